@@ -1,0 +1,32 @@
+// Decompression: the sum of the ranks' sparse payloads as a dense average.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/collective/collective.hpp"
+#include "core/tensor/thread_pool.hpp"
+
+namespace sparfuse {
+
+// out[i] = scale * sum over payloads of their value at i (0 where none has i).
+//
+//   out       [n] float32, overwritten whole.
+//   payloads  index-sorted, indices < n. Added in the order given, so that equal payloads give equal
+//             bits on every rank, whatever the pool's size.
+//
+// Works block by block so that a block is cleared, summed and scaled while it is in cache: about one
+// memset of `out`. Throws Error{kComm} when an index is out of range (a corrupt payload).
+void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
+                      ThreadPool& pool);
+
+// out[i] = in[i] * scale;  in may be out. A dense average after an all-reduce.
+void ScaleDense(std::span<const float> in, float scale, std::span<float> out, ThreadPool& pool);
+
+// to[i] += from[i].
+void AddInto(std::span<const float> from, std::span<float> to);
+
+// Copies and checks in one pass. Returns false when an element is NaN or infinite.
+bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool);
+
+}  // namespace sparfuse

@@ -1,0 +1,19 @@
+#include "core/fusion/layout.hpp"
+
+#include <cassert>
+#include <utility>
+
+namespace sparfuse {
+
+void GradientLayout::Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel,
+                         bool dense) {
+  entries_.push_back({std::move(name), std::move(shape), numel, numel_, dense});
+  numel_ += numel;
+}
+
+Range GradientLayout::RangeOf(std::size_t first, std::size_t last) const {
+  assert(first < last && last <= entries_.size());
+  return {entries_[first].offset, entries_[last - 1].offset + entries_[last - 1].numel};
+}
+
+}  // namespace sparfuse

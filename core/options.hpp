@@ -1,0 +1,48 @@
+// Named, typed, documented options of a registered part, checked where a file is read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace sparfuse {
+
+using OptionValue = std::variant<bool, std::int64_t, double, std::string>;
+using Options = std::map<std::string, OptionValue, std::less<>>;
+
+// One option that a part takes. The type of `fallback` is the option's type.
+struct OptionSpec {
+  std::string name;
+  OptionValue fallback;
+  double min = 0;  // numeric options only: the closed range [min, max]; equal bounds mean no limit
+  double max = 0;
+  std::vector<std::string> choices;  // string options only; empty means any
+  std::string meaning;               // one sentence, with the unit
+};
+
+// `given` completed with defaults. Integers are accepted where a double is expected.
+// Throws Error{kConfig} that names `owner` (say "sparsifier dgc"), the key, the value, what was
+// expected and, for an unknown key, the nearest known one.
+Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs,
+                       const Options& given);
+
+// Preconditions: `options` came from ResolveOptions and has `name` with this type.
+bool BoolOption(const Options& options, std::string_view name);
+std::int64_t IntOption(const Options& options, std::string_view name);
+double DoubleOption(const Options& options, std::string_view name);
+const std::string& StringOption(const Options& options, std::string_view name);
+
+std::string ToString(const OptionValue& value);
+
+// The entry of `known` nearest to `name` by edit distance, or "" when none is close enough to be a
+// likely misspelling.
+std::string NearestName(std::string_view name, std::span<const std::string> known);
+
+// `; did you mean "x"?` when there is a near name, else `; known: a, b, c`.
+std::string Suggestion(std::string_view name, std::span<const std::string> known);
+
+}  // namespace sparfuse

@@ -1,0 +1,140 @@
+// A Sparsifier selects the elements of a gradient to send.
+//
+// It knows nothing of ranks, plans, files or clocks: exchange is the collective's work, time is the
+// engine's. Error feedback is fused into the selection where the caller passes a residual, because
+// a separate pass over memory would cost as much as the selection itself.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/options.hpp"
+#include "core/tensor/device.hpp"
+#include "core/tensor/thread_pool.hpp"
+
+namespace sparfuse {
+
+// k = max(1, trunc(density * n)), computed in double. density in (0, 1], n >= 1.
+inline std::size_t KeptCount(std::size_t n, double density) {
+  const auto k = static_cast<std::size_t>(static_cast<double>(n) * density);
+  return std::clamp<std::size_t>(k, 1, n);
+}
+
+// Elements a slot must hold for a tensor of n elements: max(4k, k + 1024), at most n.
+inline std::size_t SlotCapacity(std::size_t n, double density) {
+  const std::size_t k = KeptCount(n, density);
+  return std::min(n, std::max(4 * k, k + 1024));
+}
+
+// Where a selection goes. values[i] belongs at indices[i]; indices are strictly increasing and
+// relative to the start of the source. Filled up to `count`; the arrays have room for `capacity`.
+struct Slot {
+  DeviceSpan<std::uint32_t> indices;
+  DeviceSpan<float> values;
+  std::size_t capacity = 0;
+  std::size_t count = 0;
+};
+
+// What is selected from: x = gradient + residual (the residual may be absent: x = gradient).
+//   gradient  [n] float32, not modified.
+//   residual  [n] float32 or size 0. Overwritten: x with the selected entries zeroed, so that
+//             sent + new residual = gradient + old residual, bit for bit in x.
+struct SelectSource {
+  DeviceSpan<const float> gradient;
+  DeviceSpan<float> residual;
+};
+
+struct TensorInfo {
+  std::uint32_t id = 0;              // position in ready order; keys random streams
+  std::string_view name;             // named by errors
+  std::span<const std::int64_t> shape;
+  std::uint64_t step = 0;
+};
+
+// Counted over the life of a rank; a step's counts are differences.
+struct SelectCounters {
+  std::uint64_t selections = 0;
+  std::uint64_t overflows = 0;   // the slot was too small for what a threshold kept: exact top-k instead
+  std::uint64_t fallbacks = 0;   // empty or non-finite threshold, or a failed speculation
+};
+
+// Scratch memory shared by the selections of one lane, grown on demand and kept.
+class Workspace {
+ public:
+  // At least `bytes` of 64-byte aligned host memory, contents undefined. Valid until the next call
+  // with the same `which`. which in [0, 8).
+  std::span<std::byte> Get(std::size_t which, std::size_t bytes);
+
+ private:
+  Buffer<std::byte> buffers_[8];
+};
+
+struct SelectContext {
+  ThreadPool* pool = nullptr;       // never null on the host
+  Workspace* workspace = nullptr;   // never null
+  SelectCounters* counters = nullptr;  // never null
+  Stream stream;
+};
+
+// What a sparsifier remembers of one tensor between steps (a threshold, a stage count).
+class SparsifierState {
+ public:
+  virtual ~SparsifierState() = default;
+};
+
+class Sparsifier {
+ public:
+  virtual ~Sparsifier() = default;
+
+  virtual std::string_view name() const noexcept = 0;
+
+  // Null for a stateless sparsifier. n: elements of the tensor.
+  virtual std::unique_ptr<SparsifierState> MakeState(std::size_t n) const;
+
+  // Selects into `slot`.
+  //
+  //   density   in (0, 1]; 1 sends everything.
+  //   state     what MakeState(n) returned for this tensor, or null.
+  //
+  // Determinism: equal inputs, state history and seed give equal slots, whatever the pool's size.
+  // Guarantee:   a source with a non-zero x sends at least one element; never more than capacity.
+  // Errors:      Error{kNumeric} naming the tensor if x has a NaN or an infinity (the residual is
+  //              then unspecified); Error{kConfig} if n == 0 or n >= 2^32.
+  // Cost:        O(n), no allocation after the first call for a given n.
+  virtual void Select(const SelectContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state, Slot& slot) const = 0;
+};
+
+// How many elements a sparsifier keeps, for the ModelEngine: count ~ k * lognormal(mean, sigma),
+// exact when both are 0. `mean` is of log(count / k).
+struct SelectionModel {
+  double mean = 0;
+  double sigma = 0;
+};
+
+struct SparsifierDescriptor {
+  std::string_view name;  // stable: results are keyed by it
+  std::string_view paper;
+  int revision;  // raised when results may change; part of what makes a stored cell current
+  bool exact_count;
+  bool index_shared;  // every rank selects the same indices in a step
+  SelectionModel selection_model;
+  std::string_view deviations;  // "" or what differs from the paper, one sentence each
+  std::vector<OptionSpec> options;
+  std::unique_ptr<Sparsifier> (*make)(const Options& resolved, std::uint64_t seed);
+};
+
+// Every sparsifier of core, in the order in which `sparfuse list sparsifiers` prints them.
+std::span<const SparsifierDescriptor> Sparsifiers();
+
+// Throws Error{kConfig} naming the nearest known name.
+const SparsifierDescriptor& FindSparsifier(std::string_view name);
+
+}  // namespace sparfuse

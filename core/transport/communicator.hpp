@@ -1,0 +1,68 @@
+// A Communicator moves messages between the ranks of a group.
+//
+// Its whole surface is non-blocking: a request is started, then tested. Collectives are coroutines
+// over it (core/collective), driven by the one communication thread of a rank (ProgressLoop), which
+// also owns deadlines. One Communicator is used by one thread at a time; MPI calls therefore all
+// happen on one thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/tensor/device.hpp"
+#include "core/transport/topology.hpp"
+
+namespace sparfuse {
+
+// A started send or receive. Buffers must live until it is complete.
+class Request {
+ public:
+  virtual ~Request() = default;
+  // True once the operation is complete. Throws Error{kComm} naming the peer when it is lost.
+  virtual bool Test() = 0;
+  // Bytes that arrived (receive) or left (send); valid once complete.
+  virtual std::size_t bytes() const noexcept = 0;
+  // Rank this request waits for, or -1 (a native collective).
+  virtual int peer() const noexcept = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual std::string_view backend() const noexcept = 0;  // "threads" | "mpi" | "shaped" | "nccl"
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+  // Of this group's ranks.
+  virtual const Topology& topology() const noexcept = 0;
+
+  // Messages between two ranks with equal tag do not overtake one another. tag in [0, 2^15).
+  // Zero bytes is a message. Memory is on the host unless the backend says otherwise.
+  virtual std::unique_ptr<Request> Isend(int destination, int tag,
+                                         std::span<const std::byte> data) = 0;
+  // `buffer` may be larger than the message. A larger message is Error{kComm} from Test.
+  virtual std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) = 0;
+
+  // The backend's own all-reduce, summing in place, or null where it has none or where it would
+  // defeat the wrapper (shaped cannot delay what it cannot see). Not counted in traffic().
+  virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) = 0;
+  virtual bool has_native_all_reduce() const noexcept = 0;
+
+  // Blocks the caller until something may have changed, or for `limit`. Never spins for long.
+  virtual void Idle(std::chrono::microseconds limit) = 0;
+
+  // A communicator over the ranks that pass the same color, ordered by key then rank. Collective
+  // over this group and blocking, up to `deadline`; call it before training, never during.
+  virtual std::unique_ptr<Communicator> Split(int color, int key,
+                                              std::chrono::milliseconds deadline) = 0;
+
+  // Point-to-point traffic of this communicator, by link class.
+  virtual const TrafficByLink& traffic() const noexcept = 0;
+};
+
+}  // namespace sparfuse
