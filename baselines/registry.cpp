@@ -1,0 +1,46 @@
+// The one explicit table of strategies and planners: core's, then a line for each baseline's own.
+#include "baselines/registry.hpp"
+
+#include <string>
+#include <vector>
+
+#include "baselines/horovod-fusion/horovod_cycle.hpp"
+#include "core/safusion/naive_strategy.hpp"
+
+namespace sparfuse {
+namespace {
+
+template <class Descriptor>
+const Descriptor& Find(std::span<const Descriptor> table, std::string_view kind,
+                       std::string_view name) {
+  std::vector<std::string> known;
+  for (const auto& entry : table) {
+    if (entry.name == name) return entry;
+    known.emplace_back(entry.name);
+  }
+  SPARFUSE_THROW(kConfig, "unknown " + std::string(kind) + " \"" + std::string(name) + "\"" +
+                              Suggestion(name, known));
+}
+
+}  // namespace
+
+std::span<const StrategyDescriptor> Strategies() {
+  static const std::vector<StrategyDescriptor> kTable = [] {
+    std::vector<StrategyDescriptor> table(CoreStrategies().begin(), CoreStrategies().end());
+    table.push_back(kSafusionNaive);
+    table.push_back(baselines::kHorovodCycle);
+    return table;
+  }();
+  return kTable;
+}
+
+std::span<const PlannerDescriptor> Planners() { return CorePlanners(); }
+
+const StrategyDescriptor& FindStrategy(std::string_view name) {
+  return Find(Strategies(), "strategy", name);
+}
+const PlannerDescriptor& FindPlanner(std::string_view name) {
+  return Find(Planners(), "planner", name);
+}
+
+}  // namespace sparfuse

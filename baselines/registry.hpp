@@ -1,0 +1,32 @@
+// Everything a method can be composed of, and the methods themselves.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "core/collective/collective.hpp"
+#include "core/engine/engine.hpp"
+#include "core/fusion/plan.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+// A method.toml, embedded when the project is built. `folder` is its path in the tree.
+struct EmbeddedMethod {
+  std::string_view folder;
+  std::string_view toml;
+};
+
+// In the order in which `sparfuse list methods` prints them. A new baseline is a folder with its
+// method.toml; one that brings a strategy or a planner of its own adds one line to registry.cpp.
+std::span<const EmbeddedMethod> MethodFiles();
+
+// core's and every baseline's.
+std::span<const StrategyDescriptor> Strategies();
+std::span<const PlannerDescriptor> Planners();
+
+// Throw Error{kConfig} naming the nearest known name.
+const StrategyDescriptor& FindStrategy(std::string_view name);
+const PlannerDescriptor& FindPlanner(std::string_view name);
+
+}  // namespace sparfuse

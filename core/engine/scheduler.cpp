@@ -1,0 +1,182 @@
+#include "core/engine/scheduler.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace sparfuse {
+
+std::string_view LaneName(Lane lane) {
+  static constexpr std::string_view kNames[] = {"compute", "side", "host"};
+  return kNames[static_cast<std::size_t>(lane)];
+}
+
+std::string_view ChannelName(Channel channel) {
+  static constexpr std::string_view kNames[] = {"control", "data", "intra-node", "inter-node"};
+  return kNames[static_cast<std::size_t>(channel)];
+}
+
+StepScheduler::StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank)
+    : layout_(std::move(layout)), plan_(std::move(plan)), topology_(topology), rank_(rank) {
+  CheckPlan(plan_, layout_);
+}
+
+void StepScheduler::ResetStep() {
+  ops_.clear();
+  for (auto& channel : channels_) channel = {};
+  applied_ = 0;
+  unfinished_ = 0;
+  complete_ = false;
+}
+
+Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
+  ops_.push_back(std::move(added));
+  const auto handle = static_cast<Handle>(ops_.size());
+  Op& self = ops_.back();
+  const auto wait_for = [&](Handle other) {
+    assert(other >= 1 && other < handle);
+    if (op(other).done) return;
+    op(other).dependents.push_back(handle);
+    ++self.waits_for;
+  };
+  for (const Handle other : after) wait_for(other);
+  for (const Handle other : self.selections) wait_for(other);
+  if (self.exchange != 0) wait_for(self.exchange);
+  if (self.kind != OpKind::kTimer) ++unfinished_;
+  if (self.kind == OpKind::kExchange || self.kind == OpKind::kNegotiate) {
+    channels_[static_cast<std::size_t>(self.channel)].queue.push_back(handle);
+  }
+  if (self.waits_for == 0) Release(handle);
+  return handle;
+}
+
+void StepScheduler::Release(Handle handle) {
+  Op& ready = op(handle);
+  switch (ready.kind) {
+    case OpKind::kExchange:
+    case OpKind::kNegotiate:
+      return AdvanceChannel(ready.channel);
+    case OpKind::kTimer:
+      return StartTimerOp(handle, ready);
+    default:
+      return StartLocal(handle, ready);
+  }
+}
+
+void StepScheduler::AdvanceChannel(Channel which) {
+  ChannelState& channel = channels_[static_cast<std::size_t>(which)];
+  if (channel.busy || channel.queue.empty()) return;
+  const Handle head = channel.queue.front();
+  if (op(head).waits_for > 0) return;
+  channel.queue.pop_front();
+  channel.busy = true;
+  if (op(head).kind == OpKind::kExchange) {
+    for (const Handle part : op(head).selections) op(head).payload_bytes += op(part).payload_bytes;
+    if (op(head).selections.empty()) op(head).payload_bytes = sizeof(float) * op(head).range.size();
+  }
+  StartExchange(head, op(head));
+}
+
+void StepScheduler::Finish(Handle handle) {
+  Op& finished = op(handle);
+  assert(!finished.done);
+  finished.done = true;
+  if (finished.kind == OpKind::kApply) applied_ += finished.range.size();
+  // Continuations come before dependents: what a strategy asks for now is queued before what was
+  // only waiting, in both engines.
+  if (finished.then) finished.then();
+  if (finished.then_values) finished.then_values(finished.values);
+  for (const Handle dependent : finished.dependents) {
+    if (--op(dependent).waits_for == 0) Release(dependent);
+  }
+  if (finished.kind == OpKind::kExchange || finished.kind == OpKind::kNegotiate) {
+    channels_[static_cast<std::size_t>(finished.channel)].busy = false;
+    AdvanceChannel(finished.channel);
+  }
+  if (finished.kind != OpKind::kTimer) --unfinished_;
+  if (!complete_ && applied_ == layout_.numel() && unfinished_ == 0) {
+    complete_ = true;
+    StepComplete();
+  }
+}
+
+Handle StepScheduler::Pack(PackRequest request) {
+  Op pack;
+  pack.kind = OpKind::kPack;
+  pack.lane = request.lane;
+  pack.tensor = request.tensor;
+  pack.range = layout_.tensor(request.tensor).range();
+  pack.then = std::move(request.order.then);
+  return Add(std::move(pack), request.order.after);
+}
+
+Handle StepScheduler::Sparsify(SparsifyRequest request) {
+  Op sparsify;
+  sparsify.kind = OpKind::kSparsify;
+  sparsify.lane = request.lane;
+  sparsify.range = request.range;
+  sparsify.density = request.density;
+  sparsify.residual = request.residual;
+  sparsify.then = std::move(request.order.then);
+  return Add(std::move(sparsify), request.order.after);
+}
+
+Handle StepScheduler::Exchange(ExchangeRequest request) {
+  Op exchange;
+  exchange.kind = OpKind::kExchange;
+  exchange.channel = request.channel;
+  exchange.range = request.range;
+  exchange.selections = std::move(request.selections);
+  exchange.label = std::move(request.label);
+  exchange.then = std::move(request.order.then);
+  return Add(std::move(exchange), request.order.after);
+}
+
+Handle StepScheduler::Negotiate(NegotiateRequest request) {
+  Op negotiate;
+  negotiate.kind = OpKind::kNegotiate;
+  negotiate.channel = request.channel;
+  negotiate.values = std::move(request.values);
+  negotiate.then_values = std::move(request.then);
+  return Add(std::move(negotiate), request.after);
+}
+
+Handle StepScheduler::Apply(ApplyRequest request) {
+  Op apply;
+  apply.kind = OpKind::kApply;
+  apply.lane = request.lane;
+  apply.exchange = request.exchange;
+  apply.range = op(request.exchange).range;
+  apply.then = std::move(request.order.then);
+  return Add(std::move(apply), request.order.after);
+}
+
+Handle StepScheduler::StartTimer(double seconds, Continuation then) {
+  Op timer;
+  timer.kind = OpKind::kTimer;
+  timer.seconds = seconds;
+  timer.then = std::move(then);
+  return Add(std::move(timer), {});
+}
+
+std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
+  assert(op(sparsified).kind == OpKind::kSparsify && op(sparsified).done);
+  return op(sparsified).payload_bytes;
+}
+
+std::string StepScheduler::DescribeUnfinished() const {
+  static constexpr const char* kKinds[] = {"pack", "sparsify", "exchange", "negotiate", "apply", "timer"};
+  std::string text = std::to_string(applied_) + " of " + std::to_string(layout_.numel()) +
+                     " elements applied";
+  for (const Op& each : ops_) {
+    if (each.done || each.kind == OpKind::kTimer) continue;
+    text += "; first unfinished: " + std::string(kKinds[static_cast<std::size_t>(each.kind)]) + " " +
+            each.label + " of elements [" + std::to_string(each.range.begin) + ", " +
+            std::to_string(each.range.end) + ")";
+    break;
+  }
+  return text;
+}
+
+}  // namespace sparfuse

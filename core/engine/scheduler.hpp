@@ -1,0 +1,96 @@
+// What both engines share: handles, dependencies, lanes' ready order, channels' launch order, the end
+// of a step. Keeping it in one class is what keeps the two engines from drifting apart.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "core/engine/engine.hpp"
+
+namespace sparfuse {
+
+enum class OpKind : std::uint8_t { kPack, kSparsify, kExchange, kNegotiate, kApply, kTimer };
+
+struct Op {
+  OpKind kind = OpKind::kPack;
+  Lane lane = Lane::kCompute;
+  Channel channel = Channel::kData;
+  Range range;
+  std::size_t tensor = 0;            // kPack
+  double density = 1.0;              // kSparsify
+  std::string_view residual;         // kSparsify
+  std::string label;                 // kExchange
+  std::vector<Handle> selections;    // kExchange
+  std::vector<std::int64_t> values;  // kNegotiate, in and out
+  Handle exchange = 0;               // kApply
+  double seconds = 0;                // kTimer
+  Continuation then;
+  std::function<void(std::span<const std::int64_t>)> then_values;
+
+  std::uint32_t waits_for = 0;  // unfinished operations that it starts after
+  std::vector<Handle> dependents;
+  bool done = false;
+  std::uint64_t payload_bytes = 0;  // kSparsify, kExchange: what this rank contributes
+};
+
+// All members are used by one thread (the event thread), except that an engine may read a started Op
+// from the thread that works on it.
+class StepScheduler : public Engine {
+ public:
+  StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank);
+
+  int rank() const noexcept final { return rank_; }
+  int workers() const noexcept final { return topology_.ranks; }
+  const Topology& topology() const noexcept final { return topology_; }
+  const GradientLayout& layout() const noexcept final { return layout_; }
+  const Plan& plan() const noexcept final { return plan_; }
+
+  Handle Pack(PackRequest request) final;
+  Handle Sparsify(SparsifyRequest request) final;
+  Handle Exchange(ExchangeRequest request) final;
+  Handle Negotiate(NegotiateRequest request) final;
+  Handle Apply(ApplyRequest request) final;
+  Handle StartTimer(double seconds, Continuation then) final;
+  std::uint64_t PayloadBytes(Handle sparsified) const final;
+
+ protected:
+  // The operation's dependencies are done; do it, then call Finish(handle) on the event thread.
+  virtual void StartLocal(Handle handle, Op& op) = 0;
+  virtual void StartExchange(Handle handle, Op& op) = 0;  // kExchange and kNegotiate
+  virtual void StartTimerOp(Handle handle, Op& op) = 0;
+  // Every element has been applied and nothing is under way.
+  virtual void StepComplete() = 0;
+
+  void ResetStep();
+  void Finish(Handle handle);
+  Op& op(Handle handle) { return ops_[handle - 1]; }
+  const Op& op(Handle handle) const { return ops_[handle - 1]; }
+  std::size_t operations() const noexcept { return ops_.size(); }
+  // "tensor 12 to 15 not applied", for errors about steps that do not end.
+  std::string DescribeUnfinished() const;
+
+ private:
+  Handle Add(Op op, const std::vector<Handle>& after);
+  void Release(Handle handle);
+  void AdvanceChannel(Channel channel);
+
+  GradientLayout layout_;
+  Plan plan_;
+  Topology topology_;
+  int rank_;
+  std::deque<Op> ops_;  // stable addresses while it grows
+  struct ChannelState {
+    std::deque<Handle> queue;
+    bool busy = false;
+  };
+  std::array<ChannelState, kChannels> channels_;
+  std::size_t applied_ = 0;
+  std::size_t unfinished_ = 0;  // operations other than timers
+  bool complete_ = false;
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,75 @@
+// Spans: what happened when, on which lane. Both engines write the same ones.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse {
+
+enum class SpanKind : std::uint8_t {
+  kForward,
+  kBackward,
+  kPack,
+  kSparsify,
+  kExchange,
+  kNegotiate,
+  kDecompress,
+  kUpdate,
+  kExposed,  // the compute lane waits for communication
+  kAlign     // the method waits for other ranks
+};
+std::string_view SpanKindName(SpanKind kind);
+
+// Seconds since the rank's step began.
+struct Span {
+  SpanKind kind = SpanKind::kForward;
+  std::string lane;   // "compute", "side", "host", or a channel's name
+  std::string label;  // tensor, unit; may be empty
+  double begin_seconds = 0;
+  double end_seconds = 0;
+  std::uint64_t bytes = 0;  // exchanges: this rank's contribution
+};
+
+// The spans of one step. Add may be called by any thread.
+class Timeline {
+ public:
+  void Clear();
+  void Add(Span span);
+  // In order of begin.
+  std::vector<Span> Sorted() const;
+  // Sum of the durations of one kind on one lane ("" is any lane).
+  double Total(SpanKind kind, std::string_view lane = "") const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Span> spans_;
+};
+
+// Sums of one step of one rank, from its spans and counters. Seconds and bytes.
+struct StepRecord {
+  double step_seconds = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;   // without the local work that hooks ran in between
+  double sparsify_seconds = 0;   // pack and sparsify on the compute lane
+  double exposed_communication_seconds = 0;
+  double decompress_seconds = 0;
+  double update_seconds = 0;
+  double align_wait_seconds = 0;
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t messages_sent = 0;
+  std::uint64_t selected = 0;    // elements that this rank contributed
+  std::uint64_t tensors_missing = 0;
+  std::uint64_t exchanges = 0;
+  double residual_norm = 0;
+};
+
+// Chrome trace JSON ("traceEvents", microseconds), one process a rank, one thread a lane; opens in
+// Perfetto and chrome://tracing. spans_by_rank[r] are rank r's spans.
+std::string ChromeTrace(const std::vector<std::vector<Span>>& spans_by_rank);
+
+}  // namespace sparfuse

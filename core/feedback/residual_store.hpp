@@ -1,0 +1,34 @@
+// The part of the gradient not sent yet.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/fusion/layout.hpp"
+#include "core/tensor/device.hpp"
+
+namespace sparfuse {
+
+// Named residuals, each one flat array over the whole gradient in ready order, so that a plan may
+// change without moving what is in them. Zero at first. Not thread-safe across equal names.
+class ResidualStore {
+ public:
+  // numel: elements of the flat gradient.
+  explicit ResidualStore(std::size_t numel, Device device = {}) : numel_(numel), device_(device) {}
+
+  // The elements of `range` of the residual called `name`, made on first use.
+  DeviceSpan<float> Get(std::string_view name, Range range);
+
+  // Euclidean norm over all residuals, accumulated in double. Host memory only.
+  double Norm() const;
+
+ private:
+  std::size_t numel_;
+  Device device_;
+  std::map<std::string, Buffer<float>, std::less<>> stores_;
+};
+
+}  // namespace sparfuse

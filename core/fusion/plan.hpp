@@ -1,0 +1,78 @@
+// Plans: which tensors travel together, and the planners that decide it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/fusion/layout.hpp"
+#include "core/options.hpp"
+#include "core/transport/topology.hpp"
+
+namespace sparfuse {
+
+struct CostModel;        // core/cost/cost_model.hpp
+struct BackwardProfile;  // core/cost/profile.hpp
+
+// Where a unit is sparsified: not at all, before fusing (tensor by tensor, "ahead"), or after fusing
+// (the whole unit, "behind").
+enum class Sparsified : std::uint8_t { kNever, kAhead, kBehind };
+
+// A run [first, last) of tensors in ready order that travels as one.
+struct Unit {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  Sparsified sparsified = Sparsified::kNever;
+  double density = 1.0;
+  bool operator==(const Unit&) const = default;
+};
+
+struct Plan {
+  std::vector<Unit> units;
+
+  // Equal plans give equal hashes on every machine; ranks compare it before the first step.
+  std::uint64_t Hash() const;
+  // The number of tensors of each unit, "3,8,66,85": the form of golden plans.
+  std::string UnitSizes() const;
+};
+
+// Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none
+// empty.
+void CheckPlan(const Plan& plan, const GradientLayout& layout);
+
+// What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that equal
+// inputs give equal plans on every rank; ranks that disagree on a boundary would deadlock.
+struct PlanInput {
+  const GradientLayout& layout;
+  Topology topology;
+  double density = 1.0;                              // 1: nothing is sparsified
+  Sparsified sparsified = Sparsified::kNever;        // the method's choice for its units
+  const BackwardProfile* backward = nullptr;         // null where none was measured
+  const CostModel* cost = nullptr;                   // null where none was measured
+};
+
+class Planner {
+ public:
+  virtual ~Planner() = default;
+  virtual std::string_view name() const noexcept = 0;
+  // Pure. Units cover the layout once, in ready order.
+  virtual Plan MakePlan(const PlanInput& input) const = 0;
+};
+
+struct PlannerDescriptor {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view source;
+  int revision;
+  std::vector<OptionSpec> options;
+  std::unique_ptr<Planner> (*make)(const Options& resolved);
+};
+
+// The planners that no paper owns: layer-wise, by bytes, by count, whole model.
+std::span<const PlannerDescriptor> CorePlanners();
+
+}  // namespace sparfuse

@@ -1,0 +1,150 @@
+// The planners that no paper owns.
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/fusion/plan.hpp"
+
+namespace sparfuse {
+namespace {
+
+Unit MakeUnit(const PlanInput& input, std::size_t first, std::size_t last) {
+  return {first, last, input.sparsified,
+          input.sparsified == Sparsified::kNever ? 1.0 : input.density};
+}
+
+class LayerWise final : public Planner {
+ public:
+  std::string_view name() const noexcept override { return "layer-wise"; }
+  Plan MakePlan(const PlanInput& input) const override {
+    Plan plan;
+    for (std::size_t i = 0; i < input.layout.tensors(); ++i) {
+      plan.units.push_back(MakeUnit(input, i, i + 1));
+    }
+    return plan;
+  }
+};
+
+// Closes a unit before the tensor that would take it past the threshold, as Horovod and DDP do; a
+// larger tensor is a unit of its own.
+class ByBytes final : public Planner {
+ public:
+  explicit ByBytes(double threshold_bytes) : threshold_bytes_(threshold_bytes) {}
+  std::string_view name() const noexcept override { return "by-bytes"; }
+  Plan MakePlan(const PlanInput& input) const override {
+    Plan plan;
+    std::size_t first = 0;
+    double bytes = 0;
+    for (std::size_t i = 0; i < input.layout.tensors(); ++i) {
+      const double tensor_bytes = sizeof(float) * static_cast<double>(input.layout.tensor(i).numel);
+      if (i > first && bytes + tensor_bytes > threshold_bytes_) {
+        plan.units.push_back(MakeUnit(input, first, i));
+        first = i;
+        bytes = 0;
+      }
+      bytes += tensor_bytes;
+    }
+    plan.units.push_back(MakeUnit(input, first, input.layout.tensors()));
+    return plan;
+  }
+
+ private:
+  double threshold_bytes_;
+};
+
+// ceil(L / units) tensors in every unit, the last one takes what is left: SAFusion section 3.2, and
+// SSFusion with `tensors_per_unit`.
+class ByCount final : public Planner {
+ public:
+  ByCount(std::size_t units, std::size_t tensors_per_unit)
+      : units_(units), tensors_per_unit_(tensors_per_unit) {}
+  std::string_view name() const noexcept override { return "by-count"; }
+  Plan MakePlan(const PlanInput& input) const override {
+    const std::size_t tensors = input.layout.tensors();
+    const std::size_t per_unit =
+        tensors_per_unit_ > 0 ? tensors_per_unit_ : (tensors + units_ - 1) / units_;
+    Plan plan;
+    for (std::size_t first = 0; first < tensors; first += per_unit) {
+      plan.units.push_back(MakeUnit(input, first, std::min(tensors, first + per_unit)));
+    }
+    return plan;
+  }
+
+ private:
+  std::size_t units_;
+  std::size_t tensors_per_unit_;
+};
+
+class WholeModel final : public Planner {
+ public:
+  std::string_view name() const noexcept override { return "whole-model"; }
+  Plan MakePlan(const PlanInput& input) const override {
+    return {{MakeUnit(input, 0, input.layout.tensors())}};
+  }
+};
+
+}  // namespace
+
+std::uint64_t Plan::Hash() const {
+  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a, 64 bit
+  const auto mix = [&hash](std::uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ ((value >> (8 * byte)) & 0xff)) * 1099511628211ull;
+    }
+  };
+  for (const Unit& unit : units) {
+    mix(unit.first);
+    mix(unit.last);
+    mix(static_cast<std::uint64_t>(unit.sparsified));
+    mix(static_cast<std::uint64_t>(unit.density * 1e12));
+  }
+  return hash;
+}
+
+std::string Plan::UnitSizes() const {
+  std::string text;
+  for (const Unit& unit : units) {
+    text += (text.empty() ? "" : ",") + std::to_string(unit.last - unit.first);
+  }
+  return text;
+}
+
+void CheckPlan(const Plan& plan, const GradientLayout& layout) {
+  std::size_t next = 0;
+  for (const Unit& unit : plan.units) {
+    if (unit.first != next || unit.last <= unit.first || unit.last > layout.tensors()) {
+      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " does not cover the " +
+                                    std::to_string(layout.tensors()) + " tensors once, in order");
+    }
+    next = unit.last;
+  }
+  if (next != layout.tensors()) {
+    SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " ends before tensor " +
+                                  std::to_string(layout.tensors()));
+  }
+}
+
+std::span<const PlannerDescriptor> CorePlanners() {
+  static const std::vector<PlannerDescriptor> kPlanners = {
+      {"layer-wise", "every tensor is a unit", "Zhang et al., Poseidon, USENIX ATC 2017", 1, {},
+       [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<LayerWise>(); }},
+      {"by-bytes", "closes a unit before it would exceed a number of dense bytes",
+       "Sergeev and Del Balso, Horovod, arXiv 1802.05799", 1,
+       {{"threshold_bytes", 67108864.0, 1, 1e15, {}, "dense bytes of a unit"}},
+       [](const Options& options) -> std::unique_ptr<Planner> {
+         return std::make_unique<ByBytes>(DoubleOption(options, "threshold_bytes"));
+       }},
+      {"by-count", "the same number of tensors in every unit", "SAFusion, HPDC 2025, section 3.2", 1,
+       {{"units", std::int64_t{20}, 1, 1e9, {}, "number of units M; each holds ceil(L / M) tensors"},
+        {"tensors_per_unit", std::int64_t{0}, 0, 1e9, {}, "tensors of a unit; 0 derives it from units"}},
+       [](const Options& options) -> std::unique_ptr<Planner> {
+         return std::make_unique<ByCount>(
+             static_cast<std::size_t>(IntOption(options, "units")),
+             static_cast<std::size_t>(IntOption(options, "tensors_per_unit")));
+       }},
+      {"whole-model", "one unit", "Shi et al., MG-WFBP, INFOCOM 2019 (SyncEASGD)", 1, {},
+       [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<WholeModel>(); }},
+  };
+  return kPlanners;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,111 @@
+#include "core/safusion/naive_strategy.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "core/engine/apply_after_backward.hpp"
+
+namespace sparfuse {
+namespace {
+
+class SafusionNaive final : public Strategy {
+ public:
+  explicit SafusionNaive(double buffer_bytes) : buffer_bytes_(buffer_bytes) {}
+
+  void StepBegin(Engine& engine) override {
+    selections_.assign(engine.layout().tensors(), 0);
+    finished_.assign(engine.layout().tensors(), false);
+    prefix_ = first_ = counted_ = end_ = buffers_ = 0;
+    open_bytes_ = 0;
+    state_ = State::kFilling;
+    apply_.StepBegin();
+  }
+
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    const TensorEntry& entry = engine.layout().tensor(tensor);
+    SparsifyRequest request;
+    request.range = entry.range();
+    request.density = entry.dense ? 1.0 : engine.plan().units[tensor].density;
+    request.order.then = [this, &engine, tensor] {
+      finished_[tensor] = true;
+      while (prefix_ < finished_.size() && finished_[prefix_]) ++prefix_;
+      Advance(engine);
+    };
+    selections_[tensor] = engine.Sparsify(std::move(request));
+  }
+
+  void BackwardEnd(Engine& engine) override { apply_.BackwardEnd(engine); }
+
+ private:
+  enum class State { kFilling, kNegotiating, kClosing };
+
+  void Advance(Engine& engine) {
+    if (state_ == State::kFilling) {
+      while (counted_ < prefix_ && open_bytes_ < buffer_bytes_) {
+        open_bytes_ += static_cast<double>(engine.PayloadBytes(selections_[counted_++]));
+      }
+      const bool full = open_bytes_ >= buffer_bytes_ || counted_ == selections_.size();
+      if (full && first_ < selections_.size()) AskToClose(engine);
+    } else if (state_ == State::kClosing && prefix_ >= end_) {
+      Close(engine);
+      Advance(engine);
+    }
+  }
+
+  void AskToClose(Engine& engine) {
+    state_ = State::kNegotiating;
+    engine.BeginWait(Label());
+    NegotiateRequest wish;
+    wish.values = {static_cast<std::int64_t>(counted_)};
+    wish.then = [this, &engine](std::span<const std::int64_t> agreed) {
+      end_ = static_cast<std::size_t>(agreed[0]);
+      state_ = State::kClosing;
+      Advance(engine);
+    };
+    engine.Negotiate(std::move(wish));
+  }
+
+  void Close(Engine& engine) {
+    engine.EndWait(Label());
+    ExchangeRequest exchange;
+    exchange.range = engine.layout().RangeOf(first_, end_);
+    exchange.selections.assign(selections_.begin() + static_cast<std::ptrdiff_t>(first_),
+                               selections_.begin() + static_cast<std::ptrdiff_t>(end_));
+    exchange.label = Label();
+    apply_.Launched(engine, engine.Exchange(std::move(exchange)));
+    ++buffers_;
+    first_ = counted_ = end_;
+    open_bytes_ = 0;
+    state_ = State::kFilling;
+  }
+
+  std::string Label() const { return "buffer " + std::to_string(buffers_); }
+
+  const double buffer_bytes_;
+  std::vector<Handle> selections_;  // [tensors]
+  std::vector<bool> finished_;      // [tensors] sparsified
+  std::size_t prefix_ = 0;          // tensors [0, prefix_) are sparsified
+  std::size_t first_ = 0;           // first tensor of the open buffer
+  std::size_t counted_ = 0;         // tensors [first_, counted_) are in it as this rank sees it
+  double open_bytes_ = 0;           // their payload
+  std::size_t end_ = 0;             // agreed end of the buffer being closed
+  std::size_t buffers_ = 0;
+  State state_ = State::kFilling;
+  ApplyAfterBackward apply_;
+};
+
+}  // namespace
+
+const StrategyDescriptor kSafusionNaive = {
+    "safusion-naive",
+    "tensors are sparsified as they come and packed into a buffer of fixed size, closed by agreement",
+    "SAFusion, HPDC 2025, section 3.1",
+    1,
+    "The paper leaves open how ranks agree on a buffer's end; here it is the maximum of their wishes.",
+    Sparsified::kAhead,
+    {{"buffer_bytes", 67108864.0, 8, 1e15, {}, "payload bytes (8 an element) that close a buffer"}},
+    [](const Options& options) -> std::unique_ptr<Strategy> {
+      return std::make_unique<SafusionNaive>(DoubleOption(options, "buffer_bytes"));
+    }};
+
+}  // namespace sparfuse
