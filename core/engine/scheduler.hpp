@@ -35,6 +35,7 @@ struct Op {
   std::vector<Handle> dependents;
   bool done = false;
   std::uint64_t payload_bytes = 0;  // kSparsify, kExchange: what this rank contributes
+  void* attachment = nullptr;       // the engine's own
 };
 
 // All members are used by one thread (the event thread), except that an engine may read a started Op

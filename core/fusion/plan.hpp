@@ -16,7 +16,7 @@
 namespace sparfuse {
 
 struct CostModel;        // core/cost/cost_model.hpp
-struct BackwardProfile;  // core/cost/profile.hpp
+struct BackwardProfile;  // core/cost/cost_model.hpp
 
 // Where a unit is sparsified: not at all, before fusing (tensor by tensor, "ahead"), or after fusing
 // (the whole unit, "behind").

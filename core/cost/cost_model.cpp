@@ -1,0 +1,75 @@
+#include "core/cost/cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace sparfuse {
+
+PiecewiseLinear::PiecewiseLinear(std::vector<std::pair<double, double>> points)
+    : points_(std::move(points)) {
+  std::sort(points_.begin(), points_.end());
+}
+
+double PiecewiseLinear::operator()(double x) const {
+  if (points_.empty()) return 0;
+  if (points_.size() == 1 || x <= points_.front().first) return points_.front().second;
+  auto right = std::upper_bound(points_.begin(), points_.end(), std::pair(x, HUGE_VAL));
+  if (right == points_.end()) --right;
+  const auto left = right - 1;
+  const double slope = (right->second - left->second) / (right->first - left->first);
+  return left->second + slope * (x - left->first);
+}
+
+void SelectionCost::Add(double density, PiecewiseLinear seconds_by_elements) {
+  by_density_[density] = std::move(seconds_by_elements);
+}
+
+double SelectionCost::operator()(std::size_t elements, double density) const {
+  const auto n = static_cast<double>(elements);
+  const auto above = by_density_.lower_bound(density);
+  if (above == by_density_.end()) return by_density_.empty() ? 0 : by_density_.rbegin()->second(n);
+  if (above == by_density_.begin() || above->first == density) return above->second(n);
+  const auto below = std::prev(above);
+  const double weight = (std::log(density) - std::log(below->first)) /
+                        (std::log(above->first) - std::log(below->first));
+  return (1 - weight) * below->second(n) + weight * above->second(n);
+}
+
+LinkCost LinkCost::FromAlphaBeta(double alpha_seconds, double seconds_per_byte) {
+  constexpr double kGigabyte = 1e9;
+  return {PiecewiseLinear({{0, alpha_seconds}, {kGigabyte, alpha_seconds + kGigabyte * seconds_per_byte}}), 0};
+}
+
+double CostModel::SelectionSeconds(std::string_view sparsifier, std::size_t elements,
+                                   double density) const {
+  const auto it = selection.find(sparsifier);
+  if (it == selection.end()) {
+    SPARFUSE_THROW(kConfig, "the profile has no measurements of sparsifier \"" + std::string(sparsifier) +
+                                "\"; measure it with sparfuse profile");
+  }
+  return it->second(elements, density);
+}
+
+double CostModel::DecompressSeconds(std::size_t elements, std::size_t entries) const {
+  return clear_seconds(static_cast<double>(elements)) + seconds_per_entry * static_cast<double>(entries);
+}
+
+CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
+  Phases phases;
+  for (const Round& round : plan.rounds) {
+    const LinkCost& link = links[static_cast<std::size_t>(round.link)];
+    const PiecewiseLinear& seconds = link.round_seconds;
+    // Rounds of one phase are alike: the mean size stands for each repetition.
+    const double bytes = static_cast<double>(round.bytes) / round.repeat;
+    const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
+    phases.latency_seconds +=
+        round.repeat * (seconds(0) + extra_messages * link.seconds_per_extra_message);
+    phases.link_seconds += round.repeat * (seconds(bytes) - seconds(0));
+    phases.local_seconds += static_cast<double>(round.reduced_elements) * seconds_per_reduced_element;
+  }
+  return phases;
+}
+
+}  // namespace sparfuse

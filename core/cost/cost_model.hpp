@@ -1,0 +1,89 @@
+// How long single operations take: what the ModelEngine and planners compute with. Filled from
+// single-operation measurements and a backward profile, never from the step time of a compared cell.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+#include "core/transport/topology.hpp"
+
+namespace sparfuse {
+
+// A measured curve: straight lines between points, the last segment extended, the first value below
+// the first point.
+class PiecewiseLinear {
+ public:
+  PiecewiseLinear() = default;
+  // Points in any order; x must be distinct. One point is a constant.
+  explicit PiecewiseLinear(std::vector<std::pair<double, double>> points);
+
+  bool empty() const noexcept { return points_.empty(); }
+  // 0 when empty.
+  double operator()(double x) const;
+
+ private:
+  std::vector<std::pair<double, double>> points_;
+};
+
+// Seconds of one selection with fused error feedback: curves over elements, one a density;
+// between densities interpolated in log(density).
+class SelectionCost {
+ public:
+  void Add(double density, PiecewiseLinear seconds_by_elements);
+  double operator()(std::size_t elements, double density) const;
+
+ private:
+  std::map<double, PiecewiseLinear> by_density_;
+};
+
+// Of one link class: seconds in which every rank sends `bytes` to the next one and receives as much.
+// The value at 0 bytes is the start-up time (alpha); what exceeds it occupies the link.
+struct LinkCost {
+  PiecewiseLinear round_seconds;
+  double seconds_per_extra_message = 0;  // for each message beyond the first that a rank sends at once
+
+  static LinkCost FromAlphaBeta(double alpha_seconds, double seconds_per_byte);
+};
+
+struct CostModel {
+  std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
+  PiecewiseLinear pack_seconds;    // by elements: checked copy into the flat gradient
+  PiecewiseLinear scale_seconds;   // by elements: average of a dense sum
+  PiecewiseLinear clear_seconds;   // by elements: decompression, the part that each element costs
+  double seconds_per_entry = 0;    // decompression, the part that each received entry costs
+  double seconds_per_reduced_element = 0;  // a float added on the communication thread
+  double dispatch_seconds = 0;     // from a strategy's request to the start of its work, and back
+  std::array<LinkCost, kLinkClasses> links;
+  PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
+
+  // Throws Error{kConfig} when there is no curve for `sparsifier`.
+  double SelectionSeconds(std::string_view sparsifier, std::size_t elements, double density) const;
+  // entries: received from all ranks together.
+  double DecompressSeconds(std::size_t elements, std::size_t entries) const;
+
+  // A collective by its rounds: start-up time, time on the link, time on a core of every rank.
+  struct Phases {
+    double latency_seconds = 0;
+    double link_seconds = 0;
+    double local_seconds = 0;
+  };
+  Phases PhasesOf(const RoundPlan& plan) const;
+};
+
+// What a step costs without communication, tensor by tensor in ready order. Seconds.
+struct BackwardProfile {
+  double begin_seconds = 0;  // from the step's begin to forward: fetching the batch
+  double forward_seconds = 0;
+  std::vector<double> backward_seconds;  // [tensors] since the previous gradient was ready
+  double tail_seconds = 0;               // from the last gradient to the end of backward
+  double update_seconds = 0;
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,361 @@
+// The event thread and the communication thread; the compute lane is in live_lanes.cpp.
+#include "core/engine/live_engine.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "core/collective/accumulate.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr int kTagsPerExchange = 16;
+constexpr int kTagBlocks = 1024;
+
+Traffic Total(const TrafficByLink& by_link) {
+  Traffic total;
+  for (const Traffic& traffic : by_link) total += traffic;
+  return total;
+}
+
+}  // namespace
+
+LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
+    : StepScheduler(config.layout, config.plan, config.topology, loop.rank()),
+      config_(std::move(config)),
+      loop_(loop),
+      pool_(pool),
+      residuals_(layout().numel()),
+      flat_(layout().numel()),
+      averaged_(layout().numel()),
+      gradients_(layout().tensors()),
+      packed_(layout().tensors()) {
+  std::size_t largest = 0;
+  for (std::size_t t = 0; t < layout().tensors(); ++t) {
+    largest = std::max(largest, layout().tensor(t).numel);
+  }
+  zeros_ = Buffer<float>(largest);
+  loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
+  event_thread_ = std::thread([this] { RunEvents(); });
+}
+
+LiveEngine::~LiveEngine() {
+  {
+    std::unique_lock lock(mutex_);
+    // Tasks of the communication thread use our buffers; their deadlines bound this wait.
+    lanes_changed_.wait(lock, [this] { return communicating_ == 0; });
+    stop_ = true;
+  }
+  event_posted_.notify_all();
+  lanes_changed_.notify_all();
+  event_thread_.join();
+  for (LaneState& lane : lanes_) {
+    if (lane.thread.joinable()) lane.thread.join();
+  }
+  try {
+    loop_.RunBlocking([this](Communicator& world) { return ReleaseChannels(world); });
+  } catch (...) {
+    // The loop is ending after an error that its user already has; nothing is left to release.
+  }
+}
+
+double LiveEngine::Now() const {
+  return std::chrono::duration<double>(Clock::now() - step_begin_).count();
+}
+
+std::uint64_t LiveEngine::Post(Event event) {
+  std::uint64_t sequence = 0;
+  {
+    std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    sequence = ++posted_;
+  }
+  event_posted_.notify_one();
+  return sequence;
+}
+
+void LiveEngine::Fail(std::exception_ptr error) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = error;
+  }
+  lanes_changed_.notify_all();
+  event_posted_.notify_all();
+}
+
+void LiveEngine::RunEvents() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto has_work = [this] { return stop_ || (!events_.empty() && !failure_); };
+    if (timers_.empty() || failure_) {
+      event_posted_.wait(lock, has_work);
+    } else if (!event_posted_.wait_until(lock, timers_.begin()->first, has_work)) {
+      const Handle timer = timers_.begin()->second;
+      timers_.erase(timers_.begin());
+      lock.unlock();
+      try {
+        Finish(timer);
+      } catch (...) {
+        Fail(std::current_exception());
+      }
+      lock.lock();
+      continue;
+    }
+    if (stop_) return;
+    const Event event = events_.front();
+    events_.pop_front();
+    lock.unlock();
+    try {
+      React(event);
+    } catch (...) {
+      Fail(std::current_exception());
+    }
+    lock.lock();
+    ++processed_;
+    lanes_changed_.notify_all();
+  }
+}
+
+void LiveEngine::React(const Event& event) {
+  switch (event.kind) {
+    case EventKind::kStepBegin: {
+      ResetStep();
+      exchanges_used_ = 0;
+      waits_.clear();
+      record_ = {};
+      {
+        std::lock_guard lock(mutex_);
+        timers_.clear();
+        complete_ = false;
+      }
+      config_.strategy->StepBegin(*this);
+      return;
+    }
+    case EventKind::kGradientReady:
+      return config_.strategy->GradientReady(*this, event.value);
+    case EventKind::kBackwardEnd:
+      return config_.strategy->BackwardEnd(*this);
+    case EventKind::kDone: {
+      const auto handle = static_cast<Handle>(event.value);
+      Account(op(handle));
+      return Finish(handle);
+    }
+    case EventKind::kStepTimeout:
+      SPARFUSE_THROW(kTimeout, "step " + std::to_string(step_) + " does not end within " +
+                                   std::to_string(config_.deadline.count()) +
+                                   " ms: " + DescribeUnfinished());
+  }
+}
+
+void LiveEngine::Account(const Op& done) {
+  if (done.kind == OpKind::kSparsify) {
+    const auto& selection = *static_cast<const Selection*>(done.attachment);
+    record_.tensors_missing += selection.missing;
+  } else if (done.kind == OpKind::kExchange) {
+    const auto& state = *static_cast<const ExchangeState*>(done.attachment);
+    ++record_.exchanges;
+    record_.payload_bytes += done.payload_bytes;
+    record_.selected += done.payload_bytes /
+                        (done.selections.empty() ? sizeof(float) : kSparseElementBytes);
+    record_.sent_bytes += state.traffic.bytes_sent;
+    record_.received_bytes += state.traffic.bytes_received;
+    record_.messages_sent += state.traffic.messages_sent;
+  }
+}
+
+LiveEngine::Selection& LiveEngine::SelectionOf(const Op& sparsify) {
+  Selection& selection = selections_[{sparsify.range.begin, sparsify.range.end}];
+  // The first tensor that ends after the range begins.
+  std::size_t first = 0;
+  for (std::size_t count = layout().tensors(); count > 0;) {
+    const std::size_t half = count / 2;
+    if (layout().tensor(first + half).range().end <= sparsify.range.begin) {
+      first += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  const TensorEntry& tensor = layout().tensor(first);
+  const std::size_t capacity = SlotCapacity(sparsify.range.size(), sparsify.density);
+  if (selection.slot.capacity < capacity) {
+    selection.range = sparsify.range;
+    selection.indices = Buffer<std::uint32_t>(capacity);
+    selection.values = Buffer<float>(capacity);
+    selection.slot = {selection.indices.view(), selection.values.view(), capacity, 0};
+    if (!selection.state) selection.state = config_.sparsifier->MakeState(sparsify.range.size());
+    selection.name = sparsify.range == tensor.range() ? tensor.name : "the unit that begins with " + tensor.name;
+    selection.info.id = static_cast<std::uint32_t>(first);
+    selection.info.name = selection.name;
+    if (sparsify.range == tensor.range()) selection.info.shape = tensor.shape;
+  }
+  selection.info.step = step_;
+  const bool within_one = sparsify.range.end <= tensor.range().end;
+  if (within_one && !packed_[first]) {
+    selection.source = gradients_[first].subspan(sparsify.range.begin - tensor.offset, sparsify.range.size());
+  } else {
+    selection.source = flat_.host().subspan(sparsify.range.begin, sparsify.range.size());
+  }
+  return selection;
+}
+
+void LiveEngine::StartLocal(Handle handle, Op& started) {
+  Work work{handle, &started, nullptr};
+  if (started.kind == OpKind::kSparsify) {
+    if (!config_.sparsifier) SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
+    started.attachment = &SelectionOf(started);
+  }
+  if (started.kind == OpKind::kApply) {
+    work.exchange = static_cast<ExchangeState*>(op(started.exchange).attachment);
+  }
+  const Lane lane = started.lane;
+  LaneState& state = lanes_[static_cast<std::size_t>(lane)];
+  {
+    std::lock_guard lock(mutex_);
+    state.queue.push_back(work);
+    if (lane != Lane::kCompute && !state.thread.joinable()) {
+      state.thread = std::thread([this, lane] { RunLane(lane); });
+    }
+  }
+  lanes_changed_.notify_all();
+}
+
+void LiveEngine::StartTimerOp(Handle handle, Op& timer) {
+  const auto delay = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timer.seconds));
+  std::lock_guard lock(mutex_);  // the event thread is here, so nobody waits for the new timer yet
+  timers_.emplace(Clock::now() + delay, handle);
+}
+
+void LiveEngine::StepComplete() {
+  std::lock_guard lock(mutex_);
+  complete_ = true;
+}
+
+void LiveEngine::StartExchange(Handle handle, Op& started) {
+  ExchangeState* state = nullptr;
+  if (started.kind == OpKind::kExchange) {
+    if (exchanges_used_ == exchanges_.size()) exchanges_.push_back(std::make_unique<ExchangeState>());
+    state = exchanges_[exchanges_used_++].get();
+    state->parts.clear();
+    for (const Handle part : started.selections) {
+      state->parts.push_back(static_cast<const Selection*>(op(part).attachment));
+    }
+    started.attachment = state;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    ++communicating_;
+  }
+  loop_.Start(
+      [this, &started, state](Communicator&) {
+        return state == nullptr ? RunNegotiate(started) : RunExchange(started, *state);
+      },
+      [this, handle](std::exception_ptr error) {
+        if (error) {
+          Fail(error);
+        } else {
+          Post({EventKind::kDone, handle});
+        }
+        // Under the lock to its end: once the count is 0 the engine may be destroyed.
+        std::lock_guard lock(mutex_);
+        --communicating_;
+        lanes_changed_.notify_all();
+      });
+}
+
+int LiveEngine::NextTag(const Op& exchange) {
+  int& next = next_tag_[static_cast<std::size_t>(exchange.channel)];
+  return (next++ % kTagBlocks) * kTagsPerExchange;
+}
+
+Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
+  Communicator& communicator = ChannelOf(exchange);
+  const double begin = Now();
+  const Traffic before = Total(communicator.traffic());
+  const bool sparse = !exchange.selections.empty();
+  const Collective& collective = sparse ? *config_.sparse_collective : *config_.dense_collective;
+  ExchangeBuffers& buffers = state.buffers;
+  if (sparse) {
+    std::size_t capacity = 0;
+    for (const Selection* part : state.parts) capacity += part->slot.capacity;
+    buffers.capacity_bytes = capacity * kSparseElementBytes;
+    const std::size_t room = buffers.capacity_bytes * static_cast<std::size_t>(workers());
+    if (state.own.size() < buffers.capacity_bytes) state.own = Buffer<std::byte>(buffers.capacity_bytes);
+    if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
+
+    const std::size_t count = exchange.payload_bytes / kSparseElementBytes;
+    auto* indices = reinterpret_cast<std::uint32_t*>(state.own.data());
+    auto* values = reinterpret_cast<float*>(state.own.data()) + count;
+    for (const Selection* part : state.parts) {
+      const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
+      const auto from = part->slot.indices.host();
+      for (std::size_t i = 0; i < part->slot.count; ++i) indices[i] = from[i] + base;
+      std::memcpy(values, part->slot.values.data, part->slot.count * sizeof(float));
+      indices += part->slot.count;
+      values += part->slot.count;
+    }
+    buffers.own = state.own.host().first(exchange.payload_bytes);
+    buffers.gathered = state.gathered.host().first(room);
+  } else {
+    buffers.dense = flat_.host().subspan(exchange.range.begin, exchange.range.size());
+  }
+  co_await collective.run(communicator, buffers, NextTag(exchange));
+  if (collective.native) {
+    const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()), exchange.payload_bytes);
+    state.traffic = collective.rounds(sizes, topology()).per_rank[static_cast<std::size_t>(rank())];
+  } else {
+    state.traffic = Total(communicator.traffic()) - before;
+  }
+  timeline_.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)), exchange.label, begin,
+                 Now(), exchange.payload_bytes});
+}
+
+Task LiveEngine::RunNegotiate(Op& negotiate) {
+  const double begin = Now();
+  co_await AllReduceMax(ChannelOf(negotiate), negotiate.values, NextTag(negotiate));
+  timeline_.Add({SpanKind::kNegotiate, std::string(ChannelName(negotiate.channel)), "", begin, Now(),
+                 negotiate.values.size() * sizeof(std::int64_t)});
+}
+
+Task LiveEngine::SplitChannels(Communicator& world) {
+  const Topology& where = world.topology();
+  const int node = where.NodeOf(world.rank());
+  const int local = where.LocalRankOf(world.rank());
+  const auto split = [&](Channel channel, int color) {
+    channels_[static_cast<std::size_t>(channel)] = world.Split(color, world.rank(), config_.deadline);
+  };
+  split(Channel::kControl, 0);
+  split(Channel::kData, 0);
+  if (where.ranks_per_node > 1) {
+    split(Channel::kIntraNode, node);
+    split(Channel::kInterNode, local);
+  }
+  co_return;
+}
+
+Task LiveEngine::ReleaseChannels(Communicator&) {
+  for (auto& channel : channels_) channel.reset();
+  co_return;
+}
+
+void LiveEngine::BeginWait(std::string label) { waits_[std::move(label)] = Now(); }
+
+void LiveEngine::EndWait(const std::string& label) {
+  const auto it = waits_.find(label);
+  assert(it != waits_.end());
+  timeline_.Add({SpanKind::kAlign, "align", label, it->second, Now(), 0});
+  waits_.erase(it);
+}
+
+SelectCounters LiveEngine::select_counters() const {
+  SelectCounters sum;
+  for (const LaneState& lane : lanes_) {
+    sum.selections += lane.counters.selections;
+    sum.overflows += lane.counters.overflows;
+    sum.fallbacks += lane.counters.fallbacks;
+  }
+  return sum;
+}
+
+}  // namespace sparfuse

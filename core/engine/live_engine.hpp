@@ -1,0 +1,201 @@
+// Does what a strategy asks for: kernels on lanes, collectives on the communication thread.
+//
+// Threads of a rank: the compute lane is the thread that calls BeginStep ... EndStep (autograd's,
+// which also runs the hooks); one event thread runs every reaction of the strategy; the ProgressLoop
+// communicates; side and host lanes are threads, made on first use.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+#include "core/engine/scheduler.hpp"
+#include "core/engine/timeline.hpp"
+#include "core/feedback/residual_store.hpp"
+#include "core/sparsify/sparsifier.hpp"
+#include "core/tensor/thread_pool.hpp"
+#include "core/transport/progress.hpp"
+
+namespace sparfuse {
+
+struct LiveConfig {
+  GradientLayout layout;
+  Plan plan;
+  Topology topology;
+  std::unique_ptr<Strategy> strategy;
+  std::unique_ptr<Sparsifier> sparsifier;        // null when nothing is sparsified
+  bool error_feedback = false;                   // what is not sent is kept; else it is lost
+  const Collective* dense_collective = nullptr;  // for exchanges without selections
+  const Collective* sparse_collective = nullptr;
+  std::chrono::milliseconds deadline{60000};     // of FinishStep, beyond that of any single wait
+};
+
+class LiveEngine final : public StepScheduler {
+ public:
+  // Splits the loop's world into communicators for the channels: call it on all ranks at once. `loop`
+  // and `pool` must outlive the engine.
+  LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool);
+  ~LiveEngine() override;
+
+  // What follows is called by the training loop, on the compute lane, in this order. Each call
+  // throws what went wrong on any thread of this rank since.
+
+  // `verify`: check in this step that each selection conserves mass bit for bit (costs copies).
+  void BeginStep(std::uint64_t step, bool verify);
+  void BeginForward();
+  void EndForward();
+  // A gradient is final. `gradient`: [numel] float32, valid and unchanged until FinishStep returns.
+  // Returns when the strategy has reacted and what it asked of the compute lane is done.
+  void AnnounceGradient(std::size_t tensor, std::span<const float> gradient);
+  // Announces the tensors that got no gradient in this step, as zeros.
+  void EndBackward();
+  // Works on the compute lane until every element has been applied. Throws Error{kTimeout} past the
+  // deadline, saying what is unfinished.
+  void FinishStep();
+  void BeginUpdate();
+  StepRecord EndStep();
+
+  // The average of a tensor after FinishStep: [numel], engine-owned, overwritten by the next step.
+  std::span<const float> Averaged(std::size_t tensor) const;
+  // Between steps only.
+  double ResidualNorm() const { return residuals_.Norm(); }
+  const Timeline& timeline() const noexcept { return timeline_; }
+  SelectCounters select_counters() const;
+  // Selections checked in steps with `verify`, and those found not to conserve mass.
+  std::uint64_t mass_checks() const noexcept { return mass_checks_; }
+  std::uint64_t mass_violations() const noexcept { return mass_violations_; }
+
+  // For strategies.
+  void BeginWait(std::string label) override;
+  void EndWait(const std::string& label) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // What is selected from one range: its slot, and what the sparsifier remembers of it.
+  struct Selection {
+    Range range;
+    TensorInfo info;
+    std::string name;
+    Buffer<std::uint32_t> indices;
+    Buffer<float> values;
+    Slot slot;
+    std::unique_ptr<SparsifierState> state;
+    std::span<const float> source;  // of this step
+    std::uint64_t missing = 0;      // tensors of which nothing was selected in this step
+  };
+  struct ExchangeState {
+    ExchangeBuffers buffers;
+    std::vector<const Selection*> parts;
+    Buffer<std::byte> own;
+    Buffer<std::byte> gathered;
+    Traffic traffic;
+  };
+  struct Work {  // an operation on its way to a lane
+    Handle handle = 0;
+    Op* op = nullptr;
+    ExchangeState* exchange = nullptr;  // kApply
+  };
+  enum class EventKind { kStepBegin, kGradientReady, kBackwardEnd, kDone, kStepTimeout };
+  struct Event {
+    EventKind kind;
+    std::size_t value = 0;  // tensor, handle
+  };
+  struct LaneState {
+    std::deque<Work> queue;
+    std::thread thread;  // kSide and kHost
+    Workspace workspace;
+    SelectCounters counters;
+  };
+
+  // Event thread.
+  void StartLocal(Handle handle, Op& op) override;
+  void StartExchange(Handle handle, Op& op) override;
+  void StartTimerOp(Handle handle, Op& op) override;
+  void StepComplete() override;
+  void RunEvents();
+  void React(const Event& event);
+  void Account(const Op& op);
+  Selection& SelectionOf(const Op& op);
+
+  // Any thread.
+  std::uint64_t Post(Event event);
+  void Fail(std::exception_ptr error) noexcept;
+  double Now() const;
+
+  // The thread of a lane.
+  void RunLane(Lane lane);
+  void Execute(Lane lane, const Work& work);
+  void DoPack(const Op& op);
+  void DoSparsify(Lane lane, Op& op);
+  void DoApply(const Op& op, const ExchangeState& exchange);
+  void CheckMass(std::span<const float> x, const Selection& selection, std::span<const float> unsent);
+  std::uint64_t CountMissing(const Selection& selection, std::span<const float> unsent) const;
+
+  // Compute lane.
+  void Drain(std::uint64_t sequence);
+  void AddComputeSpan(SpanKind kind, std::string label);
+
+  // Communication thread.
+  Task SplitChannels(Communicator& world);
+  Task ReleaseChannels(Communicator& world);
+  Task RunExchange(Op& op, ExchangeState& state);
+  Task RunNegotiate(Op& op);
+  Communicator& ChannelOf(const Op& op) { return *channels_[static_cast<std::size_t>(op.channel)]; }
+  int NextTag(const Op& op);
+
+  LiveConfig config_;
+  ProgressLoop& loop_;
+  ThreadPool& pool_;
+  ResidualStore residuals_;
+  Buffer<float> flat_;  // packed gradients; after a dense exchange their sum
+  Buffer<float> averaged_;
+  Buffer<float> zeros_;  // the gradient of tensors that got none
+  std::array<std::unique_ptr<Communicator>, kChannels> channels_;
+  std::array<int, kChannels> next_tag_{};
+
+  std::vector<std::span<const float>> gradients_;  // [tensors] of this step; empty: not announced
+  std::vector<std::uint8_t> packed_;               // [tensors]
+  std::map<std::pair<std::size_t, std::size_t>, Selection> selections_;  // by range; event thread
+  std::vector<std::unique_ptr<ExchangeState>> exchanges_;                // event thread
+  std::size_t exchanges_used_ = 0;
+  std::atomic<std::uint64_t> mass_checks_ = 0;
+  std::atomic<std::uint64_t> mass_violations_ = 0;
+
+  std::uint64_t step_ = 0;
+  bool verify_ = false;
+  Clock::time_point step_begin_;
+  double compute_since_ = 0;  // end of the last span on the compute lane
+  Timeline timeline_;
+  std::map<std::string, double> waits_;  // event thread
+  StepRecord record_;                    // its counters: event thread
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable event_posted_;
+  std::condition_variable lanes_changed_;
+  std::deque<Event> events_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t processed_ = 0;
+  std::size_t communicating_ = 0;
+  std::multimap<Clock::time_point, Handle> timers_;
+  std::array<LaneState, kLanes> lanes_;
+  bool complete_ = false;
+  bool stop_ = false;
+  std::exception_ptr failure_;
+  std::thread event_thread_;
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,241 @@
+// The compute lane of LiveEngine, as the training loop drives it, and the work that lanes do.
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "core/collective/accumulate.hpp"
+#include "core/engine/live_engine.hpp"
+
+namespace sparfuse {
+
+void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
+  step_ = step;
+  verify_ = verify;
+  timeline_.Clear();
+  std::fill(gradients_.begin(), gradients_.end(), std::span<const float>());
+  std::fill(packed_.begin(), packed_.end(), std::uint8_t{0});
+  step_begin_ = Clock::now();
+  compute_since_ = 0;
+  Drain(Post({EventKind::kStepBegin, 0}));
+}
+
+void LiveEngine::BeginForward() { compute_since_ = Now(); }
+
+void LiveEngine::EndForward() { AddComputeSpan(SpanKind::kForward, ""); }
+
+void LiveEngine::AddComputeSpan(SpanKind kind, std::string label) {
+  const double now = Now();
+  timeline_.Add({kind, std::string(LaneName(Lane::kCompute)), std::move(label), compute_since_, now, 0});
+  compute_since_ = now;
+}
+
+void LiveEngine::AnnounceGradient(std::size_t tensor, std::span<const float> gradient) {
+  assert(gradient.size() == layout().tensor(tensor).numel);
+  AddComputeSpan(SpanKind::kBackward, layout().tensor(tensor).name);
+  gradients_[tensor] = gradient;
+  Drain(Post({EventKind::kGradientReady, tensor}));
+}
+
+void LiveEngine::EndBackward() {
+  AddComputeSpan(SpanKind::kBackward, "end");
+  for (std::size_t t = 0; t < layout().tensors(); ++t) {
+    if (!gradients_[t].empty()) continue;
+    gradients_[t] = zeros_.host().first(layout().tensor(t).numel);
+    Drain(Post({EventKind::kGradientReady, t}));
+  }
+  Drain(Post({EventKind::kBackwardEnd, 0}));
+}
+
+// Works on the compute lane until the event `sequence` has been reacted to and nothing is queued:
+// what a strategy asks of this lane in a reaction is done before the announcement returns.
+void LiveEngine::Drain(std::uint64_t sequence) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(Lane::kCompute)];
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (failure_) std::rethrow_exception(failure_);
+    if (!lane.queue.empty()) {
+      const Work work = lane.queue.front();
+      lane.queue.pop_front();
+      lock.unlock();
+      Execute(Lane::kCompute, work);
+      sequence = Post({EventKind::kDone, work.handle});
+      lock.lock();
+    } else if (processed_ >= sequence) {
+      return;
+    } else {
+      lanes_changed_.wait(lock);
+    }
+  }
+}
+
+void LiveEngine::FinishStep() {
+  const auto deadline = Clock::now() + config_.deadline;
+  LaneState& lane = lanes_[static_cast<std::size_t>(Lane::kCompute)];
+  compute_since_ = Now();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (failure_) std::rethrow_exception(failure_);
+    if (!lane.queue.empty()) {
+      const Work work = lane.queue.front();
+      lane.queue.pop_front();
+      lock.unlock();
+      if (Now() - compute_since_ > 0) AddComputeSpan(SpanKind::kExposed, "");
+      Execute(Lane::kCompute, work);
+      Post({EventKind::kDone, work.handle});
+      lock.lock();
+    } else if (complete_) {
+      break;
+    } else if (lanes_changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+      lock.unlock();
+      Drain(Post({EventKind::kStepTimeout, 0}));  // the event thread knows what is unfinished; throws
+      lock.lock();
+    }
+  }
+}
+
+void LiveEngine::BeginUpdate() { compute_since_ = Now(); }
+
+StepRecord LiveEngine::EndStep() {
+  AddComputeSpan(SpanKind::kUpdate, "");
+  StepRecord record = record_;
+  const std::string_view compute = LaneName(Lane::kCompute);
+  record.step_seconds = Now();
+  record.forward_seconds = timeline_.Total(SpanKind::kForward, compute);
+  record.backward_seconds = timeline_.Total(SpanKind::kBackward, compute);
+  record.sparsify_seconds =
+      timeline_.Total(SpanKind::kPack, compute) + timeline_.Total(SpanKind::kSparsify, compute);
+  record.exposed_communication_seconds = timeline_.Total(SpanKind::kExposed, compute);
+  record.decompress_seconds = timeline_.Total(SpanKind::kDecompress, compute);
+  record.update_seconds = timeline_.Total(SpanKind::kUpdate, compute);
+  record.align_wait_seconds = timeline_.Total(SpanKind::kAlign);
+  return record;
+}
+
+std::span<const float> LiveEngine::Averaged(std::size_t tensor) const {
+  const Range range = layout().tensor(tensor).range();
+  return averaged_.host().subspan(range.begin, range.size());
+}
+
+void LiveEngine::RunLane(Lane which) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(which)];
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    lanes_changed_.wait(lock, [&] { return stop_ || (!lane.queue.empty() && !failure_); });
+    if (stop_) return;
+    const Work work = lane.queue.front();
+    lane.queue.pop_front();
+    lock.unlock();
+    try {
+      Execute(which, work);
+      Post({EventKind::kDone, work.handle});
+    } catch (...) {
+      Fail(std::current_exception());
+    }
+    lock.lock();
+  }
+}
+
+void LiveEngine::Execute(Lane lane, const Work& work) {
+  const double begin = Now();
+  SpanKind kind = SpanKind::kPack;
+  std::string label;
+  switch (work.op->kind) {
+    case OpKind::kPack:
+      DoPack(*work.op);
+      label = layout().tensor(work.op->tensor).name;
+      break;
+    case OpKind::kSparsify:
+      kind = SpanKind::kSparsify;
+      DoSparsify(lane, *work.op);
+      label = static_cast<const Selection*>(work.op->attachment)->name;
+      break;
+    default:
+      assert(work.op->kind == OpKind::kApply);
+      kind = SpanKind::kDecompress;
+      DoApply(*work.op, *work.exchange);
+      break;
+  }
+  const double end = Now();
+  timeline_.Add({kind, std::string(LaneName(lane)), std::move(label), begin, end, work.op->payload_bytes});
+  if (lane == Lane::kCompute) compute_since_ = end;
+}
+
+void LiveEngine::DoPack(const Op& pack) {
+  const Range& range = pack.range;
+  if (!CopyFinite(gradients_[pack.tensor], flat_.host().subspan(range.begin, range.size()), pool_)) {
+    SPARFUSE_THROW(kNumeric, "gradient of " + layout().tensor(pack.tensor).name + " has a NaN or an infinity at step " +
+                                 std::to_string(step_));
+  }
+  packed_[pack.tensor] = 1;
+}
+
+void LiveEngine::DoSparsify(Lane which, Op& sparsify) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(which)];
+  Selection& selection = *static_cast<Selection*>(sparsify.attachment);
+  const std::span<const float> gradient = selection.source;
+  SelectSource source;
+  source.gradient = {gradient.data(), gradient.size(), {}};
+  if (config_.error_feedback) source.residual = residuals_.Get(sparsify.residual, sparsify.range);
+
+  std::vector<float> x;
+  if (verify_) {
+    x.assign(gradient.begin(), gradient.end());
+    for (std::size_t i = 0; i < source.residual.size; ++i) x[i] += source.residual.data[i];
+  }
+  const SelectContext context{&pool_, &lane.workspace, &lane.counters, {}};
+  config_.sparsifier->Select(context, source, sparsify.density, selection.info, selection.state.get(),
+                             selection.slot);
+  sparsify.payload_bytes = selection.slot.count * kSparseElementBytes;
+  const std::span<const float> unsent =
+      config_.error_feedback ? std::span<const float>(source.residual.host()) : gradient;
+  selection.missing = CountMissing(selection, unsent);
+  if (verify_) CheckMass(x, selection, unsent);
+}
+
+// Tensors that have something to send and send nothing. Where nothing was selected, x is `unsent`.
+std::uint64_t LiveEngine::CountMissing(const Selection& selection, std::span<const float> unsent) const {
+  const auto indices = selection.slot.indices.host().first(selection.slot.count);
+  std::uint64_t missing = 0;
+  for (std::size_t t = selection.info.id;
+       t < layout().tensors() && layout().tensor(t).offset < selection.range.end; ++t) {
+    const Range tensor = layout().tensor(t).range();
+    const std::size_t begin = std::max(tensor.begin, selection.range.begin) - selection.range.begin;
+    const std::size_t end = std::min(tensor.end, selection.range.end) - selection.range.begin;
+    const auto first = std::lower_bound(indices.begin(), indices.end(), begin);
+    if (first != indices.end() && *first < end) continue;
+    const auto part = unsent.subspan(begin, end - begin);
+    if (std::any_of(part.begin(), part.end(), [](float value) { return value != 0.0f; })) ++missing;
+  }
+  return missing;
+}
+
+// sent + new residual = gradient + old residual, bit for bit: every element is in exactly one of the
+// two, unchanged. Without error feedback only what was sent is checked.
+void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection,
+                           std::span<const float> unsent) {
+  ++mass_checks_;
+  std::vector<float> kept(unsent.begin(), unsent.end());
+  bool conserved = true;
+  for (std::size_t i = 0; i < selection.slot.count; ++i) {
+    const std::uint32_t index = selection.slot.indices.data[i];
+    if (config_.error_feedback && kept[index] != 0.0f) conserved = false;
+    kept[index] = selection.slot.values.data[i];
+  }
+  if (std::memcmp(kept.data(), x.data(), x.size() * sizeof(float)) != 0) conserved = false;
+  if (!conserved) ++mass_violations_;
+}
+
+void LiveEngine::DoApply(const Op& apply, const ExchangeState& exchange) {
+  const std::span<float> out = averaged_.host().subspan(apply.range.begin, apply.range.size());
+  const float scale = 1.0f / static_cast<float>(workers());
+  if (exchange.parts.empty()) {
+    ScaleDense(flat_.host().subspan(apply.range.begin, apply.range.size()), scale, out, pool_);
+    return;
+  }
+  std::vector<SparsePayload> payloads;
+  payloads.reserve(exchange.buffers.by_rank.size());
+  for (const auto bytes : exchange.buffers.by_rank) payloads.push_back(ViewSparsePayload(bytes));
+  AccumulateSparse(payloads, scale, out, pool_);
+}
+
+}  // namespace sparfuse
