@@ -59,7 +59,8 @@ struct CostModel {
   PiecewiseLinear clear_seconds;   // by elements: decompression, the part that each element costs
   double seconds_per_entry = 0;    // decompression, the part that each received entry costs
   double seconds_per_reduced_element = 0;  // a float added on the communication thread
-  double dispatch_seconds = 0;     // from a strategy's request to the start of its work, and back
+  double dispatch_seconds = 0;     // local work: from a strategy's request to its start, and back
+  double exchange_dispatch_seconds = 0;  // the same for an exchange
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
 

@@ -57,6 +57,8 @@ class LiveEngine final : public StepScheduler {
   void BeginStep(std::uint64_t step, bool verify);
   void BeginForward();
   void EndForward();
+  // Ends a backward pass that announces nothing: a micro-step before the last.
+  void EndMicroStep();
   // A gradient is final. `gradient`: [numel] float32, valid and unchanged until FinishStep returns.
   // Returns when the strategy has reacted and what it asked of the compute lane is done.
   void AnnounceGradient(std::size_t tensor, std::span<const float> gradient);
@@ -72,6 +74,9 @@ class LiveEngine final : public StepScheduler {
   std::span<const float> Averaged(std::size_t tensor) const;
   // Between steps only.
   double ResidualNorm() const { return residuals_.Norm(); }
+  std::span<const float> Residual(std::string_view name, Range range) {
+    return residuals_.Get(name, range).host();
+  }
   const Timeline& timeline() const noexcept { return timeline_; }
   SelectCounters select_counters() const;
   // Selections checked in steps with `verify`, and those found not to conserve mass.

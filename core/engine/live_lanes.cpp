@@ -23,6 +23,8 @@ void LiveEngine::BeginForward() { compute_since_ = Now(); }
 
 void LiveEngine::EndForward() { AddComputeSpan(SpanKind::kForward, ""); }
 
+void LiveEngine::EndMicroStep() { AddComputeSpan(SpanKind::kBackward, "micro-step"); }
+
 void LiveEngine::AddComputeSpan(SpanKind kind, std::string label) {
   const double now = Now();
   timeline_.Add({kind, std::string(LaneName(Lane::kCompute)), std::move(label), compute_since_, now, 0});

@@ -395,6 +395,7 @@ void Cluster::Start(const GroupKey& group, Meeting started) {
     }
     for (const Member& member : meeting->members) member.op->values = agreed;
   }
+  phases.latency_seconds += config_.cost.exchange_dispatch_seconds;
   const double began = simulation_.now();
   const auto finish = [this, meeting, rounds, began] {
     std::size_t entries = 0;

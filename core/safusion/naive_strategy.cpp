@@ -3,16 +3,20 @@
 #include <utility>
 #include <vector>
 
+#include "core/collective/collective.hpp"
 #include "core/engine/apply_after_backward.hpp"
+#include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
 
 class SafusionNaive final : public Strategy {
  public:
-  explicit SafusionNaive(double buffer_bytes) : buffer_bytes_(buffer_bytes) {}
+  SafusionNaive(double buffer_bytes, double buffer_fraction)
+      : buffer_bytes_(buffer_bytes), buffer_fraction_(buffer_fraction) {}
 
   void StepBegin(Engine& engine) override {
+    if (buffer_fraction_ > 0) buffer_bytes_ = buffer_fraction_ * TargetPayloadBytes(engine);
     selections_.assign(engine.layout().tensors(), 0);
     finished_.assign(engine.layout().tensors(), false);
     prefix_ = first_ = counted_ = end_ = buffers_ = 0;
@@ -81,7 +85,21 @@ class SafusionNaive final : public Strategy {
 
   std::string Label() const { return "buffer " + std::to_string(buffers_); }
 
-  const double buffer_bytes_;
+  // What a rank would send in a step if every tensor met its target density.
+  static double TargetPayloadBytes(const Engine& engine) {
+    double bytes = 0;
+    for (const Unit& unit : engine.plan().units) {
+      for (std::size_t t = unit.first; t < unit.last; ++t) {
+        const TensorEntry& entry = engine.layout().tensor(t);
+        bytes += static_cast<double>(kSparseElementBytes *
+                                     KeptCount(entry.numel, entry.dense ? 1.0 : unit.density));
+      }
+    }
+    return bytes;
+  }
+
+  double buffer_bytes_;
+  const double buffer_fraction_;
   std::vector<Handle> selections_;  // [tensors]
   std::vector<bool> finished_;      // [tensors] sparsified
   std::size_t prefix_ = 0;          // tensors [0, prefix_) are sparsified
@@ -103,9 +121,12 @@ const StrategyDescriptor kSafusionNaive = {
     1,
     "The paper leaves open how ranks agree on a buffer's end; here it is the maximum of their wishes.",
     Sparsified::kAhead,
-    {{"buffer_bytes", 67108864.0, 8, 1e15, {}, "payload bytes (8 an element) that close a buffer"}},
+    {{"buffer_bytes", 67108864.0, 8, 1e15, {}, "payload bytes (8 an element) that close a buffer"},
+     {"buffer_fraction", 0.0, 0, 1, {},
+      "if above 0, instead of buffer_bytes: this fraction of the model's payload at its target density"}},
     [](const Options& options) -> std::unique_ptr<Strategy> {
-      return std::make_unique<SafusionNaive>(DoubleOption(options, "buffer_bytes"));
+      return std::make_unique<SafusionNaive>(DoubleOption(options, "buffer_bytes"),
+                                             DoubleOption(options, "buffer_fraction"));
     }};
 
 }  // namespace sparfuse

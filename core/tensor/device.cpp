@@ -13,7 +13,7 @@ namespace internal {
 namespace {
 constexpr std::size_t kAlignment = 64;
 
-[[noreturn]] void NoCuda() {
+[[noreturn, maybe_unused]] void NoCuda() {
   SPARFUSE_THROW(kUnsupported, "memory on a CUDA device: this build has no CUDA (sparfuse doctor)");
 }
 }  // namespace

@@ -19,15 +19,18 @@
 
 namespace sparfuse {
 
-// A started send or receive. Buffers must live until it is complete.
+// A started send or receive. Buffers must live until it is complete or destroyed. Destroying an
+// incomplete request gives the message up: after that only an error's clean-up may follow.
 class Request {
  public:
   virtual ~Request() = default;
-  // True once the operation is complete. Throws Error{kComm} naming the peer when it is lost.
+  // True once the operation is complete, and from then on. Throws Error{kComm} naming the peer when
+  // it is lost.
   virtual bool Test() = 0;
   // Bytes that arrived (receive) or left (send); valid once complete.
   virtual std::size_t bytes() const noexcept = 0;
-  // Rank this request waits for, or -1 (a native collective).
+  // Rank in the world that this request waits for, also in a split communicator, or -1 (a native
+  // collective).
   virtual int peer() const noexcept = 0;
 };
 

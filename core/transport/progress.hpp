@@ -2,20 +2,17 @@
 // silent peer into an error that names it.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
-#include <vector>
 
+#include "core/transport/liveness.hpp"
 #include "core/transport/task.hpp"
 
 namespace sparfuse {
@@ -24,24 +21,31 @@ namespace sparfuse {
 // tasks are resumed here, and `done` callbacks are called here.
 class ProgressLoop {
  public:
-  // Builds the communicators on the communication thread (MPI must be used by one thread); takes
-  // ownership of nothing it did not build.
+  // Builds the communicators on the communication thread (MPI must be used by one thread) and
+  // returns the world, which the loop owns and destroys on that thread.
   using Setup = std::function<std::unique_ptr<Communicator>()>;
 
   // Starts the thread and waits until `setup` has returned. `deadline` bounds every wait of every
-  // task. Throws what setup throws.
+  // task. Throws what setup throws. Afterwards the thread splits a communicator for probes off the
+  // world, which takes a loop on every rank: while one is missing, tasks do not start, and they
+  // fail with Error{kTimeout} naming it when the deadline passes.
   ProgressLoop(Setup setup, std::chrono::milliseconds deadline);
-  // Stops the thread. Unfinished tasks are dropped.
+  // Stops the thread. Unfinished tasks are dropped without a call of `done`.
   ~ProgressLoop();
   ProgressLoop(const ProgressLoop&) = delete;
   ProgressLoop& operator=(const ProgressLoop&) = delete;
 
-  // Starts make(world) as soon as the thread gets to it. `done(error)` is called on the
-  // communication thread with null or the exception that ended the task:
+  // Starts make(world) as soon as the thread gets to it. `make` lives as long as the task, so it
+  // may be a coroutine lambda with captures. `done(error)` is called on the communication thread,
+  // after the task and its buffers are gone, with null or the exception that ended the task or
+  // `make`:
   //   Error{kTimeout} when a request waited longer than the deadline. Before it is thrown every
-  //   rank is probed; the message names the ranks that did not answer ("rank 2 does not answer") or,
-  //   when all did, the rank that was waited for ("rank 2 answers but did not send").
+  //   rank is probed, for the last part of the deadline; the message names the ranks that did not
+  //   answer ("rank 2 does not answer") or, when all did, the rank at the end of the chain of
+  //   waiting ranks ("rank 2 answers but did not send").
   //   Error{kComm} when the transport lost a peer.
+  // After an error the loop goes on answering probes until it is destroyed, so that other ranks do
+  // not blame this one; keep it for a deadline, or end the process group.
   using Make = std::function<Task(Communicator& world)>;
   using Done = std::function<void(std::exception_ptr)>;
   void Start(Make make, Done done);
@@ -53,18 +57,32 @@ class ProgressLoop {
   int size() const noexcept { return size_; }
 
  private:
-  struct Active;
+  using Clock = std::chrono::steady_clock;
+  struct Active {
+    Make make;  // destroyed after the task
+    Task task;
+    PendingRequests pending;  // destroyed before the task
+    Done done;
+    int waiting_for = Liveness::kNothing;
+    Clock::time_point pinged{};  // in this wait, when later than pending.since
+  };
   struct Command {
     Make make;
     Done done;
   };
   void Run(Setup setup);
+  void Serve();
+  // True when stopped; moves new commands to `active_`.
+  bool TakeCommands();
   bool Advance();
-  std::string DescribeSilence(const PendingRequests& pending);
+  bool AdvanceOne(Active& active);
+  void CheckDeadline(Active& active);
+  int WaitingFor() const;
 
   std::chrono::milliseconds deadline_;
   std::unique_ptr<Communicator> world_;
-  std::unique_ptr<Communicator> probe_;  // a split of world_ for liveness probes
+  std::unique_ptr<Liveness> liveness_;
+  std::exception_ptr broken_;  // why liveness_ could not be set up: the error of every task
   int rank_ = 0;
   int size_ = 1;
 
@@ -75,7 +93,7 @@ class ProgressLoop {
   bool started_ = false;
   std::exception_ptr setup_error_;
 
-  std::list<std::unique_ptr<Active>> active_;
+  std::list<Active> active_;  // in the order of Start
   std::thread thread_;
 };
 

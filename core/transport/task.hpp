@@ -13,33 +13,35 @@
 
 namespace sparfuse {
 
-// What a suspended coroutine waits for. The driver polls it.
+// What a suspended coroutine waits for. The driver polls it, and destroys it before the Task:
+// requests point into buffers of the coroutine's frame.
 struct PendingRequests {
   std::vector<std::unique_ptr<Request>> requests;
   std::chrono::steady_clock::time_point since;  // when the wait began
 };
 
 // A lazily started coroutine without result. Errors are rethrown to the awaiter, or by
-// rethrow_if_failed() at the root. Destroying an unfinished Task destroys its frame.
+// RethrowIfFailed() at the root. Destroying an unfinished Task destroys its frame and those of the
+// tasks it awaits. An empty Task counts as ended.
 class [[nodiscard]] Task {
  public:
   struct promise_type {
-    PendingRequests* pending = nullptr;  // the driver's, inherited from the awaiter
-    std::coroutine_handle<promise_type> awaiter;
-    // The innermost suspended coroutine of this chain; only the root's is used.
+    std::coroutine_handle<promise_type> awaiter;  // null at the root
     promise_type* root = this;
-    std::coroutine_handle<promise_type> leaf;
     std::exception_ptr error;
+    // Of the root only: the innermost coroutine of the chain, and the driver's requests.
+    std::coroutine_handle<promise_type> leaf;
+    PendingRequests* pending = nullptr;
 
-    Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    Task get_return_object() {
+      return Task(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
     std::suspend_always initial_suspend() noexcept { return {}; }
     struct FinalAwaiter {
       bool await_ready() noexcept { return false; }
-      std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> self) noexcept {
+      void await_suspend(std::coroutine_handle<promise_type> self) noexcept {
         auto& promise = self.promise();
-        if (!promise.awaiter) return std::noop_coroutine();
-        promise.root->leaf = promise.awaiter;
-        return promise.awaiter;
+        if (promise.awaiter) promise.root->leaf = promise.awaiter;
       }
       void await_resume() noexcept {}
     };
@@ -63,30 +65,36 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // co_await task: runs it to its end inside the awaiting coroutine.
+  // co_await task: runs it to its end inside the awaiting coroutine. The awaited Task must not have
+  // been started.
   struct Awaiter {
     Handle child;
-    bool await_ready() noexcept { return child.done(); }
-    Handle await_suspend(Handle parent) noexcept {
+    bool await_ready() noexcept { return !child; }
+    // Suspends to Resume's loop, which goes on with the new leaf. (Symmetric transfer would do it
+    // without the loop, but g++ only turns it into a jump when it optimises: long chains of tasks
+    // that never wait would overflow the stack of debug and sanitizer builds.)
+    void await_suspend(Handle parent) noexcept {
       auto& promise = child.promise();
       promise.awaiter = parent;
       promise.root = parent.promise().root;
-      promise.pending = promise.root->pending;
       promise.root->leaf = child;
-      return child;
     }
     void await_resume() {
-      if (child.promise().error) std::rethrow_exception(child.promise().error);
+      if (child && child.promise().error) std::rethrow_exception(child.promise().error);
     }
   };
   Awaiter operator co_await() noexcept { return {handle_}; }
 
-  // Root only: runs until the chain waits for requests in `pending` or ends. True when ended.
+  // Root only: runs until the chain waits for the requests in `pending` or ends. True when ended.
+  // When it waited before, all of `pending` must be complete.
   bool Resume(PendingRequests& pending) {
+    if (!handle_ || handle_.done()) return true;
     auto& promise = handle_.promise();
     promise.pending = &pending;
     if (!promise.leaf) promise.leaf = handle_;
-    promise.leaf.resume();
+    do {
+      promise.leaf.resume();
+    } while (!handle_.done() && pending.requests.empty());
     return handle_.done();
   }
   void RethrowIfFailed() const {
@@ -105,26 +113,24 @@ class Complete {
  public:
   template <class... R>
   explicit Complete(R... requests) {
+    requests_.reserve(sizeof...(requests));
     (requests_.push_back(std::move(requests)), ...);
   }
   explicit Complete(std::vector<std::unique_ptr<Request>> requests)
       : requests_(std::move(requests)) {}
 
   bool await_ready() {
-    for (auto& request : requests_) {
-      if (!request->Test()) return false;
-    }
-    return true;
+    bool ready = true;  // test all: each test may start work, and may find a lost peer
+    for (auto& request : requests_) ready = request->Test() && ready;
+    return ready;
   }
   void await_suspend(Task::Handle self) {
-    auto& promise = self.promise();
-    promise.root->leaf = self;
-    pending_ = promise.root->pending;
+    pending_ = self.promise().root->pending;
     pending_->requests = std::move(requests_);
     pending_->since = std::chrono::steady_clock::now();
   }
   std::vector<std::unique_ptr<Request>> await_resume() {
-    return pending_ == nullptr ? std::move(requests_) : std::move(pending_->requests);
+    return pending_ == nullptr ? std::move(requests_) : std::exchange(pending_->requests, {});
   }
 
  private:

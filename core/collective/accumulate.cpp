@@ -1,0 +1,134 @@
+#include "core/collective/accumulate.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <string>
+
+namespace sparfuse {
+namespace {
+
+// A block of the output stays in L1 while it is cleared, summed into and scaled.
+constexpr std::size_t kBlock = 4096;
+constexpr std::size_t kChunk = 64 * kBlock;          // 1 MB: what a pool thread takes at once
+constexpr std::size_t kParallelElements = 200'000;  // below, waking a thread costs more than it saves
+
+std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk; }
+
+template <class Body>
+void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
+  const std::size_t chunk_size = ChunkSize(n);
+  pool.ParallelFor((n + chunk_size - 1) / chunk_size, [&](std::size_t c, int) {
+    body(c * chunk_size, std::min(n, (c + 1) * chunk_size));
+  });
+}
+
+void ScaleBlock(float* out, std::size_t n, float scale) {
+  for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
+}
+
+[[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
+  SPARFUSE_THROW(kComm, "sparse payload " + std::to_string(payload) + " is corrupt: " + what);
+}
+
+// Adds payload p's elements of [begin, begin + size) from `cursor` on; returns the cursor after them.
+// An index that is out of order stops the cursor for good, and is noticed at the chunk's end.
+std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size_t last,
+                     std::size_t begin, std::size_t size, float* out) {
+  const std::uint32_t* const indices = payload.indices.data();
+  const float* const values = payload.values.data();
+  for (; cursor < last; ++cursor) {
+    const std::size_t offset = indices[cursor] - begin;  // wraps below begin: not < size
+    if (offset >= size) break;
+    out[offset] += values[cursor];
+  }
+  return cursor;
+}
+
+}  // namespace
+
+void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
+                      ThreadPool& pool) {
+  for (std::size_t p = 0; p < payloads.size(); ++p) {
+    const SparsePayload& payload = payloads[p];
+    if (payload.indices.size() != payload.values.size()) {
+      ThrowCorrupt(p, std::to_string(payload.indices.size()) + " indices, " +
+                          std::to_string(payload.values.size()) + " values");
+    }
+    if (!payload.indices.empty() && payload.indices.back() >= out.size()) {
+      ThrowCorrupt(p, "index " + std::to_string(payload.indices.back()) + ", expected below " +
+                          std::to_string(out.size()));
+    }
+  }
+  ForChunks(out.size(), pool, [&](std::size_t begin, std::size_t end) {
+    // Cursors of a usual number of ranks live on the stack; more payloads take more rounds, each of
+    // which streams the chunk, in the same order of additions.
+    constexpr std::size_t kGroup = 64;
+    std::size_t cursors[kGroup];
+    std::size_t lasts[kGroup];
+    for (std::size_t first = 0; first == 0 || first < payloads.size(); first += kGroup) {
+      const std::size_t group = std::min(kGroup, payloads.size() - first);
+      for (std::size_t p = 0; p < group; ++p) {
+        const auto indices = payloads[first + p].indices;
+        const auto bound = [&](std::size_t index) {
+          return static_cast<std::size_t>(
+              std::lower_bound(indices.begin(), indices.end(), index) - indices.begin());
+        };
+        cursors[p] = bound(begin);
+        lasts[p] = end == out.size() ? indices.size() : bound(end);
+      }
+      const bool is_last = first + group >= payloads.size();
+      for (std::size_t block = begin; block < end; block += kBlock) {
+        const std::size_t size = std::min(kBlock, end - block);
+        float* const to = out.data() + block;
+        if (first == 0) std::memset(to, 0, size * sizeof(float));
+        for (std::size_t p = 0; p < group; ++p) {
+          cursors[p] = AddBlock(payloads[first + p], cursors[p], lasts[p], block, size, to);
+        }
+        if (is_last && scale != 1.0f) ScaleBlock(to, size, scale);
+      }
+      for (std::size_t p = 0; p < group; ++p) {
+        if (cursors[p] != lasts[p]) {
+          ThrowCorrupt(first + p, "index " +
+                                      std::to_string(payloads[first + p].indices[cursors[p]]) +
+                                      " at position " + std::to_string(cursors[p]) +
+                                      ", expected increasing indices below " +
+                                      std::to_string(out.size()));
+        }
+      }
+    }
+  });
+}
+
+void ScaleDense(std::span<const float> in, float scale, std::span<float> out, ThreadPool& pool) {
+  assert(in.size() == out.size());
+  ForChunks(in.size(), pool, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) out[i] = in[i] * scale;
+  });
+}
+
+void AddInto(std::span<const float> from, std::span<float> to) {
+  assert(from.size() == to.size());
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] += from[i];
+}
+
+bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
+  assert(from.size() == to.size());
+  std::atomic<bool> finite{true};
+  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
+    // The largest bit pattern without sign: infinities and NaNs are the largest of all. As signed
+    // numbers, which every instruction set compares.
+    std::int32_t largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const float x = from[i];
+      to[i] = x;
+      largest = std::max(largest, std::bit_cast<std::int32_t>(x) & 0x7fffffff);
+    }
+    if (largest >= 0x7f800000) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,25 @@
+#include <array>
+#include <string>
+
+#include "core/collective/algorithms.hpp"
+#include "core/error.hpp"
+#include "core/options.hpp"
+
+namespace sparfuse {
+
+std::span<const Collective> Collectives() {
+  static const std::array kCollectives{RingAllReduce(), NativeAllReduce(), SparseAllGather()};
+  return kCollectives;
+}
+
+const Collective& FindCollective(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Collective& collective : Collectives()) {
+    if (collective.name == name) return collective;
+    known.emplace_back(collective.name);
+  }
+  SPARFUSE_THROW(kConfig,
+                 "no collective named \"" + std::string(name) + "\"" + Suggestion(name, known));
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,10 @@
+// Deep Gradient Compression's sampled threshold.
+#pragma once
+
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+SparsifierDescriptor DgcDescriptor();
+
+}  // namespace sparfuse

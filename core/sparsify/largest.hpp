@@ -1,0 +1,29 @@
+// Exact selection of the k largest magnitudes: total order |x| descending, index ascending.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/sparsify/scan.hpp"
+
+namespace sparfuse {
+
+// Selects exactly k elements of x into the slot, sorted by index, and zeroes them in the residual.
+//
+//   bound   a key that k elements are expected to reach, or 0: then a sample gives one. It decides
+//           the time taken, never the result.
+//   Returns a key that exactly the selected elements, or with ties a few more, reach.
+//
+// Preconditions: 1 <= k <= n, k <= slot.capacity. Throws Error{kNumeric}.
+// Cost: one pass over x, as a rule. Where the bound was too high, or more candidates reach it than
+// 2k + 65536, `fallbacks` is raised and a pass repeated with a bound that the pass before gives.
+std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
+                            const TensorInfo& info, std::size_t k, std::uint32_t bound, Slot& slot);
+
+// The same, from candidates that are known to be the elements with key >= candidates.lo and at least
+// k of them.
+std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& input,
+                                 const TensorInfo& info, Candidates candidates, std::size_t k,
+                                 Slot& slot);
+
+}  // namespace sparfuse

@@ -1,0 +1,129 @@
+// One streaming pass over a source that adds the residual, collects the elements above a bound and
+// histograms their magnitudes; and what is shared by the sparsifiers that are built on it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/sparsify/select_kernels.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+// The x = gradient + residual that is selected from. The addition is done by the first pass that
+// streams over all of x (`pending` until then) and never again, so that nothing is rounded twice.
+struct SelectInput {
+  const float* gradient = nullptr;
+  float* residual = nullptr;  // null without error feedback
+  std::size_t n = 0;
+  bool pending = false;
+
+  // x, once nothing is pending.
+  const float* x() const { return residual == nullptr ? gradient : residual; }
+  // x at any time.
+  float At(std::size_t i) const {
+    return pending ? gradient[i] + residual[i] : x()[i];
+  }
+};
+
+// Checks the arguments of Sparsifier::Select, but for the slot's room, and counts the selection.
+// Throws Error{kConfig}; Error{kUnsupported} for memory on a device.
+SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& context,
+                        const SelectSource& source, double density, const TensorInfo& info,
+                        const Slot& slot);
+
+// Throws Error{kConfig} where the slot has no room for k elements.
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
+                 std::size_t k);
+
+// Throws Error{kNumeric} naming the tensor, the step and the first element that is not finite.
+[[noreturn]] void ThrowNotFinite(const SelectInput& input, const TensorInfo& info);
+
+// Sends all of x: density 1.
+void SelectAll(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+               Slot& slot);
+
+// residual += gradient where that is pending, and the check that x is finite, in one pass.
+void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info);
+
+// Histogram of keys: bin b holds [lo + b * 2^shift, lo + (b + 1) * 2^shift), the last bin the rest.
+inline constexpr std::size_t kBins = 4096;
+inline constexpr int kFineShift = 12;  // bins span two octaves above lo
+
+// Candidates of one chunk that lie side by side in the candidate arrays.
+struct CandidateRun {
+  std::size_t offset = 0;
+  std::uint32_t count = 0;
+  std::uint32_t in_bin = 0;  // scratch of the selection among candidates
+  std::uint32_t above = 0;
+};
+
+struct CandidateChunk {
+  CandidateRun* runs = nullptr;
+  std::size_t run_count = 0;
+};
+
+// The elements of x with key >= lo. All counts are exact; the elements themselves are there only if
+// `stored`: in index order within a chunk, chunks in index order.
+struct Candidates {
+  std::uint32_t lo = 0;
+  int shift = 0;
+  std::size_t count = 0;
+  bool stored = false;
+  const std::uint32_t* histogram = nullptr;  // [kBins + 1]
+  std::uint32_t* indices = nullptr;
+  float* values = nullptr;
+  std::span<CandidateChunk> chunks;
+};
+
+// Most candidates that are stored for a selection of k.
+inline std::size_t CandidateCapacity(std::size_t n, std::size_t k) {
+  const std::size_t room = 2 * k + 65536;
+  return room < n ? room : n;
+}
+
+// Collects up to `capacity` candidates; if there are more they are counted and not stored. Valid
+// until the next Collect on the same workspace. Throws Error{kNumeric}.
+Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                   std::uint32_t lo, int shift, std::size_t capacity);
+
+// The first `limit` candidates in index order, into the slot and out of the residual.
+// Preconditions: stored; limit <= slot.capacity.
+void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size_t limit,
+               Slot& slot);
+
+// A key that cuts a set: `count` of its keys are >= key.
+struct Cut {
+  std::uint32_t key = 0;
+  std::size_t count = 0;
+};
+
+// The cut of base <= key < base + 2^bits with the fewest keys that is at least `rank`. It is exactly
+// `rank`, unless equal keys straddle it: then `key` is theirs. Precondition: `rank` keys are >= base.
+Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, std::size_t rank,
+            std::uint32_t base, int bits);
+
+// Elements a pool thread takes at once (1 MB), and the size below which one thread does it all.
+inline constexpr std::size_t kChunk = 64 * kBlock;
+inline constexpr std::size_t kParallelElements = 200'000;
+
+// Workspace buffers, by use. One function's are free again when it returns, except the candidates.
+enum WorkspaceUse : std::size_t {
+  kUseIndices,
+  kUseValues,
+  kUseRuns,
+  kUseHistograms,
+  kUseOffsets,
+  kUseKeys,
+  kUseBinKeys,
+  kUseSample,
+};
+
+template <class T>
+std::span<T> WorkspaceArray(Workspace& workspace, std::size_t use, std::size_t size) {
+  const std::span<std::byte> bytes = workspace.Get(use, size * sizeof(T));
+  return {reinterpret_cast<T*>(bytes.data()), size};
+}
+
+}  // namespace sparfuse

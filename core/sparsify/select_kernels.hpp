@@ -1,0 +1,54 @@
+// The inner loops of selection, one table an instruction set. All tables give equal results.
+//
+// A key is the bit pattern of |x|: for floats the order of keys is the order of magnitudes, and
+// infinities and NaNs are the largest. This header is included by files that are compiled for one
+// instruction set: it must not bring in inline functions that other files share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sparfuse {
+
+enum class Isa : std::uint8_t;
+
+inline constexpr std::uint32_t kAbsMask = 0x7fffffffu;
+inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;  // keys from here on are not finite
+inline constexpr std::size_t kBlock = 4096;                 // elements; a block stays in L1
+inline constexpr std::size_t kOffsetRoom = kBlock + 64;     // of Scan's output
+
+struct SelectKernels {
+  // Finds the elements of a block with key >= lo. n <= kBlock. Adds the residual first, where there
+  // is one: residual[i] = gradient[i] + residual[i], and that sum is what is compared.
+  // offsets: [kOffsetRoom], the positions found, increasing; what follows them is overwritten.
+  // Returns how many were found.
+  std::size_t (*scan)(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
+                      std::uint16_t* offsets);
+
+  // residual[i] += gradient[i] where there is a residual. Returns the largest key of the sums.
+  std::uint32_t (*add)(const float* gradient, float* residual, std::size_t n);
+
+  // keys[i] = key of x[i]. Returns the largest.
+  std::uint32_t (*make_keys)(const float* x, std::size_t n, std::uint32_t* keys);
+
+  std::size_t (*count_at_least)(const std::uint32_t* keys, std::size_t n, std::uint32_t lo);
+
+  // Writes the keys k of `values` with lo <= k <= last, in order, and adds to *above the number of
+  // keys > last. keys: room for n. Returns how many were written.
+  std::size_t (*keys_in_range)(const float* values, std::size_t n, std::uint32_t lo,
+                               std::uint32_t last, std::uint32_t* keys, std::size_t* above);
+
+  // Copies the pairs with key >= lo, in order, and writes nothing past the last of them.
+  std::size_t (*emit)(const std::uint32_t* indices, const float* values, std::size_t n,
+                      std::uint32_t lo, std::uint32_t* out_indices, float* out_values);
+};
+
+const SelectKernels& SelectKernelsFor(Isa isa);
+
+extern const SelectKernels kSelectKernelsPortable;
+#if defined(__x86_64__)
+extern const SelectKernels kSelectKernelsAvx2;
+extern const SelectKernels kSelectKernelsAvx512;
+#endif
+
+}  // namespace sparfuse

@@ -1,0 +1,53 @@
+#include "core/transport/group.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace sparfuse {
+
+void CheckAddress(int peer, int size, int tag) {
+  if (peer < 0 || peer >= size) {
+    SPARFUSE_THROW(kInternal, "message to or from rank " + std::to_string(peer) +
+                                  " in a group of " + std::to_string(size));
+  }
+  if (tag < 0 || tag >= (1 << 15)) {
+    SPARFUSE_THROW(kInternal,
+                   "message with tag " + std::to_string(tag) + ": expected one in [0, 32768)");
+  }
+}
+
+SplitGroup ComputeSplit(const Topology& parent, int rank, std::span<const SplitChoice> choices) {
+  const int color = choices[static_cast<std::size_t>(rank)].color;
+  SPARFUSE_REQUIRE(color >= 0, "split: color " + std::to_string(color) + " is negative");
+  SplitGroup group;
+  for (int r = 0; r < parent.ranks; ++r) {
+    if (choices[static_cast<std::size_t>(r)].color == color) group.members.push_back(r);
+  }
+  std::stable_sort(group.members.begin(), group.members.end(), [&](int a, int b) {
+    return choices[static_cast<std::size_t>(a)].key < choices[static_cast<std::size_t>(b)].key;
+  });
+  const auto& members = group.members;
+  group.rank = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+
+  const int first_node = parent.NodeOf(members[0]);
+  group.topology.ranks = static_cast<int>(members.size());
+  group.topology.ranks_per_node = static_cast<int>(std::count_if(
+      members.begin(), members.end(), [&](int r) { return parent.NodeOf(r) == first_node; }));
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (parent.LinkBetween(members[i], members[j]) !=
+          group.topology.LinkBetween(static_cast<int>(i), static_cast<int>(j))) {
+        SPARFUSE_THROW(kConfig, "split: the ranks of color " + std::to_string(color) +
+                                    " cannot be numbered node by node: rank " +
+                                    std::to_string(members[i]) + " is on node " +
+                                    std::to_string(parent.NodeOf(members[i])) +
+                                    "; give equally many ranks of every node, in node order");
+      }
+    }
+  }
+  return group;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,306 @@
+#include "core/transport/mpi.hpp"
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/transport/group.hpp"
+#include "core/transport/sleep.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Tags from here on are above what callers may use.
+constexpr int kSplitTag = 1 << 15;
+constexpr std::size_t kMaxMessageBytes = std::numeric_limits<int>::max();
+// About as long as some hundred kilobytes take between processes of a host.
+constexpr std::int64_t kYieldNanoseconds = 100'000;
+constexpr std::int64_t kShortestSleepNanoseconds = 20'000;
+constexpr std::int64_t kLongestSleepNanoseconds = 200'000;
+
+std::atomic<bool> finalize_on_close{false};
+
+[[noreturn]] void ThrowMpi(int code, const std::string& call) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  SPARFUSE_THROW(kComm, call + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
+}
+void Check(int code, const char* call) {
+  if (code != MPI_SUCCESS) ThrowMpi(code, call);
+}
+
+// What the communicators of this process share.
+struct Session {
+  bool initialized_here = false;
+  std::int64_t last_completion = MonotonicNanoseconds();
+
+  void Idle(std::chrono::microseconds limit) {
+    const std::int64_t now = MonotonicNanoseconds();
+    const std::int64_t waited = now - last_completion;
+    if (waited < kYieldNanoseconds) {
+      sched_yield();
+      return;
+    }
+    const std::int64_t sleep =
+        std::clamp(waited / 50, kShortestSleepNanoseconds, kLongestSleepNanoseconds);
+    SleepUntilNanoseconds(now + std::min<std::int64_t>(sleep, limit.count() * 1000));
+  }
+};
+
+enum class Kind : std::uint8_t { kSend, kReceive, kAllReduce };
+
+class MpiRequest final : public Request {
+ public:
+  // `traffic` may be null: not counted.
+  MpiRequest(Session& session, Kind kind, int peer, std::size_t capacity, Traffic* traffic)
+      : session_(session), kind_(kind), peer_(peer), bytes_(capacity), traffic_(traffic) {}
+  // Receives are cancelled. MPI has no way to take back the others: they are abandoned.
+  ~MpiRequest() override {
+    int finalized = 0;
+    if (handle == MPI_REQUEST_NULL || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized) return;
+    if (kind_ == Kind::kAllReduce) return;  // must not be freed while active
+    if (kind_ == Kind::kReceive && MPI_Cancel(&handle) == MPI_SUCCESS) {
+      int complete = 0;
+      if (MPI_Test(&handle, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS || complete) return;
+    }
+    MPI_Request_free(&handle);
+  }
+
+  bool Test() override {
+    if (complete_) return true;
+    int complete = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&handle, &complete, &status);
+    if (code != MPI_SUCCESS) {
+      handle = MPI_REQUEST_NULL;  // an operation that failed is over
+      ThrowMpi(code, Describe());
+    }
+    if (!complete) return false;
+    if (kind_ == Kind::kReceive) {
+      int received = 0;
+      Check(MPI_Get_count(&status, MPI_BYTE, &received), "MPI_Get_count");
+      bytes_ = static_cast<std::size_t>(received);
+      if (traffic_ != nullptr) {
+        ++traffic_->messages_received;
+        traffic_->bytes_received += bytes_;
+      }
+    }
+    complete_ = true;
+    session_.last_completion = MonotonicNanoseconds();
+    return true;
+  }
+  std::size_t bytes() const noexcept override { return bytes_; }
+  int peer() const noexcept override { return peer_; }
+
+  std::string Describe() const {
+    const std::string bytes = std::to_string(bytes_) + " bytes";
+    switch (kind_) {
+      case Kind::kSend:
+        return "MPI_Isend of " + bytes + " to rank " + std::to_string(peer_);
+      case Kind::kReceive:
+        return "MPI_Irecv of at most " + bytes + " from rank " + std::to_string(peer_);
+      case Kind::kAllReduce:
+        return "MPI_Iallreduce of " + bytes;
+    }
+    return "";
+  }
+  void CheckStarted(int code) {
+    if (code == MPI_SUCCESS) return;
+    handle = MPI_REQUEST_NULL;
+    ThrowMpi(code, Describe());
+  }
+
+  MPI_Request handle = MPI_REQUEST_NULL;
+
+ private:
+  Session& session_;
+  Kind kind_;
+  int peer_;  // in the world
+  std::size_t bytes_;
+  Traffic* traffic_;
+  bool complete_ = false;
+};
+
+void CheckBytes(std::size_t bytes, const char* what) {
+  if (bytes > kMaxMessageBytes) {
+    SPARFUSE_THROW(kUnsupported, std::string("mpi: ") + what + " of " + std::to_string(bytes) +
+                                     " bytes: expected at most " +
+                                     std::to_string(kMaxMessageBytes) + "; send smaller units");
+  }
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(std::shared_ptr<Session> session, MPI_Comm handle, std::vector<int> members,
+                  int rank, Topology topology, bool is_world)
+      : session_(std::move(session)),
+        handle_(handle),
+        members_(std::move(members)),
+        rank_(rank),
+        topology_(topology),
+        is_world_(is_world) {
+    Check(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  // Handles are not freed: MPI_Comm_free is collective, and ranks may destroy theirs in different
+  // orders or, after an error, not at all. There are few, and they live as long as the process.
+  ~MpiCommunicator() override {
+    if (is_world_ && session_->initialized_here && finalize_on_close.load()) MPI_Finalize();
+  }
+
+  std::string_view backend() const noexcept override { return "mpi"; }
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return topology_.ranks; }
+  const Topology& topology() const noexcept override { return topology_; }
+
+  std::unique_ptr<Request> Isend(int destination, int tag,
+                                 std::span<const std::byte> data) override {
+    CheckAddress(destination, size(), tag);
+    CheckBytes(data.size(), "message");
+    Traffic& traffic = TrafficWith(destination);
+    ++traffic.messages_sent;
+    traffic.bytes_sent += data.size();
+    return StartSend(destination, tag, data);
+  }
+  std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) override {
+    CheckAddress(source, size(), tag);
+    return StartReceive(source, tag, buffer, &TrafficWith(source));
+  }
+
+  std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) override {
+    CheckBytes(buffer.size(), "all-reduce");  // counted in elements
+    auto request =
+        std::make_unique<MpiRequest>(*session_, Kind::kAllReduce, -1, buffer.size_bytes(), nullptr);
+    request->CheckStarted(MPI_Iallreduce(MPI_IN_PLACE, buffer.data(),
+                                         static_cast<int>(buffer.size()), MPI_FLOAT, MPI_SUM,
+                                         handle_, &request->handle));
+    return request;
+  }
+  bool has_native_all_reduce() const noexcept override { return true; }
+
+  void Idle(std::chrono::microseconds limit) override { session_->Idle(limit); }
+
+  // Exchanges the choices itself, because MPI_Comm_split has no deadline: once everybody has
+  // arrived it takes no longer than its messages.
+  std::unique_ptr<Communicator> Split(int color, int key,
+                                      std::chrono::milliseconds deadline) override {
+    std::vector<SplitChoice> choices(members_.size());
+    choices[static_cast<std::size_t>(rank_)] = {color, key};
+    std::vector<std::unique_ptr<Request>> sends;
+    std::vector<std::unique_ptr<Request>> receives;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank_) continue;
+      const auto at = [&](int r) {
+        return std::span(choices).subspan(static_cast<std::size_t>(r), 1);
+      };
+      receives.push_back(StartReceive(peer, kSplitTag, std::as_writable_bytes(at(peer)), nullptr));
+      sends.push_back(StartSend(peer, kSplitTag, std::as_bytes(at(rank_))));
+    }
+    const auto expires = std::chrono::steady_clock::now() + deadline;
+    for (;;) {
+      std::string missing;
+      bool sent = true;
+      for (const auto& receive : receives) {
+        if (!receive->Test()) {
+          missing += (missing.empty() ? "" : ", ") + std::to_string(receive->peer());
+        }
+      }
+      for (const auto& send : sends) sent = send->Test() && sent;
+      if (missing.empty() && sent) break;
+      if (std::chrono::steady_clock::now() > expires) {
+        SPARFUSE_THROW(kTimeout, "split: rank " + missing + " did not arrive within " +
+                                     std::to_string(deadline.count()) + " ms");
+      }
+      Idle(std::chrono::microseconds(100));
+    }
+    SplitGroup group = ComputeSplit(topology_, rank_, choices);
+    MPI_Comm handle = MPI_COMM_NULL;
+    Check(MPI_Comm_split(handle_, color, group.rank, &handle), "MPI_Comm_split");
+    for (int& member : group.members) member = members_[static_cast<std::size_t>(member)];
+    return std::make_unique<MpiCommunicator>(session_, handle, std::move(group.members), group.rank,
+                                             group.topology, false);
+  }
+
+  const TrafficByLink& traffic() const noexcept override { return traffic_; }
+
+ private:
+  std::unique_ptr<MpiRequest> StartSend(int destination, int tag, std::span<const std::byte> data) {
+    auto request = std::make_unique<MpiRequest>(*session_, Kind::kSend, WorldRank(destination),
+                                                data.size(), nullptr);
+    request->CheckStarted(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE,
+                                    destination, tag, handle_, &request->handle));
+    return request;
+  }
+  std::unique_ptr<MpiRequest> StartReceive(int source, int tag, std::span<std::byte> buffer,
+                                           Traffic* traffic) {
+    const std::size_t capacity = std::min(buffer.size(), kMaxMessageBytes);  // nobody sends more
+    auto request = std::make_unique<MpiRequest>(*session_, Kind::kReceive, WorldRank(source),
+                                                capacity, traffic);
+    request->CheckStarted(MPI_Irecv(buffer.data(), static_cast<int>(capacity), MPI_BYTE, source,
+                                    tag, handle_, &request->handle));
+    return request;
+  }
+  int WorldRank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  Traffic& TrafficWith(int peer) {
+    return traffic_[static_cast<std::size_t>(topology_.LinkBetween(rank_, peer))];
+  }
+
+  std::shared_ptr<Session> session_;  // shared with the communicators split from this one
+  MPI_Comm handle_;
+  std::vector<int> members_;  // world ranks
+  int rank_;
+  Topology topology_;
+  bool is_world_;
+  TrafficByLink traffic_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
+  SPARFUSE_REQUIRE(ranks_per_node >= 1, "mpi: " + std::to_string(ranks_per_node) +
+                                            " ranks per node: expected at least 1");
+  auto session = std::make_shared<Session>();
+  int initialized = 0;
+  Check(MPI_Initialized(&initialized), "MPI_Initialized");
+  if (!initialized) {
+    int provided = MPI_THREAD_SINGLE;
+    Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    session->initialized_here = true;
+    if (provided < MPI_THREAD_SERIALIZED) {
+      SPARFUSE_THROW(kUnsupported,
+                     "mpi: the library was built without MPI_THREAD_SERIALIZED, which a "
+                     "communication thread needs");
+    }
+  }
+  Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  int* tag_limit = nullptr;
+  int found = 0;
+  Check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found),
+        "MPI_Comm_get_attr");
+  if (!found || *tag_limit < kSplitTag) {
+    SPARFUSE_THROW(kUnsupported, "mpi: largest tag is " + std::to_string(found ? *tag_limit : 0) +
+                                     ": expected at least " + std::to_string(kSplitTag));
+  }
+  MPI_Comm handle = MPI_COMM_NULL;
+  Check(MPI_Comm_dup(MPI_COMM_WORLD, &handle), "MPI_Comm_dup");
+  int rank = 0;
+  int size = 0;
+  Check(MPI_Comm_rank(handle, &rank), "MPI_Comm_rank");
+  Check(MPI_Comm_size(handle, &size), "MPI_Comm_size");
+  std::vector<int> members(static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) members[static_cast<std::size_t>(r)] = r;
+  return std::make_unique<MpiCommunicator>(std::move(session), handle, std::move(members), rank,
+                                           Topology{size, ranks_per_node}, true);
+}
+
+void FinalizeMpiOnClose() { finalize_on_close.store(true); }
+
+}  // namespace sparfuse

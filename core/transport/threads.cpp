@@ -1,0 +1,372 @@
+#include "core/transport/threads.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/transport/group.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Messages with equal keys match in the order in which they were posted.
+struct Key {
+  std::uint64_t communicator = 0;
+  int source = 0;  // world ranks
+  int destination = 0;
+  int tag = 0;
+  auto operator<=>(const Key&) const = default;
+};
+
+enum class Progress : std::uint8_t { kPosted, kCopying, kDone, kTooLarge, kPeerLost };
+
+// A posted send or receive. `progress` changes under the mutex of the destination's mailbox; its
+// final values are also read without it.
+struct Operation {
+  Key key;
+  bool is_send = false;
+  std::byte* data = nullptr;  // read only when is_send
+  std::size_t size = 0;       // of the message, or room for it
+  std::size_t moved = 0;      // bytes of the message, once matched
+  std::atomic<Progress> progress{Progress::kPosted};
+
+  int owner() const { return is_send ? key.source : key.destination; }
+  int peer() const { return is_send ? key.destination : key.source; }
+};
+using OperationPointer = std::shared_ptr<Operation>;  // its request, and a queue or a copying peer
+
+class World {
+ public:
+  explicit World(int ranks) : endpoints_(static_cast<std::size_t>(ranks)) {}
+
+  void Post(const OperationPointer& operation) {
+    Endpoint& endpoint = EndpointOf(operation->key.destination);
+    OperationPointer partner;
+    {
+      std::unique_lock lock(endpoint.mailbox_mutex);
+      if (EndpointOf(operation->peer()).lost.load()) {
+        operation->progress.store(Progress::kPeerLost);
+        return;
+      }
+      Queues& queues = endpoint.mailbox[operation->key];
+      auto& waiting = operation->is_send ? queues.receives : queues.sends;
+      if (waiting.empty()) {
+        (operation->is_send ? queues.sends : queues.receives).push_back(operation);
+        return;
+      }
+      partner = waiting.front();
+      waiting.pop_front();
+      EraseIfEmpty(endpoint, operation->key);
+      // Neither request can go away while it is copying.
+      operation->progress.store(Progress::kCopying);
+      partner->progress.store(Progress::kCopying);
+    }
+    Operation& send = operation->is_send ? *operation : *partner;
+    Operation& receive = operation->is_send ? *partner : *operation;
+    const bool fits = send.size <= receive.size;
+    if (fits && send.size > 0) std::memcpy(receive.data, send.data, send.size);
+    {
+      std::lock_guard lock(endpoint.mailbox_mutex);
+      send.moved = send.size;
+      receive.moved = send.size;
+      send.progress.store(Progress::kDone);
+      receive.progress.store(fits ? Progress::kDone : Progress::kTooLarge);
+    }
+    endpoint.copied.notify_all();
+    Signal(send.key.source);
+    Signal(send.key.destination);
+  }
+
+  // Takes back an operation that is about to lose its buffer.
+  void Withdraw(const OperationPointer& operation) {
+    Endpoint& endpoint = EndpointOf(operation->key.destination);
+    std::unique_lock lock(endpoint.mailbox_mutex);
+    endpoint.copied.wait(lock, [&] { return operation->progress.load() != Progress::kCopying; });
+    if (operation->progress.load() != Progress::kPosted) return;
+    Queues& queues = endpoint.mailbox[operation->key];
+    auto& queue = operation->is_send ? queues.sends : queues.receives;
+    queue.erase(std::find(queue.begin(), queue.end(), operation));
+    EraseIfEmpty(endpoint, operation->key);
+  }
+
+  void MarkLost(int rank) {
+    EndpointOf(rank).lost.store(true);
+    for (std::size_t r = 0; r < endpoints_.size(); ++r) {
+      Endpoint& endpoint = endpoints_[r];
+      {
+        std::lock_guard lock(endpoint.mailbox_mutex);
+        for (auto& [key, queues] : endpoint.mailbox) {
+          for (auto* queue : {&queues.sends, &queues.receives}) {
+            std::erase_if(*queue, [&](const OperationPointer& operation) {
+              if (operation->peer() != rank) return false;
+              operation->progress.store(Progress::kPeerLost);
+              return true;
+            });
+          }
+        }
+        std::erase_if(endpoint.mailbox, [](const auto& entry) {
+          return entry.second.sends.empty() && entry.second.receives.empty();
+        });
+      }
+      Signal(static_cast<int>(r));
+    }
+    { std::lock_guard lock(split_mutex_); }
+    split_changed_.notify_all();
+  }
+
+  // Returns when an operation of `rank` ended since the last call for it, or after `limit`.
+  void Wait(int rank, std::chrono::microseconds limit) {
+    Endpoint& endpoint = EndpointOf(rank);
+    std::unique_lock lock(endpoint.event_mutex);
+    endpoint.event.wait_for(lock, limit, [&] { return endpoint.events != endpoint.events_seen; });
+    endpoint.events_seen = endpoint.events;
+  }
+
+  // Every member calls it with equal (communicator, sequence). Returns the members' choices and a
+  // number for each color's new communicator.
+  struct SplitResult {
+    std::vector<SplitChoice> choices;
+    std::map<int, std::uint64_t> communicator_of_color;
+  };
+  SplitResult ExchangeSplit(std::uint64_t communicator, std::uint64_t sequence,
+                            std::span<const int> members, int rank, SplitChoice choice,
+                            std::chrono::milliseconds deadline) {
+    const auto key = std::pair{communicator, sequence};
+    std::unique_lock lock(split_mutex_);
+    Split& split = splits_[key];
+    if (split.choices.empty()) split.choices.resize(members.size());
+    split.choices[static_cast<std::size_t>(rank)] = choice;
+    if (++split.arrived == members.size()) {
+      for (const auto& c : split.choices) {
+        if (split.result.communicator_of_color.emplace(c->color, next_communicator_).second) {
+          ++next_communicator_;
+        }
+        split.result.choices.push_back(*c);
+      }
+      split_changed_.notify_all();
+    }
+    const auto lost_member = [&] {
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if (!split.choices[i] && EndpointOf(members[i]).lost.load()) return members[i];
+      }
+      return -1;
+    };
+    split_changed_.wait_for(lock, deadline,
+                            [&] { return split.arrived == members.size() || lost_member() >= 0; });
+    if (split.arrived < members.size()) {
+      if (const int lost = lost_member(); lost >= 0) {
+        SPARFUSE_THROW(kComm, "split: rank " + std::to_string(lost) + " is lost");
+      }
+      std::string missing;
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if (!split.choices[i])
+          missing += (missing.empty() ? "" : ", ") + std::to_string(members[i]);
+      }
+      SPARFUSE_THROW(kTimeout, "split: rank " + missing + " did not arrive within " +
+                                   std::to_string(deadline.count()) + " ms");
+    }
+    SplitResult result = split.result;
+    if (++split.left == members.size()) splits_.erase(key);
+    return result;
+  }
+
+ private:
+  struct Queues {  // at most one of them has entries
+    std::deque<OperationPointer> sends;
+    std::deque<OperationPointer> receives;
+  };
+  struct Endpoint {
+    std::mutex mailbox_mutex;
+    std::condition_variable copied;
+    std::map<Key, Queues> mailbox;  // of messages to this rank; guarded by mailbox_mutex
+    std::atomic<bool> lost{false};
+
+    std::mutex event_mutex;
+    std::condition_variable event;
+    std::uint64_t events = 0;  // operations of this rank that ended; guarded by event_mutex
+    std::uint64_t events_seen = 0;
+  };
+  struct Split {
+    std::vector<std::optional<SplitChoice>> choices;
+    std::size_t arrived = 0;
+    std::size_t left = 0;
+    SplitResult result;
+  };
+
+  Endpoint& EndpointOf(int rank) { return endpoints_[static_cast<std::size_t>(rank)]; }
+  static void EraseIfEmpty(Endpoint& endpoint, const Key& key) {
+    const auto it = endpoint.mailbox.find(key);
+    if (it->second.sends.empty() && it->second.receives.empty()) endpoint.mailbox.erase(it);
+  }
+  void Signal(int rank) {
+    Endpoint& endpoint = EndpointOf(rank);
+    {
+      std::lock_guard lock(endpoint.event_mutex);
+      ++endpoint.events;
+    }
+    endpoint.event.notify_all();
+  }
+
+  std::vector<Endpoint> endpoints_;
+  std::mutex split_mutex_;  // guards splits_, next_communicator_
+  std::condition_variable split_changed_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Split> splits_;
+  std::uint64_t next_communicator_ = 1;  // 0 is the world
+};
+
+// A rank's presence: shared by its communicators, lost with the last of them.
+class Presence {
+ public:
+  Presence(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  ~Presence() { world_->MarkLost(rank_); }
+  Presence(const Presence&) = delete;
+  Presence& operator=(const Presence&) = delete;
+  World& world() const { return *world_; }
+  int rank() const { return rank_; }
+
+ private:
+  std::shared_ptr<World> world_;  // shared by the presences of all ranks
+  int rank_;
+};
+
+class ThreadsRequest final : public Request {
+ public:
+  ThreadsRequest(World& world, OperationPointer operation, Traffic& traffic)
+      : world_(world), operation_(std::move(operation)), traffic_(traffic) {
+    world_.Post(operation_);
+  }
+  ~ThreadsRequest() override {
+    if (!complete_) world_.Withdraw(operation_);
+  }
+  bool Test() override {
+    if (complete_) return true;
+    switch (operation_->progress.load()) {
+      case Progress::kPosted:
+      case Progress::kCopying:
+        return false;
+      case Progress::kPeerLost:
+        SPARFUSE_THROW(kComm, "rank " + std::to_string(peer()) + " is lost");
+      case Progress::kTooLarge:
+        SPARFUSE_THROW(kComm, "message of " + std::to_string(operation_->moved) +
+                                  " bytes from rank " + std::to_string(peer()) +
+                                  ": expected at most " + std::to_string(operation_->size));
+      case Progress::kDone:
+        break;
+    }
+    complete_ = true;
+    if (!operation_->is_send) {
+      ++traffic_.messages_received;
+      traffic_.bytes_received += operation_->moved;
+    }
+    return true;
+  }
+  std::size_t bytes() const noexcept override { return operation_->moved; }
+  int peer() const noexcept override { return operation_->peer(); }
+
+ private:
+  World& world_;
+  OperationPointer operation_;
+  Traffic& traffic_;
+  bool complete_ = false;
+};
+
+class ThreadsCommunicator final : public Communicator {
+ public:
+  ThreadsCommunicator(std::shared_ptr<Presence> presence, std::uint64_t id,
+                      std::vector<int> members, int rank, Topology topology)
+      : presence_(std::move(presence)),
+        id_(id),
+        members_(std::move(members)),
+        rank_(rank),
+        topology_(topology) {}
+
+  std::string_view backend() const noexcept override { return "threads"; }
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return topology_.ranks; }
+  const Topology& topology() const noexcept override { return topology_; }
+
+  std::unique_ptr<Request> Isend(int destination, int tag,
+                                 std::span<const std::byte> data) override {
+    CheckAddress(destination, size(), tag);
+    auto operation = std::make_shared<Operation>();
+    operation->key = {id_, presence_->rank(), WorldRank(destination), tag};
+    operation->is_send = true;
+    operation->data = const_cast<std::byte*>(data.data());
+    operation->size = data.size();
+    Traffic& traffic = TrafficWith(destination);
+    ++traffic.messages_sent;
+    traffic.bytes_sent += data.size();
+    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation), traffic);
+  }
+  std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) override {
+    CheckAddress(source, size(), tag);
+    auto operation = std::make_shared<Operation>();
+    operation->key = {id_, WorldRank(source), presence_->rank(), tag};
+    operation->data = buffer.data();
+    operation->size = buffer.size();
+    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation),
+                                            TrafficWith(source));
+  }
+
+  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
+  bool has_native_all_reduce() const noexcept override { return false; }
+
+  void Idle(std::chrono::microseconds limit) override {
+    presence_->world().Wait(presence_->rank(), limit);
+  }
+
+  std::unique_ptr<Communicator> Split(int color, int key,
+                                      std::chrono::milliseconds deadline) override {
+    const auto result =
+        presence_->world().ExchangeSplit(id_, splits_++, members_, rank_, {color, key}, deadline);
+    const SplitGroup group = ComputeSplit(topology_, rank_, result.choices);
+    std::vector<int> members;
+    for (const int member : group.members) members.push_back(WorldRank(member));
+    return std::make_unique<ThreadsCommunicator>(presence_, result.communicator_of_color.at(color),
+                                                 std::move(members), group.rank, group.topology);
+  }
+
+  const TrafficByLink& traffic() const noexcept override { return traffic_; }
+
+ private:
+  int WorldRank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  Traffic& TrafficWith(int peer) {
+    return traffic_[static_cast<std::size_t>(topology_.LinkBetween(rank_, peer))];
+  }
+
+  std::shared_ptr<Presence> presence_;  // shared with this rank's other communicators
+  std::uint64_t id_;
+  std::vector<int> members_;  // world ranks
+  int rank_;
+  Topology topology_;
+  std::uint64_t splits_ = 0;
+  TrafficByLink traffic_{};
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node) {
+  SPARFUSE_REQUIRE(ranks >= 1, "threads: " + std::to_string(ranks) + " ranks: expected at least 1");
+  SPARFUSE_REQUIRE(ranks_per_node >= 1, "threads: " + std::to_string(ranks_per_node) +
+                                            " ranks per node: expected at least 1");
+  const auto world = std::make_shared<World>(ranks);
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < ranks; ++rank) {
+    communicators.push_back(
+        std::make_unique<ThreadsCommunicator>(std::make_shared<Presence>(world, rank), 0, members,
+                                              rank, Topology{ranks, ranks_per_node}));
+  }
+  return communicators;
+}
+
+}  // namespace sparfuse
