@@ -13,6 +13,7 @@ namespace {
 // A block of the output stays in L1 while it is cleared, summed into and scaled.
 constexpr std::size_t kBlock = 4096;
 constexpr std::size_t kChunk = 64 * kBlock;          // 1 MB: what a pool thread takes at once
+constexpr std::size_t kSparseScaling = 16;  // one element in so many touched: scale only those
 constexpr std::size_t kParallelElements = 200'000;  // below, waking a thread costs more than it saves
 
 std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk; }
@@ -27,6 +28,24 @@ void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
 
 void ScaleBlock(float* out, std::size_t n, float scale) {
   for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
+}
+
+// Scales the positions that payloads hold: of each payload p the elements from first[p] up to last[p].
+// A bitmap says which position is scaled already.
+void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* first,
+                  const std::size_t* last, std::size_t begin, float* out, float scale) {
+  std::uint64_t touched[kBlock / 64] = {};
+  for (std::size_t p = 0; p < payloads.size(); ++p) {
+    for (std::size_t i = first[p]; i < last[p]; ++i) {
+      const std::size_t offset = payloads[p].indices[i] - begin;
+      touched[offset / 64] |= std::uint64_t{1} << (offset % 64);
+    }
+  }
+  for (std::size_t w = 0; w < kBlock / 64; ++w) {
+    for (std::uint64_t word = touched[w]; word != 0; word &= word - 1) {
+      out[w * 64 + static_cast<std::size_t>(std::countr_zero(word))] *= scale;
+    }
+  }
 }
 
 [[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
@@ -67,6 +86,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
     // which streams the chunk, in the same order of additions.
     constexpr std::size_t kGroup = 64;
     std::size_t cursors[kGroup];
+    std::size_t starts[kGroup];  // of the block at hand
     std::size_t lasts[kGroup];
     for (std::size_t first = 0; first == 0 || first < payloads.size(); first += kGroup) {
       const std::size_t group = std::min(kGroup, payloads.size() - first);
@@ -84,10 +104,18 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
         const std::size_t size = std::min(kBlock, end - block);
         float* const to = out.data() + block;
         if (first == 0) std::memset(to, 0, size * sizeof(float));
+        std::size_t touched = 0;
         for (std::size_t p = 0; p < group; ++p) {
+          starts[p] = cursors[p];
           cursors[p] = AddBlock(payloads[first + p], cursors[p], lasts[p], block, size, to);
+          touched += cursors[p] - starts[p];
         }
-        if (is_last && scale != 1.0f) ScaleBlock(to, size, scale);
+        if (!is_last || scale == 1.0f) continue;
+        if (first == 0 && touched * kSparseScaling < size) {
+          ScaleTouched(payloads, starts, cursors, block, to, scale);
+        } else {
+          ScaleBlock(to, size, scale);
+        }
       }
       for (std::size_t p = 0; p < group; ++p) {
         if (cursors[p] != lasts[p]) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/sparsify/largest.hpp"
 
@@ -21,7 +22,8 @@ constexpr float kMaxMargin = 0.03f;
 constexpr float kMinMargin = 0.0005f;
 
 struct TopKState final : SparsifierState {
-  std::uint32_t bound = 0;  // key to start the next step with; 0 before the first
+  std::uint32_t bound = 0;  // key to start the next step with; 0: sample
+  float last = 0;           // k-th magnitude of the step before
   float margin = kMaxMargin;
 
   void Learn(std::uint32_t key, std::uint64_t candidates, std::size_t k, bool failed) {
@@ -34,7 +36,11 @@ struct TopKState final : SparsifierState {
       margin *= 1.5f;
     }
     margin = std::clamp(margin, kMinMargin, kMaxMargin);
-    bound = std::bit_cast<std::uint32_t>(std::bit_cast<float>(key) * (1 - margin));
+    // A magnitude that moves fast, as in the first steps of error feedback, says little of the next.
+    const float kth = std::bit_cast<float>(key);
+    const bool steady = std::abs(kth - last) <= kMaxMargin * last;
+    bound = steady ? std::bit_cast<std::uint32_t>(kth * (1 - margin)) : 0;
+    last = kth;
   }
 };
 

@@ -1,0 +1,22 @@
+// Canonical JSON and content hashes: how configurations, systems and profiles get their identity.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace sparfuse {
+
+// Keys sorted bytewise, no white space, numbers in the shortest form that reads back equal; 1.0 and
+// 1 are the same number and print alike. Throws Error{kInternal} for a number that is not finite.
+std::string CanonicalJson(const nlohmann::json& value);
+
+// Lower-case hexadecimal SHA-256.
+std::string Sha256Hex(std::string_view bytes);
+std::string ContentHash(const nlohmann::json& value);
+
+// The config identity of a cell: the hash without what only names or repeats it (seed, block,
+// trial_id, label).
+std::string ConfigHash(const nlohmann::json& config);
+
+}  // namespace sparfuse

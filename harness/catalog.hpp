@@ -1,0 +1,101 @@
+// What experiment files may name: the registries of core, baselines and workloads joined in one
+// value, so that everything below works on what it is given.
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/options.hpp"
+#include "harness/method_file.hpp"
+
+namespace sparfuse {
+
+// Raised when results of live or modelled trials may change for a reason that no part owns.
+inline constexpr int kLiveEngineRevision = 1;
+inline constexpr int kModelEngineRevision = 1;
+
+struct CatalogPart {
+  std::string name, summary, source;
+  int revision = 1;
+  std::string deviations;
+  std::vector<OptionSpec> options;
+};
+
+struct CatalogStrategy : CatalogPart {
+  bool sparse = false;        // some of its units are sparsified
+  bool from_fused = false;    // it selects from fused buffers: every tensor is sparsified
+};
+
+struct CatalogCollective : CatalogPart {
+  bool sparse = false;  // takes payloads of unequal indices and counts
+  bool native = false;  // the backend's own: measured mode over MPI only
+};
+
+struct CatalogSparsifier : CatalogPart {};
+
+struct CatalogWorkload : CatalogPart {
+  std::string unit, metric;        // what throughput counts; what evaluation yields
+  bool higher_is_better = true;
+  int batch_per_worker = 1;
+  std::vector<OptionSpec> recipe;  // how it is trained
+  struct Convergence {             // defaults of trials of that kind
+    int steps = 1;
+    int evaluate_every = 1;
+    double target = 0;
+  } convergence;
+};
+
+struct Catalog {
+  std::vector<Method> methods;
+  std::vector<CatalogStrategy> strategies;
+  std::vector<CatalogPart> planners;
+  std::vector<CatalogSparsifier> sparsifiers;
+  std::vector<CatalogCollective> collectives;
+  std::vector<CatalogWorkload> workloads;
+};
+
+// The registries that this program was built with, each method checked against the parts it names.
+// Throws Error{kConfig} naming the method.toml that does not fit.
+Catalog BuiltInCatalog();
+
+// What a method is made of in one trial: {"strategy", "strategy_options", "planner",
+// "planner_options", "collective"}, from the method's file, its parts' defaults and `given`: a flat
+// table whose keys are options of the strategy or of the planner, or these groups' names.
+// Throws Error{kConfig} naming method, key, value and the nearest known option.
+nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method,
+                                    const nlohmann::json& given);
+
+// Throws Error{kConfig} where the method's parts do not exist or do not fit together.
+void CheckMethod(const Catalog& catalog, const Method& method);
+
+template <class Entry>
+std::vector<std::string> Names(const std::vector<Entry>& entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries) names.push_back(entry.name);
+  return names;
+}
+
+// The entry of that name, or null.
+template <class Entry>
+const Entry* FindEntry(const std::vector<Entry>& entries, std::string_view name) {
+  for (const auto& entry : entries) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+// Throws Error{kConfig}: `unknown method "okopk"; did you mean "oktopk"? (sparfuse list methods)`.
+template <class Entry>
+const Entry& NeedEntry(const std::vector<Entry>& entries, std::string_view what,
+                       std::string_view name) {
+  if (const Entry* entry = FindEntry(entries, name)) return *entry;
+  SPARFUSE_THROW(kConfig, "unknown " + std::string(what) + " \"" + std::string(name) + "\"" +
+                              Suggestion(name, Names(entries)) + " (sparfuse list " +
+                              std::string(what) + "s)");
+}
+
+}  // namespace sparfuse

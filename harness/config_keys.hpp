@@ -1,0 +1,38 @@
+// The keys of a cell's configuration: one table of names, types and meanings.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse {
+
+enum class KeyType {
+  kString,
+  kInteger,  // at least `min`
+  kNumber,   // above 0
+  kDensity,  // in (0, 1]
+  kTable,
+  kLink,     // { gbps, alpha_us } or "none"
+};
+
+struct ConfigKey {
+  std::string name;
+  KeyType type;
+  std::int64_t min = 0;
+  std::vector<std::string> choices = {};  // strings only; empty: checked against the catalog, or any
+};
+
+std::span<const ConfigKey> ConfigKeys();
+std::vector<std::string> ConfigKeyNames();
+const ConfigKey* FindConfigKey(std::string_view name);
+
+// "" where `value` has the key's type and range, else what was expected: "a number in (0, 1]".
+std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value);
+
+// Names of the metrics that trials store, for claims and figures.
+std::span<const std::string> MetricNames();
+
+}  // namespace sparfuse

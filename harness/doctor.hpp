@@ -1,0 +1,22 @@
+// `sparfuse doctor`: what this machine can run, and what would disturb a measurement.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace sparfuse {
+
+struct Finding {
+  enum class Level { kGood, kNote, kWarning } level = Level::kGood;
+  std::string what, message;
+};
+
+struct DoctorPaths {
+  std::filesystem::path root, results, worker, python;
+};
+
+// Reads; changes nothing. Cost: a second, for asking mpirun and Python their versions.
+std::vector<Finding> Examine(const DoctorPaths& paths);
+
+}  // namespace sparfuse

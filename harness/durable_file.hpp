@@ -1,0 +1,28 @@
+// Files that are either complete or absent, whatever happens to the process or the disk.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace sparfuse {
+
+// Writes beside `path`, fsyncs, renames, fsyncs the directory. On failure nothing is left at `path`
+// (or what was there before) and Error{kData} names the file and the reason from the system.
+void WriteFileDurably(const std::filesystem::path& path, std::string_view text);
+
+// fsyncs every regular file directly in `directory`, then the directory.
+void SyncDirectory(const std::filesystem::path& directory);
+
+// mkdir -p; Error{kData} names the directory.
+void MakeDirectories(const std::filesystem::path& directory);
+
+// Throw Error{kData} naming the file (and the byte where JSON breaks).
+std::string ReadFile(const std::filesystem::path& path);
+nlohmann::json ReadJsonFile(const std::filesystem::path& path);
+
+// "2026-01-31T12:34:56.789Z"
+std::string UtcNow();
+
+}  // namespace sparfuse

@@ -1,0 +1,237 @@
+#include "harness/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/canonical.hpp"
+#include "harness/cells.hpp"
+#include "harness/config_keys.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+const std::vector<std::string> kPartOnlyKeys = {"reference", "defaults", "axis",  "exclude",
+                                                "repeat",    "claim",    "figure"};
+// What figures can be drawn; their own keys are checked by the figures.
+const std::vector<std::string> kFigureKinds = {"grouped_bars", "convergence", "breakdown",
+                                               "gantt",        "scaling",     "prediction", "bytes"};
+
+std::vector<std::string> With(std::vector<std::string> keys, std::vector<std::string> more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
+  const std::string at = pointer + "/repeat";
+  static const std::vector<std::string> kKeys = {"blocks", "seed", "timeout_seconds", "predict"};
+  file.CheckKeys(at, "[repeat]", kKeys);
+  part.blocks = static_cast<int>(file.Integer(at, "blocks", part.blocks, 1));
+  part.base_seed = file.Integer(at, "seed", part.base_seed, 0);
+  part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, 0);
+  part.predict = file.Boolean(at, "predict", part.predict);
+}
+
+// The one cell that `wanted` describes.
+std::size_t FindClaimCell(const TomlFile& file, const std::string& pointer, const Part& part) {
+  const json* wanted = file.Find(pointer);
+  if (wanted == nullptr || !wanted->is_object() || wanted->empty()) {
+    file.Fail(pointer, "[[claim]]: expected of = { key = value, ... } and over = { ... }");
+  }
+  file.CheckKeys(pointer, "[[claim]]", ConfigKeyNames());
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < part.cells.size(); ++i) {
+    bool all = true;
+    for (const auto& [key, value] : wanted->items()) {
+      all = all && Matches(value, part.cells[i].config[key]);
+    }
+    if (all) found.push_back(i);
+  }
+  if (found.size() != 1) {
+    file.Fail(pointer, fmt::format("[[claim]] {}: matches {} cells: expected exactly one",
+                                   wanted->dump(), found.size()));
+  }
+  return found.front();
+}
+
+void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part) {
+  const json* claims = file.Find(pointer + "/claim");
+  if (claims == nullptr) return;
+  if (!claims->is_array()) file.FailValue(pointer + "/claim", "[[claim]] tables");
+  for (std::size_t i = 0; i < claims->size(); ++i) {
+    const std::string at = pointer + "/claim/" + std::to_string(i);
+    static const std::vector<std::string> kKeys = {"quote", "metric", "of",    "over",
+                                                   "stated", "figure", "judge"};
+    file.CheckKeys(at, "[[claim]]", kKeys);
+    Claim claim;
+    claim.quote = file.RequiredString(at, "quote");
+    claim.metric = file.RequiredString(at, "metric");
+    const auto metrics = MetricNames();
+    if (std::find(metrics.begin(), metrics.end(), claim.metric) == metrics.end()) {
+      file.Fail(at + "/metric", fmt::format("unknown metric \"{}\"{}", claim.metric,
+                                            Suggestion(claim.metric, metrics)));
+    }
+    claim.of_cell = FindClaimCell(file, at + "/of", part);
+    claim.over_cell = FindClaimCell(file, at + "/over", part);
+    claim.of = *file.Find(at + "/of");
+    claim.over = *file.Find(at + "/over");
+    if (file.Find(at + "/stated") == nullptr) file.Fail(at, "[[claim]]: the key \"stated\" is missing");
+    claim.stated = file.Number(at, "stated", 0, 0);
+    const std::string judge = file.String(at, "judge", "stated");
+    if (judge != "stated" && judge != "figure") file.FailValue(at + "/judge", "\"stated\" or \"figure\"");
+    claim.judge_figure = judge == "figure";
+    if (file.Find(at + "/figure") != nullptr) claim.figure = file.Number(at, "figure", 0, 0);
+    if (claim.judge_figure && !claim.figure) file.FailValue(at + "/judge", "figure = ... beside it");
+    part.claims.push_back(std::move(claim));
+  }
+}
+
+void ReadFigures(const TomlFile& file, const std::string& pointer, Part& part) {
+  const json* figures = file.Find(pointer + "/figure");
+  if (figures == nullptr) return;
+  part.figures = figures->is_array() ? *figures : json::array({*figures});
+  for (std::size_t i = 0; i < part.figures.size(); ++i) {
+    const std::string at =
+        pointer + "/figure" + (figures->is_array() ? "/" + std::to_string(i) : "");
+    const std::string kind = file.RequiredString(at, "kind");
+    if (std::find(kFigureKinds.begin(), kFigureKinds.end(), kind) == kFigureKinds.end()) {
+      file.Fail(at + "/kind", fmt::format("unknown kind of figure \"{}\"{}", kind,
+                                          Suggestion(kind, kFigureKinds)));
+    }
+    for (const char* key : {"y", "metric"}) {
+      const auto& figure = part.figures[i];
+      if (!figure.contains(key)) continue;
+      const auto metrics = MetricNames();
+      if (!figure[key].is_string() ||
+          std::find(metrics.begin(), metrics.end(), figure[key].get<std::string>()) == metrics.end()) {
+        file.Fail(at + "/" + key, fmt::format("unknown metric {} of a figure{}", Shown(figure[key]),
+                                              Suggestion(Shown(figure[key]), metrics)));
+      }
+    }
+  }
+}
+
+Part ReadPart(const CellSource& source, const std::string& pointer, const GivenKeys& inherited,
+              Part part) {
+  const TomlFile& file = source.file;
+  ReadRepeat(file, pointer, part);
+  const GivenKeys defaults = ReadDefaults(source, pointer + "/defaults", inherited);
+  part.defaults = json::object();
+  for (const auto& [key, value] : defaults) part.defaults[key] = value.value;
+  ExpandCells(source, pointer, defaults, part);
+  const auto has_method = [&](const std::string& name) {
+    return std::any_of(part.cells.begin(), part.cells.end(),
+                       [&](const Cell& cell) { return cell.config["method"] == name; });
+  };
+  part.reference = file.String(pointer, "reference", has_method("dense") ? "dense" : "");
+  if (!part.reference.empty() && !has_method(part.reference)) {
+    std::set<std::string> methods;
+    for (const auto& cell : part.cells) methods.insert(cell.config["method"].get<std::string>());
+    const std::vector<std::string> known(methods.begin(), methods.end());
+    file.Fail(pointer + "/reference", fmt::format("reference = \"{}\": no cell has this method{}",
+                                                  part.reference, Suggestion(part.reference, known)));
+  }
+  ReadClaims(file, pointer, part);
+  ReadFigures(file, pointer, part);
+  return part;
+}
+
+}  // namespace
+
+Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
+                           const std::filesystem::path& profiles) {
+  const CellSource source{file, catalog, profiles};
+  Experiment experiment;
+  experiment.file = file.name();
+  static const std::vector<std::string> kTopKeys =
+      With({"id", "title", "paper", "part"}, kPartOnlyKeys);
+  file.CheckKeys("", "experiment", kTopKeys);
+  experiment.id = file.RequiredString("", "id");
+  for (const char c : experiment.id) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && std::string_view("-_/").find(c) == std::string_view::npos) {
+      file.FailValue("/id", "letters, digits, '-', '_' and '/': it names folders");
+    }
+  }
+  if (experiment.id.front() == '/' || experiment.id.back() == '/') {
+    file.FailValue("/id", "no '/' at the ends");
+  }
+  experiment.title = file.String("", "title", experiment.id);
+  experiment.paper = file.String("", "paper", "");
+
+  Part base;
+  base.id = "main";
+  base.title = experiment.title;
+  const json* parts = file.Find("/part");
+  if (parts == nullptr) {
+    experiment.parts.push_back(ReadPart(source, "", {}, base));
+    return experiment;
+  }
+  if (!parts->is_array() || parts->empty()) file.FailValue("/part", "[[part]] tables");
+  for (const char* key : {"reference", "axis", "exclude", "claim", "figure"}) {
+    if (file.Find(std::string("/") + key) != nullptr) {
+      file.Fail(std::string("/") + key,
+                fmt::format("{}: expected it inside a [[part]] of a file that has parts", key));
+    }
+  }
+  const GivenKeys inherited = ReadDefaults(source, "/defaults", {});
+  ReadRepeat(file, "", base);
+  static const std::vector<std::string> kKeys = With({"id", "title"}, kPartOnlyKeys);
+  std::set<std::string> ids;
+  for (std::size_t i = 0; i < parts->size(); ++i) {
+    const std::string at = "/part/" + std::to_string(i);
+    file.CheckKeys(at, "[[part]]", kKeys);
+    Part part = base;
+    part.id = file.RequiredString(at, "id");
+    for (const char c : part.id) {
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_') {
+        file.FailValue(at + "/id", "letters, digits, '-' and '_': it names a folder");
+      }
+    }
+    if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
+    part.title = file.String(at, "title", part.id);
+    experiment.parts.push_back(ReadPart(source, at, inherited, std::move(part)));
+  }
+  return experiment;
+}
+
+Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
+                          const std::filesystem::path& profiles) {
+  return ParseExperiment(TomlFile::Read(path), catalog, profiles);
+}
+
+Part PredictedPart(const Part& part) {
+  Part twins;
+  twins.id = part.id + ".predicted";
+  twins.title = part.title + ", predicted by the model";
+  twins.reference = part.reference;
+  twins.base_seed = part.base_seed;
+  twins.timeout_seconds = part.timeout_seconds;
+  twins.defaults = part.defaults;
+  twins.defaults["mode"] = "modelled";
+  twins.defaults["cluster"] = "this-machine";
+  twins.axes = part.axes;
+  for (const auto& cell : part.cells) {
+    if (cell.config["kind"] != "throughput" || cell.config["mode"] == "modelled") continue;
+    Cell twin = cell;
+    twin.config["mode"] = "modelled";
+    twin.config["cluster"] = "this-machine";
+    twin.config_hash = ConfigHash(twin.config);
+    twins.cells.push_back(std::move(twin));
+  }
+  return twins;
+}
+
+std::vector<Part> PartsWithTwins(const Experiment& experiment) {
+  std::vector<Part> parts;
+  for (const auto& part : experiment.parts) {
+    parts.push_back(part);
+    if (!part.predict) continue;
+    if (Part twins = PredictedPart(part); !twins.cells.empty()) parts.push_back(std::move(twins));
+  }
+  return parts;
+}
+
+}  // namespace sparfuse

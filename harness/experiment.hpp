@@ -1,0 +1,70 @@
+// An experiment file, checked and expanded to cells.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/catalog.hpp"
+#include "harness/toml_file.hpp"
+
+namespace sparfuse {
+
+struct Cell {
+  nlohmann::json config;    // every default resolved; harness/README.md
+  std::string config_hash;
+};
+
+struct ExcludedCell {
+  nlohmann::json cell;  // the keys as defaults and axes give them
+  std::string reason;
+};
+
+struct Claim {
+  std::string quote, metric;
+  nlohmann::json of, over;     // as the file gives them
+  std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells
+  double stated = 0;           // the text's ratio of the metric
+  std::optional<double> figure;  // what the paper's figure or table shows, where it differs
+  double judged() const { return judge_figure ? *figure : stated; }
+  bool judge_figure = false;
+};
+
+struct Part {
+  std::string id, title;
+  std::string reference;         // the method that others are compared with, or ""
+  int blocks = 1;
+  std::int64_t base_seed = 1;    // the seed of block b is base_seed + b
+  double timeout_seconds = 600;  // of a whole trial
+  bool predict = false;          // live throughput cells get a modelled twin
+  nlohmann::json defaults, axes;  // as the file gives them
+  std::vector<Cell> cells;       // in the order of the axes, the first outermost
+  std::vector<ExcludedCell> excluded;
+  std::vector<Claim> claims;
+  nlohmann::json figures = nlohmann::json::array();
+};
+
+struct Experiment {
+  std::string id, title, paper;
+  std::filesystem::path file;
+  std::vector<Part> parts;
+};
+
+// Reads and checks everything; nothing has started when it throws Error{kConfig}, which names file,
+// line, key, value, what was expected and the nearest known name. `profiles` is the folder of
+// measured clusters that `cluster` may name.
+Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
+                          const std::filesystem::path& profiles);
+Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
+                           const std::filesystem::path& profiles);
+
+// The modelled twins of the part's live throughput cells, as a part named "<id>.predicted"; without
+// cells where there are none.
+Part PredictedPart(const Part& part);
+
+// Every part, each followed by its twins where it asks for them.
+std::vector<Part> PartsWithTwins(const Experiment& experiment);
+
+}  // namespace sparfuse

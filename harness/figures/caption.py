@@ -1,0 +1,80 @@
+"""What stands under every figure: how its numbers were obtained, on what, and what spreads mean."""
+
+import intervals
+import wording
+
+
+def modes(cells):
+    """Mode and hardware of the trials behind `cells`."""
+    machines = {}  # mode -> hardware
+    for mode in ("measured", "emulated", "modelled"):
+        names = {
+            wording.hardware(trial.system)
+            for cell in cells
+            if cell.mode == mode
+            for trial in cell.trials.values()
+        }
+        if names:
+            machines[mode] = " and ".join(sorted(names))
+    one = len(set(machines.values())) == 1
+    sentences = [
+        f"{mode.capitalize()}: {wording.MODE_MEANS[mode]}"
+        + ("." if one else f"; {'from' if mode == 'modelled' else 'on'} {machine}.")
+        for mode, machine in machines.items()
+    ]
+    if one:
+        name = next(iter(machines.values()))
+        sentences.append(
+            f"Modelled from {name}." if set(machines) == {"modelled"} else f"Hardware: {name}."
+        )
+    return " ".join(sentences)
+
+
+def links(cells):
+    """The shaped links in full, which panels name by their speed alone."""
+    shaped = sorted(
+        {wording.link_in_full(cell.config) for cell in cells if cell.config.get("link")}
+    )
+    return f"Shaped: {'; '.join(shaped)}." if shaped else ""
+
+
+def sample(cells):
+    """n, and "preliminary" where timed cells have too few blocks for an interval to be trusted."""
+    timed = [cell.n for cell in cells if cell.n and cell.mode != "modelled"]
+    modelled = [cell.n for cell in cells if cell.n and cell.mode == "modelled"]
+    words = []
+    if timed:
+        words.append(wording.blocks(timed) + ("." if not modelled else " (timed)."))
+    if modelled:
+        seeds = wording.blocks(modelled).replace("block", "seed")
+        words.append(
+            f"{seeds} (modelled; computed, so without an interval)."
+            if max(modelled) == 1
+            else f"{seeds} (modelled)."
+        )
+    if timed and min(timed) < intervals.PRELIMINARY_BELOW:
+        words.append(f"Preliminary: fewer than {intervals.PRELIMINARY_BELOW} blocks.")
+    return " ".join(words)
+
+
+def systems(cells):
+    """A warning where trials of several machines stand side by side; "" otherwise."""
+    for mode in ("measured", "emulated", "modelled"):
+        hashes = {
+            trial.system_hash
+            for cell in cells
+            if cell.mode == mode
+            for trial in cell.trials.values()
+        }
+        if len(hashes) > 1:
+            return f"Attention: {mode} trials of {len(hashes)} different systems are mixed here."
+    return ""
+
+
+def caption(cells, *sentences):
+    """Mode and hardware, then what is drawn, then n."""
+    return " ".join(
+        text
+        for text in (modes(cells), links(cells), *sentences, sample(cells), systems(cells))
+        if text
+    )

@@ -1,0 +1,20 @@
+"""The kinds of figures that an experiment file may ask for: one line each.
+
+A kind is a function of the experiment, one of its parts, the figure's entry in the experiment file
+and the styles of methods. It returns a Drawn, or raises NoData where no trial counts yet.
+"""
+
+import bars
+import gantt
+import lines
+import prediction
+
+KINDS = {
+    "convergence": lines.convergence,
+    "grouped_bars": bars.grouped_bars,
+    "breakdown": bars.breakdown,
+    "gantt": gantt.gantt,
+    "scaling": lines.scaling,
+    "prediction": prediction.prediction,
+    "bytes": bars.bytes_per_step,
+}

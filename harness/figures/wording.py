@@ -1,0 +1,204 @@
+"""How numbers, units, modes and machines are written, the same in every figure and table."""
+
+import math
+import re
+
+THIN = "\u202f"  # narrow no-break space: between thousands, and between a number and its unit
+NONE = "\u2013"  # a cell that has no number
+
+MODE_MEANS = {
+    "measured": "real ranks and data on the machine's own links",
+    "emulated": "real ranks and data over a link slowed down on purpose",
+    "modelled": "computed by discrete-event simulation, nothing was timed",
+}
+
+METRICS = {  # name -> (what an axis calls it, the unit it has where the store gives none)
+    "throughput": ("Throughput", ""),
+    "step_seconds": ("Step time", "s"),
+    "forward_seconds": ("Forward", "s"),
+    "backward_seconds": ("Backward", "s"),
+    "sparsify_seconds": ("Sparsification", "s"),
+    "exposed_communication_seconds": ("Exposed communication", "s"),
+    "decompress_seconds": ("Decompression", "s"),
+    "update_seconds": ("Update", "s"),
+    "other_seconds": ("Other", "s"),
+    "align_wait_seconds": ("Waiting for the slowest rank", "s"),
+    "payload_bytes": ("Payload per step and rank", "B"),
+    "sent_bytes": ("Sent per step and rank", "B"),
+    "received_bytes": ("Received per step and rank", "B"),
+    "messages_sent": ("Messages per step and rank", "messages"),
+    "achieved_density": ("Achieved density", ""),
+    "tensors_missing": ("Tensors with nothing selected, per step", "tensors"),
+    "final_metric": ("Final metric", ""),
+    "steps_to_target": ("Steps to target", "steps"),
+    "seconds_to_target": ("Training time to target", "s"),
+}
+
+
+def metric_name(name):
+    return METRICS.get(name, (name.replace("_", " ").capitalize(), ""))[0]
+
+
+def number(value, digits=3):
+    """Three significant digits or, from 1 000, a whole number with thin spaces."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}".replace(",", THIN)
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def count(value):
+    """Counts: whole where they are whole, else one decimal."""
+    return (
+        number(value)
+        if value >= 999.5
+        else f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+    )
+
+
+def quantity(value, unit, digits=3):
+    """A number with its unit, seconds and bytes scaled to a readable one."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    scale, unit = unit_scale(unit, value)
+    return f"{number(value * scale, digits)}{THIN}{unit}".rstrip(THIN)
+
+
+def seconds_scale(value):
+    """(factor, unit) in which `value` seconds is readable."""
+    if value >= 1.0 or value == 0:
+        return 1.0, "s"
+    return (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
+
+
+def bytes_scale(value):
+    for factor, unit in ((1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB")):
+        if value * factor >= 1.0:
+            return factor, unit
+    return 1.0, "B"
+
+
+def unit_scale(unit, largest):
+    """(factor, unit) in which `largest` is readable; only seconds and bytes are scaled."""
+    if unit in ("s", "seconds"):
+        return seconds_scale(largest)
+    if unit in ("B", "bytes"):
+        return bytes_scale(largest)
+    return 1.0, unit
+
+
+def ratio(interval):
+    """1.31x [1.27, 1.35]"""
+    if interval is None:
+        return NONE
+    if interval.low is None:
+        return f"{interval.value:.2f}x"
+    return f"{interval.value:.2f}x [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def with_interval(interval, unit):
+    """3 412 images/s ± 2.1 %; bounds instead of a percentage where the interval is lopsided."""
+    text = quantity(interval.value, unit)
+    if interval.low is None:
+        return text
+    above, below = interval.high / interval.value - 1.0, 1.0 - interval.low / interval.value
+    if above > 0.2:
+        scale, _ = unit_scale(unit, interval.value)
+        return f"{text} [{number(interval.low * scale)}, {number(interval.high * scale)}]"
+    return f"{text} ± {100 * max(above, below):.1f}{THIN}%"
+
+
+def link(config):
+    """The link's speed, or "unshaped"."""
+    shape = config.get("link")
+    if not shape:
+        return "unshaped"
+    gbps = shape.get("gbps")
+    return f"{number(gbps) if gbps >= 999.5 else f'{gbps:g}'} Gbit/s"
+
+
+def link_in_full(config):
+    shape = config.get("link")
+    if not shape:
+        return "unshaped link"
+    alpha = shape.get("alpha_us")
+    return link(config) + (f" link, {alpha:g} µs per message" if alpha is not None else " link")
+
+
+def blocks(counts):
+    """ "n = 3 blocks", "n = 2 to 3 blocks" from the n of each cell."""
+    counts = [n for n in counts if n]
+    if not counts:
+        return "n = 0 blocks"
+    low, high = min(counts), max(counts)
+    span = f"{low}" if low == high else f"{low} to {high}"
+    return f"n = {span} block{'s' if high != 1 else ''}"
+
+
+def flatten(tree, prefix=""):
+    """{"a": {"b": 1}} -> {"a.b": 1}; lists are joined."""
+    flat = {}
+    for key, value in (tree or {}).items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            flat.update(flatten(value, name + "."))
+        elif isinstance(value, list):
+            if value and all(isinstance(item, dict) for item in value):
+                for position, item in enumerate(value):
+                    flat.update(flatten(item, f"{name}.{item.get('name', position)}."))
+            else:
+                flat[name] = " ".join(str(item) for item in value)
+        else:
+            flat[name] = value
+    return flat
+
+
+def find(tree, *names):
+    """The first of the keys `names`, at any depth of `tree`, that has a value."""
+    flat = flatten(tree)
+    for name in names:
+        for key, value in flat.items():
+            if (key == name or key.endswith("." + name)) and value not in (None, ""):
+                return value
+    return None
+
+
+def cores(system):
+    """Processor cores of a machine as the store describes it; None where it does not say."""
+    value = find(
+        system,
+        "cores",
+        "physical_cores",
+        "cpu_cores",
+        "cpu.count",
+        "cpus",
+        "logical_cores",
+        "cpu_count",
+        "hardware_threads",
+    )
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def hardware(system):
+    """One line that names a machine: processor, cores, accelerator; or the model's profile."""
+    name = find(system, "cpu_model", "cpu.model", "cpu.name", "model_name", "cpu", "processor")
+    parts = [" ".join(re.sub(r"\((R|TM|r|tm)\)", "", str(name)).split())] if name else []
+    many = cores(system)
+    if many:
+        parts.append(f"{many} core{'s' if many != 1 else ''}")
+    gpu = find(system, "gpu", "gpu.model", "gpu_model", "gpu.name", "gpus", "accelerator")
+    if gpu and str(gpu).lower() != "none":
+        parts.append(str(gpu))
+    profile = find(system, "profile", "profile_name", "cluster")
+    if profile and len(str(profile)) < 60:
+        parts.append(f"profile {profile}")
+    return ", ".join(parts) or "hardware not recorded"

@@ -1,0 +1,62 @@
+// The SQLite index over the trial directories (schema: harness/README.md).
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+struct sqlite3;
+
+namespace sparfuse {
+
+// A trial as the index knows it.
+struct TrialRow {
+  std::string trial_id, experiment, part, kind, mode, method, workload;
+  std::string config_hash, system_hash, status, failure_kind, failure_message, directory, started_utc;
+  int workers = 0;
+  int block = 0;
+  double seconds = 0;
+  nlohmann::json config, system, provenance;
+  nlohmann::json revisions = nlohmann::json::object();
+  std::map<std::string, double> metrics;
+  std::vector<std::string> annotations;  // reasons why readers leave it out
+
+  bool counts() const { return status == "ok" && annotations.empty(); }
+};
+
+// Append-only. All failures are Error{kData} that name the file and SQLite's reason.
+class Index {
+ public:
+  static Index OpenToWrite(const std::filesystem::path& path);
+  static Index OpenToRead(const std::filesystem::path& path);
+  Index(Index&&) noexcept;
+  Index& operator=(Index&&) noexcept;
+  ~Index();
+
+  // One transaction. `trial` is the content of a trial.json.
+  void AddTrial(const nlohmann::json& trial);
+  void AddAnnotation(const nlohmann::json& annotation);
+
+  std::set<std::string> TrialIds() const;
+  std::set<std::string> AnnotationIds() const;
+  // In order of start.
+  std::vector<TrialRow> Rows() const;
+
+ private:
+  friend class Statement;
+  Index(const std::filesystem::path& path, int flags);
+  void Execute(const char* sql);
+  [[noreturn]] void Fail(const char* what) const;
+
+  std::filesystem::path path_;
+  sqlite3* database_ = nullptr;
+};
+
+// Checks what readers rely on in the content of a trial.json; "" or what is wrong with it.
+std::string WhatIsWrongWithTrial(const nlohmann::json& trial);
+
+}  // namespace sparfuse

@@ -1,0 +1,139 @@
+#include "harness/listing.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/toml_file.hpp"
+
+namespace sparfuse {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+json OptionsJson(const std::vector<OptionSpec>& options) {
+  json list = json::array();
+  for (const auto& option : options) {
+    json entry = {{"name", option.name}, {"meaning", option.meaning}, {"choices", option.choices}};
+    std::visit([&](const auto& value) { entry["default"] = value; }, option.fallback);
+    if (option.min != option.max) entry["range"] = {option.min, option.max};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+template <class Part>
+json PartJson(const Part& part) {
+  return {{"name", part.name},         {"summary", part.summary},       {"source", part.source},
+          {"revision", part.revision}, {"deviations", part.deviations}, {"options", OptionsJson(part.options)}};
+}
+
+template <class Part>
+json PartsJson(const std::vector<Part>& parts) {
+  json list = json::array();
+  for (const auto& part : parts) list.push_back(PartJson(part));
+  return list;
+}
+
+json MethodsJson(const Catalog& catalog) {
+  json list = json::array();
+  for (const auto& method : catalog.methods) {
+    list.push_back({{"name", method.name},
+                    {"title", method.title},
+                    {"summary", method.summary},
+                    {"source", method.paper},
+                    {"revision", method.revision},
+                    {"deviations", method.deviations},
+                    {"strategy", method.strategy},
+                    {"planner", method.planner},
+                    {"sparsifier", method.sparsifier},
+                    {"feedback", method.feedback},
+                    {"collective", method.collective},
+                    {"options", ResolveMethodOptions(catalog, method, json::object())}});
+  }
+  return list;
+}
+
+json WorkloadsJson(const Catalog& catalog) {
+  json list = json::array();
+  for (const auto& workload : catalog.workloads) {
+    json entry = PartJson(workload);
+    entry["unit"] = workload.unit;
+    entry["metric"] = workload.metric;
+    entry["batch_per_worker"] = workload.batch_per_worker;
+    entry["target"] = workload.convergence.target;
+    entry["recipe"] = OptionsJson(workload.recipe);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+json ExperimentsJson(const fs::path& folder) {
+  json list = json::array();
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const auto& file : files) {
+    json entry = {{"name", fs::relative(file, folder).replace_extension("").string()},
+                  {"file", file.string()}};
+    try {  // listing shows what is there, good or not
+      const TomlFile toml = TomlFile::Read(file);
+      entry["summary"] = toml.root().value("title", "");
+      entry["source"] = toml.root().value("paper", "");
+    } catch (const std::exception& error) {
+      entry["summary"] = std::string("cannot be read: ") + error.what();
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace
+
+const std::vector<std::string>& Listings() {
+  static const std::vector<std::string> kListings = {"methods",    "sparsifiers", "planners",   "collectives",
+                                                     "strategies", "workloads",   "experiments"};
+  return kListings;
+}
+
+json List(const std::string& what, const Catalog& catalog, const fs::path& experiments) {
+  if (what == "methods") return MethodsJson(catalog);
+  if (what == "sparsifiers") return PartsJson(catalog.sparsifiers);
+  if (what == "planners") return PartsJson(catalog.planners);
+  if (what == "collectives") return PartsJson(catalog.collectives);
+  if (what == "strategies") return PartsJson(catalog.strategies);
+  if (what == "workloads") return WorkloadsJson(catalog);
+  if (what == "experiments") return ExperimentsJson(experiments);
+  SPARFUSE_THROW(kConfig, "nothing to list named \"" + what + "\"" + Suggestion(what, Listings()));
+}
+
+std::string ListText(const std::string& what, const json& entries) {
+  std::size_t width = 0;
+  for (const auto& entry : entries) {
+    width = std::max(width, entry["name"].get_ref<const std::string&>().size());
+  }
+  std::string text;
+  for (const auto& entry : entries) {
+    text += fmt::format("{:{}}  {}\n", entry["name"].get<std::string>(), width,
+                        entry.value("summary", ""));
+    const std::string indent(width + 2, ' ');
+    if (what == "methods") {
+      text += fmt::format("{}{}; strategy {}, planner {}, sparsifier {}, collective {}\n", indent,
+                          entry["source"].get<std::string>(), entry["strategy"].get<std::string>(),
+                          entry["planner"].get<std::string>(), entry["sparsifier"].get<std::string>(),
+                          entry["collective"].get<std::string>());
+    }
+    if (!entry.contains("options") || !entry["options"].is_array()) continue;
+    for (const auto& option : entry["options"]) {
+      text += fmt::format("{}{} = {}: {}\n", indent, option["name"].get<std::string>(),
+                          Shown(option["default"]), option["meaning"].get<std::string>());
+    }
+  }
+  return text;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,23 @@
+// `sparfuse list`: what the registries hold.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/catalog.hpp"
+
+namespace sparfuse {
+
+// What can be listed: "methods", "sparsifiers", ...
+const std::vector<std::string>& Listings();
+
+// An array of objects, each with name, summary and what else there is to say.
+nlohmann::json List(const std::string& what, const Catalog& catalog,
+                    const std::filesystem::path& experiments);
+
+// The same for people.
+std::string ListText(const std::string& what, const nlohmann::json& entries);
+
+}  // namespace sparfuse

@@ -1,0 +1,164 @@
+// sparfuse: from experiment files to figures. `sparfuse --help` lists the verbs.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+
+#include "harness/commands.hpp"
+#include "harness/listing.hpp"
+
+namespace sparfuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
+
+void OnInterrupt(int) {
+  interrupted.store(true);
+  std::signal(SIGINT, SIG_DFL);  // a second ^C ends the program at once; its supervisor cleans up
+}
+
+fs::path DefaultRoot() {
+  if (const char* root = std::getenv("SPARFUSE_ROOT")) return root;
+  return fs::exists(fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments") ? fs::path(SPARFUSE_SOURCE_DIRECTORY)
+                                                                         : fs::current_path();
+}
+
+fs::path DefaultWorker() {
+  if (const char* worker = std::getenv("SPARFUSE_WORKER")) return worker;
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path nested = folder / "worker" / "sparfuse-worker";
+  return fs::exists(nested) ? nested : folder / "sparfuse-worker";
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"sparfuse: benchmarks of gradient sparsification and tensor fusion", "sparfuse"};
+  app.require_subcommand(1);
+  app.fallthrough();
+  Commands::Settings settings;
+  std::string results;
+  settings.root = DefaultRoot();
+  settings.worker = DefaultWorker();
+  app.add_option("--root", settings.root, "the project's folder");
+  app.add_option("--results", results, "the results folder (default: results in the project's folder)");
+  app.add_option("--worker", settings.worker, "the executable of live trials");
+
+  std::function<int(Commands&)> act;
+  const auto verb = [&](const char* name, const char* help, bool reads) {
+    CLI::App* sub = app.add_subcommand(name, help);
+    if (reads) sub->add_flag("--json", settings.json, "print JSON");
+    return sub;
+  };
+  std::string what, experiment, reason, format = "md";
+  std::vector<std::string> experiments;
+  fs::path out;
+  bool why = false, fresh = false, strict = false, rebuild = false;
+  int max_ranks = 2, threads = 1, batch = 0;
+
+  auto* list = verb("list", "what experiment files may name, and the experiments there are", true);
+  list->add_option("what", what, "methods, sparsifiers, planners, collectives, strategies, workloads, experiments")
+      ->required()
+      ->check(CLI::IsMember(Listings()));
+  list->callback([&] { act = [&](Commands& c) { return c.List(what); }; });
+
+  auto* plan = verb("plan", "what would run, why, and how long it will take", true);
+  plan->add_option("experiment", experiment, "a name beneath experiments/, or a .toml file")->required();
+  plan->add_flag("--why", why, "say for each trial what the store lacks");
+  plan->callback([&] { act = [&](Commands& c) { return c.Plan(experiment, why); }; });
+
+  auto* run = verb("run", "run what is missing; ^C is resumable", false);
+  run->add_option("experiment", experiments, "names or .toml files")->required();
+  run->add_flag("--fresh", fresh, "run everything again");
+  run->callback([&] { act = [&](Commands& c) { return c.Run(experiments, fresh); }; });
+
+  auto* status = verb("status", "what is there and what failed", true);
+  status->add_option("experiment", experiment)->required();
+  status->callback([&] { act = [&](Commands& c) { return c.Status(experiment); }; });
+
+  auto* table = verb("table", "results as text", true);
+  table->add_option("experiment", experiment)->required();
+  table->add_option("--format", format, "md, csv or latex")->check(CLI::IsMember({"md", "csv", "latex"}));
+  table->callback([&] {
+    act = [&](Commands& c) {
+      return c.Table(experiment, format == "md"    ? TableFormat::kMarkdown
+                                 : format == "csv" ? TableFormat::kCsv
+                                                   : TableFormat::kLatex);
+    };
+  });
+
+  auto* figure = verb("figure", "figures as PNG, PDF and SVG", false);
+  figure->add_option("experiment", experiment)->required();
+  figure->add_option("--out", out, "folder (default: reports/ID/figures in the results)");
+  figure->callback([&] { act = [&](Commands& c) { return c.Figure(experiment, out); }; });
+
+  auto* report = verb("report", "one self-contained HTML file", false);
+  report->add_option("experiment", experiment)->required();
+  report->add_option("--out", out, "file (default: reports/ID/report.html in the results)");
+  report->callback([&] { act = [&](Commands& c) { return c.Report(experiment, out); }; });
+
+  auto* reproduce = verb("reproduce", "run, verify, report", false);
+  reproduce->add_option("experiment", experiment)->required();
+  reproduce->add_flag("--fresh", fresh, "run everything again");
+  reproduce->add_flag("--strict", strict, "exit 3 where a claim is not reproduced");
+  reproduce->callback([&] { act = [&](Commands& c) { return c.Reproduce(experiment, fresh, strict); }; });
+
+  auto* profile = verb("profile", "measure a workload's backward pass and this machine's kernels", false);
+  profile->add_option("workload", what)->required();
+  profile->add_option("--ranks", max_ranks, "measured with 1, 2, 4, ... up to this many ranks at once")
+      ->check(CLI::Range(1, 1024));
+  profile->add_option("--threads", threads, "threads of a rank")->check(CLI::Range(1, 1024));
+  profile->add_option("--batch", batch, "samples of a step (default: the workload's)")->check(CLI::PositiveNumber);
+  profile->add_flag("--fresh", fresh, "measure again");
+  profile->callback([&] {
+    act = [&](Commands& c) {
+      return c.Profile(what, max_ranks, threads, batch > 0 ? std::optional(batch) : std::nullopt, fresh);
+    };
+  });
+
+  auto* index = verb("index", "the SQLite index over the trials", false);
+  index->add_flag("--rebuild", rebuild, "make it again from the trial directories")->required();
+  index->callback([&] { act = [&](Commands& c) { return c.RebuildIndex(); }; });
+
+  auto* doctor = verb("doctor", "what this machine can run, and what would disturb a measurement", true);
+  doctor->callback([&] { act = [&](Commands& c) { return c.Doctor(); }; });
+
+  auto* annotate = verb("annotate", "call a trial bad: it stays, and readers leave it out", true);
+  annotate->add_option("trial", what, "its id, as `sparfuse status --json` prints it")->required();
+  annotate->add_option("--reason", reason)->required();
+  annotate->callback([&] { act = [&](Commands& c) { return c.Annotate(what, reason); }; });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kUsage;
+  }
+  settings.results = results.empty() ? settings.root / "results" : fs::path(results);
+  settings.interrupted = &interrupted;
+  std::signal(SIGINT, OnInterrupt);
+  std::signal(SIGTERM, OnInterrupt);
+  std::signal(SIGPIPE, SIG_IGN);
+  Commands commands(settings);
+  return act(commands);
+}
+
+}  // namespace
+}  // namespace sparfuse
+
+int main(int argc, char** argv) {
+  try {
+    return sparfuse::Main(argc, argv);
+  } catch (const sparfuse::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::kUsage : sparfuse::kTrialFailed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return sparfuse::kTrialFailed;
+  }
+}

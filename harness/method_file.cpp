@@ -1,0 +1,75 @@
+#include "harness/method_file.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "harness/toml_file.hpp"
+
+namespace sparfuse {
+
+Method ParseMethodFile(std::string_view folder, std::string_view text) {
+  const TomlFile file = TomlFile::Parse(text, fmt::format("{}/method.toml", folder));
+  static const std::vector<std::string> kKeys = {
+      "name",       "title",           "paper",      "summary",          "revision",
+      "deviations", "strategy",        "planner",    "sparsifier",       "feedback",
+      "collective", "planner_options", "sparsifier_fixed", "strategy_options"};
+  file.CheckKeys("", "method", kKeys);
+  Method method;
+  method.name = file.RequiredString("", "name");
+  const std::string_view last = folder.substr(folder.rfind('/') + 1);
+  if (method.name != last) {
+    file.FailValue("/name", fmt::format("the folder's name, \"{}\"", last));
+  }
+  method.title = file.RequiredString("", "title");
+  method.paper = file.RequiredString("", "paper");
+  method.summary = file.RequiredString("", "summary");
+  if (file.Find("/revision") == nullptr) file.Fail("", "the key \"revision\" is missing");
+  method.revision = static_cast<int>(file.Integer("", "revision", 0, 1));
+  if (const auto* deviations = file.Find("/deviations")) {
+    if (!deviations->is_string()) file.FailValue("/deviations", "a string");
+    method.deviations = deviations->get<std::string>();
+  }
+  method.strategy = file.RequiredString("", "strategy");
+  method.planner = file.RequiredString("", "planner");
+  method.sparsifier = file.RequiredString("", "sparsifier");
+  method.feedback = file.String("", "feedback", "none");
+  method.collective = file.RequiredString("", "collective");
+  method.sparsifier_fixed = file.Boolean("", "sparsifier_fixed", false);
+  for (auto [key, table] : {std::pair{"strategy_options", &method.strategy_options},
+                            std::pair{"planner_options", &method.planner_options}}) {
+    if (const auto* given = file.Find(std::string("/") + key)) {
+      if (!given->is_object()) file.FailValue(std::string("/") + key, "a table");
+      *table = *given;
+    }
+  }
+  return method;
+}
+
+Options OptionsFromJson(std::string_view owner, const nlohmann::json& table) {
+  Options options;
+  for (const auto& [key, value] : table.items()) {
+    if (value.is_boolean()) {
+      options[key] = value.get<bool>();
+    } else if (value.is_number_integer()) {
+      options[key] = value.get<std::int64_t>();
+    } else if (value.is_number_float()) {
+      options[key] = value.get<double>();
+    } else if (value.is_string()) {
+      options[key] = value.get<std::string>();
+    } else {
+      SPARFUSE_THROW(kConfig, fmt::format("{}: {} = {}: expected true or false, a number or a string",
+                                          owner, key, Shown(value)));
+    }
+  }
+  return options;
+}
+
+nlohmann::json OptionsToJson(const Options& options) {
+  nlohmann::json table = nlohmann::json::object();
+  for (const auto& [key, value] : options) {
+    std::visit([&, &name = key](const auto& v) { table[name] = v; }, value);
+  }
+  return table;
+}
+
+}  // namespace sparfuse

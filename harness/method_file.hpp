@@ -1,0 +1,33 @@
+// A method.toml: a named composition of a strategy, a planner, a sparsifier, feedback and a
+// collective.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/options.hpp"
+
+namespace sparfuse {
+
+struct Method {
+  std::string name, title, paper, summary;
+  int revision = 0;
+  std::string deviations;  // "" or what differs from the paper, one sentence each
+  std::string strategy, planner, sparsifier, feedback, collective;
+  bool sparsifier_fixed = false;      // an experiment may not choose another sparsifier
+  nlohmann::json strategy_options = nlohmann::json::object();  // as the file gives them
+  nlohmann::json planner_options = nlohmann::json::object();
+
+  bool dense() const { return sparsifier == "none"; }
+};
+
+// `text`: the content of <folder>/method.toml; `name` must be the last part of `folder`. The parts that
+// it names are checked where the catalog is joined. Throws Error{kConfig} with file and line.
+Method ParseMethodFile(std::string_view folder, std::string_view text);
+
+// A table of scalars as options. `owner` begins the Error{kConfig} for any other value.
+Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);
+nlohmann::json OptionsToJson(const Options& options);
+
+}  // namespace sparfuse

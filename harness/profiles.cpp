@@ -1,0 +1,102 @@
+#include "harness/profiles.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/canonical.hpp"
+#include "harness/cells.hpp"
+#include "harness/durable_file.hpp"
+#include "harness/identity.hpp"
+
+namespace sparfuse {
+
+using nlohmann::json;
+
+bool IsOwnCluster(const json& cluster) {
+  return std::any_of(std::begin(kOwnClusters), std::end(kOwnClusters),
+                     [&](const char* own) { return cluster == own; });
+}
+
+json ProfileConfig(const CatalogWorkload& workload, const json& workload_options, const json& recipe,
+                   int batch_per_worker, int threads_per_worker, int ranks) {
+  return {{"kind", "profile"},
+          {"mode", "measured"},
+          {"workload", workload.name},
+          {"workload_options", workload_options},
+          {"recipe", recipe},
+          {"workers", ranks},
+          {"ranks_per_node", ranks},
+          {"threads_per_worker", threads_per_worker},
+          {"batch_per_worker", batch_per_worker},
+          {"accumulation", 1},
+          {"transport", "mpi"},
+          {"link", nullptr},
+          {"warmup_steps", 3},
+          {"steps", 15},
+          {"deadline_seconds", 60}};
+}
+
+std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
+                                    const std::vector<int>& ranks) {
+  const auto& workload =
+      NeedEntry(catalog.workloads, "workload", config["workload"].get<std::string>());
+  std::vector<json> configs;
+  for (const int count : ranks) {
+    configs.push_back(ProfileConfig(workload, config["workload_options"], config["recipe"],
+                                    config["batch_per_worker"], config["threads_per_worker"], count));
+  }
+  return configs;
+}
+
+std::vector<int> ProfileRanks(const Experiment& experiment) {
+  int most = 1;
+  for (const auto& part : experiment.parts) {
+    for (const auto& cell : part.cells) {
+      if (cell.config["mode"] != "modelled") most = std::max(most, cell.config["workers"].get<int>());
+    }
+  }
+  std::set<int> ranks = {most};
+  for (int count = 1; count <= most; count *= 2) ranks.insert(count);
+  return {ranks.begin(), ranks.end()};
+}
+
+Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
+                    const json& config, const std::vector<int>& ranks,
+                    const std::string& system_hash) {
+  Profile profile;
+  if (!IsOwnCluster(config["cluster"])) {
+    profile.content =
+        ReadJsonFile(store.profiles() / (config["cluster"].get<std::string>() + ".json"));
+    if (!profile.content.is_array()) profile.content = json::array({profile.content});
+    return profile;
+  }
+  json content = json::array();
+  for (const auto& wanted : ProfileConfigsFor(catalog, config, ranks)) {
+    const std::string hash = ConfigHash(wanted);
+    const json revisions = RevisionsOf(catalog, wanted);
+    const auto row = std::find_if(rows.rbegin(), rows.rend(), [&](const TrialRow& candidate) {
+      return candidate.counts() && candidate.config_hash == hash &&
+             candidate.system_hash == system_hash && candidate.revisions == revisions;
+    });
+    if (row == rows.rend()) {
+      profile.missing = fmt::format("its profile is not measured yet: {}, {} rank(s) at once",
+                                    wanted["workload"].get<std::string>(), wanted["workers"].get<int>());
+      return profile;
+    }
+    json outcome = ReadJsonFile(store.results() / row->directory / "outcome.json");
+    outcome["config"] = wanted;
+    content.push_back(std::move(outcome));
+  }
+  profile.content = std::move(content);
+  return profile;
+}
+
+json ModelledSystem(const json& config, const json& profile, const json& machine) {
+  json system = {{"cluster", config["cluster"]}, {"profile_hash", ContentHash(profile)}};
+  if (IsOwnCluster(config["cluster"])) system["machine"] = machine;
+  return system;
+}
+
+}  // namespace sparfuse

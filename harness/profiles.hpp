@@ -1,0 +1,51 @@
+// Profiles that modelled trials on this machine need: which trials measure them, and what is there.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/catalog.hpp"
+#include "harness/experiment.hpp"
+#include "harness/store.hpp"
+
+namespace sparfuse {
+
+// Clusters whose profile is measured here: all ranks on this machine, sharing its cores; and a
+// machine like this one for every rank.
+inline constexpr const char* kOwnClusters[] = {"this-machine", "machines-like-this"};
+bool IsOwnCluster(const nlohmann::json& cluster);
+
+// The config of the trial that measures `workload`'s backward pass and the machine's kernels with
+// `ranks` on the machine at once.
+nlohmann::json ProfileConfig(const CatalogWorkload& workload, const nlohmann::json& workload_options,
+                             const nlohmann::json& recipe, int batch_per_worker,
+                             int threads_per_worker, int ranks);
+
+// The profile trials of `config` (modelled, of an own cluster), one for each number of ranks in
+// `ranks`.
+std::vector<nlohmann::json> ProfileConfigsFor(const Catalog& catalog, const nlohmann::json& config,
+                                              const std::vector<int>& ranks);
+
+// The numbers of ranks that the experiment's profiles are measured with: 1, 2, 4, ... and the
+// most workers of a live cell.
+std::vector<int> ProfileRanks(const Experiment& experiment);
+
+struct Profile {
+  nlohmann::json content;   // an array of profile outcomes, each with its "config"; null: missing
+  std::string missing;      // what is not there yet
+};
+
+// The profile of `config` from the newest trials in `rows` that count, have `system_hash` and
+// current revisions; or from the named file of the store's profiles.
+Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
+                    const nlohmann::json& config, const std::vector<int>& ranks,
+                    const std::string& system_hash);
+
+// What stands in the place of a machine for a modelled trial: {"cluster", "profile_hash", and for
+// own clusters this machine's description}.
+nlohmann::json ModelledSystem(const nlohmann::json& config, const nlohmann::json& profile,
+                              const nlohmann::json& machine);
+
+}  // namespace sparfuse

@@ -1,0 +1,36 @@
+// Progress of a run: one line that updates on a terminal, plain lines otherwise.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+namespace sparfuse {
+
+class Progress {
+ public:
+  // total: trials to run.
+  Progress(std::size_t total, bool terminal) : total_(total), terminal_(terminal) {}
+
+  // remaining_seconds < 0: not known yet.
+  void Begin(const std::string& name, double remaining_seconds);
+  void Tick(double elapsed_seconds);
+  void End(const std::string& status, const std::string& detail, double seconds,
+           double remaining_seconds);
+  // A line of its own.
+  void Say(const std::string& line);
+
+ private:
+  void Clear();
+
+  std::size_t total_;
+  std::size_t done_ = 0;
+  std::size_t failed_ = 0;
+  bool terminal_;
+  std::string name_;
+  double remaining_seconds_ = -1;
+};
+
+// "about 4 min left", "about 20 s left"; "" below 0.
+std::string TimeLeft(double seconds);
+
+}  // namespace sparfuse

@@ -1,0 +1,269 @@
+// One cell: every default filled in, every name looked up, pairs without meaning refused.
+#include <fmt/format.h>
+
+#include "harness/cells.hpp"
+#include "harness/config_keys.hpp"
+#include "harness/profiles.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kMinEmulableAlphaMicroseconds = 100;  // DESIGN section 4: shaped
+
+class Resolver {
+ public:
+  Resolver(const CellSource& source, const std::string& at, const GivenKeys& given)
+      : source_(source), at_(at), given_(given) {}
+
+  json Resolve() {
+    Take("kind", "throughput");
+    Need("mode");
+    Need("workload");
+    Need("method");
+    Need("workers");
+    Workload();
+    Method();
+    Size();
+    Link();
+    Length();
+    Cluster();
+    return config_;
+  }
+
+ private:
+  bool Has(const std::string& key) const { return given_.contains(key); }
+  bool Is(const char* key, const char* value) const { return config_.at(key) == value; }
+
+  void Take(const std::string& key, json fallback) {
+    config_[key] = Has(key) ? given_.at(key).value : std::move(fallback);
+  }
+  void Need(const std::string& key) {
+    if (!Has(key)) {
+      source_.file.Fail(at_, fmt::format("{} is missing: expected it in [defaults] or on an [[axis]]",
+                                         key));
+    }
+    config_[key] = given_.at(key).value;
+  }
+  // The line of the first of `keys` that the file gives.
+  [[noreturn]] void Fail(std::initializer_list<const char*> keys, const std::string& message) const {
+    for (const char* key : keys) {
+      if (Has(key)) source_.file.Fail(given_.at(key).pointer, message);
+    }
+    source_.file.Fail(at_, message);
+  }
+  // Runs `check`, whose errors know no line.
+  template <class Check>
+  auto At(std::initializer_list<const char*> keys, Check check) const {
+    try {
+      return check();
+    } catch (const Error& error) {
+      std::string key = *keys.begin();
+      for (const char* candidate : keys) {
+        if (Has(candidate)) {
+          key = candidate;
+          break;
+        }
+      }
+      Fail(keys, Has(key) ? fmt::format("{} = {}: {}", key, Shown(given_.at(key).value), error.what())
+                          : error.what());
+    }
+  }
+  json ResolveTable(const char* key, const std::string& owner,
+                    const std::vector<OptionSpec>& specs) const {
+    return At({key}, [&] {
+      const json given = Has(key) ? given_.at(key).value : json::object();
+      return OptionsToJson(ResolveOptions(owner, specs, OptionsFromJson(owner, given)));
+    });
+  }
+
+  void Workload() {
+    workload_ = At({"workload"}, [&] {
+      return &NeedEntry(source_.catalog.workloads, "workload", config_["workload"].get<std::string>());
+    });
+    config_["workload_options"] =
+        ResolveTable("workload_options", "workload " + workload_->name, workload_->options);
+    config_["recipe"] = ResolveTable("recipe", "recipe of " + workload_->name, workload_->recipe);
+  }
+
+  void Method() {
+    const auto& catalog = source_.catalog;
+    auto method = *At({"method"}, [&] {
+      return &NeedEntry(catalog.methods, "method", config_["method"].get<std::string>());
+    });
+    if (method.dense()) {  // so that an axis may list dense and sparse methods together
+      config_["sparsifier"] = "none";
+      config_["sparsifier_options"] = json::object();
+      config_["density"] = 1;
+      config_["feedback"] = "none";
+    } else {
+      Sparsity(method);
+    }
+    json options = Has("method_options") ? given_.at("method_options").value : json::object();
+    if (Is("mode", "measured") && !options.contains("collective") &&
+        method.collective == "ring-allreduce" && (!Has("transport") || Transport() == "mpi") &&
+        FindEntry(catalog.collectives, "native-allreduce") != nullptr) {
+      options["collective"] = "native-allreduce";  // measured mode takes the backend's own
+    }
+    config_["method_options"] =
+        At({"method_options", "method"}, [&] { return ResolveMethodOptions(catalog, method, options); });
+    const auto& collective = NeedEntry(
+        catalog.collectives, "collective", config_["method_options"]["collective"].get<std::string>());
+    if (collective.native && (Is("mode", "emulated") || (Has("transport") && Transport() != "mpi"))) {
+      Fail({"method_options", "method"},
+           fmt::format("the collective \"{}\" is the backend's own: it can be neither delayed nor run "
+                       "over threads; expected one of sparfuse's in mode {} over {}",
+                       collective.name, config_["mode"].get<std::string>(), Transport()));
+    }
+    Take("dense_tensors", json::object());
+    DenseTensors();
+    const auto& dense = config_["dense_tensors"];
+    if (NeedEntry(catalog.strategies, "strategy", method.strategy).from_fused &&
+        (dense["max_ndim"] > 0 || !dense["names"].empty())) {
+      Fail({"dense_tensors", "method"},
+           fmt::format("dense_tensors = {} with method {}, which selects from fused buffers: expected "
+                       "none", dense.dump(), method.name));
+    }
+  }
+
+  std::string Transport() const {
+    return Has("transport") ? given_.at("transport").value.get<std::string>() : "mpi";
+  }
+
+  void Sparsity(const sparfuse::Method& method) {
+    Take("sparsifier", method.sparsifier);
+    if (Is("sparsifier", "none")) {
+      Fail({"sparsifier", "method"},
+           fmt::format("sparsifier = \"none\" with method {}, which sends sparse payloads: expected one "
+                       "of `sparfuse list sparsifiers`", method.name));
+    }
+    if (method.sparsifier_fixed && config_["sparsifier"] != method.sparsifier) {
+      Fail({"sparsifier"}, fmt::format("sparsifier = {}: method {} is defined with \"{}\" only",
+                                       Shown(config_["sparsifier"]), method.name, method.sparsifier));
+    }
+    const auto& sparsifier = *At({"sparsifier"}, [&] {
+      return &NeedEntry(source_.catalog.sparsifiers, "sparsifier",
+                        config_["sparsifier"].get<std::string>());
+    });
+    config_["sparsifier_options"] =
+        ResolveTable("sparsifier_options", "sparsifier " + sparsifier.name, sparsifier.options);
+    Take("density", 0.01);
+    Take("feedback", method.feedback);
+  }
+
+  void DenseTensors() {
+    auto& table = config_["dense_tensors"];
+    for (const auto& [key, value] : table.items()) {
+      const bool good = (key == "max_ndim" && value.is_number_integer() && value >= 0) ||
+                        (key == "names" && value.is_array() &&
+                         std::all_of(value.begin(), value.end(),
+                                     [](const json& name) { return name.is_string(); }));
+      if (!good) {
+        Fail({"dense_tensors"}, fmt::format("dense_tensors: {} = {}: expected max_ndim (an integer of "
+                                            "at least 0) or names (a list of strings)",
+                                            key, Shown(value)));
+      }
+    }
+    if (!table.contains("max_ndim")) table["max_ndim"] = 0;
+    if (!table.contains("names")) table["names"] = json::array();
+  }
+
+  void Size() {
+    const int workers = config_["workers"];
+    // Emulated and modelled ranks stand for a node each; measured ones share this machine.
+    Take("ranks_per_node", Is("mode", "measured") ? workers : 1);
+    const int per_node = config_["ranks_per_node"];
+    if (per_node > workers || workers % per_node != 0) {
+      Fail({"ranks_per_node", "workers"},
+           fmt::format("ranks_per_node = {} with workers = {}: expected a divisor of workers", per_node,
+                       workers));
+    }
+    Take("threads_per_worker", 1);
+    Take("batch_per_worker", workload_->batch_per_worker);
+    Take("accumulation", 1);
+    Take("transport", "mpi");
+    Take("deadline_seconds", 60);
+  }
+
+  void Link() {
+    Take("link", nullptr);
+    if (Is("link", "none")) config_["link"] = nullptr;
+    const json& link = config_["link"];
+    if (Is("mode", "measured") && !link.is_null()) {
+      Fail({"link"}, fmt::format("link = {} in mode measured: a measured link is the machine's own; "
+                                 "expected \"none\", or mode = \"emulated\"", link.dump()));
+    }
+    if (!Is("mode", "emulated")) return;
+    if (link.is_null()) {
+      Fail({"link", "mode"},
+           "link = \"none\" in mode emulated: expected { gbps, alpha_us }, or mode = \"measured\"");
+    }
+    if (link["alpha_us"].get<double>() < kMinEmulableAlphaMicroseconds) {
+      Fail({"link"}, fmt::format("link: alpha_us = {}: expected at least {}: sleeping cannot emulate "
+                                 "less", link["alpha_us"].dump(), kMinEmulableAlphaMicroseconds));
+    }
+  }
+
+  void Length() {
+    if (Is("kind", "throughput")) {
+      for (const char* key : {"evaluate_every", "target"}) {
+        if (Has(key)) {
+          Fail({key}, fmt::format("{} = {} in kind throughput: expected it with kind = \"convergence\" "
+                                  "only", key, Shown(given_.at(key).value)));
+        }
+        config_[key] = nullptr;
+      }
+      Take("warmup_steps", 5);
+      Take("steps", 15);
+      return;
+    }
+    if (Is("mode", "modelled")) {
+      Fail({"kind", "mode"}, "kind = \"convergence\" in mode modelled: the model moves no gradients; "
+                             "expected measured or emulated");
+    }
+    Take("warmup_steps", 0);
+    Take("steps", workload_->convergence.steps);
+    Take("evaluate_every", workload_->convergence.evaluate_every);
+    Take("target", workload_->convergence.target);
+  }
+
+  void Cluster() {
+    Take("cluster", nullptr);
+    if (!Is("mode", "modelled")) {
+      if (!config_["cluster"].is_null()) {
+        Fail({"cluster"}, fmt::format("cluster = {} in mode {}: expected it with mode = \"modelled\" "
+                                      "only: others run on this machine",
+                                      config_["cluster"].dump(), config_["mode"].get<std::string>()));
+      }
+      return;
+    }
+    std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(source_.profiles, none)) {
+      if (entry.path().extension() == ".json") known.push_back(entry.path().stem().string());
+    }
+    if (config_["cluster"].is_null()) {
+      Fail({"mode"}, "cluster is missing: mode modelled needs one; expected \"this-machine\", "
+                     "\"machines-like-this\" or a file of results/profiles");
+    }
+    const std::string cluster = config_["cluster"];
+    if (std::find(known.begin(), known.end(), cluster) == known.end()) {
+      Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}", cluster, Suggestion(cluster, known)));
+    }
+  }
+
+  const CellSource& source_;
+  const std::string& at_;
+  const GivenKeys& given_;
+  const CatalogWorkload* workload_ = nullptr;
+  json config_ = json::object();
+};
+
+}  // namespace
+
+json ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given) {
+  return Resolver(source, at, given).Resolve();
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,175 @@
+#include "harness/results.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/identity.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+bool SameButForTheMethod(json a, json b) {
+  for (const char* key : {"method", "method_options", "sparsifier", "sparsifier_options", "density",
+                          "feedback"}) {
+    a.erase(key);
+    b.erase(key);
+  }
+  return a == b;
+}
+
+// What a cell without a trial that counts shows.
+void DescribeFailure(const std::vector<const TrialRow*>& trials, bool stale, CellResult& result) {
+  if (!result.trials.empty()) return;
+  if (trials.empty()) {
+    result.failure = stale ? "stale" : "not run";
+    return;
+  }
+  const TrialRow& last = *trials.back();
+  result.invalid = last.status == "invalid";
+  if (last.status == "ok") {
+    result.failure = "called bad";
+  } else if (last.status == "failed") {
+    result.failure = last.failure_kind.empty() ? "failed" : last.failure_kind;
+  } else {
+    result.failure = last.status;
+  }
+}
+
+// The system whose trials are shown: this machine where it has any, else the newest trial's.
+std::string ChooseSystem(const Part& part, const std::vector<TrialRow>& rows,
+                         const std::string& machine_hash) {
+  std::set<std::string> hashes;
+  for (const auto& cell : part.cells) {
+    if (cell.config["mode"] != "modelled") hashes.insert(cell.config_hash);
+  }
+  std::string newest = machine_hash;
+  for (const auto& row : rows) {
+    if (!row.counts() || !hashes.contains(row.config_hash)) continue;
+    if (row.system_hash == machine_hash) return machine_hash;
+    newest = row.system_hash;
+  }
+  return newest;
+}
+
+}  // namespace
+
+std::map<int, double> CellResult::Values(const std::string& metric) const {
+  std::map<int, double> values;
+  for (const auto& [block, trial] : trials) {
+    if (const auto found = trial->metrics.find(metric); found != trial->metrics.end()) {
+      values[block] = found->second;
+    }
+  }
+  return values;
+}
+
+std::optional<Interval> CellResult::Over(const std::string& metric) const {
+  std::vector<double> values;
+  for (const auto& [block, value] : Values(metric)) values.push_back(value);
+  return LogInterval(values);
+}
+
+std::optional<double> CellResult::Mean(const std::string& metric) const {
+  const auto values = Values(metric);
+  if (values.empty()) return std::nullopt;
+  double sum = 0;
+  for (const auto& [block, value] : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
+  const json& config = cells[i].cell->config;
+  if (part->reference.empty() || config["method"] == part->reference) return std::nullopt;
+  std::optional<std::size_t> found;
+  for (std::size_t j = 0; j < cells.size(); ++j) {
+    const json& other = cells[j].cell->config;
+    if (other["method"] != part->reference || !SameButForTheMethod(config, other)) continue;
+    if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"]) return j;
+    if (found) continue;  // a sparse reference at several densities: only the same one is compared
+    if (other["sparsifier"] == "none") found = j;
+  }
+  return found;
+}
+
+PartResult ResultsOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows,
+                     const std::string& machine_hash) {
+  PartResult result;
+  result.part = &part;
+  const std::string system = ChooseSystem(part, rows, machine_hash);
+  std::map<std::string, std::vector<const TrialRow*>> by_config;
+  for (const auto& row : rows) by_config[row.config_hash].push_back(&row);
+  std::set<std::string> hardware;
+  for (const auto& cell : part.cells) {
+    CellResult entry;
+    entry.cell = &cell;
+    const bool modelled = cell.config["mode"] == "modelled";
+    const json revisions = RevisionsOf(catalog, cell.config);
+    std::vector<const TrialRow*> current;
+    bool stale = false;
+    for (const TrialRow* row : by_config[cell.config_hash]) {
+      if (row->revisions != revisions) {
+        stale = true;
+      } else if (!modelled && row->system_hash != system) {
+        ++result.other_systems;
+      } else {
+        current.push_back(row);
+      }
+    }
+    // A model's inputs are never mixed either: the newest profile's trials only.
+    std::string profile;
+    for (const TrialRow* row : current) {
+      if (row->counts()) profile = row->system_hash;
+    }
+    for (const TrialRow* row : current) {
+      if (!row->counts() || row->system_hash != profile) continue;
+      entry.trials[row->block] = row;
+      hardware.insert(HardwareLine(row->system));
+    }
+    DescribeFailure(current, stale, entry);
+    result.cells.push_back(std::move(entry));
+  }
+  result.hardware.assign(hardware.begin(), hardware.end());
+  return result;
+}
+
+std::string HardwareLine(const json& system) {
+  const json& machine = system.contains("machine") ? system["machine"] : system;
+  std::string line;
+  if (machine.contains("cpu_model")) {
+    line = fmt::format("{}, {} cores, {} GiB", machine["cpu_model"].get<std::string>(),
+                       machine["cores"].dump(), machine["memory_gib"].dump());
+    for (const auto& gpu : machine["gpus"]) line += ", " + gpu.get<std::string>();
+  }
+  if (!system.contains("cluster")) return line;
+  const std::string cluster = system["cluster"];
+  return line.empty() ? "profile " + cluster : "profile of " + line;
+}
+
+std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
+  std::vector<ClaimResult> judged;
+  for (const auto& claim : result.part->claims) {
+    const CellResult& of = result.cells[claim.of_cell];
+    const CellResult& over = result.cells[claim.over_cell];
+    ClaimResult entry;
+    entry.claim = &claim;
+    entry.mode = "measured";
+    for (const char* weaker : {"emulated", "modelled"}) {
+      if (of.cell->config["mode"] == weaker || over.cell->config["mode"] == weaker) entry.mode = weaker;
+    }
+    if (of.invalid || over.invalid) {
+      entry.verdict = Verdict::kInvalid;
+    } else {
+      entry.ratio = PairedRatio(of.Values(claim.metric), over.Values(claim.metric));
+      entry.verdict =
+          Judge(entry.ratio, claim.judged(), entry.mode == "measured", entry.mode == "modelled");
+    }
+    judged.push_back(entry);
+  }
+  return judged;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,37 @@
+// Runs what a store lacks, one trial after another.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/plan.hpp"
+
+namespace sparfuse {
+
+struct RunOptions {
+  std::filesystem::path root;      // of the project: for the source's identity
+  std::filesystem::path worker;    // the executable of live trials
+  bool fresh = false;
+};
+
+struct RunSummary {
+  std::size_t present = 0, ok = 0, failed = 0;
+  bool interrupted = false;
+};
+
+// The most cores that a trial's ranks would need is no limit: oversubscribed trials run and are
+// reported apart. Holds the store's lock; finishes or leaves no trace of each trial. Failed trials
+// become rows and are run again by the next call. Throws Error{kConfig} when another process holds
+// the store, Error{kData} when the store cannot be written.
+RunSummary RunExperiments(const Catalog& catalog, const Store& store,
+                          const std::vector<Experiment>& experiments, const RunOptions& options,
+                          const std::atomic<bool>& interrupted);
+
+// The command line of a live trial.
+std::vector<std::string> LaunchCommand(const nlohmann::json& config, const std::filesystem::path& worker,
+                                       const std::filesystem::path& directory);
+
+}  // namespace sparfuse

@@ -1,0 +1,114 @@
+#include "harness/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace sparfuse {
+namespace {
+
+// Regularised incomplete beta function I_x(a, b), by Lentz's continued fraction.
+double IncompleteBeta(double a, double b, double x) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  if (x > (a + 1) / (a + b + 2)) return 1 - IncompleteBeta(b, a, 1 - x);  // converges fast there only
+  constexpr double kTiny = 1e-300;
+  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
+  const double front =
+      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x)) / a;
+  double c = 1;
+  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
+  double fraction = d;
+  for (int m = 1; m < 1000; ++m) {
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    double factor = 1;
+    for (const double numerator : {even, odd}) {
+      d = 1 / away_from_zero(1 + numerator * d);
+      c = away_from_zero(1 + numerator / c);
+      factor = c * d;
+      fraction *= factor;
+    }
+    if (std::abs(factor - 1) < 1e-15) break;
+  }
+  return front * fraction;
+}
+
+double StudentTCdf(double t, double freedom) {
+  const double tail = 0.5 * IncompleteBeta(freedom / 2, 0.5, freedom / (freedom + t * t));
+  return t >= 0 ? 1 - tail : tail;
+}
+
+}  // namespace
+
+double Median(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : 0.5 * (sorted[middle - 1] + sorted[middle]);
+}
+
+double StudentTQuantile(double probability, double freedom) {
+  if (probability < 0.5) return -StudentTQuantile(1 - probability, freedom);
+  double low = 0;
+  double high = 1;
+  while (StudentTCdf(high, freedom) < probability) high *= 2;
+  while (high - low > 1e-12 * std::max(high, 1e-3)) {
+    const double middle = 0.5 * (low + high);
+    (StudentTCdf(middle, freedom) < probability ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+std::optional<Interval> LogInterval(std::span<const double> values) {
+  if (values.empty()) return std::nullopt;
+  const auto n = static_cast<double>(values.size());
+  double mean = 0;
+  for (const double value : values) {
+    if (!(value > 0) || !std::isfinite(value)) return std::nullopt;
+    mean += std::log(value) / n;
+  }
+  Interval interval{std::exp(mean), std::exp(mean), std::exp(mean), values.size()};
+  if (values.size() < 2) return interval;
+  double variance = 0;
+  for (const double value : values) variance += std::pow(std::log(value) - mean, 2) / (n - 1);
+  const double half = StudentTQuantile(0.5 + kConfidence / 2, n - 1) * std::sqrt(variance / n);
+  interval.low = std::exp(mean - half);
+  interval.high = std::exp(mean + half);
+  return interval;
+}
+
+std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
+                                    const std::map<int, double>& other) {
+  std::vector<double> ratios;
+  for (const auto& [block, value] : ours) {
+    const auto pair = other.find(block);
+    if (pair != other.end() && value > 0 && pair->second > 0) ratios.push_back(value / pair->second);
+  }
+  return LogInterval(ratios);
+}
+
+std::string_view VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kReproduced: return "reproduced";
+    case Verdict::kDirectionOnly: return "direction only";
+    case Verdict::kNotReproduced: return "not reproduced";
+    case Verdict::kInconclusive: return "inconclusive";
+    case Verdict::kNotRun: return "not run";
+    case Verdict::kInvalid: return "invalid";
+    case Verdict::kConsistentModelled: return "consistent with the paper";
+  }
+  return "not run";
+}
+
+Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact) {
+  if (!ratio) return Verdict::kNotRun;
+  if (!ratio->has_bounds() && !exact) return Verdict::kInconclusive;
+  if (ratio->low >= stated * (1 - kReproducedWithin) && ratio->high <= stated * (1 + kReproducedWithin)) {
+    return measured ? Verdict::kReproduced : Verdict::kConsistentModelled;
+  }
+  if (ratio->low <= 1 && ratio->high >= 1) return Verdict::kInconclusive;
+  return (ratio->value > 1) == (stated > 1) ? Verdict::kDirectionOnly : Verdict::kNotReproduced;
+}
+
+}  // namespace sparfuse

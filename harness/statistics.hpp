@@ -1,0 +1,57 @@
+// Intervals over blocks, and verdicts of claims (DESIGN.md, section 5).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sparfuse {
+
+inline constexpr std::size_t kPreliminaryBelowBlocks = 5;
+inline constexpr double kConfidence = 0.95;
+// The papers' own spread: how far from the stated ratio a reproduced one may lie.
+inline constexpr double kReproducedWithin = 0.08;
+
+// Precondition: values is not empty.
+double Median(std::span<const double> values);
+
+// The t with P(T <= t) = probability for `freedom` degrees of freedom, to 1e-9 relative.
+// Preconditions: 0 < probability < 1, freedom >= 1.
+double StudentTQuantile(double probability, double freedom);
+
+// A positive quantity over blocks. low and high are equal to value where one block leaves no
+// interval.
+struct Interval {
+  double value = 0, low = 0, high = 0;
+  std::size_t n = 0;
+  bool has_bounds() const { return n >= 2; }
+  bool preliminary() const { return n < kPreliminaryBelowBlocks; }
+};
+
+// Geometric mean with the t interval of the logarithms; none for an empty span or a value <= 0.
+std::optional<Interval> LogInterval(std::span<const double> values);
+
+// ours / other, paired over the blocks that both have.
+std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
+                                    const std::map<int, double>& other);
+
+enum class Verdict {
+  kReproduced,
+  kDirectionOnly,
+  kNotReproduced,
+  kInconclusive,
+  kNotRun,
+  kInvalid,
+  kConsistentModelled,  // emulated or modelled numbers reproduce at most this
+};
+std::string_view VerdictName(Verdict verdict);
+
+// `ratio` against the stated one. measured: false for emulated and modelled numbers, which are at
+// most consistent with the paper. With fewer than two blocks of a measured or emulated ratio there is
+// no interval and the verdict is inconclusive; `exact` says that a single value has none because it
+// is computed.
+Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact);
+
+}  // namespace sparfuse

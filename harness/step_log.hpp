@@ -1,0 +1,47 @@
+// What a training trial records step by step, and the metrics made of it.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/engine/timeline.hpp"
+
+namespace sparfuse {
+
+struct LoggedStep {
+  std::int64_t step = 0;
+  bool measured = false;
+  double loss = 0;
+  StepRecord record;
+};
+
+// [ranks][steps]; all ranks have the same steps.
+using StepLog = std::vector<std::vector<LoggedStep>>;
+
+struct StepLogContext {
+  double dense_elements = 0;       // of the layout: the denominator of achieved density
+  double units_per_step = 0;       // workers * batch * accumulation * units per sample
+  std::string unit;                // of throughput
+  bool counts_missing = true;      // false where tensors_missing is unknown (modelled)
+};
+
+// Metrics of harness/README.md over the measured steps. step_seconds is the median over steps of the
+// maximum over ranks; the breakdown is that of the slowest rank.
+nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context);
+
+// steps.cols.
+void WriteSteps(const std::filesystem::path& directory, const StepLog& log, const StepLogContext& context);
+
+struct TracedStep {
+  std::int64_t step = 0;
+  std::vector<std::vector<Span>> by_rank;
+};
+
+// spans.cols, and trace.json of the last traced step.
+void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps);
+
+
+}  // namespace sparfuse

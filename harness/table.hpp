@@ -1,0 +1,33 @@
+// Tables of an experiment's results, as text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/prediction.hpp"
+#include "harness/results.hpp"
+
+namespace sparfuse {
+
+struct Table {
+  std::string title;
+  std::string caption;               // mode, hardware, blocks
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> notes;    // footnotes
+};
+
+enum class TableFormat { kMarkdown, kCsv, kLatex };
+
+// One row a cell, excluded cells as en dashes with their reason below.
+Table ResultTable(const PartResult& result, const Catalog& catalog);
+Table ClaimTable(const PartResult& result);
+Table PredictionTable(const Part& part, const PredictionSummary& summary);
+
+std::string Render(const Table& table, TableFormat format);
+
+// Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
+std::string Quantity(double value, std::string_view unit);
+
+}  // namespace sparfuse

@@ -1,0 +1,59 @@
+// A TOML file as JSON that remembers on which line each value stands, so that every later check can
+// say where.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sparfuse {
+
+class TomlFile {
+ public:
+  // Throws Error{kConfig} with file and line for text that is not TOML. Dates and times are refused:
+  // nothing here has a use for them.
+  static TomlFile Read(const std::filesystem::path& path);
+  static TomlFile Parse(std::string_view text, std::string name);
+
+  const std::string& name() const noexcept { return name_; }
+  const nlohmann::json& root() const noexcept { return root_; }
+
+  // The value at a JSON pointer ("/part/0/defaults/density"); null when absent.
+  const nlohmann::json* Find(const std::string& pointer) const;
+
+  // "file:line" of the value at `pointer`, or of the nearest enclosing one that is there.
+  std::string Where(const std::string& pointer) const;
+
+  // Throws Error{kConfig}: "file:line: message".
+  [[noreturn]] void Fail(const std::string& pointer, std::string_view message) const;
+  // "file:line: key = value: expected ..."
+  [[noreturn]] void FailValue(const std::string& pointer, std::string_view expected) const;
+
+  // Every key of the table at `pointer` must be in `known`; `what` names the table in the error.
+  void CheckKeys(const std::string& pointer, std::string_view what,
+                 std::span<const std::string> known) const;
+
+  // Typed members of the table at `pointer`; absent ones give `fallback`, others FailValue.
+  std::string String(const std::string& pointer, const std::string& key,
+                     const std::string& fallback) const;
+  std::string RequiredString(const std::string& pointer, const std::string& key) const;
+  std::int64_t Integer(const std::string& pointer, const std::string& key, std::int64_t fallback,
+                       std::int64_t min) const;
+  double Number(const std::string& pointer, const std::string& key, double fallback,
+                double above) const;
+  bool Boolean(const std::string& pointer, const std::string& key, bool fallback) const;
+
+ private:
+  friend struct TomlConverter;
+  std::string name_;
+  nlohmann::json root_;
+  std::map<std::string, int> lines_;  // by JSON pointer
+};
+
+// How a value is shown in an error: strings in quotes, others as JSON.
+std::string Shown(const nlohmann::json& value);
+
+}  // namespace sparfuse

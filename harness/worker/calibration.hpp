@@ -1,0 +1,21 @@
+// What a live trial finds out before its first step.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "harness/worker/rank.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+
+// The workload of the trial's configuration, for this rank.
+std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank);
+
+// Parameters in the order in which one backward pass of rank 0 produced their gradients; those that
+// got none are not in it. The same on all ranks. Leaves parameters and optimizer state alone, and
+// takes the workload's gradient hook.
+std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, TrainingWorkload& workload);
+
+}  // namespace sparfuse

@@ -1,0 +1,121 @@
+// sparfuse-worker TRIAL_DIRECTORY: one rank of a live trial (started by mpirun), or all of them as
+// threads of one process.
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "core/transport/mpi.hpp"
+#include "core/transport/shaped.hpp"
+#include "core/transport/threads.hpp"
+#include "harness/durable_file.hpp"
+#include "harness/worker/rank.hpp"
+
+namespace sparfuse {
+namespace {
+
+// What a rank that failed leaves behind; the controller reads all of them.
+void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind kind, const std::string& message) {
+  std::fprintf(stderr, "rank %d: %s error: %s\n", rank, std::string(FailureKindName(kind)).c_str(), message.c_str());
+  std::ofstream(directory / ("failure-rank" + std::to_string(rank) + ".json"))
+      << nlohmann::json{{"kind", FailureKindName(kind)}, {"message", message}, {"rank", rank}}.dump();
+}
+
+// Runs one rank. Returns false after leaving a failure file.
+bool RunRank(const nlohmann::json& config, const std::filesystem::path& directory, ProgressLoop::Setup world,
+             int expected_rank) {
+  std::unique_ptr<ProgressLoop> loop;
+  int rank = expected_rank;
+  const auto fail = [&](FailureKind kind, const std::string& message) {
+    WriteFailure(directory, rank, kind, message);
+    // Others find out at about the same time; a loop that still answers keeps them from blaming this
+    // rank, and the first to leave ends them all.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    return false;
+  };
+  try {
+    const auto deadline = std::chrono::milliseconds(
+        static_cast<std::int64_t>(1000 * config.at("deadline_seconds").get<double>()));
+    loop = std::make_unique<ProgressLoop>(std::move(world), deadline);
+    rank = loop->rank();
+    ThreadPool pool(config.at("threads_per_worker"));
+    const Rank context{config, directory, *loop, pool};
+    if (config.at("kind") == "profile") {
+      RunProfile(context);
+    } else {
+      RunTraining(context);
+    }
+    context.Synchronise();
+    if (config.at("transport") == "mpi") FinalizeMpiOnClose();
+    return true;
+  } catch (const Error& error) {
+    return fail(error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(FailureKind::kOutOfMemory, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(FailureKind::kInternal, error.what());
+  }
+}
+
+std::unique_ptr<Communicator> Shape(const nlohmann::json& config, std::unique_ptr<Communicator> world) {
+  if (config.at("link").is_null()) return world;
+  const auto& link = config.at("link");
+  return MakeShaped(std::move(world), {link.at("gbps"), 1e-6 * link.at("alpha_us").get<double>()});
+}
+
+int RunThreads(const nlohmann::json& config, const std::filesystem::path& directory) {
+  const int ranks = config.at("workers");
+  auto worlds = MakeThreadsWorld(ranks, config.at("ranks_per_node"));
+  std::vector<std::thread> threads;
+  std::vector<char> passed(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto& world = worlds[static_cast<std::size_t>(rank)];
+      passed[static_cast<std::size_t>(rank)] =
+          RunRank(config, directory, [&] { return Shape(config, std::move(world)); }, rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const char each : passed) {
+    if (!each) return 1;
+  }
+  return 0;
+}
+
+int Run(const std::filesystem::path& directory) {
+  const char* launched = std::getenv("OMPI_COMM_WORLD_RANK");
+  const int rank = launched == nullptr ? 0 : std::atoi(launched);
+  nlohmann::json config;
+  try {
+    config = ReadJsonFile(directory / "config.json");
+  } catch (const std::exception& error) {
+    WriteFailure(directory, rank, FailureKind::kData, error.what());
+    return 1;
+  }
+  if (config.at("transport") == "threads") return RunThreads(config, directory);
+  const int ranks_per_node = config.at("ranks_per_node");
+  const bool passed = RunRank(
+      config, directory, [&] { return Shape(config, MakeMpiWorld(ranks_per_node)); }, rank);
+  if (passed) return 0;
+  // Not exit(): MPI's and LibTorch's destructors would wait for ranks that are stuck or gone.
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
+}  // namespace
+}  // namespace sparfuse
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: sparfuse-worker TRIAL_DIRECTORY (made by sparfuse run)\n");
+    return 2;
+  }
+  // Nobody would collect the trial of a launcher that was killed.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return sparfuse::Run(argv[1]);
+}

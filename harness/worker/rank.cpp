@@ -1,0 +1,76 @@
+#include "harness/worker/rank.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "core/collective/collective.hpp"
+#include "core/tensor/cpu.hpp"
+#include "core/tensor/device.hpp"
+#include "harness/durable_file.hpp"
+
+namespace sparfuse {
+namespace {
+
+// World traffic outside steps; the channels of the engine have communicators of their own.
+constexpr int kTag = 0;
+
+}  // namespace
+
+void Rank::BroadcastFromZero(std::span<std::byte> data) const {
+  loop.RunBlocking([data](Communicator& world) { return Broadcast(world, data, 0, kTag); });
+}
+
+std::vector<std::int64_t> Rank::Max(std::vector<std::int64_t> values) const {
+  loop.RunBlocking([&values](Communicator& world) { return AllReduceMax(world, values, kTag); });
+  return values;
+}
+
+std::vector<std::vector<std::byte>> Rank::Gather(std::span<const std::byte> own) const {
+  const auto longest = static_cast<std::size_t>(Max({static_cast<std::int64_t>(own.size())})[0]);
+  const std::size_t block = sizeof(std::uint64_t) + longest;
+  std::vector<std::byte> mine(block);
+  const std::uint64_t length = own.size();
+  std::memcpy(mine.data(), &length, sizeof length);
+  std::memcpy(mine.data() + sizeof length, own.data(), own.size());
+  std::vector<std::byte> all(block * static_cast<std::size_t>(size()));
+  loop.RunBlocking([&](Communicator& world) { return AllGather(world, mine, all, kTag); });
+  std::vector<std::vector<std::byte>> by_rank;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size()); ++r) {
+    std::uint64_t bytes = 0;
+    std::memcpy(&bytes, all.data() + r * block, sizeof bytes);
+    const std::byte* begin = all.data() + r * block + sizeof bytes;
+    by_rank.emplace_back(begin, begin + bytes);
+  }
+  return by_rank;
+}
+
+void Rank::Synchronise() const {
+  loop.RunBlocking([](Communicator& world) { return Barrier(world, kTag); });
+}
+
+void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome) {
+  WriteFileDurably(directory / "outcome.json", outcome.dump(1) + "\n");
+}
+
+nlohmann::json MachineOf(const Rank& rank) {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  const std::string own = name;
+  nlohmann::json placement = nlohmann::json::array();
+  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(own)))) {
+    placement.push_back(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  return {{"placement", placement},
+          {"cores", std::thread::hardware_concurrency()},
+          {"kernels", std::string(IsaName(ActiveIsa()))},
+          {"cuda_devices", CudaDeviceCount()}};
+}
+
+nlohmann::json SoftwareOfWorker() {
+  return {{"compiler", "g++ " __VERSION__}, {"cuda_build", CudaBuildInfo()}};
+}
+
+}  // namespace sparfuse

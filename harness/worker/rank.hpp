@@ -1,0 +1,51 @@
+// One rank of a live trial: its communication, its threads, and what ranks tell one another outside
+// the steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor/thread_pool.hpp"
+#include "core/transport/progress.hpp"
+
+namespace sparfuse {
+
+struct Rank {
+  const nlohmann::json& config;
+  const std::filesystem::path& directory;
+  ProgressLoop& loop;
+  ThreadPool& pool;
+
+  int rank() const noexcept { return loop.rank(); }
+  int size() const noexcept { return loop.size(); }
+
+  // All of these are collective over the world and blocking.
+  void BroadcastFromZero(std::span<std::byte> data) const;
+  // Element-wise maximum.
+  std::vector<std::int64_t> Max(std::vector<std::int64_t> values) const;
+  // Every rank's bytes, in rank order; lengths may differ.
+  std::vector<std::vector<std::byte>> Gather(std::span<const std::byte> own) const;
+  void Synchronise() const;
+};
+
+// Trains as the configuration says and, on rank 0, leaves outcome.json and the series in the trial
+// directory. Throws what ends a trial.
+void RunTraining(const Rank& rank);
+
+// Measures single operations and the workload's backward pass, on all ranks at once; rank 0 leaves
+// outcome.json.
+void RunProfile(const Rank& rank);
+
+// outcome.json of rank 0, written beside and renamed.
+void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome);
+
+// The parts of an outcome that say where and with what it was obtained; collective.
+nlohmann::json MachineOf(const Rank& rank);
+nlohmann::json SoftwareOfWorker();
+
+}  // namespace sparfuse

@@ -1,0 +1,60 @@
+#include "harness/worker/replica.hpp"
+
+#include <cstring>
+#include <type_traits>
+
+namespace sparfuse {
+
+void BroadcastState(const Rank& rank, TrainingWorkload& workload) {
+  for (const std::span<float> state : workload.State()) {
+    if (!state.empty()) rank.BroadcastFromZero(std::as_writable_bytes(state));
+  }
+}
+
+bool StateEqualsRankZero(const Rank& rank, TrainingWorkload& workload) {
+  std::int64_t differs = 0;
+  for (const std::span<float> state : workload.State()) {
+    if (state.empty()) continue;
+    std::vector<float> expected(state.begin(), state.end());
+    rank.BroadcastFromZero(std::as_writable_bytes(std::span(expected)));
+    if (std::memcmp(expected.data(), state.data(), state.size_bytes()) != 0) differs = 1;
+  }
+  return rank.Max({differs})[0] == 0;
+}
+
+StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own) {
+  static_assert(std::is_trivially_copyable_v<LoggedStep>);
+  StepLog log;
+  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(own)))) {
+    auto& steps = log.emplace_back(bytes.size() / sizeof(LoggedStep));
+    std::memcpy(steps.data(), bytes.data(), bytes.size());
+  }
+  return log;
+}
+
+std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedStep>& own) {
+  nlohmann::json sent = nlohmann::json::array();
+  for (const TracedStep& step : own) {
+    nlohmann::json spans = nlohmann::json::array();
+    for (const Span& span : step.by_rank.front()) {
+      spans.push_back({static_cast<int>(span.kind), span.lane, span.label, span.begin_seconds, span.end_seconds, span.bytes});
+    }
+    sent.push_back(std::move(spans));
+  }
+  const std::vector<std::uint8_t> packed = nlohmann::json::to_cbor(sent);
+  std::vector<TracedStep> gathered;
+  for (const TracedStep& step : own) gathered.push_back({step.step, {}});
+  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(packed)))) {
+    const auto received = nlohmann::json::from_cbor(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                                    reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size());
+    for (std::size_t s = 0; s < gathered.size(); ++s) {
+      auto& spans = gathered[s].by_rank.emplace_back();
+      for (const auto& span : received.at(s)) {
+        spans.push_back({static_cast<SpanKind>(span[0].get<int>()), span[1], span[2], span[3], span[4], span[5]});
+      }
+    }
+  }
+  return gathered;
+}
+
+}  // namespace sparfuse

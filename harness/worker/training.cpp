@@ -1,0 +1,253 @@
+// A training trial: broadcast, calibration, steps, checks, outcome.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "core/engine/live_engine.hpp"
+#include "harness/columns.hpp"
+#include "harness/composition.hpp"
+#include "harness/durable_file.hpp"
+#include "harness/step_log.hpp"
+#include "harness/worker/calibration.hpp"
+#include "harness/worker/rank.hpp"
+#include "harness/worker/replica.hpp"
+#include "workloads/catalog.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr std::uint64_t kVerifiedSteps = 2;  // whose selections are checked to conserve mass
+constexpr std::size_t kTracedSteps = 3;
+
+struct EvaluatedStep {
+  std::int64_t step = 0;
+  double seconds = 0;
+  Evaluation evaluation;
+};
+
+class Training {
+ public:
+  explicit Training(const Rank& rank)
+      : rank_(rank),
+        config_(rank.config),
+        descriptor_(FindWorkload(config_.at("workload").get<std::string>())),
+        workload_(MakeTrialWorkload(rank)),
+        composition_(Compose(config_)),
+        topology_{rank.size(), config_.at("ranks_per_node").get<int>()} {
+    BroadcastState(rank_, *workload_);
+    ready_order_ = ObserveReadyOrder(rank_, *workload_);
+    Build();
+  }
+
+  void Run() {
+    const bool convergence = config_.at("kind") == "convergence";
+    const std::uint64_t warmup = config_.at("warmup_steps");
+    const std::uint64_t steps = warmup + config_.at("steps").get<std::uint64_t>();
+    const std::uint64_t every = convergence ? config_.at("evaluate_every").get<std::uint64_t>() : 0;
+    rank_.Synchronise();
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      Step(step, step >= warmup, step + kTracedSteps >= steps);
+      if (every > 0 && ((step + 1) % every == 0 || step + 1 == steps) && EvaluateReachesTarget(step)) break;
+    }
+    Finish();
+  }
+
+ private:
+  void Build() {
+    std::vector<TensorShape> tensors;
+    for (const std::size_t parameter : ready_order_) {
+      const ParameterInfo& info = workload_->Parameters()[parameter];
+      tensors.push_back({info.name, info.shape, info.numel});
+    }
+    GradientLayout layout = MakeLayout(tensors, config_);
+    Plan plan = MakePlan(composition_, layout, topology_, nullptr, nullptr);
+    CheckSamePlan(plan);
+    LiveConfig live;
+    live.layout = std::move(layout);
+    live.plan = std::move(plan);
+    live.topology = topology_;
+    live.strategy = composition_.MakeStrategy();
+    if (composition_.sparsifier != nullptr) {
+      live.sparsifier = composition_.sparsifier->make(composition_.sparsifier_options,
+                                                      config_.at("seed").get<std::uint64_t>());
+    }
+    live.error_feedback = composition_.error_feedback;
+    live.dense_collective = composition_.dense_collective;
+    live.sparse_collective = composition_.sparse_collective;
+    // Longer than any single wait, so that the wait that names a rank ends first.
+    live.deadline = std::chrono::milliseconds(
+        static_cast<std::int64_t>(2000 * config_.at("deadline_seconds").get<double>()) + 5000);
+    engine_.emplace(std::move(live), rank_.loop, rank_.pool);
+
+    std::vector<std::size_t> position(workload_->Parameters().size(), kNotInLayout);
+    for (std::size_t t = 0; t < ready_order_.size(); ++t) position[ready_order_[t]] = t;
+    workload_->SetGradientHook([this, position](std::size_t parameter, const float* gradient, std::size_t numel) {
+      if (position[parameter] == kNotInLayout) {
+        SPARFUSE_THROW(kInternal, "parameter " + workload_->Parameters()[parameter].name +
+                                      " has a gradient, but had none in calibration");
+      }
+      engine_->AnnounceGradient(position[parameter], {gradient, numel});
+    });
+  }
+
+  // Ranks that disagree on a boundary would deadlock.
+  void CheckSamePlan(const Plan& plan) const {
+    const auto hash = static_cast<std::int64_t>(plan.Hash() >> 1);
+    const auto extremes = rank_.Max({hash, -hash});
+    if (extremes[0] != -extremes[1]) {
+      SPARFUSE_THROW(kInternal, "ranks have different plans; rank " + std::to_string(rank_.rank()) + " has " +
+                                    plan.UnitSizes());
+    }
+  }
+
+  void Step(std::uint64_t step, bool measured, bool traced) {
+    const int micro_steps = config_.at("accumulation");
+    engine_->BeginStep(step, step < kVerifiedSteps);
+    workload_->ClearGradients();
+    double loss = 0;
+    for (int micro = 0; micro < micro_steps; ++micro) {
+      engine_->BeginForward();
+      loss += workload_->Forward(step, micro) / micro_steps;
+      engine_->EndForward();
+      const bool last = micro + 1 == micro_steps;
+      workload_->Backward(last);
+      if (!last) engine_->EndMicroStep();
+    }
+    engine_->EndBackward();
+    engine_->FinishStep();
+    for (std::size_t t = 0; t < ready_order_.size(); ++t) {
+      workload_->SetGradient(ready_order_[t], engine_->Averaged(t).data());
+    }
+    engine_->BeginUpdate();
+    workload_->Update(step);
+    LoggedStep logged{static_cast<std::int64_t>(step), measured, loss, engine_->EndStep()};
+    training_seconds_ += logged.record.step_seconds;
+    if (!std::isfinite(loss)) {
+      SPARFUSE_THROW(kNumeric, "the loss is " + std::to_string(loss) + " at step " + std::to_string(step));
+    }
+    logged.record.residual_norm = engine_->ResidualNorm();
+    log_.push_back(logged);
+    if (traced) traced_.push_back({logged.step, {engine_->timeline().Sorted()}});
+  }
+
+  // Rank 0 evaluates, the others wait; replicas are equal.
+  bool EvaluateReachesTarget(std::uint64_t step) {
+    std::int64_t reached = 0;
+    if (rank_.rank() == 0) {
+      const Evaluation evaluation = workload_->Evaluate(0);
+      evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
+      if (!config_.at("target").is_null()) {
+        const double target = config_.at("target");
+        reached = descriptor_.higher_is_better ? evaluation.metric >= target : evaluation.metric <= target;
+      }
+    }
+    reached_target_ = rank_.Max({reached})[0] != 0;
+    return reached_target_;
+  }
+
+  void Finish() {
+    const bool replicas_equal = StateEqualsRankZero(rank_, *workload_);
+    const auto violations = rank_.Max({static_cast<std::int64_t>(engine_->mass_violations())})[0];
+    const StepLog log = GatherSteps(rank_, log_);
+    const std::vector<TracedStep> traced = GatherSpans(rank_, traced_);
+    nlohmann::json machine = MachineOf(rank_);
+    if (rank_.rank() != 0) return;
+
+    const StepLogContext context = LogContext();
+    nlohmann::json outcome;
+    outcome["metrics"] = MetricsOf(log, context);
+    if (!evaluations_.empty()) AddConvergence(outcome["metrics"]);
+    outcome["checks"] = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
+    if (composition_.sparsifier != nullptr) outcome["checks"]["mass_conserved"] = violations == 0;
+    const bool passed = replicas_equal && violations == 0;
+    outcome["status"] = passed ? "ok" : "invalid";
+    outcome["reason"] = passed ? "" : !replicas_equal ? "replicas differ at the end" : "a selection lost mass";
+    outcome["machine"] = std::move(machine);
+    outcome["software"] = SoftwareOfWorker();
+    outcome["plan"] = engine_->plan().UnitSizes();
+    outcome["layout"] = LayoutJson();
+    outcome["sampling"] = "steps: every step of every rank; spans: the last measured steps";
+    outcome["selection_counters"] = {{"selections", engine_->select_counters().selections},
+                                     {"overflows", engine_->select_counters().overflows},
+                                     {"fallbacks", engine_->select_counters().fallbacks},
+                                     {"mass_checks", engine_->mass_checks()}};
+    WriteSteps(rank_.directory, log, context);
+    WriteSpans(rank_.directory, traced);
+    if (!evaluations_.empty()) WriteEvaluations();
+    WriteOutcome(rank_.directory, outcome);
+  }
+
+  StepLogContext LogContext() const {
+    StepLogContext context;
+    context.dense_elements = static_cast<double>(engine_->layout().numel());
+    context.units_per_step = static_cast<double>(rank_.size()) * config_.at("batch_per_worker").get<double>() *
+                             config_.at("accumulation").get<double>() *
+                             static_cast<double>(descriptor_.units_per_sample);
+    context.unit = descriptor_.unit;
+    return context;
+  }
+
+  nlohmann::json LayoutJson() const {
+    nlohmann::json layout = nlohmann::json::array();
+    for (std::size_t t = 0; t < engine_->layout().tensors(); ++t) {
+      const TensorEntry& tensor = engine_->layout().tensor(t);
+      layout.push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"numel", tensor.numel}, {"dense", tensor.dense}});
+    }
+    return layout;
+  }
+
+  void AddConvergence(nlohmann::json& metrics) const {
+    const EvaluatedStep& last = evaluations_.back();
+    const std::string unit = descriptor_.metric;
+    metrics["final_metric"] = {{"value", last.evaluation.metric}, {"unit", unit}};
+    metrics["final_loss"] = {{"value", last.evaluation.loss}, {"unit", "nats"}};
+    if (reached_target_) {
+      metrics["steps_to_target"] = {{"value", last.step}, {"unit", "steps"}};
+      metrics["seconds_to_target"] = {{"value", last.seconds}, {"unit", "seconds"}};
+    }
+    if (const auto baseline = workload_->UnigramBaseline()) {
+      metrics["unigram_baseline"] = {{"value", *baseline}, {"unit", unit}};
+    }
+  }
+
+  void WriteEvaluations() const {
+    using Type = Columns::Type;
+    Columns columns("every evaluation");
+    const auto step = columns.AddColumn("step", Type::kI64, "");
+    const auto seconds = columns.AddColumn("seconds", Type::kF64, "seconds");
+    const auto metric = columns.AddColumn("metric", Type::kF64, descriptor_.metric);
+    const auto loss = columns.AddColumn("loss", Type::kF64, "nats");
+    for (const EvaluatedStep& evaluated : evaluations_) {
+      columns.Append(step, evaluated.step);
+      columns.Append(seconds, evaluated.seconds);
+      columns.Append(metric, evaluated.evaluation.metric);
+      columns.Append(loss, evaluated.evaluation.loss);
+    }
+    columns.Write(rank_.directory / "evaluations.cols");
+  }
+
+  static constexpr std::size_t kNotInLayout = std::numeric_limits<std::size_t>::max();
+
+  const Rank& rank_;
+  const nlohmann::json& config_;
+  const WorkloadDescriptor& descriptor_;
+  std::unique_ptr<TrainingWorkload> workload_;
+  Composition composition_;
+  Topology topology_;
+  std::vector<std::size_t> ready_order_;  // parameters
+  std::optional<LiveEngine> engine_;
+  std::vector<LoggedStep> log_;
+  std::vector<TracedStep> traced_;  // of this rank only, until gathered
+  std::vector<EvaluatedStep> evaluations_;  // rank 0
+  double training_seconds_ = 0;
+  bool reached_target_ = false;
+};
+
+}  // namespace
+
+void RunTraining(const Rank& rank) { Training(rank).Run(); }
+
+}  // namespace sparfuse

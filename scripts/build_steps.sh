@@ -1,0 +1,125 @@
+# Steps that the commands in scripts/ share: saying what is done, finding the CUDA toolkit, set-up,
+# and configuring and building a preset. Sourced by bash scripts that set ROOT to the checkout.
+# shellcheck shell=bash
+
+VENV="$ROOT/.venv"
+STATE="$ROOT/.setup"   # logs and the lock; ignored by git
+JOBS="$(nproc)"
+mkdir -p "$STATE"
+
+# say TEXT...: what is being done now. Standard output stays free for what a command is asked for.
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+
+# die STATUS LINE...: the reason and what to do about it, a line each.
+die() {
+  local status="$1" line
+  shift
+  for line in "$@"; do say "$line"; done
+  exit "$status"
+}
+
+# Seconds since the start of the script, with one decimal, or between two such times.
+now_seconds() { awk '{ printf "%.1f", $1 }' /proc/uptime; }
+seconds_since() { awk -v from="$1" '{ printf "%.1f", $1 - from }' /proc/uptime; }
+
+# run_logged WHAT LOG COMMAND...: runs it with its output in .setup/LOG, says how long it took, and
+# on failure shows the end of the log and returns the command's status.
+run_logged() {
+  local what="$1" log="$STATE/$2" started status=0
+  shift 2
+  started="$(now_seconds)"
+  say "$what ..."
+  "$@" >"$log" 2>&1 </dev/null 9>&- || status=$?
+  if ((status != 0)); then
+    tail -n 30 "$log" >&2
+    say "    failed with status $status; the whole output is in ${log#"$ROOT"/}"
+    return "$status"
+  fi
+  say "    done in $(seconds_since "$started") s"
+}
+
+# One set-up or build of this checkout at a time: a second one waits for the first. Commands that
+# may outlive the step are started with 9>&-, so that they do not hold the lock.
+take_lock() {
+  exec 9>"$STATE/lock"
+  if ! flock --nonblock 9; then
+    say "another set-up or build of this checkout is running; waiting for it"
+    flock 9
+  fi
+}
+drop_lock() { exec 9>&-; }
+
+# Prints the CUDA compiler if a toolkit of version 13 or newer is here and SPARFUSE_CUDA is not OFF.
+# cmake/cuda.cmake looks in the same places.
+cuda_compiler() {
+  local nvcc major
+  [[ "${SPARFUSE_CUDA:-AUTO}" != OFF ]] || return 0
+  for nvcc in "${CUDACXX:-}" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" \
+      "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
+    [[ -n "$nvcc" && -x "$nvcc" ]] || continue
+    major="$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')"
+    if [[ -n "$major" ]] && ((major >= 13)); then
+      printf '%s\n' "$nvcc"
+      return 0
+    fi
+  done
+}
+
+# The preset that the commands build: `cpu` where the environment says SPARFUSE_CUDA=OFF.
+main_preset() { if [[ "${SPARFUSE_CUDA:-AUTO}" == OFF ]]; then echo cpu; else echo release; fi; }
+
+# configure PRESET: runs cmake only where ninja would not do it by itself: the first time, after an
+# interrupted configuration, and when the presets or the toolchain have changed.
+configure() {
+  local preset="$1" folder="$ROOT/build/$1" key
+  key="$( { cat "$ROOT/CMakePresets.json" "$VENV/.sparfuse-setup"; cuda_compiler; g++ --version; } |
+    sha256sum)"
+  if [[ -f "$folder/build.ninja" && "$(cat "$folder/.configured" 2>/dev/null)" == "$key" ]]; then
+    return 0
+  fi
+  mkdir -p "$folder"
+  rm -f "$folder/.configured"
+  run_logged "configuring build/$preset" "configure-$preset.log" \
+    env -C "$ROOT" "$VENV/bin/cmake" --fresh --preset "$preset"
+  grep -E 'sparfuse: ' "$STATE/configure-$preset.log" | sed 's/^-- sparfuse/   build/' >&2 || true
+  printf '%s' "$key" >"$folder/.configured"
+}
+
+# Reads ninja's output: passes on what is not progress, and says now and then how far it is.
+show_progress() {
+  awk -v name="${0##*/}" -v folder="$1" '
+    match($0, /^\[[0-9]+\/[0-9]+\]/) {
+      split(substr($0, 2, RLENGTH - 2), part, "/")
+      tenth = int(10 * part[1] / part[2])
+      if (part[2] > 1 && (!started || tenth > shown)) {
+        printf "%s: building %s: %d of %d\n", name, folder, part[1], part[2]
+        started = 1
+        shown = tenth
+      }
+      fflush()
+      next
+    }
+    /^ninja: (Entering|no work)/ { next }
+    { print; fflush() }' >&2
+}
+
+# build PRESET TARGET...: configures if needed and brings the targets up to date.
+build() {
+  local preset="$1" folder="$ROOT/build/$1" started status=0
+  local -a ninja=("$VENV/bin/ninja" -C "$folder" -j "$JOBS" "${@:2}")
+  started="$(now_seconds)"
+  take_lock
+  configure "$preset"
+  if [[ -t 2 ]]; then
+    "${ninja[@]}" >&2 9>&- || status=$?
+  else
+    { "${ninja[@]}" 2>&1 | tee "$STATE/build-$preset.log" | show_progress "build/$preset"; } 9>&- ||
+      status=$?
+  fi
+  drop_lock
+  if ((status != 0)); then
+    say "building build/$preset failed"
+    return "$status"
+  fi
+  say "build/$preset is up to date ($(seconds_since "$started") s)"
+}

@@ -1,0 +1,96 @@
+// Decompression of P ranks' payloads beside one memset of the output, and beside what one writes
+// without thinking of the cache: clear all, add rank by rank, scale all.
+#include "core/collective/accumulate.hpp"
+#include "tests/bench/kernel_bench.hpp"
+
+namespace sparfuse::bench {
+namespace {
+
+struct Payloads {
+  std::vector<std::vector<std::uint32_t>> indices;
+  std::vector<std::vector<float>> values;
+  std::vector<SparsePayload> views;
+};
+
+const Payloads& MakePayloads(std::size_t n, std::size_t ranks, double density) {
+  static std::map<std::tuple<std::size_t, std::size_t, double>, Payloads> cache;
+  auto [it, fresh] = cache.try_emplace({n, ranks, density});
+  Payloads& p = it->second;
+  if (!fresh) return p;
+  std::mt19937 random(3);
+  const auto bound = static_cast<std::uint32_t>(density * 4294967295.0);
+  p.indices.resize(ranks);
+  p.values.resize(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (std::size_t i = 0; i < n; ++i) {
+      if (random() > bound) continue;
+      p.indices[r].push_back(static_cast<std::uint32_t>(i));
+      p.values[r].push_back(static_cast<float>(i % 17) - 8.0f);
+    }
+  }
+  for (std::size_t r = 0; r < ranks; ++r) p.views.push_back({p.indices[r], p.values[r]});
+  return p;
+}
+
+void Memset(::benchmark::State& state, std::size_t n) {
+  std::vector<float> out(n);
+  for (auto _ : state) {
+    std::memset(out.data(), 0, n * sizeof(float));
+    ::benchmark::DoNotOptimize(out.data());
+    ::benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+void Accumulate(::benchmark::State& state, std::size_t n, std::size_t ranks, double density) {
+  const Payloads& payloads = MakePayloads(n, ranks, density);
+  ThreadPool pool(Threads());
+  std::vector<float> out(n);
+  for (auto _ : state) {
+    AccumulateSparse(payloads.views, 1.0f / static_cast<float>(ranks), out, pool);
+    ::benchmark::DoNotOptimize(out.data());
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+void PassByPass(::benchmark::State& state, std::size_t n, std::size_t ranks, double density) {
+  const Payloads& payloads = MakePayloads(n, ranks, density);
+  std::vector<float> out(n);
+  for (auto _ : state) {
+    std::memset(out.data(), 0, n * sizeof(float));
+    for (std::size_t r = 0; r < ranks; ++r) {
+      for (std::size_t i = 0; i < payloads.indices[r].size(); ++i) {
+        out[payloads.indices[r][i]] += payloads.values[r][i];
+      }
+    }
+    for (float& o : out) o *= 1.0f / static_cast<float>(ranks);
+    ::benchmark::DoNotOptimize(out.data());
+    ::benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+void RegisterAll() {
+  for (const std::size_t n : Sizes()) {
+    Register("limit/memset/n:" + std::to_string(n),
+             [n](::benchmark::State& state) { Memset(state, n); });
+    for (const std::size_t ranks : {std::size_t{2}, std::size_t{4}, std::size_t{16}}) {
+      for (const double density : {0.001, 0.01, 0.05}) {
+        const std::string shape = "/n:" + std::to_string(n) + "/density:" + Number(density) +
+                                  "/ranks:" + std::to_string(ranks);
+        Register("accumulate" + shape,
+                 [=](::benchmark::State& state) { Accumulate(state, n, ranks, density); });
+        Register("pass_by_pass" + shape,
+                 [=](::benchmark::State& state) { PassByPass(state, n, ranks, density); });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::bench
+
+int main(int argc, char** argv) {
+  sparfuse::bench::RegisterAll();
+  return sparfuse::bench::Main(argc, argv);
+}

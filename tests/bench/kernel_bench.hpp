@@ -1,0 +1,189 @@
+// What the kernel benchmarks share: data, the limit kernels, and counters.
+//
+// Read a kernel's time as a multiple of its limit, one streaming pass over the same tensor measured in
+// the same run (--benchmark_enable_random_interleaving=true --benchmark_repetitions=15): times do not
+// carry over to another machine, ratios do.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse::bench {
+
+// Sizes of the default run; a run with SPARFUSE_BENCH_LARGE=1 adds 25.6 million, past most caches.
+inline std::vector<std::size_t> Sizes() {
+  std::vector<std::size_t> sizes = {100'000, 1'000'000};
+  const char* large = std::getenv("SPARFUSE_BENCH_LARGE");
+  if (large != nullptr && std::strcmp(large, "1") == 0) sizes.push_back(25'600'000);
+  return sizes;
+}
+
+inline int Threads() {
+  const char* threads = std::getenv("SPARFUSE_BENCH_THREADS");
+  return threads == nullptr ? 1 : std::max(1, std::atoi(threads));
+}
+
+// Gaussian values from the sum of four uniform ones would have no tail: Box-Muller, with a generator
+// that makes 25 million of them in seconds.
+inline std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<float> x(n + 1);
+  for (std::size_t i = 0; i < n; i += 2) {
+    const std::uint64_t bits = random();
+    const float u = (static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f;
+    const float v = static_cast<float>((bits >> 8) & 0xffffff) * 0x1p-24f;
+    const float radius = std::sqrt(-2.0f * std::log(u));
+    x[i] = radius * std::cos(6.2831853f * v);
+    x[i + 1] = radius * std::sin(6.2831853f * v);
+  }
+  x.resize(n);
+  return x;
+}
+
+inline const std::vector<float>& Data(const std::string& name, std::size_t n) {
+  static std::map<std::pair<std::string, std::size_t>, std::vector<float>> cache;
+  auto [it, fresh] = cache.try_emplace({name, n});
+  if (!fresh) return it->second;
+  std::vector<float>& x = it->second;
+  if (name == "equal") {
+    x.assign(n, 0.25f);
+    return x;
+  }
+  x = Gaussian(n, 1);
+  if (name == "layers") {  // 32 neighbouring layers, their scales over four decades
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] *= std::pow(10.0f, -4.0f * static_cast<float>((i * 32 / n) * 7 % 32) / 32.0f);
+    }
+  } else if (name == "sparse") {  // 99 % zeros
+    std::mt19937 random(2);
+    for (std::size_t i = 0; i < n; ++i) x[i] = random() % 100 == 0 ? x[i] : 0.0f;
+  }
+  return x;
+}
+
+inline std::vector<std::string> DataNames() { return {"gaussian", "layers", "equal", "sparse"}; }
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define SPARFUSE_BENCH_ALL_ISAS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define SPARFUSE_BENCH_ALL_ISAS
+#endif
+
+// 128 partial sums, so that the additions of one vector do not wait for those of the one before.
+SPARFUSE_BENCH_ALL_ISAS inline float SumAbsOnce(const float* x, std::size_t n) {
+  float sums[128] = {};
+  for (std::size_t i = 0; i + 128 <= n; i += 128) {
+    for (std::size_t j = 0; j < 128; ++j) sums[j] += std::fabs(x[i + j]);
+  }
+  float total = 0;
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+SPARFUSE_BENCH_ALL_ISAS inline void AddOnce(const float* x, std::size_t n, float* residual) {
+  for (std::size_t i = 0; i < n; ++i) residual[i] += x[i];
+}
+
+// The limit of a selection: one read of the tensor.
+inline void SumAbs(::benchmark::State& state, std::size_t n) {
+  const std::vector<float>& x = Data("gaussian", n);
+  for (auto _ : state) {
+    ::benchmark::DoNotOptimize(SumAbsOnce(x.data(), n));
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+// The limit of a selection with error feedback: residual += gradient.
+inline void AddResidual(::benchmark::State& state, std::size_t n) {
+  const std::vector<float>& x = Data("gaussian", n);
+  std::vector<float> residual(n, 0.0f);
+  for (auto _ : state) {
+    AddOnce(x.data(), n, residual.data());
+    ::benchmark::DoNotOptimize(residual.data());
+    ::benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * 3 * sizeof(float)));
+}
+
+enum class Start { kCold, kWarm, kFeedback };
+
+// Selects from the same tensor again and again; cold without the state of the step before. With
+// feedback the gradient's scale shrinks against a residual that grows, as in training.
+inline void Select(::benchmark::State& state, const std::string& sparsifier, const Options& options,
+                   std::size_t n, double density, const std::string& data, Start start) {
+  const std::vector<float>& x = Data(data, n);
+  const SparsifierDescriptor& descriptor = FindSparsifier(sparsifier);
+  const auto method = descriptor.make(ResolveOptions(sparsifier, descriptor.options, options), 1);
+  const auto memory = start == Start::kCold ? nullptr : method->MakeState(n);
+  ThreadPool pool(Threads());
+  Workspace workspace;
+  SelectCounters counters;
+  const std::size_t capacity = SlotCapacity(n, density);
+  std::vector<std::uint32_t> indices(capacity);
+  std::vector<float> values(capacity);
+  std::vector<float> residual(start == Start::kFeedback ? n : 0, 0.0f);
+  Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, 0};
+  std::uint64_t step = 0;
+  const auto run = [&] {
+    method->Select({&pool, &workspace, &counters, {}},
+                   {{x.data(), n, {}}, {residual.data(), residual.size(), {}}}, density,
+                   {1, "tensor", {}, step++}, memory.get(), slot);
+  };
+  for (int warm_up = 0; warm_up < 3; ++warm_up) run();
+  const SelectCounters before = counters;
+  for (auto _ : state) run();
+  const auto steps = static_cast<double>(counters.selections - before.selections);
+  state.counters["fallbacks"] = static_cast<double>(counters.fallbacks - before.fallbacks) / steps;
+  state.counters["candidates/k"] = static_cast<double>(counters.candidates - before.candidates) /
+                                   steps / static_cast<double>(KeptCount(n, density));
+  state.counters["selected/k"] =
+      static_cast<double>(slot.count) / static_cast<double>(KeptCount(n, density));
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+inline std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+template <class Body>
+void Register(const std::string& name, Body body) {
+  ::benchmark::RegisterBenchmark(name.c_str(), body)
+      ->Unit(::benchmark::kMicrosecond)
+      ->UseRealTime()
+      ->MinTime(0.1);
+}
+
+inline void RegisterLimits() {
+  for (const std::size_t n : Sizes()) {
+    Register("limit/sum_abs/n:" + std::to_string(n),
+             [n](::benchmark::State& state) { SumAbs(state, n); });
+    Register("limit/add/n:" + std::to_string(n),
+             [n](::benchmark::State& state) { AddResidual(state, n); });
+  }
+}
+
+inline int Main(int argc, char** argv) {
+  ::benchmark::Initialize(&argc, argv);
+  if (::benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  ::benchmark::RunSpecifiedBenchmarks();
+  ::benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace sparfuse::bench

@@ -1,0 +1,102 @@
+// What the transports reach: ping-pong latency and ring all-reduce throughput, over threads and
+// over an emulated link of 1 Gbit/s. `gbps` is what one rank sends, in 10^9 bit/s.
+#include <benchmark/benchmark.h>
+
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+#include "core/transport/progress.hpp"
+#include "core/transport/shaped.hpp"
+#include "core/transport/threads.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr int kRanks = 2;
+enum Transport : std::int64_t { kThreads, kShaped };
+
+// Two ranks of this process.
+class Pair {
+ public:
+  explicit Pair(std::int64_t transport) : worlds_(MakeThreadsWorld(kRanks, 1)) {
+    for (auto& world : worlds_) {
+      loops_.push_back(std::make_unique<ProgressLoop>(
+          [&]() -> std::unique_ptr<Communicator> {
+            if (transport == kThreads) return std::move(world);
+            return MakeShaped(std::move(world), {.gbps = 1.0, .alpha_seconds = 100e-6});
+          },
+          std::chrono::seconds(60)));
+    }
+  }
+  // Starts the task on rank 1, runs it on rank 0, and waits for both.
+  void Run(const ProgressLoop::Make& make) {
+    std::promise<void> ended;
+    loops_[1]->Start(make, [&](std::exception_ptr error) {
+      error ? ended.set_exception(error) : ended.set_value();
+    });
+    loops_[0]->RunBlocking(make);
+    ended.get_future().get();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Communicator>> worlds_;
+  std::vector<std::unique_ptr<ProgressLoop>> loops_;
+};
+
+void PingPong(benchmark::State& state) {
+  Pair pair(state.range(0));
+  const auto bytes = static_cast<std::size_t>(state.range(1));
+  std::vector<std::vector<std::byte>> data(kRanks, std::vector<std::byte>(bytes));
+  constexpr int kRounds = 20;
+  for (auto _ : state) {
+    pair.Run([&](Communicator& world) -> Task {
+      const std::span<std::byte> own = data[static_cast<std::size_t>(world.rank())];
+      for (int i = 0; i < 2 * kRounds; ++i) {
+        if (i % 2 == world.rank()) {
+          co_await Complete(world.Isend(1 - world.rank(), 0, own));
+        } else {
+          co_await Complete(world.Irecv(1 - world.rank(), 0, own));
+        }
+      }
+    });
+  }
+  state.counters["one_way_seconds"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * 2 * kRounds,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void RingAllReduce(benchmark::State& state) {
+  Pair pair(state.range(0));
+  const auto elements = static_cast<std::size_t>(state.range(1)) / sizeof(float);
+  std::vector<std::vector<float>> data(kRanks, std::vector<float>(elements));
+  std::vector<ExchangeBuffers> buffers(kRanks);
+  for (std::size_t rank = 0; rank < kRanks; ++rank) buffers[rank].dense = data[rank];
+  const Collective& ring = FindCollective("ring-allreduce");
+  for (auto _ : state) {
+    pair.Run([&](Communicator& world) {
+      return ring.run(world, buffers[static_cast<std::size_t>(world.rank())], 0);
+    });
+  }
+  const std::vector<std::uint64_t> sizes(kRanks, elements * sizeof(float));
+  const double sent = static_cast<double>(ring.rounds(sizes, {kRanks, 1}).per_rank[0].bytes_sent);
+  state.counters["gbps"] = benchmark::Counter(sent * 8e-9 * static_cast<double>(state.iterations()),
+                                              benchmark::Counter::kIsRate);
+}
+
+BENCHMARK(PingPong)
+    ->ArgNames({"shaped", "bytes"})
+    ->ArgsProduct({{kThreads, kShaped}, {8, 65536}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(RingAllReduce)
+    ->ArgNames({"shaped", "bytes"})
+    ->ArgsProduct({{kThreads, kShaped}, {4'000'000}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace sparfuse
+
+BENCHMARK_MAIN();

@@ -1,0 +1,220 @@
+// The laws that every registered sparsifier obeys. A new one gets them by being in the table.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+
+#include "tests/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DataNames;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+using testing::Selection;
+
+const std::vector<std::size_t> kShapes = {1,  2,    31,   32,    33,
+                                          1023, 1025, 9000, (std::size_t{1} << 20) + 7};
+
+class SparsifierLaws : public ::testing::TestWithParam<std::string> {
+ protected:
+  const SparsifierDescriptor& descriptor() const { return FindSparsifier(GetParam()); }
+};
+
+// What must hold of one selection from x, whatever the method.
+void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<float>& x,
+                  double density, const Selected& selected, const Selection& selection,
+                  const std::string& where) {
+  SCOPED_TRACE(where);
+  ASSERT_LE(selected.indices.size(), selection.capacity());
+  ASSERT_TRUE(selection.GuardsIntact());
+  if (descriptor.exact_count) {
+    ASSERT_EQ(selected.indices.size(), KeptCount(x.size(), density));
+  }
+  const bool non_zero = std::any_of(x.begin(), x.end(), [](float v) { return v != 0.0f; });
+  if (non_zero) {
+    ASSERT_GE(selected.indices.size(), 1u);
+  }
+  for (std::size_t i = 0; i < selected.indices.size(); ++i) {
+    ASSERT_LT(selected.indices[i], x.size());
+    if (i > 0) {
+      ASSERT_LT(selected.indices[i - 1], selected.indices[i]);
+    }
+    ASSERT_EQ(Bits(selected.values[i]), Bits(x[selected.indices[i]]));
+  }
+}
+
+TEST_P(SparsifierLaws, SelectsLawfullyAndConservesMass) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
+    for (const std::size_t n : kShapes) {
+      for (const double density : {1e-9, 0.01, 0.3, 1.0}) {
+        for (const std::string& data : DataNames()) {
+          if (n > 100'000 && density != 0.01) continue;  // one density for the large shape
+          const std::string where = GetParam() + " " + std::string(IsaName(isa)) +
+                                    " n=" + std::to_string(n) +
+                                    " density=" + std::to_string(density) + " " + data;
+          Selection selection(*sparsifier, n, density, 2, true);
+          for (std::uint64_t step = 0; step < 3; ++step) {
+            const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
+            std::vector<float> x(n);
+            for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + selection.residual()[i];
+            const Selected selected = selection.Run(gradient, step);
+            ExpectLawful(descriptor(), x, density, selected, selection, where);
+            if (HasFatalFailure()) return;
+            std::vector<float> left = x;
+            for (const std::uint32_t i : selected.indices) left[i] = 0.0f;
+            ASSERT_EQ(Bits(selection.residual()), Bits(left)) << where;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
+  for (const std::string& data : DataNames()) {
+    for (const std::size_t n : {std::size_t{5000}, std::size_t{700'001}}) {
+      if (n > 100'000 && data != "gaussian" && data != "few-values") continue;
+      std::vector<Selected> reference;
+      std::vector<float> residual;
+      for (const Isa isa : SupportedIsas()) {
+        const ScopedIsa scope(isa);
+        for (const int threads : {1, 2, 3}) {
+          const auto sparsifier = MakeSparsifier(GetParam());
+          Selection selection(*sparsifier, n, 0.01, threads, true);
+          for (std::uint64_t step = 0; step < 3; ++step) {
+            const Selected selected =
+                selection.Run(MakeData(data, n, static_cast<std::uint32_t>(step)), step);
+            if (reference.size() <= step) reference.push_back(selected);
+            ASSERT_EQ(selected.indices, reference[step].indices)
+                << data << " " << IsaName(isa) << " threads=" << threads;
+            ASSERT_EQ(Bits(selected.values), Bits(reference[step].values));
+          }
+          if (residual.empty()) residual = selection.residual();
+          ASSERT_EQ(Bits(selection.residual()), Bits(residual));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
+    for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{9000},
+                                std::size_t{300'000}}) {
+      for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity()}) {
+        for (const double density : {0.01, 1.0}) {
+          for (const bool feedback : {false, true}) {
+            auto gradient = MakeData("gaussian", n, 1);
+            gradient[n * 2 / 3] = bad;
+            Selection selection(*sparsifier, n, density, 2, feedback);
+            try {
+              selection.Run(gradient, 9);
+              ADD_FAILURE() << "accepted " << bad << " n=" << n << " density=" << density;
+            } catch (const Error& error) {
+              EXPECT_EQ(error.kind(), FailureKind::kNumeric) << error.what();
+              EXPECT_NE(std::string(error.what()).find("conv1.weight"), std::string::npos);
+              EXPECT_NE(std::string(error.what()).find("step 9"), std::string::npos);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, SendsEverythingAtDensityOne) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  for (const std::size_t n : kShapes) {
+    const auto x = MakeData("few-values", n, 1);
+    Selection selection(*sparsifier, n, 1.0, 2, true);
+    EXPECT_EQ(Bits(selection.Run(x, 0).values), Bits(x));
+    EXPECT_EQ(selection.residual(), std::vector<float>(n, 0.0f));
+  }
+}
+
+TEST_P(SparsifierLaws, SharesIndicesWhereItSaysSo) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  constexpr std::size_t kN = 5000;
+  Selection one(*sparsifier, kN, 0.01, 1, false);
+  Selection other(*sparsifier, kN, 0.01, 1, false);
+  const auto a = one.Run(MakeData("gaussian", kN, 1), 4).indices;
+  const auto b = other.Run(MakeData("laplace", kN, 2), 4).indices;
+  EXPECT_EQ(a == b, descriptor().index_shared);
+}
+
+TEST_P(SparsifierLaws, CountsItsSelections) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  Selection selection(*sparsifier, 100, 0.1, 1, false);
+  for (std::uint64_t step = 0; step < 3; ++step) selection.Run(MakeData("gaussian", 100, 1), step);
+  EXPECT_EQ(selection.counters().selections, 3u);
+}
+
+TEST_P(SparsifierLaws, RefusesArgumentsThatMakeNoSense) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  ThreadPool pool(1);
+  Workspace workspace;
+  SelectCounters counters;
+  std::vector<float> x(100, 1.0f);
+  std::vector<std::uint32_t> indices(100);
+  std::vector<float> values(100);
+  struct Case {
+    std::size_t n;
+    double density;
+    std::size_t capacity;
+  };
+  for (const Case& c : {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100},
+                        Case{100, 0.0, 100}, Case{100, -1.0, 100}, Case{100, 2.0, 100},
+                        Case{100, 0.5, 10}}) {
+    Slot slot{{indices.data(), c.capacity, {}}, {values.data(), c.capacity, {}}, c.capacity, 0};
+    try {
+      sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), c.n, {}}, {}}, c.density,
+                         {0, "fc.bias", {}, 0}, nullptr, slot);
+      ADD_FAILURE() << "accepted n=" << c.n << " density=" << c.density;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig) << error.what();
+      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, DescribesItself) {
+  EXPECT_EQ(MakeSparsifier(GetParam())->name(), descriptor().name);
+  EXPECT_FALSE(descriptor().paper.empty());
+  EXPECT_GE(descriptor().revision, 1);
+  for (const OptionSpec& option : descriptor().options) {
+    EXPECT_FALSE(option.meaning.empty()) << option.name;
+  }
+  if (descriptor().exact_count) {
+    EXPECT_EQ(descriptor().selection_model.mean, 0);
+    EXPECT_EQ(descriptor().selection_model.sigma, 0);
+  } else {
+    EXPECT_GT(descriptor().selection_model.sigma, 0);
+  }
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const auto& descriptor : Sparsifiers()) names.emplace_back(descriptor.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SparsifierLaws, ::testing::ValuesIn(Names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Sparsifiers, NamesAreUnique) {
+  const auto names = Names();
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+}
+
+}  // namespace
+}  // namespace sparfuse

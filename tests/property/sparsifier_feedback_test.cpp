@@ -1,0 +1,62 @@
+// Error feedback over many steps: nothing is lost, nothing is rounded twice, and the fused form equals
+// adding the residual by hand.
+#include <gtest/gtest.h>
+
+#include "tests/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+using testing::Selection;
+
+class Feedback : public ::testing::TestWithParam<std::tuple<std::string, Isa, std::size_t>> {};
+
+TEST_P(Feedback, EqualsAddingSelectingAndClearingByHand) {
+  const auto& [name, isa, n] = GetParam();
+  const ScopedIsa scope(isa);
+  const auto sparsifier = MakeSparsifier(name);
+  for (const char* data : {"gaussian", "layers", "sparse", "denormal"}) {
+    Selection fused(*sparsifier, n, 0.02, 2, true);
+    Selection plain(*sparsifier, n, 0.02, 1, false);
+    std::vector<float> residual(n, 0.0f);
+    const int steps = n > 100'000 ? 5 : 25;
+    for (int step = 0; step < steps; ++step) {
+      const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
+      std::vector<float> x(n);
+      for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + residual[i];
+      const auto s = static_cast<std::uint64_t>(step);
+      const Selected by_hand = plain.Run(x, s);
+      residual = x;
+      for (const std::uint32_t i : by_hand.indices) residual[i] = 0.0f;
+
+      const Selected selected = fused.Run(gradient, s);
+      ASSERT_EQ(selected.indices, by_hand.indices) << data << " step " << step;
+      ASSERT_EQ(Bits(selected.values), Bits(by_hand.values));
+      ASSERT_EQ(Bits(fused.residual()), Bits(residual)) << data << " step " << step;
+    }
+  }
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const auto& descriptor : Sparsifiers()) names.emplace_back(descriptor.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Feedback,
+                         ::testing::Combine(::testing::ValuesIn(Names()),
+                                            ::testing::ValuesIn(SupportedIsas()),
+                                            ::testing::Values(std::size_t{37}, std::size_t{9001},
+                                                              std::size_t{400'003})),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" +
+                                  testing::IsaSuffix(std::get<1>(info.param)) + "_" +
+                                  std::to_string(std::get<2>(info.param));
+                         });
+
+}  // namespace
+}  // namespace sparfuse

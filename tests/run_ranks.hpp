@@ -1,0 +1,48 @@
+// Runs a function on every rank of a world of threads, each rank with its own communication thread.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/transport/progress.hpp"
+#include "core/transport/threads.hpp"
+
+namespace sparfuse::testing {
+
+// Calls body(loop) on a thread of each rank. A loop lives until every rank's body has returned, so
+// that no rank finds another lost. Rethrows the first rank's exception after all have ended.
+// `wrap` may put another transport around a rank's world.
+inline void RunRanks(
+    int ranks, int ranks_per_node, std::chrono::milliseconds deadline,
+    const std::function<void(ProgressLoop&)>& body,
+    const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap =
+        [](std::unique_ptr<Communicator> world) { return world; }) {
+  auto worlds = MakeThreadsWorld(ranks, ranks_per_node);
+  std::vector<std::unique_ptr<ProgressLoop>> loops;
+  for (auto& world : worlds) {
+    loops.push_back(
+        std::make_unique<ProgressLoop>([&] { return wrap(std::move(world)); }, deadline));
+  }
+  std::vector<std::exception_ptr> errors(loops.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < loops.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(*loops[rank]);
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace sparfuse::testing

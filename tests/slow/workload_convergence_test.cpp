@@ -1,0 +1,49 @@
+// Dense training alone reaches what the catalog states, within the steps that it states.
+// Some three minutes on one core.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "workloads/catalog.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+namespace {
+
+class Convergence : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Convergence, ReachesTheTarget) {
+  const WorkloadDescriptor& descriptor = FindWorkload(GetParam());
+  WorkloadConfig config;
+  config.total_steps = descriptor.target_steps;
+  const auto workload = MakeWorkload(descriptor.name, config);
+  workload->SetGradientHook([&](std::size_t parameter, const float* gradient, std::size_t) {
+    workload->SetGradient(parameter, gradient);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint64_t step = 0; step < config.total_steps; ++step) {
+    workload->ClearGradients();
+    workload->Forward(step, 0);
+    workload->Backward(true);
+    workload->Update(step);
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const Evaluation evaluation = workload->Evaluate(0);
+  std::printf("%s: %s %.4f after %llu steps, %.1f s; target %.4f\n", descriptor.name.c_str(),
+              descriptor.metric.c_str(), evaluation.metric,
+              static_cast<unsigned long long>(config.total_steps), seconds.count(),
+              descriptor.target);
+  if (descriptor.higher_is_better) {
+    EXPECT_GE(evaluation.metric, descriptor.target);
+  } else {
+    EXPECT_LE(evaluation.metric, descriptor.target);
+    EXPECT_LT(evaluation.metric, 0.6 * workload->UnigramBaseline().value());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workloads, Convergence,
+                         ::testing::Values("digits-resnet", "text-gpt", "text-lstm"));
+
+}  // namespace
+}  // namespace sparfuse

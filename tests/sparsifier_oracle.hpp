@@ -1,0 +1,161 @@
+// What the tests of sparsifiers share: test data by name, one selection with its memory, and top-k as
+// one would write it on paper.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/sparsify/sparsifier.hpp"
+#include "core/tensor/cpu.hpp"
+
+namespace sparfuse::testing {
+
+inline const std::vector<std::string>& DataNames() {
+  static const std::vector<std::string> names = {
+      "gaussian",  "laplace", "layers",  "zeros",       "equal",     "spike",
+      "few-values", "sparse", "denormal", "alternating", "ascending", "clustered"};
+  return names;
+}
+
+inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
+  std::vector<float> x(n, 0.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (name == "gaussian") {
+      x[i] = normal(random);
+    } else if (name == "laplace") {
+      const float u = uniform(random) - 0.5f;
+      x[i] = -std::copysign(std::log1p(-2 * std::abs(u) + 1e-7f), u);
+    } else if (name == "layers") {  // neighbouring regions of very different scale
+      x[i] = normal(random) * std::ldexp(1.0f, -3 * static_cast<int>(i * 8 / n));
+    } else if (name == "equal") {
+      x[i] = 0.25f;
+    } else if (name == "spike") {
+      x[i] = i == n / 2 ? 3.0f : 0.0f;
+    } else if (name == "few-values") {
+      x[i] = std::floor(normal(random) * 2) * 0.5f;
+    } else if (name == "sparse") {
+      x[i] = uniform(random) < 0.01f ? normal(random) : 0.0f;
+    } else if (name == "denormal") {
+      x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 1000u)) *
+             (random() % 2 == 0 ? 1.0f : -1.0f);
+    } else if (name == "alternating") {  // ties of both signs
+      x[i] = i % 2 == 0 ? 1.0f : -1.0f;
+    } else if (name == "ascending") {
+      x[i] = static_cast<float>(i);
+    } else if (name == "clustered") {  // large values side by side: a hard case for samples
+      x[i] = normal(random) * ((i / 700) % 50 == 3 ? 100.0f : 1.0f);
+    }
+  }
+  return x;
+}
+
+struct Selected {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+};
+
+inline std::uint32_t Bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+inline std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
+  std::vector<std::uint32_t> bits(x.size());
+  std::transform(x.begin(), x.end(), bits.begin(), [](float v) { return Bits(v); });
+  return bits;
+}
+
+// The k first by (|x| descending, index ascending), sorted by index.
+inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) {
+  std::vector<std::uint32_t> order(x.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto before = [&](std::uint32_t a, std::uint32_t b) {
+    return std::abs(x[a]) != std::abs(x[b]) ? std::abs(x[a]) > std::abs(x[b]) : a < b;
+  };
+  if (k < x.size()) {
+    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
+                     before);
+  }
+  order.resize(k);
+  std::sort(order.begin(), order.end());
+  Selected selected;
+  selected.indices = order;
+  for (const std::uint32_t i : order) selected.values.push_back(x[i]);
+  return selected;
+}
+
+// Runs selections of one tensor: owns the pool, the workspace, the state, the residual and a slot
+// with guards behind it.
+class Selection {
+ public:
+  Selection(const Sparsifier& sparsifier, std::size_t n, double density, int threads,
+            bool feedback)
+      : sparsifier_(sparsifier),
+        density_(density),
+        pool_(threads),
+        state_(sparsifier.MakeState(n)),
+        residual_(feedback ? n : 0, 0.0f),
+        capacity_(SlotCapacity(n, density)),
+        indices_(capacity_ + kGuard, kGuardIndex),
+        values_(capacity_ + kGuard, kGuardValue) {}
+
+  Selected Run(const std::vector<float>& gradient, std::uint64_t step, std::uint32_t id = 7) {
+    std::fill(indices_.begin(), indices_.end(), kGuardIndex);
+    std::fill(values_.begin(), values_.end(), kGuardValue);
+    const std::int64_t shape[] = {static_cast<std::int64_t>(gradient.size())};
+    Slot slot{{indices_.data(), capacity_, {}}, {values_.data(), capacity_, {}}, capacity_, 0};
+    const SelectContext context{&pool_, &workspace_, &counters_, {}};
+    const SelectSource source{{gradient.data(), gradient.size(), {}},
+                              {residual_.data(), residual_.size(), {}}};
+    sparsifier_.Select(context, source, density_, {id, "conv1.weight", shape, step}, state_.get(),
+                       slot);
+    Selected selected;
+    selected.indices.assign(indices_.begin(), indices_.begin() + static_cast<long>(slot.count));
+    selected.values.assign(values_.begin(), values_.begin() + static_cast<long>(slot.count));
+    return selected;
+  }
+
+  // Nothing was written behind the slot.
+  bool GuardsIntact() const {
+    return std::all_of(indices_.begin() + static_cast<long>(capacity_), indices_.end(),
+                       [](std::uint32_t i) { return i == kGuardIndex; }) &&
+           std::all_of(values_.begin() + static_cast<long>(capacity_), values_.end(),
+                       [](float v) { return v == kGuardValue; });
+  }
+
+  std::size_t capacity() const { return capacity_; }
+  std::vector<float>& residual() { return residual_; }
+  const SelectCounters& counters() const { return counters_; }
+
+ private:
+  static constexpr std::size_t kGuard = 64;
+  static constexpr std::uint32_t kGuardIndex = 0xdeadbeef;
+  static constexpr float kGuardValue = -12345.0f;
+  const Sparsifier& sparsifier_;
+  double density_;
+  ThreadPool pool_;
+  Workspace workspace_;
+  SelectCounters counters_;
+  std::unique_ptr<SparsifierState> state_;
+  std::vector<float> residual_;
+  std::size_t capacity_;
+  std::vector<std::uint32_t> indices_;
+  std::vector<float> values_;
+};
+
+inline std::unique_ptr<Sparsifier> MakeSparsifier(const std::string& name, Options given = {},
+                                                  std::uint64_t seed = 11) {
+  const SparsifierDescriptor& descriptor = FindSparsifier(name);
+  return descriptor.make(ResolveOptions("sparsifier " + name, descriptor.options, given), seed);
+}
+
+inline std::string IsaSuffix(Isa isa) { return std::string(IsaName(isa)); }
+
+}  // namespace sparfuse::testing

@@ -1,0 +1,42 @@
+// What the workloads are: names, units, options and data files, known without LibTorch, so that an
+// experiment file is checked before anything starts.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/options.hpp"
+#include "workloads/data_file.hpp"
+
+namespace sparfuse {
+
+struct WorkloadDescriptor {
+  std::string name;     // stable: results are keyed by it
+  std::string summary;  // one sentence
+  int revision = 1;     // raised when results may change; part of a trial's identity
+  std::string unit;     // of throughput: "images", "tokens"
+  std::size_t units_per_sample = 1;
+  std::size_t batch_per_worker = 0;  // default, in samples of one micro-step
+  std::string metric;                // of Evaluate: "accuracy" in [0, 1], or "perplexity"
+  bool higher_is_better = true;
+  double target = 0;               // of the metric: what dense training reaches
+  std::uint64_t target_steps = 0;  // within how many steps, with one worker and all defaults
+  std::vector<DataFileSpec> data_files;
+  // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.
+  std::vector<OptionSpec> options;
+};
+
+// All workloads, in the order in which they are listed.
+std::span<const WorkloadDescriptor> Workloads();
+
+// Throws Error{kConfig} with the nearest known name if there is no such workload.
+const WorkloadDescriptor& FindWorkload(std::string_view name);
+
+// CheckDataFile for each file of the workload, in ResolveDataDirectory(data_directory).
+void CheckData(const WorkloadDescriptor& workload, const std::filesystem::path& data_directory);
+
+}  // namespace sparfuse

@@ -1,0 +1,47 @@
+// Which training samples a rank takes at a step. No LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sparfuse {
+
+// The `index`-th 64 random bits of the stream `key` (SplitMix64): equal on every machine.
+std::uint64_t RandomBits(std::uint64_t key, std::uint64_t index);
+
+// Deals a data set to ranks: each epoch is a permutation from the seed, equal on all ranks. Step s
+// of an epoch takes the next world * accumulation * batch samples of it; rank r takes the r-th
+// world-th of these, micro-step m the m-th batch of that. So the ranks' samples are disjoint, all
+// ranks have equally many steps, and the remainder of an epoch is dropped.
+class Sampler {
+ public:
+  struct Config {
+    std::size_t samples = 0;  // of the training data, all ranks together
+    std::size_t batch = 0;    // of one rank and micro-step
+    int rank = 0;
+    int world = 1;
+    int accumulation = 1;
+    std::uint64_t seed = 0;
+  };
+
+  // Throws Error{kConfig} unless 0 <= rank < world, accumulation >= 1, batch >= 1 and the samples
+  // suffice for one step.
+  explicit Sampler(const Config& config);
+
+  std::uint64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
+  std::uint64_t EpochOf(std::uint64_t step) const noexcept { return step / steps_per_epoch_; }
+
+  // This rank's samples, [batch], valid until the next call. A function of the arguments alone.
+  // Cost: O(samples) where the epoch differs from the last call's, else O(1).
+  std::span<const std::uint32_t> Batch(std::uint64_t step, int micro_step);
+
+ private:
+  Config config_;
+  std::uint64_t steps_per_epoch_ = 0;
+  std::uint64_t permuted_epoch_;
+  std::vector<std::uint32_t> permutation_;
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,40 @@
+// A model with its data: what is lost on a batch, and how good the model is on the test data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "workloads/data_file.hpp"
+#include "workloads/models.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // Training samples of an epoch, over all ranks.
+  virtual std::size_t training_samples() const = 0;
+
+  // Mean loss over these training samples, a scalar with its graph. What varies by epoch
+  // (augmentation, where windows start) depends on `epoch_key` and the sample alone, so that a
+  // sample is the same on whichever rank it falls.
+  virtual at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) = 0;
+
+  // See TrainingWorkload. Runs without a graph.
+  virtual Evaluation Evaluate(std::size_t max_samples) = 0;
+  virtual std::optional<double> UnigramBaseline() const = 0;
+};
+
+// Ten-class classification. Training images are shifted by up to one pixel each way.
+std::unique_ptr<Task> MakeImageTask(ImageSet images, ForwardPass logits);
+
+// Next-token prediction in windows of kTextWindow tokens that do not overlap; where the first
+// begins varies by epoch.
+std::unique_ptr<Task> MakeTextTask(TextSet text, ForwardPass logits);
+
+}  // namespace sparfuse

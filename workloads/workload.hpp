@@ -1,0 +1,111 @@
+// A model with its data and its optimizer, as one rank trains it. This header is free of LibTorch;
+// nothing here knows of compression or of other ranks' messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/options.hpp"
+
+namespace sparfuse {
+
+struct WorkloadConfig {
+  int rank = 0;
+  int world = 1;
+  std::size_t batch_per_worker = 0;  // samples of one micro-step; 0 takes the catalog's default
+  int accumulation = 1;              // micro-steps of a step
+  std::uint64_t seed = 0;            // of initialisation, permutations and augmentation
+  std::uint64_t total_steps = 0;     // where a decaying schedule ends; 0 means it does not decay
+  int threads = 1;                   // of LibTorch's operators in this process
+  Options options;                   // checked against the catalog's, completed with defaults
+  std::filesystem::path data_directory;  // see ResolveDataDirectory
+};
+
+struct ParameterInfo {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::size_t numel = 0;
+  std::size_t offset = 0;  // first element in State()[0]
+};
+
+struct Evaluation {
+  double metric = 0;        // what the catalog's `metric` says
+  double loss = 0;          // mean cross-entropy, nats per image or token
+  std::size_t samples = 0;  // evaluated
+};
+
+// One rank's replica. A step is: ClearGradients; Forward and Backward for each micro-step in turn;
+// SetGradient for the parameters that were exchanged; Update.
+//
+// Memory is host memory, float32, contiguous. Calls come from one thread at a time, except
+// SetGradient (see there). Deterministic: with one thread, equal configurations and equal gradients
+// set give equal losses, gradients and states bit for bit.
+class TrainingWorkload {
+ public:
+  // Called with a parameter's index in Parameters() and its gradient, [numel].
+  using GradientHook =
+      std::function<void(std::size_t parameter, const float* gradient, std::size_t numel)>;
+
+  virtual ~TrainingWorkload() = default;
+
+  // All parameters in registration order (first layer first), also those no loss depends on. A tied
+  // weight is one parameter.
+  virtual const std::vector<ParameterInfo>& Parameters() const = 0;
+
+  // `hook` runs within Backward(true), on its thread, once for each parameter that the loss depends
+  // on, as soon as this parameter's gradient is final (a tied weight: after its last use), hence
+  // last layer first. The gradient is the mean over this rank's micro-steps; its memory is valid
+  // and unchanged until the next ClearGradients. An exception from the hook leaves Backward.
+  virtual void SetGradientHook(GradientHook hook) = 0;
+
+  // Drops the gradients of the last step, so that none is accumulated onto, and forgets what
+  // SetGradient gave.
+  virtual void ClearGradients() = 0;
+
+  // Runs the model on this rank's batch for (step, micro_step), both 0-based, and keeps the graph
+  // for Backward. Returns the batch's mean loss, which may be NaN. Precondition: 0 <= micro_step <
+  // accumulation; no graph is kept from another Forward.
+  virtual float Forward(std::uint64_t step, int micro_step) = 0;
+
+  // Adds the kept graph's gradients / accumulation and frees the graph. Hooks run only on the last
+  // micro-step.
+  virtual void Backward(bool last_micro_step) = 0;
+
+  // Names the gradient, [numel], that the next Update uses for `parameter`. It is read, not copied,
+  // in Update, and may be this workload's own gradient or the caller's memory. May be called from
+  // any thread, for different parameters at once, if it happens before Update.
+  virtual void SetGradient(std::size_t parameter, const float* averaged) = 0;
+
+  // One step of the optimizer. Parameters without a gradient set since ClearGradients keep their
+  // value and their optimizer state.
+  virtual void Update(std::uint64_t step) = 0;
+
+  // The whole replica as flat arrays: the parameters (padded with zeros between), then the
+  // optimizer's state, which exists from the start. To be broadcast into before the first step, and
+  // compared bit for bit at the end. Valid for the life of the workload.
+  virtual std::vector<std::span<float>> State() = 0;
+
+  // The model on the test or validation data: its first `max_samples` samples in an order that is
+  // the same for all seeds (0: all of them). Deterministic; changes nothing.
+  virtual Evaluation Evaluate(std::size_t max_samples) = 0;
+
+  // The metric of the best predictor without context on the same test data: perplexity of the
+  // training text's unigram frequencies. Empty for images.
+  virtual std::optional<double> UnigramBaseline() const = 0;
+};
+
+// Builds the workload `name` of the catalog. Initial parameters depend on the seed alone.
+// Sets LibTorch's threads of this process to config.threads (and its inter-operator threads to
+// one). Throws Error{kConfig} for an unknown name or option or a batch that the data cannot fill,
+// Error {kData} for a data file that is missing or damaged.
+std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name, const WorkloadConfig& config);
+
+}  // namespace sparfuse
