@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "core/error.hpp"
 #include "harness/toml_file.hpp"
 
@@ -16,9 +18,12 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
   file.CheckKeys("", "method", kKeys);
   Method method;
   method.name = file.RequiredString("", "name");
-  const std::string_view last = folder.substr(folder.rfind('/') + 1);
-  if (method.name != last) {
-    file.FailValue("/name", fmt::format("the folder's name, \"{}\"", last));
+  // baselines/wfbp holds wfbp, core/safusion/inter holds safusion-inter.
+  const std::filesystem::path place(folder);
+  const std::string last = place.filename().string();
+  const std::string joined = place.parent_path().filename().string() + "-" + last;
+  if (method.name != last && method.name != joined) {
+    file.FailValue("/name", fmt::format("the folder's name, \"{}\" or \"{}\"", last, joined));
   }
   method.title = file.RequiredString("", "title");
   method.paper = file.RequiredString("", "paper");

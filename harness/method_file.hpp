@@ -22,8 +22,9 @@ struct Method {
   bool dense() const { return sparsifier == "none"; }
 };
 
-// `text`: the content of <folder>/method.toml; `name` must be the last part of `folder`. The parts that
-// it names are checked where the catalog is joined. Throws Error{kConfig} with file and line.
+// `text`: the content of <folder>/method.toml; `name` must be the last part of `folder`,
+// or its last two joined by '-'. The parts that it
+// names are checked where the catalog is joined. Throws Error{kConfig} with file and line.
 Method ParseMethodFile(std::string_view folder, std::string_view text);
 
 // A table of scalars as options. `owner` begins the Error{kConfig} for any other value.

@@ -129,7 +129,7 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
                    const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
   for (const auto& experiment : experiments) {
-    const auto ranks = ProfileRanks(experiment);
+    const int ranks = MostProfileRanks(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
       for (const auto& cell : part.cells) {
         if (!NeedsThisMachine(cell.config)) continue;
@@ -171,14 +171,14 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
   Collector collector(context, rows);
   const std::string system_hash = ContentHash(context.machine);
   for (const auto& experiment : experiments) {
-    const auto ranks = ProfileRanks(experiment);
+    const int ranks = MostProfileRanks(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
       std::map<std::string, Profile> profiles;  // cells that differ in the method share one
       for (const auto& cell : part.cells) {
         if (cell.config["mode"] != "modelled") continue;
         json of_profile;
         for (const char* key : {"cluster", "workload", "workload_options", "recipe",
-                                "batch_per_worker", "threads_per_worker"}) {
+                                "batch_per_worker", "threads_per_worker", "workers", "link"}) {
           of_profile[key] = cell.config[key];
         }
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));

@@ -20,50 +20,56 @@ bool IsOwnCluster(const json& cluster) {
 }
 
 json ProfileConfig(const CatalogWorkload& workload, const json& workload_options, const json& recipe,
-                   int batch_per_worker, int threads_per_worker, int ranks) {
+                   int batch_per_worker, int threads_per_worker, int ranks, const json& link) {
   return {{"kind", "profile"},
-          {"mode", "measured"},
+          {"mode", link.is_null() ? "measured" : "emulated"},
           {"workload", workload.name},
           {"workload_options", workload_options},
           {"recipe", recipe},
           {"workers", ranks},
-          {"ranks_per_node", ranks},
+          {"ranks_per_node", link.is_null() ? ranks : 1},
           {"threads_per_worker", threads_per_worker},
           {"batch_per_worker", batch_per_worker},
           {"accumulation", 1},
           {"transport", "mpi"},
-          {"link", nullptr},
+          {"link", link},
           {"warmup_steps", 3},
           {"steps", 15},
           {"deadline_seconds", 60}};
 }
 
-std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
-                                    const std::vector<int>& ranks) {
+std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config, int most_ranks) {
   const auto& workload =
       NeedEntry(catalog.workloads, "workload", config["workload"].get<std::string>());
+  const int workers = config["workers"];
+  std::set<int> ranks = {1};
+  if (workers > 1) ranks.insert(2);
+  if (config["cluster"] == "this-machine") {
+    const int most = std::min(workers, most_ranks);
+    for (int count = 4; count <= most; count *= 2) ranks.insert(count);
+    ranks.insert(most);
+  }
   std::vector<json> configs;
   for (const int count : ranks) {
     configs.push_back(ProfileConfig(workload, config["workload_options"], config["recipe"],
-                                    config["batch_per_worker"], config["threads_per_worker"], count));
+                                    config["batch_per_worker"], config["threads_per_worker"], count,
+                                    count > 1 ? config["link"] : json()));
   }
   return configs;
 }
 
-std::vector<int> ProfileRanks(const Experiment& experiment) {
-  int most = 1;
+int MostProfileRanks(const Experiment& experiment) {
+  int most = 2;
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
       if (cell.config["mode"] != "modelled") most = std::max(most, cell.config["workers"].get<int>());
     }
   }
-  std::set<int> ranks = {most};
-  for (int count = 1; count <= most; count *= 2) ranks.insert(count);
-  return {ranks.begin(), ranks.end()};
+  return most;
 }
 
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const json& config, const std::vector<int>& ranks,
+                    const json& config, int most_ranks,
                     const std::string& system_hash) {
   Profile profile;
   if (!IsOwnCluster(config["cluster"])) {
@@ -73,7 +79,7 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
     return profile;
   }
   json content = json::array();
-  for (const auto& wanted : ProfileConfigsFor(catalog, config, ranks)) {
+  for (const auto& wanted : ProfileConfigsFor(catalog, config, most_ranks)) {
     const std::string hash = ConfigHash(wanted);
     const json revisions = RevisionsOf(catalog, wanted);
     const auto row = std::find_if(rows.rbegin(), rows.rend(), [&](const TrialRow& candidate) {
@@ -81,8 +87,9 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
              candidate.system_hash == system_hash && candidate.revisions == revisions;
     });
     if (row == rows.rend()) {
-      profile.missing = fmt::format("its profile is not measured yet: {}, {} rank(s) at once",
-                                    wanted["workload"].get<std::string>(), wanted["workers"].get<int>());
+      profile.missing = fmt::format("its profile is not measured yet: {}, {} rank(s) at once, link {}",
+                                    wanted["workload"].get<std::string>(), wanted["workers"].get<int>(),
+                                    wanted["link"].is_null() ? "its own" : wanted["link"].dump());
       return profile;
     }
     json outcome = ReadJsonFile(store.results() / row->directory / "outcome.json");

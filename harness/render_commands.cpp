@@ -113,7 +113,7 @@ int Commands::Profile(const std::string& workload, int max_ranks, int threads, s
   for (int ranks = 1; ranks <= max_ranks; ranks *= 2) {
     Cell cell;
     cell.config = ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
-                                batch.value_or(entry.batch_per_worker), threads, ranks);
+                                batch.value_or(entry.batch_per_worker), threads, ranks, nullptr);
     cell.config_hash = ConfigHash(cell.config);
     part.cells.push_back(std::move(cell));
   }

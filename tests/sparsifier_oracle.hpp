@@ -1,5 +1,5 @@
-// What the tests of sparsifiers share: test data by name, one selection with its memory, and top-k as
-// one would write it on paper.
+// What the tests of sparsifiers share: test data by name, one selection with its memory, and top-k
+// as one would write it on paper.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace sparfuse::testing {
 
 inline const std::vector<std::string>& DataNames() {
   static const std::vector<std::string> names = {
-      "gaussian",  "laplace", "layers",  "zeros",       "equal",     "spike",
-      "few-values", "sparse", "denormal", "alternating", "ascending", "clustered"};
+      "gaussian",   "laplace", "layers",   "zeros",       "equal",     "spike",
+      "few-values", "sparse",  "denormal", "alternating", "ascending", "clustered"};
   return names;
 }
 
@@ -95,8 +95,7 @@ inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) 
 // with guards behind it.
 class Selection {
  public:
-  Selection(const Sparsifier& sparsifier, std::size_t n, double density, int threads,
-            bool feedback)
+  Selection(const Sparsifier& sparsifier, std::size_t n, double density, int threads, bool feedback)
       : sparsifier_(sparsifier),
         density_(density),
         pool_(threads),

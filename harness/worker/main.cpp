@@ -65,7 +65,7 @@ bool RunRank(const nlohmann::json& config, const std::filesystem::path& director
 std::unique_ptr<Communicator> Shape(const nlohmann::json& config, std::unique_ptr<Communicator> world) {
   if (config.at("link").is_null()) return world;
   const auto& link = config.at("link");
-  return MakeShaped(std::move(world), {link.at("gbps"), 1e-6 * link.at("alpha_us").get<double>()});
+  return MakeShaped(std::move(world), {link.at("gbps"), link.at("alpha_us").get<double>() / 1e6});
 }
 
 int RunThreads(const nlohmann::json& config, const std::filesystem::path& directory) {

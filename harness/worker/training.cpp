@@ -137,7 +137,7 @@ class Training {
   bool EvaluateReachesTarget(std::uint64_t step) {
     std::int64_t reached = 0;
     if (rank_.rank() == 0) {
-      const Evaluation evaluation = workload_->Evaluate(0);
+      const Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
       evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
       if (!config_.at("target").is_null()) {
         const double target = config_.at("target");

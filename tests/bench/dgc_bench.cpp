@@ -11,11 +11,11 @@ void RegisterAll() {
       for (const std::string& data : DataNames()) {
         for (const auto& [start, name] :
              {std::pair{Start::kCold, "/cold"}, std::pair{Start::kFeedback, "/feedback"}}) {
-          Register("dgc/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:" + data +
-                       name,
-                   [=, start = start](::benchmark::State& state) {
-                     Select(state, "dgc", {}, n, density, data, start);
-                   });
+          Register(
+              "dgc/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:" + data + name,
+              [=, start = start](::benchmark::State& state) {
+                Select(state, "dgc", {}, n, density, data, start);
+              });
         }
       }
     }

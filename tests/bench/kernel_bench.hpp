@@ -1,8 +1,8 @@
 // What the kernel benchmarks share: data, the limit kernels, and counters.
 //
-// Read a kernel's time as a multiple of its limit, one streaming pass over the same tensor measured in
-// the same run (--benchmark_enable_random_interleaving=true --benchmark_repetitions=15): times do not
-// carry over to another machine, ratios do.
+// Read a kernel's time as a multiple of its limit, one streaming pass over the same tensor measured
+// in the same run (--benchmark_enable_random_interleaving=true --benchmark_repetitions=15): times
+// do not carry over to another machine, ratios do.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -37,8 +37,8 @@ inline int Threads() {
   return threads == nullptr ? 1 : std::max(1, std::atoi(threads));
 }
 
-// Gaussian values from the sum of four uniform ones would have no tail: Box-Muller, with a generator
-// that makes 25 million of them in seconds.
+// Gaussian values from the sum of four uniform ones would have no tail: Box-Muller, with a
+// generator that makes 25 million of them in seconds.
 inline std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<float> x(n + 1);
@@ -121,8 +121,7 @@ inline void AddResidual(::benchmark::State& state, std::size_t n) {
 
 enum class Start { kCold, kWarm, kFeedback };
 
-// Selects from the same tensor again and again; cold without the state of the step before. With
-// feedback the gradient's scale shrinks against a residual that grows, as in training.
+// Selects from the same tensor again and again; cold without the state of the step before.
 inline void Select(::benchmark::State& state, const std::string& sparsifier, const Options& options,
                    std::size_t n, double density, const std::string& data, Start start) {
   const std::vector<float>& x = Data(data, n);
@@ -143,7 +142,8 @@ inline void Select(::benchmark::State& state, const std::string& sparsifier, con
                    {{x.data(), n, {}}, {residual.data(), residual.size(), {}}}, density,
                    {1, "tensor", {}, step++}, memory.get(), slot);
   };
-  for (int warm_up = 0; warm_up < 3; ++warm_up) run();
+  // A residual takes a while to settle: at first the k-th magnitude grows from step to step.
+  for (int warm_up = 0; warm_up < (start == Start::kFeedback ? 50 : 3); ++warm_up) run();
   const SelectCounters before = counters;
   for (auto _ : state) run();
   const auto steps = static_cast<double>(counters.selections - before.selections);

@@ -11,8 +11,8 @@ void RegisterAll() {
       for (const std::string& data : DataNames()) {
         for (const auto& [start, name] :
              {std::pair{Start::kCold, "/cold"}, std::pair{Start::kFeedback, "/feedback"}}) {
-          Register("randomk/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:" + data +
-                       name,
+          Register("randomk/n:" + std::to_string(n) + "/density:" + Number(density) +
+                       "/data:" + data + name,
                    [=, start = start](::benchmark::State& state) {
                      Select(state, "randomk", {}, n, density, data, start);
                    });

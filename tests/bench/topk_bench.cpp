@@ -25,9 +25,9 @@ void RegisterAll() {
     for (const double density : {0.001, 0.01, 0.05}) {
       const std::string shape = "/n:" + std::to_string(n) + "/density:" + Number(density);
       for (const std::string& data : DataNames()) {
-        for (const auto& [start, name] : {std::pair{Start::kCold, "/cold"},
-                                          std::pair{Start::kWarm, "/warm"},
-                                          std::pair{Start::kFeedback, "/feedback"}}) {
+        for (const auto& [start, name] :
+             {std::pair{Start::kCold, "/cold"}, std::pair{Start::kWarm, "/warm"},
+              std::pair{Start::kFeedback, "/feedback"}}) {
           Register("topk" + shape + "/data:" + data + name,
                    [=, start = start](::benchmark::State& state) {
                      Select(state, "topk", {}, n, density, data, start);

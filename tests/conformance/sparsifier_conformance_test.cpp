@@ -16,8 +16,8 @@ using testing::MakeSparsifier;
 using testing::Selected;
 using testing::Selection;
 
-const std::vector<std::size_t> kShapes = {1,  2,    31,   32,    33,
-                                          1023, 1025, 9000, (std::size_t{1} << 20) + 7};
+const std::vector<std::size_t> kShapes = {
+    1, 2, 31, 32, 33, 1023, 1025, 9000, (std::size_t{1} << 20) + 7};
 
 class SparsifierLaws : public ::testing::TestWithParam<std::string> {
  protected:
@@ -54,13 +54,21 @@ TEST_P(SparsifierLaws, SelectsLawfullyAndConservesMass) {
     for (const std::size_t n : kShapes) {
       for (const double density : {1e-9, 0.01, 0.3, 1.0}) {
         for (const std::string& data : DataNames()) {
-          if (n > 100'000 && density != 0.01) continue;  // one density for the large shape
+          // The large shape at one density, with the data that part ways there.
+          if (n > 100'000 && density != 0.01) continue;
+          if (n > 100'000 && data != "gaussian" && data != "few-values" && data != "sparse" &&
+              data != "equal") {
+            continue;
+          }
           const std::string where = GetParam() + " " + std::string(IsaName(isa)) +
                                     " n=" + std::to_string(n) +
                                     " density=" + std::to_string(density) + " " + data;
           Selection selection(*sparsifier, n, density, 2, true);
+          const auto drawn = MakeData(data, n, 1);
           for (std::uint64_t step = 0; step < 3; ++step) {
-            const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
+            auto gradient = drawn;  // turned from step to step: cheaper than drawing anew
+            std::rotate(gradient.begin(), gradient.begin() + static_cast<long>(step * n / 5),
+                        gradient.end());
             std::vector<float> x(n);
             for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + selection.residual()[i];
             const Selected selected = selection.Run(gradient, step);
@@ -107,11 +115,11 @@ TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
   const auto sparsifier = MakeSparsifier(GetParam());
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
-    for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{9000},
-                                std::size_t{300'000}}) {
-      for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                              std::numeric_limits<float>::infinity(),
-                              -std::numeric_limits<float>::infinity()}) {
+    for (const std::size_t n :
+         {std::size_t{1}, std::size_t{33}, std::size_t{9000}, std::size_t{300'000}}) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+            -std::numeric_limits<float>::infinity()}) {
         for (const double density : {0.01, 1.0}) {
           for (const bool feedback : {false, true}) {
             auto gradient = MakeData("gaussian", n, 1);
@@ -172,9 +180,9 @@ TEST_P(SparsifierLaws, RefusesArgumentsThatMakeNoSense) {
     double density;
     std::size_t capacity;
   };
-  for (const Case& c : {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100},
-                        Case{100, 0.0, 100}, Case{100, -1.0, 100}, Case{100, 2.0, 100},
-                        Case{100, 0.5, 10}}) {
+  for (const Case& c :
+       {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100}, Case{100, 0.0, 100},
+        Case{100, -1.0, 100}, Case{100, 2.0, 100}, Case{100, 0.5, 10}}) {
     Slot slot{{indices.data(), c.capacity, {}}, {values.data(), c.capacity, {}}, c.capacity, 0};
     try {
       sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), c.n, {}}, {}}, c.density,

@@ -1,5 +1,5 @@
-// Error feedback over many steps: nothing is lost, nothing is rounded twice, and the fused form equals
-// adding the residual by hand.
+// Error feedback over many steps: nothing is lost, nothing is rounded twice, and the fused form
+// equals adding the residual by hand.
 #include <gtest/gtest.h>
 
 #include "tests/sparsifier_oracle.hpp"
@@ -47,16 +47,14 @@ std::vector<std::string> Names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Feedback,
-                         ::testing::Combine(::testing::ValuesIn(Names()),
-                                            ::testing::ValuesIn(SupportedIsas()),
-                                            ::testing::Values(std::size_t{37}, std::size_t{9001},
-                                                              std::size_t{400'003})),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + "_" +
-                                  testing::IsaSuffix(std::get<1>(info.param)) + "_" +
-                                  std::to_string(std::get<2>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Feedback,
+    ::testing::Combine(::testing::ValuesIn(Names()), ::testing::ValuesIn(SupportedIsas()),
+                       ::testing::Values(std::size_t{37}, std::size_t{9001}, std::size_t{400'003})),
+    [](const auto& info) {
+      return std::get<0>(info.param) + "_" + testing::IsaSuffix(std::get<1>(info.param)) + "_" +
+             std::to_string(std::get<2>(info.param));
+    });
 
 }  // namespace
 }  // namespace sparfuse

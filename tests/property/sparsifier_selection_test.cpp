@@ -20,10 +20,10 @@ TEST_P(TopKByDefinition, HoldsForEveryShapeDensityAndPool) {
   const auto& [isa, data] = GetParam();
   const ScopedIsa scope(isa);
   const auto topk = MakeSparsifier("topk");
-  for (const std::size_t n : {std::size_t{1}, std::size_t{2}, std::size_t{31}, std::size_t{32},
-                              std::size_t{33}, std::size_t{1023}, std::size_t{1025},
-                              std::size_t{8192}, std::size_t{8193}, std::size_t{199'999},
-                              (std::size_t{1} << 20) + 7}) {
+  for (const std::size_t n :
+       {std::size_t{1}, std::size_t{2}, std::size_t{31}, std::size_t{32}, std::size_t{33},
+        std::size_t{1023}, std::size_t{1025}, std::size_t{8192}, std::size_t{8193},
+        std::size_t{199'999}, (std::size_t{1} << 20) + 7}) {
     const auto x = MakeData(data, n, static_cast<std::uint32_t>(n));
     for (const double density : {1e-9, 0.001, 0.01, 0.3, 0.999, 1.0}) {
       if (n > 500'000 && (density < 0.001 || density > 0.3)) continue;  // no new path, much time
@@ -45,14 +45,15 @@ TEST_P(TopKByDefinition, HoldsForEveryShapeDensityAndPool) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, TopKByDefinition,
-    ::testing::Combine(::testing::ValuesIn(SupportedIsas()), ::testing::ValuesIn(DataNames())),
-    [](const auto& info) {
-      std::string name = testing::IsaSuffix(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(All, TopKByDefinition,
+                         ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
+                                            ::testing::ValuesIn(DataNames())),
+                         [](const auto& info) {
+                           std::string name = testing::IsaSuffix(std::get<0>(info.param)) + "_" +
+                                              std::get<1>(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // Ties across the threshold, placed so that the cut falls inside a run of candidates.
 TEST(TopKTies, AreCutByIndexWhereverTheyLie) {

@@ -1,3 +1,5 @@
+#include "core/tensor/cpu.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 namespace {

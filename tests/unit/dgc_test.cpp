@@ -92,16 +92,13 @@ Selected DgcByDefinition(const std::vector<float>& x, double density, const Rule
 }
 
 Options ToOptions(const Rule& rule) {
-  return {{"sample_ratio", rule.sample_ratio},
-          {"upper_bound", rule.upper},
-          {"lower_bound", rule.lower},
-          {"max_iterations", std::int64_t{rule.iterations}},
-          {"resample", rule.resample},
-          {"strided", rule.strided}};
+  return {{"sample_ratio", rule.sample_ratio}, {"upper_bound", rule.upper},
+          {"lower_bound", rule.lower},         {"max_iterations", std::int64_t{rule.iterations}},
+          {"resample", rule.resample},         {"strided", rule.strided}};
 }
 
-void ExpectRule(const Rule& rule, std::initializer_list<std::size_t> sizes = {1, 7, 199, 201, 1025,
-                                                                              9000, 300'007}) {
+void ExpectRule(const Rule& rule,
+                std::initializer_list<std::size_t> sizes = {1, 7, 199, 201, 1025, 9000, 300'007}) {
   const auto dgc = MakeSparsifier("dgc", ToOptions(rule), kSeed);
   for (const std::size_t n : sizes) {
     for (const double density : {0.001, 0.01, 0.05, 0.3}) {
@@ -166,9 +163,8 @@ TEST(Dgc, ExactTrimKeepsTheLargestInsteadOfTheFirst) {
 
 TEST(Dgc, NeverSendsNothingOfSomething) {
   // With the threshold raised by a hundred the selection is empty, and lowered by 0.9999 stays so.
-  const auto dgc = MakeSparsifier("dgc", {{"resample", false},
-                                          {"upper_bound", 100.0},
-                                          {"lower_bound", 0.9999}});
+  const auto dgc =
+      MakeSparsifier("dgc", {{"resample", false}, {"upper_bound", 100.0}, {"lower_bound", 0.9999}});
   constexpr std::size_t kN = 60'000;
   std::vector<float> x(kN, 1.0f);
   Selection selection(*dgc, kN, 0.001, 1, false);
@@ -200,8 +196,8 @@ TEST(Dgc, OverflowOfTheSlotBecomesExactTopK) {
   EXPECT_EQ(selection.counters().overflows, 1u);
 }
 
-// The descriptor's selection model is what this loop measures. Other seeds move the mean by less than
-// 0.01 and sigma by less than 0.005.
+// The descriptor's selection model is what this loop measures. Other seeds move the mean by less
+// than 0.01 and sigma by less than 0.005.
 TEST(Dgc, SelectionModelHolds) {
   const SelectionModel model = FindSparsifier("dgc").selection_model;
   const auto dgc = MakeSparsifier("dgc");

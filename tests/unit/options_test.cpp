@@ -1,16 +1,27 @@
+#include "core/options.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "core/error.hpp"
-#include "core/options.hpp"
 
 namespace sparfuse {
 namespace {
 
 const std::vector<OptionSpec> kSpecs = {
-    {.name = "sample_ratio", .fallback = 0.01, .min = 0.001, .max = 1.0, .choices = {}, .meaning = "fraction"},
-    {.name = "iterations", .fallback = std::int64_t{10}, .min = 0, .max = 100, .choices = {}, .meaning = "count"},
+    {.name = "sample_ratio",
+     .fallback = 0.01,
+     .min = 0.001,
+     .max = 1.0,
+     .choices = {},
+     .meaning = "fraction"},
+    {.name = "iterations",
+     .fallback = std::int64_t{10},
+     .min = 0,
+     .max = 100,
+     .choices = {},
+     .meaning = "count"},
     {.name = "resample", .fallback = true, .choices = {}, .meaning = "whether"},
     {.name = "mode",
      .fallback = std::string("plain"),
@@ -67,7 +78,8 @@ TEST(ResolveOptions, NamesOwnerKeyValueAndWhatWasExpected) {
             "sparsifier dgc: sample_ratio = 2: expected a number in [0.001, 1]");
   EXPECT_EQ(ErrorFor({{"iterations", std::int64_t{101}}}),
             "sparsifier dgc: iterations = 101: expected a number in [0, 100]");
-  EXPECT_EQ(ErrorFor({{"iterations", 2.5}}), "sparsifier dgc: iterations = 2.5: expected an integer");
+  EXPECT_EQ(ErrorFor({{"iterations", 2.5}}),
+            "sparsifier dgc: iterations = 2.5: expected an integer");
   EXPECT_EQ(ErrorFor({{"resample", std::string("yes")}}),
             "sparsifier dgc: resample = yes: expected true or false");
   EXPECT_EQ(ErrorFor({{"mode", std::string("fuse")}}),

@@ -1,10 +1,10 @@
+#include "core/tensor/thread_pool.hpp"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <stdexcept>
 #include <thread>
-
-#include "core/tensor/thread_pool.hpp"
 
 namespace sparfuse {
 namespace {
@@ -13,8 +13,8 @@ TEST(ThreadPool, RunsEveryChunkOnceOnAWorkerOfThePool) {
   for (const int threads : {1, 2, 3}) {
     ThreadPool pool(threads);
     EXPECT_EQ(pool.threads(), threads);
-    for (const std::size_t chunks : {std::size_t{0}, std::size_t{1}, std::size_t{2},
-                                     std::size_t{1000}}) {
+    for (const std::size_t chunks :
+         {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1000}}) {
       std::vector<std::atomic<int>> runs(chunks);
       pool.ParallelFor(chunks, [&](std::size_t chunk, int worker) {
         ASSERT_GE(worker, 0);

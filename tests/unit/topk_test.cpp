@@ -86,10 +86,9 @@ TEST(TopK, NamesTheTensorTheStepAndTheElementThatIsNotFinite) {
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
     for (const std::size_t n : {std::size_t{5}, std::size_t{9000}, std::size_t{600'000}}) {
-      for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                              -std::numeric_limits<float>::quiet_NaN(),
-                              std::numeric_limits<float>::infinity(),
-                              -std::numeric_limits<float>::infinity()}) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+            std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
         for (const bool feedback : {false, true}) {
           auto gradient = MakeData("gaussian", n, 3);
           gradient[n - 2] = bad;

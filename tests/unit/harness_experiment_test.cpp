@@ -1,0 +1,267 @@
+// Experiment files: what they expand to, and the errors that name file, line, key and value.
+#include "harness/experiment.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/canonical.hpp"
+#include "tests/unit/harness_fixture.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+Experiment Parse(const std::string& text) {
+  return ParseExperiment(TomlFile::Parse(text, "file.toml"), SmallCatalog(), "/nonexistent");
+}
+
+std::string ErrorOf(const std::string& text) {
+  try {
+    Parse(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+    return error.what();
+  }
+  return "no error";
+}
+
+// Line 1: id, 2: [defaults], 3: mode and workload, 4: workers, 5: `line5`, 6: [[axis]], 7: methods.
+std::string WithLine(const std::string& line5, const std::string& more = "") {
+  return "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n" + line5 +
+         "\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n[[axis]]\nworkers = [2, 4]\n" + more;
+}
+
+#define EXPECT_SAYS(text, part)                                                      \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) << "in: " << (text) << "\nexpected: " << (part)
+
+TEST(Experiment, AxesMultiplyTheFirstOutermostAndListsOfOneAxisMoveTogether) {
+  const auto experiment = Parse(R"(
+id = "t"
+[defaults]
+mode = "measured"
+density = 1e-3
+[[axis]]
+workload = ["digits-resnet", "text-gpt"]
+batch_per_worker = [16, 8]
+[[axis]]
+method = ["dense", "wfbp"]
+[[axis]]
+workers = [2, 4]
+)");
+  const auto& cells = experiment.parts.at(0).cells;
+  ASSERT_EQ(cells.size(), 8u);
+  EXPECT_EQ(experiment.parts[0].id, "main");
+  EXPECT_EQ(cells[0].config["workload"], "digits-resnet");
+  EXPECT_EQ(cells[0].config["workers"], 2);
+  EXPECT_EQ(cells[1].config["workers"], 4);
+  EXPECT_EQ(cells[2].config["method"], "wfbp");
+  EXPECT_EQ(cells[2].config["density"], 1e-3);
+  EXPECT_EQ(cells[3].config["batch_per_worker"], 16);
+  EXPECT_EQ(cells[4].config["batch_per_worker"], 8);
+  std::set<std::string> hashes;
+  for (const auto& cell : cells) hashes.insert(cell.config_hash);
+  EXPECT_EQ(hashes.size(), 8u);
+}
+
+TEST(Experiment, EveryDefaultIsResolved) {
+  const json config = Parse(WithLine("")).parts.at(0).cells.at(2).config;
+  EXPECT_EQ(config["method"], "wfbp");
+  EXPECT_EQ(config["sparsifier"], "topk");
+  EXPECT_EQ(config["feedback"], "residual");
+  EXPECT_EQ(config["batch_per_worker"], 32);
+  EXPECT_EQ(config["recipe"]["learning_rate"], 0.1);
+  EXPECT_EQ(config["method_options"]["planner"], "layer-wise");
+  EXPECT_EQ(config["dense_tensors"], (json{{"max_ndim", 0}, {"names", json::array()}}));
+  EXPECT_TRUE(config["target"].is_null());
+}
+
+TEST(Experiment, MeasuredDenseTakesTheBackendsOwnAllReduceAndEmulatedTheRing) {
+  const std::string text = WithLine("");
+  EXPECT_EQ(Parse(text).parts[0].cells[0].config["method_options"]["collective"], "native-allreduce");
+  std::string emulated = text;
+  emulated.replace(emulated.find("measured"), 8, "emulated");
+  emulated.insert(emulated.find("workload ="), "link = { gbps = 1, alpha_us = 100 }\n");
+  EXPECT_EQ(Parse(emulated).parts[0].cells[0].config["method_options"]["collective"], "ring-allreduce");
+  EXPECT_SAYS(ErrorOf(emulated + "[[axis]]\nmethod_options = [{ collective = \"native-allreduce\" }]\n"),
+              "can be neither delayed");
+}
+
+TEST(Experiment, ADenseMethodHasOneCellHoweverManyDensities) {
+  const auto cells = Parse(WithLine("", "[[axis]]\ndensity = [0.01, 0.001]\n")).parts.at(0).cells;
+  EXPECT_EQ(cells.size(), 2u + 4u);
+  for (const auto& cell : cells) {
+    if (cell.config["method"] != "dense") continue;
+    EXPECT_EQ(cell.config["density"], 1);
+    EXPECT_EQ(cell.config["sparsifier"], "none");
+  }
+}
+
+TEST(Experiment, ErrorsNameFileLineKeyValueAndTheNearestName) {
+  const std::string misspelt = ErrorOf(WithLine("densty = 0.01"));
+  EXPECT_SAYS(misspelt, "file.toml:5: ");
+  EXPECT_SAYS(misspelt, "\"densty\"");
+  EXPECT_SAYS(misspelt, "did you mean \"density\"");
+  for (const char* value : {"0", "2", "-0.5", "\"a lot\"", "true"}) {
+    const std::string wrong = ErrorOf(WithLine(std::string("density = ") + value));
+    EXPECT_SAYS(wrong, "file.toml:5: ");
+    EXPECT_SAYS(wrong, std::string("density = ") + value);
+    EXPECT_SAYS(wrong, "a number in (0, 1]");
+  }
+  EXPECT_SAYS(ErrorOf(WithLine("density = nan")), "file.toml:5: ");
+  std::string method = WithLine("");
+  method.replace(method.find("\"wfbp\""), 6, "\"wfpb\"");
+  EXPECT_SAYS(ErrorOf(method), "file.toml:7: ");
+  EXPECT_SAYS(ErrorOf(method), "did you mean \"wfbp\"");
+  EXPECT_SAYS(ErrorOf(WithLine("sparsifier = \"topq\"")), "file.toml:5: sparsifier = \"topq\"");
+  EXPECT_SAYS(ErrorOf(WithLine("recipe = { learning_rat = 1 }")), "did you mean \"learning_rate\"");
+  EXPECT_SAYS(ErrorOf(WithLine("threads_per_worker = 0")), "file.toml:5: ");
+  EXPECT_SAYS(ErrorOf(WithLine("kind = \"throughputs\"")), "did you mean \"throughput\"");
+  EXPECT_SAYS(ErrorOf("id = \"t\"\n[defaults\n"), "file.toml:2: not valid TOML");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[repat]\nblocks = 2\n")), "did you mean \"repeat\"");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[repeat]\nblocks = 0\n")), "blocks = 0: expected an integer of at least 1");
+  std::string workers = WithLine("");
+  workers.replace(workers.find("[2, 4]"), 6, "[0, 4]");
+  EXPECT_SAYS(ErrorOf(workers), "file.toml:9: workers = 0: expected an integer of at least 1");
+}
+
+TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
+  EXPECT_SAYS(ErrorOf(WithLine("link = { gbps = 1, alpha_us = 100 }")), "in mode measured");
+  EXPECT_SAYS(ErrorOf(WithLine("cluster = \"this-machine\"")), "in mode measured");
+  EXPECT_SAYS(ErrorOf(WithLine("method_options = { collective = \"sparse-allgather\" }")),
+              "takes sparse payloads");
+  std::string sparse_only = WithLine("method_options = { collective = \"ring-allreduce\" }");
+  sparse_only.replace(sparse_only.find("\"dense\", "), 9, "");
+  EXPECT_SAYS(ErrorOf(sparse_only), "not unequal indices");
+  EXPECT_SAYS(ErrorOf(WithLine("sparsifier = \"none\"")), "sends sparse payloads");
+  EXPECT_SAYS(ErrorOf(WithLine("ranks_per_node = 3")), "expected a divisor of workers");
+  EXPECT_SAYS(ErrorOf(WithLine("target = 0.9")), "kind = \"convergence\" only");
+  std::string fused = WithLine("dense_tensors = { max_ndim = 1 }");
+  fused.replace(fused.find("wfbp"), 4, "syncea");
+  EXPECT_SAYS(ErrorOf(fused), "selects from fused buffers");
+  const auto with_mode = [](const std::string& mode, const std::string& line5) {
+    std::string text = WithLine(line5);
+    return text.replace(text.find("measured"), 8, mode);
+  };
+  EXPECT_SAYS(ErrorOf(with_mode("modelled", "")), "cluster is missing");
+  EXPECT_SAYS(ErrorOf(with_mode("modelled", "cluster = \"this-machin\"")), "did you mean \"this-machine\"");
+  EXPECT_SAYS(ErrorOf(with_mode("modelled", "cluster = \"this-machine\"\nkind = \"convergence\"")),
+              "moves no gradients");
+  EXPECT_SAYS(ErrorOf(with_mode("emulated", "")), "expected { gbps, alpha_us }");
+  EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 1, alpha_us = 99 }")), "at least 100");
+  EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 0, alpha_us = 100 }")), "a number above 0");
+}
+
+TEST(Experiment, AxesAndExclusionsThatCannotBeMeantAreErrors) {
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\ndensity = [0.1, 0.2]\naccumulation = [1]\n")), "equal length");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\nworkers = [8]\n")), "on two axes");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\naccumulation = [1, 1]\n")), "two cells are the same");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 8 }\nreason = \"r\"\n")),
+              "matches no cell");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 4 }\n")), "expected a reason");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { batch_per_worker = 4 }\nreason = \"r\"\n")),
+              "no [defaults] and no [[axis]] sets");
+  const auto part =
+      Parse(WithLine("", "[[exclude]]\nwhen = { method = \"wfbp\", workers = [4, 8] }\nreason = \"r\"\n"))
+          .parts.at(0);
+  EXPECT_EQ(part.cells.size(), 3u);
+  ASSERT_EQ(part.excluded.size(), 1u);
+  EXPECT_EQ(part.excluded[0].cell["workers"], 4);
+  EXPECT_EQ(part.excluded[0].reason, "r");
+}
+
+TEST(Experiment, ClaimsMustMatchOneCellEach) {
+  const std::string claim =
+      "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"wfbp\", workers = 4 }\n"
+      "over = { method = \"dense\", workers = 4 }\nstated = 1.5\n";
+  const auto part = Parse(WithLine("", claim)).parts.at(0);
+  ASSERT_EQ(part.claims.size(), 1u);
+  EXPECT_EQ(part.cells[part.claims[0].of_cell].config["method"], "wfbp");
+  EXPECT_EQ(part.claims[0].judged(), 1.5);
+  std::string wide = claim;
+  wide.replace(wide.find(", workers = 4 }\nover"), 16, " }\n");
+  EXPECT_SAYS(ErrorOf(WithLine("", wide)), "matches 2 cells");
+  std::string metric = claim;
+  metric.replace(metric.find("throughput"), 10, "throughputs");
+  EXPECT_SAYS(ErrorOf(WithLine("", metric)), "did you mean \"throughput\"");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[figure]\nkind = \"bars\"\n")), "unknown kind of figure");
+}
+
+TEST(Experiment, PartsInheritDefaultsAndTwinsDifferInModeAndCluster) {
+  const auto experiment = Parse(R"(
+id = "t"
+[defaults]
+workload = "digits-resnet"
+workers = 2
+[repeat]
+blocks = 3
+seed = 7
+[[part]]
+id = "one"
+defaults = { mode = "measured" }
+repeat = { predict = true }
+[[part.axis]]
+method = ["dense", "wfbp"]
+[[part]]
+id = "two"
+defaults = { mode = "measured", kind = "convergence", workers = 1 }
+repeat = { blocks = 1 }
+[[part.axis]]
+method = ["dense"]
+)");
+  ASSERT_EQ(experiment.parts.size(), 2u);
+  EXPECT_EQ(experiment.parts[0].blocks, 3);
+  EXPECT_EQ(experiment.parts[1].blocks, 1);
+  EXPECT_EQ(experiment.parts[1].base_seed, 7);
+  EXPECT_EQ(experiment.parts[1].cells[0].config["workers"], 1);
+  EXPECT_EQ(experiment.parts[1].cells[0].config["target"], 0.97);
+  EXPECT_EQ(experiment.parts[0].reference, "dense");
+  const auto parts = PartsWithTwins(experiment);
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[1].id, "one.predicted");
+  json twin = parts[1].cells.at(1).config;
+  EXPECT_EQ(twin["mode"], "modelled");
+  EXPECT_EQ(twin["cluster"], "this-machine");
+  twin["mode"] = "measured";
+  twin["cluster"] = nullptr;
+  EXPECT_EQ(twin, parts[0].cells.at(1).config);
+}
+
+TEST(Canonical, EqualMeaningsHashAlikeAndNamesDoNotCount) {
+  EXPECT_EQ(CanonicalJson({{"b", 1.0}, {"a", {0.1, nullptr, true}}}), R"({"a":[0.1,null,true],"b":1})");
+  // FIPS 180-2, appendix B.1
+  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  const json config = {{"workers", 2}, {"density", 1.0}};
+  json named = {{"workers", 2}, {"density", 1}, {"seed", 4}, {"block", 1}, {"trial_id", "x"}};
+  EXPECT_EQ(ConfigHash(config), ConfigHash(named));
+  named["workers"] = 3;
+  EXPECT_NE(ConfigHash(config), ConfigHash(named));
+}
+
+TEST(MethodFile, NamesFileAndLineOfWhatIsWrong) {
+  const std::string good =
+      "name = \"m\"\ntitle = \"M\"\npaper = \"p\"\nsummary = \"s\"\nrevision = 2\nstrategy = \"ahead\"\n"
+      "planner = \"by-bytes\"\nplanner_options = { threshold_bytes = 5 }\nsparsifier = \"topk\"\n"
+      "feedback = \"residual\"\ncollective = \"sparse-allgather\"\n";
+  const Method method = ParseMethodFile("baselines/m", good);
+  EXPECT_EQ(method.revision, 2);
+  EXPECT_NO_THROW(CheckMethod(SmallCatalog(), method));
+  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method, json::object())["planner_options"]["threshold_bytes"], 5);
+  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method, {{"threshold_bytes", 9}})["planner_options"]["threshold_bytes"], 9);
+  EXPECT_THROW(ResolveMethodOptions(SmallCatalog(), method, {{"threshold_byte", 9}}), Error);
+  EXPECT_THROW(ParseMethodFile("baselines/other", good), Error);
+  Method dense = method;
+  dense.sparsifier = "none";
+  EXPECT_THROW(CheckMethod(SmallCatalog(), dense), Error);
+  try {
+    ParseMethodFile("baselines/m", good + "sparsifer = \"topk\"\n");
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_SAYS(error.what(), "baselines/m/method.toml:12: ");
+    EXPECT_SAYS(error.what(), "did you mean \"sparsifier\"");
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse
