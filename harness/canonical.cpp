@@ -12,7 +12,8 @@ namespace sparfuse {
 namespace {
 
 void AppendNumber(double value, std::string& out) {
-  if (!std::isfinite(value)) SPARFUSE_THROW(kInternal, "a number without canonical form: not finite");
+  if (!std::isfinite(value))
+    SPARFUSE_THROW(kInternal, "a number without canonical form: not finite");
   if (value == 0) value = 0;  // drops the sign of a negative zero
   std::array<char, 32> text;
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
@@ -43,8 +44,10 @@ void Append(const nlohmann::json& value, std::string& out) {
       out += ']';
       return;
     }
-    case nlohmann::json::value_t::number_float: return AppendNumber(value.get<double>(), out);
-    default: out += value.dump();
+    case nlohmann::json::value_t::number_float:
+      return AppendNumber(value.get<double>(), out);
+    default:
+      out += value.dump();
   }
 }
 

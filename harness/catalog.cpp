@@ -43,16 +43,17 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
     const bool in_strategy = Has(strategy, key);
     const bool in_planner = Has(planner, key);
     if (in_strategy && in_planner) {
-      SPARFUSE_THROW(kConfig, fmt::format("method {}: both its strategy and its planner take \"{}\"; "
-                                          "expected it in strategy_options or planner_options",
-                                          method.name, key));
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("method {}: both its strategy and its planner take \"{}\"; "
+                                 "expected it in strategy_options or planner_options",
+                                 method.name, key));
     }
     if (!in_strategy && !in_planner) {
       std::vector<std::string> known = {"collective"};
       for (const auto& spec : strategy.options) known.push_back(spec.name);
       for (const auto& spec : planner.options) known.push_back(spec.name);
-      SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name, key,
-                                          value.dump(), Suggestion(key, known)));
+      SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
+                                          key, value.dump(), Suggestion(key, known)));
     }
     (in_strategy ? for_strategy : for_planner)[key] = value;
   }
@@ -65,15 +66,15 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
                                                : "adds equal positions, not unequal indices,",
                                method.sparsifier));
   }
-  return {{"strategy", strategy.name},
-          {"strategy_options",
-           Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy,
-                   method.strategy_options, for_strategy)},
-          {"planner", planner.name},
-          {"planner_options",
-           Resolve(fmt::format("planner {} of method {}", planner.name, method.name), planner,
-                   method.planner_options, for_planner)},
-          {"collective", collective}};
+  return {
+      {"strategy", strategy.name},
+      {"strategy_options",
+       Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy,
+               method.strategy_options, for_strategy)},
+      {"planner", planner.name},
+      {"planner_options", Resolve(fmt::format("planner {} of method {}", planner.name, method.name),
+                                  planner, method.planner_options, for_planner)},
+      {"collective", collective}};
 }
 
 void CheckMethod(const Catalog& catalog, const Method& method) {
@@ -86,10 +87,10 @@ void CheckMethod(const Catalog& catalog, const Method& method) {
                                           Suggestion(method.feedback, kFeedback)));
     }
     if (strategy.sparse == method.dense()) {
-      SPARFUSE_THROW(kConfig, fmt::format("strategy \"{}\" {} and the sparsifier is \"{}\"",
-                                          strategy.name,
-                                          strategy.sparse ? "sparsifies" : "sends dense gradients",
-                                          method.sparsifier));
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format("strategy \"{}\" {} and the sparsifier is \"{}\"", strategy.name,
+                      strategy.sparse ? "sparsifies" : "sends dense gradients", method.sparsifier));
     }
     ResolveMethodOptions(catalog, method, nlohmann::json::object());
   } catch (const Error& error) {

@@ -26,8 +26,8 @@ struct CatalogPart {
 };
 
 struct CatalogStrategy : CatalogPart {
-  bool sparse = false;        // some of its units are sparsified
-  bool from_fused = false;    // it selects from fused buffers: every tensor is sparsified
+  bool sparse = false;      // some of its units are sparsified
+  bool from_fused = false;  // it selects from fused buffers: every tensor is sparsified
 };
 
 struct CatalogCollective : CatalogPart {
@@ -38,7 +38,7 @@ struct CatalogCollective : CatalogPart {
 struct CatalogSparsifier : CatalogPart {};
 
 struct CatalogWorkload : CatalogPart {
-  std::string unit, metric;        // what throughput counts; what evaluation yields
+  std::string unit, metric;  // what throughput counts; what evaluation yields
   bool higher_is_better = true;
   int batch_per_worker = 1;
   std::vector<OptionSpec> recipe;  // how it is trained

@@ -25,8 +25,8 @@ void CheckKeyAndValue(const CellSource& source, const std::string& what, const s
 void CheckValue(const CellSource& source, const std::string& key, const std::string& pointer) {
   const std::string wrong = WhatIsWrong(*FindConfigKey(key), *source.file.Find(pointer));
   if (!wrong.empty()) {
-    source.file.Fail(pointer,
-                     fmt::format("{} = {}: expected {}", key, Shown(*source.file.Find(pointer)), wrong));
+    source.file.Fail(pointer, fmt::format("{} = {}: expected {}", key,
+                                          Shown(*source.file.Find(pointer)), wrong));
   }
 }
 
@@ -49,9 +49,10 @@ std::vector<GivenKeys> AxisRows(const CellSource& source, const std::string& poi
       rows.resize(list.size());
     }
     if (list.size() != rows.size()) {
-      source.file.Fail(at, fmt::format("{} has {} values and {} has {}: expected lists of equal length "
-                                       "in one [[axis]]",
-                                       key, list.size(), first, rows.size()));
+      source.file.Fail(at,
+                       fmt::format("{} has {} values and {} has {}: expected lists of equal length "
+                                   "in one [[axis]]",
+                                   key, list.size(), first, rows.size()));
     }
     for (std::size_t i = 0; i < list.size(); ++i) {
       const std::string element = at + "/" + std::to_string(i);
@@ -86,9 +87,10 @@ std::vector<Exclusion> ReadExclusions(const CellSource& source, const std::strin
     for (const auto& [key, value] : when->items()) {
       CheckKeyAndValue(source, "[[exclude]] when", key, at + "/when/" + key);
       if (!known.contains(key)) {
-        source.file.Fail(at + "/when/" + key,
-                         fmt::format("[[exclude]] when {} = {}: no [defaults] and no [[axis]] sets {}",
-                                     key, Shown(value), key));
+        source.file.Fail(
+            at + "/when/" + key,
+            fmt::format("[[exclude]] when {} = {}: no [defaults] and no [[axis]] sets {}", key,
+                        Shown(value), key));
       }
     }
     if (source.file.Find(at + "/reason") == nullptr) {
@@ -178,8 +180,9 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
       const auto rows = AxisRows(source, at + "/" + std::to_string(i));
       for (const auto& [key, value] : rows.front()) {
         if (!on_axes.insert(key).second) {
-          source.file.Fail(at + "/" + std::to_string(i) + "/" + key,
-                           fmt::format("{} is on two axes: expected a key on one [[axis]] only", key));
+          source.file.Fail(
+              at + "/" + std::to_string(i) + "/" + key,
+              fmt::format("{} is on two axes: expected a key on one [[axis]] only", key));
         }
         known[key] = value;
       }
@@ -217,8 +220,8 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
   }
   for (const auto& exclusion : exclusions) {
     if (exclusion.matched == 0) {
-      source.file.Fail(exclusion.pointer,
-                       fmt::format("[[exclude]] when = {}: matches no cell", exclusion.when->dump()));
+      source.file.Fail(exclusion.pointer, fmt::format("[[exclude]] when = {}: matches no cell",
+                                                      exclusion.when->dump()));
     }
   }
   if (part.cells.empty()) source.file.Fail(pointer, "no cell is left: expected at least one");

@@ -47,8 +47,10 @@ fs::path Commands::ResolveExperiment(const std::string& name) const {
     }
   }
   std::sort(known.begin(), known.end());
-  SPARFUSE_THROW(kConfig, fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "
-                                      "that ends in .toml)", name, Suggestion(name, known)));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "
+                             "that ends in .toml)",
+                             name, Suggestion(name, known)));
 }
 
 Experiment Commands::Load(const std::string& name) {
@@ -124,7 +126,8 @@ int Commands::Plan(const std::string& name, bool why) {
   for (const auto& trial : plan.trials) ++by_part[trial.part];
   if (why) {
     for (const auto& trial : plan.trials) {
-      fmt::print("{} block {}: {}\n    {}\n", trial.part, trial.block, CellName(trial.config), trial.why);
+      fmt::print("{} block {}: {}\n    {}\n", trial.part, trial.block, CellName(trial.config),
+                 trial.why);
     }
   }
   for (const auto& [part, count] : by_part) fmt::print("{:24} {} trial(s) to run\n", part, count);
@@ -152,7 +155,8 @@ int Commands::Run(const std::vector<std::string>& names, bool fresh) {
     fmt::print("interrupted; what is finished is kept, `{}` goes on from here\n", again);
     return kInterrupted;
   }
-  if (summary.failed > 0) fmt::print("failed trials are rows of the store and run again with the next run\n");
+  if (summary.failed > 0)
+    fmt::print("failed trials are rows of the store and run again with the next run\n");
   return summary.failed > 0 ? kTrialFailed : kDone;
 }
 
@@ -197,15 +201,17 @@ int Commands::Status(const std::string& name) {
     fmt::print("{}: {} of {} cells complete ({} block(s))\n", part["part"].get<std::string>(),
                part["complete"].dump(), part["cells"].dump(), part["blocks"].dump());
     for (const auto& failure : part["without_result"]) {
-      fmt::print("  {}: {}{}\n", failure["failure"].get<std::string>(), failure["cell"].get<std::string>(),
-                 failure.contains("message")
-                     ? "\n    " + failure["trial_id"].get<std::string>() + ": " + failure["message"].get<std::string>()
-                     : "");
+      fmt::print("  {}: {}{}\n", failure["failure"].get<std::string>(),
+                 failure["cell"].get<std::string>(),
+                 failure.contains("message") ? "\n    " + failure["trial_id"].get<std::string>() +
+                                                   ": " + failure["message"].get<std::string>()
+                                             : "");
     }
   }
   for (const auto& trial : trials) {
     if (trial["annotations"].empty()) continue;
-    fmt::print("left out: {} ({})\n", trial["trial_id"].get<std::string>(), trial["annotations"].dump());
+    fmt::print("left out: {} ({})\n", trial["trial_id"].get<std::string>(),
+               trial["annotations"].dump());
   }
   fmt::print("{} trial(s) of this experiment in {}\n", trials.size(), store_.results().string());
   return kDone;

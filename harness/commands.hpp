@@ -15,7 +15,13 @@
 namespace sparfuse {
 
 // Exit codes (DESIGN.md, section 6).
-enum ExitCode { kDone = 0, kTrialFailed = 1, kUsage = 2, kClaimNotReproduced = 3, kInterrupted = 130 };
+enum ExitCode {
+  kDone = 0,
+  kTrialFailed = 1,
+  kUsage = 2,
+  kClaimNotReproduced = 3,
+  kInterrupted = 130
+};
 
 class Commands {
  public:
@@ -24,7 +30,8 @@ class Commands {
     bool json = false;
     const std::atomic<bool>* interrupted = nullptr;
   };
-  explicit Commands(Settings settings) : settings_(std::move(settings)), store_(settings_.results) {}
+  explicit Commands(Settings settings)
+      : settings_(std::move(settings)), store_(settings_.results) {}
 
   // Each returns an ExitCode and throws Error for what ends it early.
   int List(const std::string& what);
@@ -44,9 +51,9 @@ class Commands {
  private:
   struct Loaded {
     Experiment experiment;
-    std::vector<Part> parts;           // twins included
+    std::vector<Part> parts;  // twins included
     std::vector<TrialRow> rows;
-    std::vector<PartResult> results;   // point into parts and rows
+    std::vector<PartResult> results;  // point into parts and rows
   };
   const Catalog& catalog();
   std::filesystem::path ResolveExperiment(const std::string& name) const;

@@ -20,8 +20,8 @@ std::string WhatIsWrongWithLink(const nlohmann::json& value) {
   }
   const auto& gbps = value["gbps"];
   const auto& alpha = value["alpha_us"];
-  const bool good = gbps.is_number() && gbps.get<double>() > 0 && alpha.is_number() &&
-                    alpha.get<double>() >= 0;
+  const bool good =
+      gbps.is_number() && gbps.get<double>() > 0 && alpha.is_number() && alpha.get<double>() >= 0;
   return good ? "" : kExpected;
 }
 
@@ -96,22 +96,37 @@ std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value) {
       return value.is_number() && value.get<double>() > 0 && value.get<double>() <= 1
                  ? ""
                  : "a number in (0, 1]: the fraction of elements that is kept";
-    case KeyType::kTable: return value.is_object() ? "" : "a table";
-    case KeyType::kLink: return WhatIsWrongWithLink(value);
+    case KeyType::kTable:
+      return value.is_object() ? "" : "a table";
+    case KeyType::kLink:
+      return WhatIsWrongWithLink(value);
   }
   return "";
 }
 
 std::span<const std::string> MetricNames() {
-  static const std::vector<std::string> kNames = {
-      "step_seconds",        "throughput",        "forward_seconds",
-      "backward_seconds",    "sparsify_seconds",  "exposed_communication_seconds",
-      "decompress_seconds",  "update_seconds",    "other_seconds",
-      "align_wait_seconds",  "payload_bytes",     "sent_bytes",
-      "received_bytes",      "messages_sent",     "achieved_density",
-      "residual_norm",       "tensors_missing",   "exchanges",
-      "loss",                "final_metric",      "steps_to_target",
-      "seconds_to_target"};
+  static const std::vector<std::string> kNames = {"step_seconds",
+                                                  "throughput",
+                                                  "forward_seconds",
+                                                  "backward_seconds",
+                                                  "sparsify_seconds",
+                                                  "exposed_communication_seconds",
+                                                  "decompress_seconds",
+                                                  "update_seconds",
+                                                  "other_seconds",
+                                                  "align_wait_seconds",
+                                                  "payload_bytes",
+                                                  "sent_bytes",
+                                                  "received_bytes",
+                                                  "messages_sent",
+                                                  "achieved_density",
+                                                  "residual_norm",
+                                                  "tensors_missing",
+                                                  "exchanges",
+                                                  "loss",
+                                                  "final_metric",
+                                                  "steps_to_target",
+                                                  "seconds_to_target"};
   return kNames;
 }
 

@@ -15,14 +15,15 @@ enum class KeyType {
   kNumber,   // above 0
   kDensity,  // in (0, 1]
   kTable,
-  kLink,     // { gbps, alpha_us } or "none"
+  kLink,  // { gbps, alpha_us } or "none"
 };
 
 struct ConfigKey {
   std::string name;
   KeyType type;
   std::int64_t min = 0;
-  std::vector<std::string> choices = {};  // strings only; empty: checked against the catalog, or any
+  std::vector<std::string> choices =
+      {};  // strings only; empty: checked against the catalog, or any
 };
 
 std::span<const ConfigKey> ConfigKeys();

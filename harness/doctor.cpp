@@ -28,7 +28,8 @@ Finding Governor() {
   const std::string governor = FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (governor.empty()) return {Level::kNote, "CPU governor", "not visible (a virtual machine?)"};
   if (governor == "performance") return {Level::kGood, "CPU governor", governor};
-  return {Level::kWarning, "CPU governor", governor + ": clocks may change while a trial runs; expected performance"};
+  return {Level::kWarning, "CPU governor",
+          governor + ": clocks may change while a trial runs; expected performance"};
 }
 
 Finding Load(int cores) {
@@ -42,9 +43,12 @@ Finding Load(int cores) {
 Finding Mpi() {
   bool ok = false;
   const std::string version = CommandOutput("mpirun --version 2>/dev/null | head -n 1", ok);
-  if (version.empty()) return {Level::kWarning, "MPI", "no mpirun: live trials over mpi cannot run; install openmpi-bin"};
+  if (version.empty())
+    return {Level::kWarning, "MPI",
+            "no mpirun: live trials over mpi cannot run; install openmpi-bin"};
   if (version.find("Open MPI") == std::string::npos) {
-    return {Level::kWarning, "MPI", version + ": expected Open MPI, whose report names a lost rank"};
+    return {Level::kWarning, "MPI",
+            version + ": expected Open MPI, whose report names a lost rank"};
   }
   return {Level::kGood, "MPI", version};
 }
@@ -52,11 +56,14 @@ Finding Mpi() {
 // Which LibTorch the worker is linked with, as the dynamic loader sees it.
 Finding Torch(const fs::path& worker) {
   if (access(worker.c_str(), X_OK) != 0) {
-    return {Level::kWarning, "worker", worker.string() + " is missing: live trials cannot run; build with LibTorch and MPI"};
+    return {Level::kWarning, "worker",
+            worker.string() + " is missing: live trials cannot run; build with LibTorch and MPI"};
   }
   bool ok = false;
-  const std::string libraries = CommandOutput("ldd " + ShellQuoted(worker.string()) + " 2>/dev/null", ok);
-  if (libraries.find("libtorch_cuda") != std::string::npos) return {Level::kGood, "LibTorch", "linked with CUDA"};
+  const std::string libraries =
+      CommandOutput("ldd " + ShellQuoted(worker.string()) + " 2>/dev/null", ok);
+  if (libraries.find("libtorch_cuda") != std::string::npos)
+    return {Level::kGood, "LibTorch", "linked with CUDA"};
   if (libraries.find("libtorch_cpu") != std::string::npos) {
     return {Level::kNote, "LibTorch", "linked CPU-only: workloads train on the processor"};
   }
@@ -67,8 +74,9 @@ std::vector<Finding> Gpus() {
   std::vector<Finding> findings;
   const int devices = CudaDeviceCount();
 #ifdef SPARFUSE_CUDA
-  findings.push_back(devices > 0 ? Finding{Level::kGood, "CUDA", fmt::format("{} device(s)", devices)}
-                                 : Finding{Level::kNote, "CUDA", "built in, and no device is visible"});
+  findings.push_back(devices > 0
+                         ? Finding{Level::kGood, "CUDA", fmt::format("{} device(s)", devices)}
+                         : Finding{Level::kNote, "CUDA", "built in, and no device is visible"});
   findings.push_back({Level::kGood, "NCCL", "linked"});
 #else
   (void)devices;
@@ -105,9 +113,11 @@ Finding Disk(const fs::path& results) {
 Finding Python(const fs::path& python) {
   bool ok = false;
   const std::string version = CommandOutput(
-      ShellQuoted(python.string()) + " -c 'import matplotlib; print(matplotlib.__version__)' 2>&1", ok);
+      ShellQuoted(python.string()) + " -c 'import matplotlib; print(matplotlib.__version__)' 2>&1",
+      ok);
   if (ok) return {Level::kGood, "matplotlib", version + " in " + python.string()};
-  return {Level::kWarning, "matplotlib", python.string() + " cannot import it: figures and reports need ./scripts/setup"};
+  return {Level::kWarning, "matplotlib",
+          python.string() + " cannot import it: figures and reports need ./scripts/setup"};
 }
 
 }  // namespace
@@ -120,8 +130,10 @@ std::vector<Finding> Examine(const DoctorPaths& paths) {
        fmt::format("{}, {} cores, {} GiB", system["cpu_model"].get<std::string>(), cores,
                    system["memory_gib"].dump())},
       {cores < 2 ? Level::kWarning : Level::kGood, "cores",
-       cores < 2 ? "1: two ranks share it, every live trial is oversubscribed"
-                 : fmt::format("trials of up to {} ranks with one thread each are not oversubscribed", cores)},
+       cores < 2
+           ? "1: two ranks share it, every live trial is oversubscribed"
+           : fmt::format("trials of up to {} ranks with one thread each are not oversubscribed",
+                         cores)},
       Governor(),
       Load(cores),
       Mpi(),

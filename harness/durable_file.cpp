@@ -19,15 +19,16 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void Fail(const char* what, const fs::path& path, int error) {
-  SPARFUSE_THROW(kData,
-                 fmt::format("cannot {} {}: {} (errno {}){}", what, path.string(),
-                             std::strerror(error), error,
-                             error == ENOSPC ? "; free some space there and run the command again" : ""));
+  SPARFUSE_THROW(
+      kData,
+      fmt::format("cannot {} {}: {} (errno {}){}", what, path.string(), std::strerror(error), error,
+                  error == ENOSPC ? "; free some space there and run the command again" : ""));
 }
 
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags) : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
+  Descriptor(const fs::path& path, int flags)
+      : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
     if (fd_ < 0) Fail("open", path, errno);
   }
   ~Descriptor() {
@@ -118,8 +119,9 @@ std::string UtcNow() {
       std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
   std::tm utc{};
   gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1,
-                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, milliseconds);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     milliseconds);
 }
 
 }  // namespace sparfuse

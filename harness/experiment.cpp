@@ -17,8 +17,8 @@ using nlohmann::json;
 const std::vector<std::string> kPartOnlyKeys = {"reference", "defaults", "axis",  "exclude",
                                                 "repeat",    "claim",    "figure"};
 // What figures can be drawn; their own keys are checked by the figures.
-const std::vector<std::string> kFigureKinds = {"grouped_bars", "convergence", "breakdown",
-                                               "gantt",        "scaling",     "prediction", "bytes"};
+const std::vector<std::string> kFigureKinds = {"grouped_bars", "convergence", "breakdown", "gantt",
+                                               "scaling",      "prediction",  "bytes"};
 
 std::vector<std::string> With(std::vector<std::string> keys, std::vector<std::string> more) {
   keys.insert(keys.end(), more.begin(), more.end());
@@ -63,7 +63,7 @@ void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part) {
   if (!claims->is_array()) file.FailValue(pointer + "/claim", "[[claim]] tables");
   for (std::size_t i = 0; i < claims->size(); ++i) {
     const std::string at = pointer + "/claim/" + std::to_string(i);
-    static const std::vector<std::string> kKeys = {"quote", "metric", "of",    "over",
+    static const std::vector<std::string> kKeys = {"quote",  "metric", "of",   "over",
                                                    "stated", "figure", "judge"};
     file.CheckKeys(at, "[[claim]]", kKeys);
     Claim claim;
@@ -78,13 +78,16 @@ void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part) {
     claim.over_cell = FindClaimCell(file, at + "/over", part);
     claim.of = *file.Find(at + "/of");
     claim.over = *file.Find(at + "/over");
-    if (file.Find(at + "/stated") == nullptr) file.Fail(at, "[[claim]]: the key \"stated\" is missing");
+    if (file.Find(at + "/stated") == nullptr)
+      file.Fail(at, "[[claim]]: the key \"stated\" is missing");
     claim.stated = file.Number(at, "stated", 0, 0);
     const std::string judge = file.String(at, "judge", "stated");
-    if (judge != "stated" && judge != "figure") file.FailValue(at + "/judge", "\"stated\" or \"figure\"");
+    if (judge != "stated" && judge != "figure")
+      file.FailValue(at + "/judge", "\"stated\" or \"figure\"");
     claim.judge_figure = judge == "figure";
     if (file.Find(at + "/figure") != nullptr) claim.figure = file.Number(at, "figure", 0, 0);
-    if (claim.judge_figure && !claim.figure) file.FailValue(at + "/judge", "figure = ... beside it");
+    if (claim.judge_figure && !claim.figure)
+      file.FailValue(at + "/judge", "figure = ... beside it");
     part.claims.push_back(std::move(claim));
   }
 }
@@ -105,8 +108,8 @@ void ReadFigures(const TomlFile& file, const std::string& pointer, Part& part) {
       const auto& figure = part.figures[i];
       if (!figure.contains(key)) continue;
       const auto metrics = MetricNames();
-      if (!figure[key].is_string() ||
-          std::find(metrics.begin(), metrics.end(), figure[key].get<std::string>()) == metrics.end()) {
+      if (!figure[key].is_string() || std::find(metrics.begin(), metrics.end(),
+                                                figure[key].get<std::string>()) == metrics.end()) {
         file.Fail(at + "/" + key, fmt::format("unknown metric {} of a figure{}", Shown(figure[key]),
                                               Suggestion(Shown(figure[key]), metrics)));
       }
@@ -131,8 +134,9 @@ Part ReadPart(const CellSource& source, const std::string& pointer, const GivenK
     std::set<std::string> methods;
     for (const auto& cell : part.cells) methods.insert(cell.config["method"].get<std::string>());
     const std::vector<std::string> known(methods.begin(), methods.end());
-    file.Fail(pointer + "/reference", fmt::format("reference = \"{}\": no cell has this method{}",
-                                                  part.reference, Suggestion(part.reference, known)));
+    file.Fail(pointer + "/reference",
+              fmt::format("reference = \"{}\": no cell has this method{}", part.reference,
+                          Suggestion(part.reference, known)));
   }
   ReadClaims(file, pointer, part);
   ReadFigures(file, pointer, part);
@@ -151,7 +155,8 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   file.CheckKeys("", "experiment", kTopKeys);
   experiment.id = file.RequiredString("", "id");
   for (const char c : experiment.id) {
-    if (!std::isalnum(static_cast<unsigned char>(c)) && std::string_view("-_/").find(c) == std::string_view::npos) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) &&
+        std::string_view("-_/").find(c) == std::string_view::npos) {
       file.FailValue("/id", "letters, digits, '-', '_' and '/': it names folders");
     }
   }

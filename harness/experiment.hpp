@@ -13,7 +13,7 @@
 namespace sparfuse {
 
 struct Cell {
-  nlohmann::json config;    // every default resolved; harness/README.md
+  nlohmann::json config;  // every default resolved; harness/README.md
   std::string config_hash;
 };
 
@@ -24,9 +24,9 @@ struct ExcludedCell {
 
 struct Claim {
   std::string quote, metric;
-  nlohmann::json of, over;     // as the file gives them
+  nlohmann::json of, over;                 // as the file gives them
   std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells
-  double stated = 0;           // the text's ratio of the metric
+  double stated = 0;                       // the text's ratio of the metric
   std::optional<double> figure;  // what the paper's figure or table shows, where it differs
   double judged() const { return judge_figure ? *figure : stated; }
   bool judge_figure = false;
@@ -34,13 +34,13 @@ struct Claim {
 
 struct Part {
   std::string id, title;
-  std::string reference;         // the method that others are compared with, or ""
+  std::string reference;  // the method that others are compared with, or ""
   int blocks = 1;
-  std::int64_t base_seed = 1;    // the seed of block b is base_seed + b
-  double timeout_seconds = 600;  // of a whole trial
-  bool predict = false;          // live throughput cells get a modelled twin
+  std::int64_t base_seed = 1;     // the seed of block b is base_seed + b
+  double timeout_seconds = 600;   // of a whole trial
+  bool predict = false;           // live throughput cells get a modelled twin
   nlohmann::json defaults, axes;  // as the file gives them
-  std::vector<Cell> cells;       // in the order of the axes, the first outermost
+  std::vector<Cell> cells;        // in the order of the axes, the first outermost
   std::vector<ExcludedCell> excluded;
   std::vector<Claim> claims;
   nlohmann::json figures = nlohmann::json::array();

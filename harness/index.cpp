@@ -26,8 +26,8 @@ class Statement {
   Statement& operator=(const Statement&) = delete;
 
   Statement& Bind(const std::string& text) {
-    return Bound(sqlite3_bind_text(statement_, ++bound_, text.c_str(), static_cast<int>(text.size()),
-                                   SQLITE_TRANSIENT));
+    return Bound(sqlite3_bind_text(statement_, ++bound_, text.c_str(),
+                                   static_cast<int>(text.size()), SQLITE_TRANSIENT));
   }
   // Strings, numbers, booleans and null as such, the rest as canonical JSON.
   Statement& Bind(const json& value) {
@@ -37,7 +37,8 @@ class Statement {
     if (value.is_number_integer()) {
       return Bound(sqlite3_bind_int64(statement_, ++bound_, value.get<std::int64_t>()));
     }
-    if (value.is_number()) return Bound(sqlite3_bind_double(statement_, ++bound_, value.get<double>()));
+    if (value.is_number())
+      return Bound(sqlite3_bind_double(statement_, ++bound_, value.get<double>()));
     return Bind(CanonicalJson(value));
   }
   bool Step() {
@@ -115,8 +116,10 @@ Index::~Index() { sqlite3_close(database_); }
 
 void Index::Fail(const char* what) const {
   const std::string reason = database_ ? sqlite3_errmsg(database_) : "out of memory";
-  SPARFUSE_THROW(kData, fmt::format("{}: SQLite cannot {}: {} (sparfuse index --rebuild makes it again "
-                                    "from the trial directories)", path_.string(), what, reason));
+  SPARFUSE_THROW(kData,
+                 fmt::format("{}: SQLite cannot {}: {} (sparfuse index --rebuild makes it again "
+                             "from the trial directories)",
+                             path_.string(), what, reason));
 }
 
 void Index::Execute(const char* sql) {
@@ -129,21 +132,28 @@ void Index::AddTrial(const json& trial) {
   const json failure = Member(trial, "failure");
   const std::string id = trial["trial_id"];
   json provenance;
-  for (const char* key : {"software", "source", "argv", "environment", "machine", "layout", "sampling"}) {
+  for (const char* key :
+       {"software", "source", "argv", "environment", "machine", "layout", "sampling"}) {
     provenance[key] = Member(trial, key);
   }
   Execute("BEGIN IMMEDIATE");
   try {
-    Statement row(*this,
-                  "INSERT INTO trial VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    Statement row(
+        *this, "INSERT INTO trial VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     row.Bind(id).Bind(trial["experiment"]).Bind(trial["part"]);
-    for (const char* key : {"kind", "mode", "method", "workload", "sparsifier", "density", "workers"}) {
+    for (const char* key :
+         {"kind", "mode", "method", "workload", "sparsifier", "density", "workers"}) {
       row.Bind(Member(config, key));
     }
     row.Bind(Member(link, "gbps")).Bind(Member(config, "batch_per_worker"));
-    row.Bind(trial["block"]).Bind(trial["seed"]).Bind(trial["config_hash"]).Bind(trial["system_hash"]);
+    row.Bind(trial["block"])
+        .Bind(trial["seed"])
+        .Bind(trial["config_hash"])
+        .Bind(trial["system_hash"]);
     row.Bind(Member(Member(trial, "source"), "commit")).Bind(trial["status"]);
-    row.Bind(Member(failure, "kind")).Bind(Member(failure, "message")).Bind(Member(failure, "log_tail"));
+    row.Bind(Member(failure, "kind"))
+        .Bind(Member(failure, "message"))
+        .Bind(Member(failure, "log_tail"));
     row.Bind("trials/" + id).Bind(trial["started_utc"]).Bind(trial["seconds"]);
     row.Bind(CanonicalJson(config)).Bind(CanonicalJson(Member(trial, "system")));
     row.Bind(CanonicalJson(provenance)).Step();
@@ -155,9 +165,10 @@ void Index::AddTrial(const json& trial) {
         statement.Step();
       }
     };
-    insert("INSERT INTO metric VALUES(?,?,?,?)", trial["metrics"], [](Statement& s, const json& value) {
-      s.Bind(value["value"]).Bind(Member(value, "unit"));
-    });
+    insert("INSERT INTO metric VALUES(?,?,?,?)", trial["metrics"],
+           [](Statement& s, const json& value) {
+             s.Bind(value["value"]).Bind(Member(value, "unit"));
+           });
     insert("INSERT INTO check_result VALUES(?,?,?)", trial["checks"],
            [](Statement& s, const json& value) { s.Bind(value); });
     insert("INSERT INTO revision VALUES(?,?,?)", trial["revisions"],
@@ -194,18 +205,18 @@ std::set<std::string> Index::AnnotationIds() const {
 std::vector<TrialRow> Index::Rows() const {
   std::vector<TrialRow> rows;
   std::map<std::string, std::size_t> at;
-  Statement trial(*this,
-                  "SELECT trial_id, experiment, part, kind, mode, method, workload, config_hash, "
-                  "system_hash, status, failure_kind, failure_message, directory, started_utc, workers, "
-                  "block, seconds, config_json, system_json, provenance_json FROM trial "
-                  "ORDER BY started_utc, trial_id");
+  Statement trial(
+      *this,
+      "SELECT trial_id, experiment, part, kind, mode, method, workload, config_hash, "
+      "system_hash, status, failure_kind, failure_message, directory, started_utc, workers, "
+      "block, seconds, config_json, system_json, provenance_json FROM trial "
+      "ORDER BY started_utc, trial_id");
   while (trial.Step()) {
     TrialRow row;
-    std::string* const texts[] = {&row.trial_id,     &row.experiment,   &row.part,
-                                  &row.kind,         &row.mode,         &row.method,
-                                  &row.workload,     &row.config_hash,  &row.system_hash,
-                                  &row.status,       &row.failure_kind, &row.failure_message,
-                                  &row.directory,    &row.started_utc};
+    std::string* const texts[] = {
+        &row.trial_id,     &row.experiment,      &row.part,        &row.kind,        &row.mode,
+        &row.method,       &row.workload,        &row.config_hash, &row.system_hash, &row.status,
+        &row.failure_kind, &row.failure_message, &row.directory,   &row.started_utc};
     int column = 0;
     for (std::string* text : texts) *text = trial.Text(column++);
     row.workers = trial.Integer(column++);
@@ -238,8 +249,8 @@ std::vector<TrialRow> Index::Rows() const {
 std::string WhatIsWrongWithTrial(const json& trial) {
   if (!trial.is_object()) return "not an object";
   if (Member(trial, "schema") != 1) return "schema: expected 1";
-  for (const char* key : {"trial_id", "experiment", "part", "status", "config_hash", "system_hash",
-                          "started_utc"}) {
+  for (const char* key :
+       {"trial_id", "experiment", "part", "status", "config_hash", "system_hash", "started_utc"}) {
     if (!Member(trial, key).is_string()) return fmt::format("{}: expected a string", key);
   }
   for (const char* key : {"config", "metrics", "checks", "revisions"}) {

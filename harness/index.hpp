@@ -16,7 +16,8 @@ namespace sparfuse {
 // A trial as the index knows it.
 struct TrialRow {
   std::string trial_id, experiment, part, kind, mode, method, workload;
-  std::string config_hash, system_hash, status, failure_kind, failure_message, directory, started_utc;
+  std::string config_hash, system_hash, status, failure_kind, failure_message, directory,
+      started_utc;
   int workers = 0;
   int block = 0;
   double seconds = 0;

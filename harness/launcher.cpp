@@ -50,7 +50,8 @@ std::map<pid_t, pid_t> Parents() {
     const auto end = text.rfind(')');  // the name may hold anything
     int parent = 0;
     char state = 0;
-    if (end != std::string::npos && std::sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2) {
+    if (end != std::string::npos &&
+        std::sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2) {
       parents[pid] = parent;
     }
   }
@@ -72,7 +73,8 @@ std::vector<pid_t> Descendants(pid_t of) {
   return found;
 }
 
-// Ends what is left beneath this process; a process that forks meanwhile is found by the next round.
+// Ends what is left beneath this process; a process that forks meanwhile is found by the next
+// round.
 void KillDescendants() {
   for (int round = 0; round < 200; ++round) {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
@@ -106,7 +108,8 @@ void RedirectOutput(int log) {
 }
 
 // Runs in a child of the controller and never returns.
-[[noreturn]] void Supervise(const LaunchRequest& request, pid_t controller, int log, int report_pipe) {
+[[noreturn]] void Supervise(const LaunchRequest& request, pid_t controller, int log,
+                            int report_pipe) {
   sigset_t watched, inherited;
   sigemptyset(&watched);
   for (const int signal : {SIGTERM, SIGCHLD, SIGINT, SIGHUP}) sigaddset(&watched, signal);
@@ -160,7 +163,8 @@ void RedirectOutput(int log) {
 LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& interrupted,
                     const std::function<void(double)>& tick) {
   const auto begin = Clock::now();
-  const int log = open(request.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  const int log =
+      open(request.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) {
     SPARFUSE_THROW(kData, fmt::format("cannot write {}: {} (errno {})", request.log.string(),
                                       std::strerror(errno), errno));
@@ -178,7 +182,8 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
   close(report_pipe[1]);
   if (supervisor < 0) {
     close(report_pipe[0]);
-    SPARFUSE_THROW(kInternal, fmt::format("cannot start a trial: fork: {}", std::strerror(fork_error)));
+    SPARFUSE_THROW(kInternal,
+                   fmt::format("cannot start a trial: fork: {}", std::strerror(fork_error)));
   }
   LaunchResult result;
   bool stopping = false;

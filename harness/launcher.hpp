@@ -27,8 +27,8 @@ struct LaunchResult {
 };
 
 // Blocks until every process of the trial is gone. `interrupted` (set by a signal handler) ends it
-// early; `tick` is called a few times a second. Throws Error{kInternal} if nothing could be started,
-// Error{kData} if the log cannot be written.
+// early; `tick` is called a few times a second. Throws Error{kInternal} if nothing could be
+// started, Error{kData} if the log cannot be written.
 //
 // Open MPI puts every rank in a process group of its own, so a signal to a group misses them: the
 // supervisor is a subreaper and ends all of its descendants. It gets SIGTERM from the kernel when

@@ -25,8 +25,12 @@ json OptionsJson(const std::vector<OptionSpec>& options) {
 
 template <class Part>
 json PartJson(const Part& part) {
-  return {{"name", part.name},         {"summary", part.summary},       {"source", part.source},
-          {"revision", part.revision}, {"deviations", part.deviations}, {"options", OptionsJson(part.options)}};
+  return {{"name", part.name},
+          {"summary", part.summary},
+          {"source", part.source},
+          {"revision", part.revision},
+          {"deviations", part.deviations},
+          {"options", OptionsJson(part.options)}};
 }
 
 template <class Part>
@@ -95,8 +99,9 @@ json ExperimentsJson(const fs::path& folder) {
 }  // namespace
 
 const std::vector<std::string>& Listings() {
-  static const std::vector<std::string> kListings = {"methods",    "sparsifiers", "planners",   "collectives",
-                                                     "strategies", "workloads",   "experiments"};
+  static const std::vector<std::string> kListings = {"methods",     "sparsifiers", "planners",
+                                                     "collectives", "strategies",  "workloads",
+                                                     "experiments"};
   return kListings;
 }
 
@@ -122,10 +127,11 @@ std::string ListText(const std::string& what, const json& entries) {
                         entry.value("summary", ""));
     const std::string indent(width + 2, ' ');
     if (what == "methods") {
-      text += fmt::format("{}{}; strategy {}, planner {}, sparsifier {}, collective {}\n", indent,
-                          entry["source"].get<std::string>(), entry["strategy"].get<std::string>(),
-                          entry["planner"].get<std::string>(), entry["sparsifier"].get<std::string>(),
-                          entry["collective"].get<std::string>());
+      text +=
+          fmt::format("{}{}; strategy {}, planner {}, sparsifier {}, collective {}\n", indent,
+                      entry["source"].get<std::string>(), entry["strategy"].get<std::string>(),
+                      entry["planner"].get<std::string>(), entry["sparsifier"].get<std::string>(),
+                      entry["collective"].get<std::string>());
     }
     if (!entry.contains("options") || !entry["options"].is_array()) continue;
     for (const auto& option : entry["options"]) {

@@ -26,8 +26,9 @@ void OnInterrupt(int) {
 
 fs::path DefaultRoot() {
   if (const char* root = std::getenv("SPARFUSE_ROOT")) return root;
-  return fs::exists(fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments") ? fs::path(SPARFUSE_SOURCE_DIRECTORY)
-                                                                         : fs::current_path();
+  return fs::exists(fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments")
+             ? fs::path(SPARFUSE_SOURCE_DIRECTORY)
+             : fs::current_path();
 }
 
 fs::path DefaultWorker() {
@@ -47,7 +48,8 @@ int Main(int argc, char** argv) {
   settings.root = DefaultRoot();
   settings.worker = DefaultWorker();
   app.add_option("--root", settings.root, "the project's folder");
-  app.add_option("--results", results, "the results folder (default: results in the project's folder)");
+  app.add_option("--results", results,
+                 "the results folder (default: results in the project's folder)");
   app.add_option("--worker", settings.worker, "the executable of live trials");
 
   std::function<int(Commands&)> act;
@@ -63,13 +65,16 @@ int Main(int argc, char** argv) {
   int max_ranks = 2, threads = 1, batch = 0;
 
   auto* list = verb("list", "what experiment files may name, and the experiments there are", true);
-  list->add_option("what", what, "methods, sparsifiers, planners, collectives, strategies, workloads, experiments")
+  list->add_option(
+          "what", what,
+          "methods, sparsifiers, planners, collectives, strategies, workloads, experiments")
       ->required()
       ->check(CLI::IsMember(Listings()));
   list->callback([&] { act = [&](Commands& c) { return c.List(what); }; });
 
   auto* plan = verb("plan", "what would run, why, and how long it will take", true);
-  plan->add_option("experiment", experiment, "a name beneath experiments/, or a .toml file")->required();
+  plan->add_option("experiment", experiment, "a name beneath experiments/, or a .toml file")
+      ->required();
   plan->add_flag("--why", why, "say for each trial what the store lacks");
   plan->callback([&] { act = [&](Commands& c) { return c.Plan(experiment, why); }; });
 
@@ -84,7 +89,8 @@ int Main(int argc, char** argv) {
 
   auto* table = verb("table", "results as text", true);
   table->add_option("experiment", experiment)->required();
-  table->add_option("--format", format, "md, csv or latex")->check(CLI::IsMember({"md", "csv", "latex"}));
+  table->add_option("--format", format, "md, csv or latex")
+      ->check(CLI::IsMember({"md", "csv", "latex"}));
   table->callback([&] {
     act = [&](Commands& c) {
       return c.Table(experiment, format == "md"    ? TableFormat::kMarkdown
@@ -107,18 +113,23 @@ int Main(int argc, char** argv) {
   reproduce->add_option("experiment", experiment)->required();
   reproduce->add_flag("--fresh", fresh, "run everything again");
   reproduce->add_flag("--strict", strict, "exit 3 where a claim is not reproduced");
-  reproduce->callback([&] { act = [&](Commands& c) { return c.Reproduce(experiment, fresh, strict); }; });
+  reproduce->callback(
+      [&] { act = [&](Commands& c) { return c.Reproduce(experiment, fresh, strict); }; });
 
-  auto* profile = verb("profile", "measure a workload's backward pass and this machine's kernels", false);
+  auto* profile =
+      verb("profile", "measure a workload's backward pass and this machine's kernels", false);
   profile->add_option("workload", what)->required();
-  profile->add_option("--ranks", max_ranks, "measured with 1, 2, 4, ... up to this many ranks at once")
+  profile
+      ->add_option("--ranks", max_ranks, "measured with 1, 2, 4, ... up to this many ranks at once")
       ->check(CLI::Range(1, 1024));
   profile->add_option("--threads", threads, "threads of a rank")->check(CLI::Range(1, 1024));
-  profile->add_option("--batch", batch, "samples of a step (default: the workload's)")->check(CLI::PositiveNumber);
+  profile->add_option("--batch", batch, "samples of a step (default: the workload's)")
+      ->check(CLI::PositiveNumber);
   profile->add_flag("--fresh", fresh, "measure again");
   profile->callback([&] {
     act = [&](Commands& c) {
-      return c.Profile(what, max_ranks, threads, batch > 0 ? std::optional(batch) : std::nullopt, fresh);
+      return c.Profile(what, max_ranks, threads, batch > 0 ? std::optional(batch) : std::nullopt,
+                       fresh);
     };
   });
 
@@ -126,7 +137,8 @@ int Main(int argc, char** argv) {
   index->add_flag("--rebuild", rebuild, "make it again from the trial directories")->required();
   index->callback([&] { act = [&](Commands& c) { return c.RebuildIndex(); }; });
 
-  auto* doctor = verb("doctor", "what this machine can run, and what would disturb a measurement", true);
+  auto* doctor =
+      verb("doctor", "what this machine can run, and what would disturb a measurement", true);
   doctor->callback([&] { act = [&](Commands& c) { return c.Doctor(); }; });
 
   auto* annotate = verb("annotate", "call a trial bad: it stays, and readers leave it out", true);
@@ -156,7 +168,8 @@ int main(int argc, char** argv) {
     return sparfuse::Main(argc, argv);
   } catch (const sparfuse::Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());
-    return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::kUsage : sparfuse::kTrialFailed;
+    return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::kUsage
+                                                          : sparfuse::kTrialFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return sparfuse::kTrialFailed;

@@ -11,10 +11,20 @@ namespace sparfuse {
 
 Method ParseMethodFile(std::string_view folder, std::string_view text) {
   const TomlFile file = TomlFile::Parse(text, fmt::format("{}/method.toml", folder));
-  static const std::vector<std::string> kKeys = {
-      "name",       "title",           "paper",      "summary",          "revision",
-      "deviations", "strategy",        "planner",    "sparsifier",       "feedback",
-      "collective", "planner_options", "sparsifier_fixed", "strategy_options"};
+  static const std::vector<std::string> kKeys = {"name",
+                                                 "title",
+                                                 "paper",
+                                                 "summary",
+                                                 "revision",
+                                                 "deviations",
+                                                 "strategy",
+                                                 "planner",
+                                                 "sparsifier",
+                                                 "feedback",
+                                                 "collective",
+                                                 "planner_options",
+                                                 "sparsifier_fixed",
+                                                 "strategy_options"};
   file.CheckKeys("", "method", kKeys);
   Method method;
   method.name = file.RequiredString("", "name");
@@ -62,8 +72,9 @@ Options OptionsFromJson(std::string_view owner, const nlohmann::json& table) {
     } else if (value.is_string()) {
       options[key] = value.get<std::string>();
     } else {
-      SPARFUSE_THROW(kConfig, fmt::format("{}: {} = {}: expected true or false, a number or a string",
-                                          owner, key, Shown(value)));
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("{}: {} = {}: expected true or false, a number or a string", owner,
+                                 key, Shown(value)));
     }
   }
   return options;

@@ -15,7 +15,7 @@ struct Method {
   int revision = 0;
   std::string deviations;  // "" or what differs from the paper, one sentence each
   std::string strategy, planner, sparsifier, feedback, collective;
-  bool sparsifier_fixed = false;      // an experiment may not choose another sparsifier
+  bool sparsifier_fixed = false;  // an experiment may not choose another sparsifier
   nlohmann::json strategy_options = nlohmann::json::object();  // as the file gives them
   nlohmann::json planner_options = nlohmann::json::object();
 

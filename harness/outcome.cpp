@@ -27,14 +27,17 @@ json Empty(const std::string& status, json failure) {
 }
 
 json Failure(const std::string& kind, const std::string& message) {
-  return {{"kind", kind}, {"message", message}, {"rank", nullptr}, {"signal", nullptr}, {"log_tail", ""}};
+  return {{"kind", kind},
+          {"message", message},
+          {"rank", nullptr},
+          {"signal", nullptr},
+          {"log_tail", ""}};
 }
 
 // A rank's own error says more than what it caused in others.
 int Priority(const std::string& kind) {
-  static const std::vector<std::string> kOrder = {"numeric",     "data",     "out_of_memory",
-                                                  "unsupported", "config",   "internal",
-                                                  "timeout",     "comm"};
+  static const std::vector<std::string> kOrder = {
+      "numeric", "data", "out_of_memory", "unsupported", "config", "internal", "timeout", "comm"};
   return static_cast<int>(std::find(kOrder.begin(), kOrder.end(), kind) - kOrder.begin());
 }
 
@@ -58,7 +61,8 @@ std::vector<RankFailure> ReadRankFailures(const fs::path& directory) {
     }
   }
   std::sort(failures.begin(), failures.end(), [](const RankFailure& a, const RankFailure& b) {
-    return std::tuple(Priority(a.kind), a.written, a.rank) < std::tuple(Priority(b.kind), b.written, b.rank);
+    return std::tuple(Priority(a.kind), a.written, a.rank) <
+           std::tuple(Priority(b.kind), b.written, b.rank);
   });
   return failures;
 }
@@ -79,7 +83,8 @@ json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std:
     failure["rank"] = first.rank;
     message = fmt::format("rank {}: {}", first.rank, first.message);
   }
-  if (report.signal && (failures.empty() || Priority(failures.front().kind) >= Priority("timeout"))) {
+  if (report.signal &&
+      (failures.empty() || Priority(failures.front().kind) >= Priority("timeout"))) {
     // What the survivors saw is a consequence.
     const bool from_outside = *report.signal == SIGKILL || *report.signal == SIGTERM;
     failure["kind"] = from_outside ? "comm" : "internal";
@@ -89,10 +94,9 @@ json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std:
                           message.empty() ? "" : "; " + message);
   } else if (failures.empty() && report.rank) {
     failure["rank"] = *report.rank;
-    message = report.exit_code
-                  ? fmt::format("rank {} exited with status {} and left no message", *report.rank,
-                                *report.exit_code)
-                  : fmt::format("rank {} aborted and left no message", *report.rank);
+    message = report.exit_code ? fmt::format("rank {} exited with status {} and left no message",
+                                             *report.rank, *report.exit_code)
+                               : fmt::format("rank {} aborted and left no message", *report.rank);
   } else if (failures.empty()) {
     message = end.end == LaunchResult::End::kSignalled
                   ? "the launcher was ended by " + SignalName(end.signal)
@@ -168,8 +172,8 @@ json CollectOutcome(const fs::path& directory, const LaunchResult& end, double t
       outcome = JudgeOutcome(ReadJsonFile(directory / "outcome.json"));
     } catch (const Error& error) {
       outcome = FailedOutcome(error);
-      outcome["failure"]["message"] = fmt::format("the trial ended well and left no outcome: {}",
-                                                  error.what());
+      outcome["failure"]["message"] =
+          fmt::format("the trial ended well and left no outcome: {}", error.what());
     }
   }
   if (!outcome["failure"].is_null()) outcome["failure"]["log_tail"] = Tail(log, kTailLines);

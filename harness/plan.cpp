@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -22,32 +24,37 @@ void Shuffle(std::vector<T>& values, std::uint64_t seed) {
   for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random() % i]);
 }
 
-// Why a trial is not in the store; "" if it is.
-std::string WhyMissing(const PlannedTrial& trial, const std::vector<TrialRow>& rows, bool fresh) {
+// What became of the stored trials of this cell and block; "" if one is what is asked for, nothing
+// if there is none.
+std::optional<std::string> WhyNotCurrent(const PlannedTrial& trial,
+                                         const std::vector<const TrialRow*>& rows, bool fresh) {
   const std::string system_hash = ContentHash(trial.system);
-  std::string why;
-  for (const auto& row : rows) {
-    if (row.config_hash != trial.config_hash || row.block != trial.block) continue;
-    if (row.system_hash != system_hash) {
-      why = "system differs: " + WhatDiffers(row.system, trial.system);
-    } else if (row.revisions != trial.revisions) {
-      why = "revision differs: " + WhatDiffers(row.revisions, trial.revisions);
-    } else if (!row.annotations.empty()) {
-      why = "called bad: " + row.annotations.back();
-    } else if (row.status != "ok") {
-      why = fmt::format("{} before ({}): {}", row.status, row.failure_kind, row.failure_message);
+  std::optional<std::string> why;
+  for (const TrialRow* row : rows) {
+    if (row->block != trial.block) continue;
+    if (row->system_hash != system_hash) {
+      why = "system differs: " + WhatDiffers(row->system, trial.system);
+    } else if (row->revisions != trial.revisions) {
+      why = "revision differs: " + WhatDiffers(row->revisions, trial.revisions);
+    } else if (!row->annotations.empty()) {
+      why = "called bad: " + row->annotations.back();
+    } else if (row->status != "ok") {
+      why = fmt::format("{} before ({}): {}", row->status, row->failure_kind, row->failure_message);
     } else {
       return fresh ? "--fresh" : "";
     }
   }
-  if (!why.empty()) return why;
-  // The stored trial whose config is nearest says what is new.
+  return why;
+}
+
+// For a cell that never ran: what differs from the stored trial whose config is nearest.
+std::string WhatIsNew(const json& config, const std::vector<TrialRow>& rows) {
   const TrialRow* nearest = nullptr;
   std::size_t least = 4;  // more differences than three are another cell
   for (const auto& row : rows) {
-    if (row.block != trial.block || row.config.value("kind", "") != trial.config["kind"]) continue;
+    if (row.kind != config["kind"] || row.workload != config["workload"]) continue;
     std::size_t differences = 0;
-    for (const auto& [key, value] : trial.config.items()) {
+    for (const auto& [key, value] : config.items()) {
       differences += !row.config.contains(key) || row.config[key] != value;
     }
     if (differences > 0 && differences < least) {
@@ -56,7 +63,7 @@ std::string WhyMissing(const PlannedTrial& trial, const std::vector<TrialRow>& r
     }
   }
   if (nearest == nullptr) return "never run";
-  return "never run; nearest stored: " + WhatDiffers(nearest->config, trial.config);
+  return "never run; nearest stored: " + WhatDiffers(nearest->config, config);
 }
 
 PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment, const Part& part,
@@ -82,14 +89,18 @@ bool NeedsThisMachine(const json& config) {
 class Collector {
  public:
   Collector(const PlanContext& context, const std::vector<TrialRow>& rows)
-      : context_(context), rows_(rows) {}
+      : context_(context), rows_(rows) {
+    for (const auto& row : rows) by_config_[row.config_hash].push_back(&row);
+  }
 
   void Add(PlannedTrial trial) {
-    if (!planned_.insert(fmt::format("{} {} {}", trial.config_hash, trial.block,
-                                     ContentHash(trial.system))).second) {
+    if (!planned_
+             .insert(
+                 fmt::format("{} {} {}", trial.config_hash, trial.block, ContentHash(trial.system)))
+             .second) {
       return;
     }
-    trial.why = trial.why.empty() ? WhyMissing(trial, rows_, context_.fresh) : trial.why;
+    if (trial.why.empty()) trial.why = Why(trial);
     if (trial.why.empty()) {
       ++plan.present;
       return;
@@ -101,8 +112,20 @@ class Collector {
   TrialPlan plan;
 
  private:
+  std::string Why(const PlannedTrial& trial) {
+    if (const auto why = WhyNotCurrent(trial, by_config_[trial.config_hash], context_.fresh)) {
+      return *why;
+    }
+    // The blocks of a cell share the answer.
+    const auto [found, is_new] = what_is_new_.try_emplace(trial.config_hash);
+    if (is_new) found->second = WhatIsNew(trial.config, rows_);
+    return found->second;
+  }
+
   const PlanContext& context_;
   const std::vector<TrialRow>& rows_;
+  std::map<std::string, std::vector<const TrialRow*>> by_config_;
+  std::map<std::string, std::string> what_is_new_;
   std::set<std::string> planned_;
 };
 

@@ -15,14 +15,14 @@ struct PlannedTrial {
   std::string experiment, part;
   nlohmann::json config;
   std::string config_hash;
-  nlohmann::json system;        // null for a modelled trial whose profile is missing
-  nlohmann::json profile;       // modelled trials: what the model gets
+  nlohmann::json system;   // null for a modelled trial whose profile is missing
+  nlohmann::json profile;  // modelled trials: what the model gets
   nlohmann::json revisions;
   int block = 0;
   std::int64_t seed = 0;
   double timeout_seconds = 600;
-  std::string why;                // "never run", "failed before (comm)", what differs
-  double estimated_seconds = 0;   // from stored trials; 0: no history
+  std::string why;               // "never run", "failed before (comm)", what differs
+  double estimated_seconds = 0;  // from stored trials; 0: no history
 
   bool modelled() const { return config["mode"] == "modelled"; }
 };
@@ -30,8 +30,8 @@ struct PlannedTrial {
 struct PlanContext {
   const Catalog& catalog;
   const Store& store;
-  nlohmann::json machine;    // DescribeSystem()
-  bool fresh = false;        // everything runs again
+  nlohmann::json machine;  // DescribeSystem()
+  bool fresh = false;      // everything runs again
 };
 
 struct TrialPlan {

@@ -12,8 +12,8 @@ using nlohmann::json;
 // Two cells of one setting differ in the method alone.
 std::string Setting(const json& config) {
   json setting = config;
-  for (const char* key : {"method", "method_options", "sparsifier", "sparsifier_options", "density",
-                          "feedback"}) {
+  for (const char* key :
+       {"method", "method_options", "sparsifier", "sparsifier_options", "density", "feedback"}) {
     setting.erase(key);
   }
   return CanonicalJson(setting);
@@ -50,7 +50,8 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
     for (std::size_t j = 0; j < i; ++j) {
       const auto& a = summary.cells[i];
       const auto& b = summary.cells[j];
-      if (a.oversubscribed || b.oversubscribed || Setting(a.cell->config) != Setting(b.cell->config)) {
+      if (a.oversubscribed || b.oversubscribed ||
+          Setting(a.cell->config) != Setting(b.cell->config)) {
         continue;
       }
       // One block has no interval that could overlap.

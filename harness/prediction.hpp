@@ -10,16 +10,16 @@
 namespace sparfuse {
 
 struct PredictedCell {
-  const Cell* cell = nullptr;      // the live one
-  Interval live;                   // step_seconds
+  const Cell* cell = nullptr;  // the live one
+  Interval live;               // step_seconds
   double predicted = 0;
-  bool oversubscribed = false;     // workers times threads exceed the cores
+  bool oversubscribed = false;  // workers times threads exceed the cores
   double error() const { return predicted / live.value - 1; }
 };
 
 struct PredictionSummary {
-  std::vector<PredictedCell> cells;        // that both engines ran
-  std::optional<double> median_error;      // of |error|, cells that are not oversubscribed
+  std::vector<PredictedCell> cells;    // that both engines ran
+  std::optional<double> median_error;  // of |error|, cells that are not oversubscribed
   std::optional<double> oversubscribed_median_error;
   // Pairs of methods of the same setting, not oversubscribed, whose live intervals do not overlap;
   // and how many of them the model puts in the same order.

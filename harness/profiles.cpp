@@ -19,8 +19,9 @@ bool IsOwnCluster(const json& cluster) {
                      [&](const char* own) { return cluster == own; });
 }
 
-json ProfileConfig(const CatalogWorkload& workload, const json& workload_options, const json& recipe,
-                   int batch_per_worker, int threads_per_worker, int ranks, const json& link) {
+json ProfileConfig(const CatalogWorkload& workload, const json& workload_options,
+                   const json& recipe, int batch_per_worker, int threads_per_worker, int ranks,
+                   const json& link) {
   return {{"kind", "profile"},
           {"mode", link.is_null() ? "measured" : "emulated"},
           {"workload", workload.name},
@@ -62,15 +63,15 @@ int MostProfileRanks(const Experiment& experiment) {
   int most = 2;
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
-      if (cell.config["mode"] != "modelled") most = std::max(most, cell.config["workers"].get<int>());
+      if (cell.config["mode"] != "modelled")
+        most = std::max(most, cell.config["workers"].get<int>());
     }
   }
   return most;
 }
 
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const json& config, int most_ranks,
-                    const std::string& system_hash) {
+                    const json& config, int most_ranks, const std::string& system_hash) {
   Profile profile;
   if (!IsOwnCluster(config["cluster"])) {
     profile.content =
@@ -87,9 +88,10 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
              candidate.system_hash == system_hash && candidate.revisions == revisions;
     });
     if (row == rows.rend()) {
-      profile.missing = fmt::format("its profile is not measured yet: {}, {} rank(s) at once, link {}",
-                                    wanted["workload"].get<std::string>(), wanted["workers"].get<int>(),
-                                    wanted["link"].is_null() ? "its own" : wanted["link"].dump());
+      profile.missing =
+          fmt::format("its profile is not measured yet: {}, {} rank(s) at once, link {}",
+                      wanted["workload"].get<std::string>(), wanted["workers"].get<int>(),
+                      wanted["link"].is_null() ? "its own" : wanted["link"].dump());
       return profile;
     }
     json outcome = ReadJsonFile(store.results() / row->directory / "outcome.json");

@@ -30,7 +30,8 @@ void Progress::Tick(double elapsed_seconds) {
       remaining_seconds_ < 0 ? "" : TimeLeft(std::max(0.0, remaining_seconds_ - elapsed_seconds));
   Clear();
   fmt::print("[{}/{}] {}  {:.0f} s{}{}{}", done_ + 1, total_, name_, elapsed_seconds,
-             left.empty() ? "" : ", ", left, failed_ > 0 ? fmt::format(", {} failed", failed_) : "");
+             left.empty() ? "" : ", ", left,
+             failed_ > 0 ? fmt::format(", {} failed", failed_) : "");
   std::fflush(stdout);
 }
 

@@ -48,7 +48,8 @@ fs::path Commands::ReportFolder(const Experiment& experiment) const {
 
 int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::path& out) {
   const fs::path script = settings_.root / "harness" / "figures" / "render.py";
-  if (!fs::exists(script)) SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
+  if (!fs::exists(script))
+    SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
   if (!fs::exists(store_.index_path())) {
     SPARFUSE_THROW(kConfig, fmt::format("{}: nothing has run yet; `sparfuse run {}` comes first",
                                         store_.results().string(), loaded.experiment.id));
@@ -56,24 +57,28 @@ int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::pa
   const fs::path folder = ReportFolder(loaded.experiment);
   MakeDirectories(folder);
   const fs::path spec = folder / "spec.json";
-  WriteFileDurably(spec, ExperimentSpec(loaded.experiment, loaded.parts, loaded.results).dump(1) + "\n");
+  WriteFileDurably(spec,
+                   ExperimentSpec(loaded.experiment, loaded.parts, loaded.results).dump(1) + "\n");
   const int status = RunProgram({Python().string(), script.string(), verb, "--results",
-                                 store_.results().string(), "--experiment", loaded.experiment.id, "--spec",
-                                 spec.string(), "--out", out.string()});
+                                 store_.results().string(), "--experiment", loaded.experiment.id,
+                                 "--spec", spec.string(), "--out", out.string()});
   if (status != 0) {
-    SPARFUSE_THROW(kInternal, fmt::format("{} {} ended with status {}", script.string(), verb, status));
+    SPARFUSE_THROW(kInternal,
+                   fmt::format("{} {} ended with status {}", script.string(), verb, status));
   }
   return kDone;
 }
 
 int Commands::Figure(const std::string& name, const fs::path& out) {
   const auto loaded = LoadWithResults(name);
-  return Render("figure", *loaded, out.empty() ? ReportFolder(loaded->experiment) / "figures" : out);
+  return Render("figure", *loaded,
+                out.empty() ? ReportFolder(loaded->experiment) / "figures" : out);
 }
 
 int Commands::Report(const std::string& name, const fs::path& out) {
   const auto loaded = LoadWithResults(name);
-  return Render("report", *loaded, out.empty() ? ReportFolder(loaded->experiment) / "report.html" : out);
+  return Render("report", *loaded,
+                out.empty() ? ReportFolder(loaded->experiment) / "report.html" : out);
 }
 
 int Commands::Reproduce(const std::string& name, bool fresh, bool strict) {
@@ -94,13 +99,14 @@ int Commands::Reproduce(const std::string& name, bool fresh, bool strict) {
                                           claim.verdict == Verdict::kConsistentModelled);
     }
   }
-  fmt::print("figures: {}\nreport:  {}\n", (folder / "figures").string(), (folder / "report.html").string());
+  fmt::print("figures: {}\nreport:  {}\n", (folder / "figures").string(),
+             (folder / "report.html").string());
   if (ran != kDone) return ran;
   return strict && !all_reproduced ? kClaimNotReproduced : kDone;
 }
 
-int Commands::Profile(const std::string& workload, int max_ranks, int threads, std::optional<int> batch,
-                      bool fresh) {
+int Commands::Profile(const std::string& workload, int max_ranks, int threads,
+                      std::optional<int> batch, bool fresh) {
   const auto& entry = NeedEntry(catalog().workloads, "workload", workload);
   const auto defaults = [](const std::vector<OptionSpec>& specs) {
     return OptionsToJson(ResolveOptions("workload", specs, {}));
@@ -121,7 +127,8 @@ int Commands::Profile(const std::string& workload, int max_ranks, int threads, s
   const RunSummary summary =
       RunExperiments(catalog(), store_, {experiment}, {settings_.root, settings_.worker, fresh},
                      *settings_.interrupted);
-  fmt::print("{} ran well, {} failed, {} were in the store\n", summary.ok, summary.failed, summary.present);
+  fmt::print("{} ran well, {} failed, {} were in the store\n", summary.ok, summary.failed,
+             summary.present);
   if (summary.interrupted) return kInterrupted;
   return summary.failed > 0 ? kTrialFailed : kDone;
 }

@@ -41,13 +41,14 @@ class Resolver {
   }
   void Need(const std::string& key) {
     if (!Has(key)) {
-      source_.file.Fail(at_, fmt::format("{} is missing: expected it in [defaults] or on an [[axis]]",
-                                         key));
+      source_.file.Fail(
+          at_, fmt::format("{} is missing: expected it in [defaults] or on an [[axis]]", key));
     }
     config_[key] = given_.at(key).value;
   }
   // The line of the first of `keys` that the file gives.
-  [[noreturn]] void Fail(std::initializer_list<const char*> keys, const std::string& message) const {
+  [[noreturn]] void Fail(std::initializer_list<const char*> keys,
+                         const std::string& message) const {
     for (const char* key : keys) {
       if (Has(key)) source_.file.Fail(given_.at(key).pointer, message);
     }
@@ -66,8 +67,9 @@ class Resolver {
           break;
         }
       }
-      Fail(keys, Has(key) ? fmt::format("{} = {}: {}", key, Shown(given_.at(key).value), error.what())
-                          : error.what());
+      Fail(keys, Has(key)
+                     ? fmt::format("{} = {}: {}", key, Shown(given_.at(key).value), error.what())
+                     : error.what());
     }
   }
   json ResolveTable(const char* key, const std::string& owner,
@@ -80,7 +82,8 @@ class Resolver {
 
   void Workload() {
     workload_ = At({"workload"}, [&] {
-      return &NeedEntry(source_.catalog.workloads, "workload", config_["workload"].get<std::string>());
+      return &NeedEntry(source_.catalog.workloads, "workload",
+                        config_["workload"].get<std::string>());
     });
     config_["workload_options"] =
         ResolveTable("workload_options", "workload " + workload_->name, workload_->options);
@@ -106,15 +109,17 @@ class Resolver {
         FindEntry(catalog.collectives, "native-allreduce") != nullptr) {
       options["collective"] = "native-allreduce";  // measured mode takes the backend's own
     }
-    config_["method_options"] =
-        At({"method_options", "method"}, [&] { return ResolveMethodOptions(catalog, method, options); });
-    const auto& collective = NeedEntry(
-        catalog.collectives, "collective", config_["method_options"]["collective"].get<std::string>());
-    if (collective.native && (Is("mode", "emulated") || (Has("transport") && Transport() != "mpi"))) {
+    config_["method_options"] = At({"method_options", "method"},
+                                   [&] { return ResolveMethodOptions(catalog, method, options); });
+    const auto& collective = NeedEntry(catalog.collectives, "collective",
+                                       config_["method_options"]["collective"].get<std::string>());
+    if (collective.native &&
+        (Is("mode", "emulated") || (Has("transport") && Transport() != "mpi"))) {
       Fail({"method_options", "method"},
-           fmt::format("the collective \"{}\" is the backend's own: it can be neither delayed nor run "
-                       "over threads; expected one of sparfuse's in mode {} over {}",
-                       collective.name, config_["mode"].get<std::string>(), Transport()));
+           fmt::format(
+               "the collective \"{}\" is the backend's own: it can be neither delayed nor run "
+               "over threads; expected one of sparfuse's in mode {} over {}",
+               collective.name, config_["mode"].get<std::string>(), Transport()));
     }
     Take("dense_tensors", json::object());
     DenseTensors();
@@ -122,8 +127,10 @@ class Resolver {
     if (NeedEntry(catalog.strategies, "strategy", method.strategy).from_fused &&
         (dense["max_ndim"] > 0 || !dense["names"].empty())) {
       Fail({"dense_tensors", "method"},
-           fmt::format("dense_tensors = {} with method {}, which selects from fused buffers: expected "
-                       "none", dense.dump(), method.name));
+           fmt::format(
+               "dense_tensors = {} with method {}, which selects from fused buffers: expected "
+               "none",
+               dense.dump(), method.name));
     }
   }
 
@@ -135,12 +142,15 @@ class Resolver {
     Take("sparsifier", method.sparsifier);
     if (Is("sparsifier", "none")) {
       Fail({"sparsifier", "method"},
-           fmt::format("sparsifier = \"none\" with method {}, which sends sparse payloads: expected one "
-                       "of `sparfuse list sparsifiers`", method.name));
+           fmt::format(
+               "sparsifier = \"none\" with method {}, which sends sparse payloads: expected one "
+               "of `sparfuse list sparsifiers`",
+               method.name));
     }
     if (method.sparsifier_fixed && config_["sparsifier"] != method.sparsifier) {
-      Fail({"sparsifier"}, fmt::format("sparsifier = {}: method {} is defined with \"{}\" only",
-                                       Shown(config_["sparsifier"]), method.name, method.sparsifier));
+      Fail({"sparsifier"},
+           fmt::format("sparsifier = {}: method {} is defined with \"{}\" only",
+                       Shown(config_["sparsifier"]), method.name, method.sparsifier));
     }
     const auto& sparsifier = *At({"sparsifier"}, [&] {
       return &NeedEntry(source_.catalog.sparsifiers, "sparsifier",
@@ -160,9 +170,10 @@ class Resolver {
                          std::all_of(value.begin(), value.end(),
                                      [](const json& name) { return name.is_string(); }));
       if (!good) {
-        Fail({"dense_tensors"}, fmt::format("dense_tensors: {} = {}: expected max_ndim (an integer of "
-                                            "at least 0) or names (a list of strings)",
-                                            key, Shown(value)));
+        Fail({"dense_tensors"},
+             fmt::format("dense_tensors: {} = {}: expected max_ndim (an integer of "
+                         "at least 0) or names (a list of strings)",
+                         key, Shown(value)));
       }
     }
     if (!table.contains("max_ndim")) table["max_ndim"] = 0;
@@ -176,8 +187,8 @@ class Resolver {
     const int per_node = config_["ranks_per_node"];
     if (per_node > workers || workers % per_node != 0) {
       Fail({"ranks_per_node", "workers"},
-           fmt::format("ranks_per_node = {} with workers = {}: expected a divisor of workers", per_node,
-                       workers));
+           fmt::format("ranks_per_node = {} with workers = {}: expected a divisor of workers",
+                       per_node, workers));
     }
     Take("threads_per_worker", 1);
     Take("batch_per_worker", workload_->batch_per_worker);
@@ -191,8 +202,10 @@ class Resolver {
     if (Is("link", "none")) config_["link"] = nullptr;
     const json& link = config_["link"];
     if (Is("mode", "measured") && !link.is_null()) {
-      Fail({"link"}, fmt::format("link = {} in mode measured: a measured link is the machine's own; "
-                                 "expected \"none\", or mode = \"emulated\"", link.dump()));
+      Fail({"link"},
+           fmt::format("link = {} in mode measured: a measured link is the machine's own; "
+                       "expected \"none\", or mode = \"emulated\"",
+                       link.dump()));
     }
     if (!Is("mode", "emulated")) return;
     if (link.is_null()) {
@@ -200,8 +213,10 @@ class Resolver {
            "link = \"none\" in mode emulated: expected { gbps, alpha_us }, or mode = \"measured\"");
     }
     if (link["alpha_us"].get<double>() < kMinEmulableAlphaMicroseconds) {
-      Fail({"link"}, fmt::format("link: alpha_us = {}: expected at least {}: sleeping cannot emulate "
-                                 "less", link["alpha_us"].dump(), kMinEmulableAlphaMicroseconds));
+      Fail({"link"},
+           fmt::format("link: alpha_us = {}: expected at least {}: sleeping cannot emulate "
+                       "less",
+                       link["alpha_us"].dump(), kMinEmulableAlphaMicroseconds));
     }
   }
 
@@ -209,8 +224,10 @@ class Resolver {
     if (Is("kind", "throughput")) {
       for (const char* key : {"evaluate_every", "target"}) {
         if (Has(key)) {
-          Fail({key}, fmt::format("{} = {} in kind throughput: expected it with kind = \"convergence\" "
-                                  "only", key, Shown(given_.at(key).value)));
+          Fail({key},
+               fmt::format("{} = {} in kind throughput: expected it with kind = \"convergence\" "
+                           "only",
+                           key, Shown(given_.at(key).value)));
         }
         config_[key] = nullptr;
       }
@@ -219,8 +236,9 @@ class Resolver {
       return;
     }
     if (Is("mode", "modelled")) {
-      Fail({"kind", "mode"}, "kind = \"convergence\" in mode modelled: the model moves no gradients; "
-                             "expected measured or emulated");
+      Fail({"kind", "mode"},
+           "kind = \"convergence\" in mode modelled: the model moves no gradients; "
+           "expected measured or emulated");
     }
     Take("warmup_steps", 0);
     Take("steps", workload_->convergence.steps);
@@ -232,9 +250,10 @@ class Resolver {
     Take("cluster", nullptr);
     if (!Is("mode", "modelled")) {
       if (!config_["cluster"].is_null()) {
-        Fail({"cluster"}, fmt::format("cluster = {} in mode {}: expected it with mode = \"modelled\" "
-                                      "only: others run on this machine",
-                                      config_["cluster"].dump(), config_["mode"].get<std::string>()));
+        Fail({"cluster"},
+             fmt::format("cluster = {} in mode {}: expected it with mode = \"modelled\" "
+                         "only: others run on this machine",
+                         config_["cluster"].dump(), config_["mode"].get<std::string>()));
       }
       return;
     }
@@ -244,12 +263,14 @@ class Resolver {
       if (entry.path().extension() == ".json") known.push_back(entry.path().stem().string());
     }
     if (config_["cluster"].is_null()) {
-      Fail({"mode"}, "cluster is missing: mode modelled needs one; expected \"this-machine\", "
-                     "\"machines-like-this\" or a file of results/profiles");
+      Fail({"mode"},
+           "cluster is missing: mode modelled needs one; expected \"this-machine\", "
+           "\"machines-like-this\" or a file of results/profiles");
     }
     const std::string cluster = config_["cluster"];
     if (std::find(known.begin(), known.end(), cluster) == known.end()) {
-      Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}", cluster, Suggestion(cluster, known)));
+      Fail({"cluster"},
+           fmt::format("unknown cluster \"{}\"{}", cluster, Suggestion(cluster, known)));
     }
   }
 

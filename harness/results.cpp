@@ -13,8 +13,8 @@ namespace {
 using nlohmann::json;
 
 bool SameButForTheMethod(json a, json b) {
-  for (const char* key : {"method", "method_options", "sparsifier", "sparsifier_options", "density",
-                          "feedback"}) {
+  for (const char* key :
+       {"method", "method_options", "sparsifier", "sparsifier_options", "density", "feedback"}) {
     a.erase(key);
     b.erase(key);
   }
@@ -88,7 +88,8 @@ std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
   for (std::size_t j = 0; j < cells.size(); ++j) {
     const json& other = cells[j].cell->config;
     if (other["method"] != part->reference || !SameButForTheMethod(config, other)) continue;
-    if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"]) return j;
+    if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"])
+      return j;
     if (found) continue;  // a sparse reference at several densities: only the same one is compared
     if (other["sparsifier"] == "none") found = j;
   }
@@ -158,7 +159,8 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
     entry.claim = &claim;
     entry.mode = "measured";
     for (const char* weaker : {"emulated", "modelled"}) {
-      if (of.cell->config["mode"] == weaker || over.cell->config["mode"] == weaker) entry.mode = weaker;
+      if (of.cell->config["mode"] == weaker || over.cell->config["mode"] == weaker)
+        entry.mode = weaker;
     }
     if (of.invalid || over.invalid) {
       entry.verdict = Verdict::kInvalid;

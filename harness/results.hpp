@@ -16,8 +16,8 @@ namespace sparfuse {
 struct CellResult {
   const Cell* cell = nullptr;
   std::map<int, const TrialRow*> trials;  // block -> the newest trial that counts
-  std::string failure;                    // "" where a trial counts; else its kind, "not run", "stale"
-  bool invalid = false;                   // a correctness check failed
+  std::string failure;   // "" where a trial counts; else its kind, "not run", "stale"
+  bool invalid = false;  // a correctness check failed
 
   std::map<int, double> Values(const std::string& metric) const;
   std::optional<Interval> Over(const std::string& metric) const;  // its blocks; none without values
@@ -26,9 +26,9 @@ struct CellResult {
 
 struct PartResult {
   const Part* part = nullptr;
-  std::vector<CellResult> cells;   // as in the part
+  std::vector<CellResult> cells;      // as in the part
   std::vector<std::string> hardware;  // of the trials shown, a line each
-  std::size_t other_systems = 0;   // trials left out because another machine made them
+  std::size_t other_systems = 0;      // trials left out because another machine made them
 
   // The position of the reference's cell that agrees with cell `i` in all but the method; none for
   // the reference itself.
@@ -47,7 +47,7 @@ struct ClaimResult {
   const Claim* claim = nullptr;
   std::optional<Interval> ratio;
   Verdict verdict = Verdict::kNotRun;
-  std::string mode;   // of the numbers: the weaker of the two cells'
+  std::string mode;  // of the numbers: the weaker of the two cells'
 };
 std::vector<ClaimResult> JudgeClaims(const PartResult& result);
 

@@ -104,9 +104,10 @@ class Runner {
  private:
   void CheckLauncher(const TrialPlan& live) const {
     if (!live.trials.empty() && ::access(options_.worker.c_str(), X_OK) != 0) {
-      SPARFUSE_THROW(kConfig, fmt::format("no worker at {}: expected the executable sparfuse-worker; "
-                                          "live trials need a build with LibTorch and MPI",
-                                          options_.worker.string()));
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("no worker at {}: expected the executable sparfuse-worker; "
+                                 "live trials need a build with LibTorch and MPI",
+                                 options_.worker.string()));
     }
   }
 
@@ -154,15 +155,16 @@ class Runner {
     request.log = directory / "log.txt";
     request.timeout_seconds = trial.timeout_seconds;
     const std::string started = UtcNow();
-    const LaunchResult end = Launch(request, interrupted_, [&](double elapsed) { progress.Tick(elapsed); });
+    const LaunchResult end =
+        Launch(request, interrupted_, [&](double elapsed) { progress.Tick(elapsed); });
     if (end.end == LaunchResult::End::kInterrupted) {
       fs::remove_all(directory);
       return nullptr;
     }
     json environment = DescribeEnvironment();
     for (const auto& [name, value] : request.environment) environment[name] = value;
-    return Finish(trial, id, CollectOutcome(directory, end, trial.timeout_seconds), started, end.seconds,
-                  request.argv, environment);
+    return Finish(trial, id, CollectOutcome(directory, end, trial.timeout_seconds), started,
+                  end.seconds, request.argv, environment);
   }
 
   json RunModelled(const PlannedTrial& trial) {
@@ -243,8 +245,8 @@ std::vector<std::string> LaunchCommand(const json& config, const fs::path& worke
   if (config["transport"] == "mpi") {
     command.push_back("mpirun");
     if (::geteuid() == 0) command.push_back("--allow-run-as-root");
-    for (const char* option : {"--oversubscribe", "--bind-to", "none", "--mca",
-                               "mpi_yield_when_idle", "1", "-np"}) {
+    for (const char* option :
+         {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-np"}) {
       command.push_back(option);
     }
     command.push_back(std::to_string(config["workers"].get<int>()));

@@ -12,8 +12,8 @@
 namespace sparfuse {
 
 struct RunOptions {
-  std::filesystem::path root;      // of the project: for the source's identity
-  std::filesystem::path worker;    // the executable of live trials
+  std::filesystem::path root;    // of the project: for the source's identity
+  std::filesystem::path worker;  // the executable of live trials
   bool fresh = false;
 };
 
@@ -22,16 +22,17 @@ struct RunSummary {
   bool interrupted = false;
 };
 
-// The most cores that a trial's ranks would need is no limit: oversubscribed trials run and are
-// reported apart. Holds the store's lock; finishes or leaves no trace of each trial. Failed trials
-// become rows and are run again by the next call. Throws Error{kConfig} when another process holds
-// the store, Error{kData} when the store cannot be written.
+// Holds the store's lock; finishes each trial or leaves no trace of it. Failed trials become rows
+// and are run again by the next call. Trials with more threads than cores run too; tables show them
+// apart. Throws Error{kConfig} when another process holds the store, Error{kData} when the store
+// cannot be written.
 RunSummary RunExperiments(const Catalog& catalog, const Store& store,
                           const std::vector<Experiment>& experiments, const RunOptions& options,
                           const std::atomic<bool>& interrupted);
 
 // The command line of a live trial.
-std::vector<std::string> LaunchCommand(const nlohmann::json& config, const std::filesystem::path& worker,
+std::vector<std::string> LaunchCommand(const nlohmann::json& config,
+                                       const std::filesystem::path& worker,
                                        const std::filesystem::path& directory);
 
 }  // namespace sparfuse

@@ -36,8 +36,9 @@ json ClaimsJson(const PartResult& result) {
 }
 
 // The tables of parts[i]: its results, its claims, and the model's check where it has twins.
-std::vector<Table> TablesOfPart(const std::vector<Part>& parts, const std::vector<PartResult>& results,
-                                std::size_t i, const Catalog& catalog) {
+std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
+                                const std::vector<PartResult>& results, std::size_t i,
+                                const Catalog& catalog) {
   std::vector<Table> tables = {ResultTable(results[i], catalog)};
   if (!parts[i].claims.empty()) tables.push_back(ClaimTable(results[i]));
   if (i + 1 < parts.size() && parts[i + 1].id == parts[i].id + ".predicted") {
@@ -81,7 +82,8 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       cells.push_back(std::move(entry));
     }
     json excluded = json::array();
-    for (const auto& out : part.excluded) excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});
+    for (const auto& out : part.excluded)
+      excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});
     const json& first = part.cells.front().config;
     const auto all_have = [&](const char* key) {
       return std::all_of(part.cells.begin(), part.cells.end(),

@@ -11,11 +11,13 @@ namespace {
 double IncompleteBeta(double a, double b, double x) {
   if (x <= 0) return 0;
   if (x >= 1) return 1;
-  if (x > (a + 1) / (a + b + 2)) return 1 - IncompleteBeta(b, a, 1 - x);  // converges fast there only
+  if (x > (a + 1) / (a + b + 2))
+    return 1 - IncompleteBeta(b, a, 1 - x);  // converges fast there only
   constexpr double kTiny = 1e-300;
   const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
-  const double front =
-      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x)) / a;
+  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
+                                a * std::log(x) + b * std::log1p(-x)) /
+                       a;
   double c = 1;
   double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
   double fraction = d;
@@ -83,20 +85,28 @@ std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
   std::vector<double> ratios;
   for (const auto& [block, value] : ours) {
     const auto pair = other.find(block);
-    if (pair != other.end() && value > 0 && pair->second > 0) ratios.push_back(value / pair->second);
+    if (pair != other.end() && value > 0 && pair->second > 0)
+      ratios.push_back(value / pair->second);
   }
   return LogInterval(ratios);
 }
 
 std::string_view VerdictName(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kReproduced: return "reproduced";
-    case Verdict::kDirectionOnly: return "direction only";
-    case Verdict::kNotReproduced: return "not reproduced";
-    case Verdict::kInconclusive: return "inconclusive";
-    case Verdict::kNotRun: return "not run";
-    case Verdict::kInvalid: return "invalid";
-    case Verdict::kConsistentModelled: return "consistent with the paper";
+    case Verdict::kReproduced:
+      return "reproduced";
+    case Verdict::kDirectionOnly:
+      return "direction only";
+    case Verdict::kNotReproduced:
+      return "not reproduced";
+    case Verdict::kInconclusive:
+      return "inconclusive";
+    case Verdict::kNotRun:
+      return "not run";
+    case Verdict::kInvalid:
+      return "invalid";
+    case Verdict::kConsistentModelled:
+      return "consistent with the paper";
   }
   return "not run";
 }
@@ -104,7 +114,8 @@ std::string_view VerdictName(Verdict verdict) {
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact) {
   if (!ratio) return Verdict::kNotRun;
   if (!ratio->has_bounds() && !exact) return Verdict::kInconclusive;
-  if (ratio->low >= stated * (1 - kReproducedWithin) && ratio->high <= stated * (1 + kReproducedWithin)) {
+  if (ratio->low >= stated * (1 - kReproducedWithin) &&
+      ratio->high <= stated * (1 + kReproducedWithin)) {
     return measured ? Verdict::kReproduced : Verdict::kConsistentModelled;
   }
   if (ratio->low <= 1 && ratio->high >= 1) return Verdict::kInconclusive;

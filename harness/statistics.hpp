@@ -49,9 +49,9 @@ enum class Verdict {
 std::string_view VerdictName(Verdict verdict);
 
 // `ratio` against the stated one. measured: false for emulated and modelled numbers, which are at
-// most consistent with the paper. With fewer than two blocks of a measured or emulated ratio there is
-// no interval and the verdict is inconclusive; `exact` says that a single value has none because it
-// is computed.
+// most consistent with the paper. With fewer than two blocks of a measured or emulated ratio there
+// is no interval and the verdict is inconclusive; `exact` says that a single value has none because
+// it is computed.
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact);
 
 }  // namespace sparfuse

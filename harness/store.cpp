@@ -34,7 +34,8 @@ int OpenLock(const fs::path& results) {
 // The pid is for people; that it cannot be written (a full disk) does not weaken the lock.
 void WritePid(int fd) {
   const std::string text = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(fd, 0) == 0) [[maybe_unused]] const auto written = ::pwrite(fd, text.data(), text.size(), 0);
+  if (::ftruncate(fd, 0) == 0) [[maybe_unused]]
+    const auto written = ::pwrite(fd, text.data(), text.size(), 0);
 }
 
 std::string ReadPid(int fd) {
@@ -109,10 +110,10 @@ StoreLock::StoreLock(const fs::path& results) : fd_(OpenLock(results)) {
     const std::string pid = ReadPid(fd_);
     const std::string command = CommandOf(pid);
     ::close(fd_);
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("{} is in use by process {}{}: expected no other run on this results "
-                               "folder; wait for it, or give another folder with --results",
-                               results.string(), pid, command.empty() ? "" : " (" + command + ")"));
+    SPARFUSE_THROW(
+        kConfig, fmt::format("{} is in use by process {}{}: expected no other run on this results "
+                             "folder; wait for it, or give another folder with --results",
+                             results.string(), pid, command.empty() ? "" : " (" + command + ")"));
   }
   WritePid(fd_);
 }
@@ -173,13 +174,17 @@ std::vector<json> Store::ReadTrials(std::vector<std::string>& problems) const {
     }
   }
   std::sort(files.begin(), files.end());
-  auto found = ReadAll(files, problems, [&](const json& trial, const fs::path& file) -> std::string {
-    if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty()) return wrong;
-    const std::string place = fs::relative(file.parent_path(), trials()).string();
-    return trial["trial_id"] == place ? "" : fmt::format("trial_id: expected \"{}\", its place", place);
-  });
+  auto found =
+      ReadAll(files, problems, [&](const json& trial, const fs::path& file) -> std::string {
+        if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty()) return wrong;
+        const std::string place = fs::relative(file.parent_path(), trials()).string();
+        return trial["trial_id"] == place
+                   ? ""
+                   : fmt::format("trial_id: expected \"{}\", its place", place);
+      });
   std::stable_sort(found.begin(), found.end(), [](const json& a, const json& b) {
-    return a["started_utc"].get_ref<const std::string&>() < b["started_utc"].get_ref<const std::string&>();
+    return a["started_utc"].get_ref<const std::string&>() <
+           b["started_utc"].get_ref<const std::string&>();
   });
   return found;
 }
@@ -208,12 +213,13 @@ json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
                      const std::string& reason) const {
   if (reason.empty()) SPARFUSE_THROW(kConfig, "annotate: expected a reason that is not empty");
   if (trial_id.find("..") != std::string::npos || !fs::exists(Directory(trial_id) / "trial.json")) {
-    SPARFUSE_THROW(kConfig, fmt::format("no trial \"{}\" in {}: expected an id that `sparfuse status` "
-                                        "prints", trial_id, results_.string()));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("no trial \"{}\" in {}: expected an id that `sparfuse status` "
+                               "prints",
+                               trial_id, results_.string()));
   }
   const std::string now = UtcNow();
-  const std::string id =
-      now + "-" + Sha256Hex(trial_id + "\n" + reason + "\n" + now).substr(0, 8);
+  const std::string id = now + "-" + Sha256Hex(trial_id + "\n" + reason + "\n" + now).substr(0, 8);
   const json annotation = {
       {"annotation_id", id}, {"trial_id", trial_id}, {"reason", reason}, {"created_utc", now}};
   MakeDirectories(results_ / "annotations");

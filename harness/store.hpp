@@ -50,8 +50,8 @@ class Store {
   // Removes directories without trial.json and returns how many there were.
   std::size_t RemoveUnfinished(const StoreLock&) const;
 
-  // Every finished trial, in order of start. One that cannot be read is named in `problems` and left
-  // out.
+  // Every finished trial, in order of start. One that cannot be read is named in `problems` and
+  // left out.
   std::vector<nlohmann::json> ReadTrials(std::vector<std::string>& problems) const;
   std::vector<nlohmann::json> ReadAnnotations(std::vector<std::string>& problems) const;
 

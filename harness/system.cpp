@@ -92,9 +92,9 @@ nlohmann::json DescribeSource(const std::string& root) {
 
 nlohmann::json DescribeEnvironment() {
   nlohmann::json environment = nlohmann::json::object();
-  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-                           "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME",
-                           "OMPI_MCA_btl", "OMPI_MCA_pml", "SPARFUSE_DATA"}) {
+  for (const char* name :
+       {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+        "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "OMPI_MCA_btl", "OMPI_MCA_pml", "SPARFUSE_DATA"}) {
     if (const char* value = std::getenv(name)) environment[name] = value;
   }
   return environment;

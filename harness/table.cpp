@@ -40,10 +40,9 @@ constexpr KeyColumn kKeyColumns[] = {{"kind", "kind"},
 std::string KeyText(const json& config, const char* key) {
   if (std::string_view(key) == "link") return LinkText(config);
   if (!config.contains(key) || config[key].is_null()) return kNone;
-  return config[key].is_string() ? config[key].get<std::string>()
-                                 : config[key].is_number_float()
-                                       ? fmt::format("{:g}", config[key].get<double>())
-                                       : config[key].dump();
+  return config[key].is_string()         ? config[key].get<std::string>()
+         : config[key].is_number_float() ? fmt::format("{:g}", config[key].get<double>())
+                                         : config[key].dump();
 }
 
 std::vector<KeyColumn> VaryingKeys(const Part& part) {
@@ -93,7 +92,8 @@ std::string Number(double value) {
   return text;
 }
 
-std::string MetricText(const CellResult& result, const MetricColumn& column, const std::string& unit) {
+std::string MetricText(const CellResult& result, const MetricColumn& column,
+                       const std::string& unit) {
   const auto interval = result.Over(column.metric);
   if (!interval) {  // a mean that may be zero has no logarithm
     const auto mean = result.Mean(column.metric);
@@ -127,7 +127,8 @@ std::string Caption(const PartResult& result) {
     least = std::min(least, cell.trials.size());
   }
   if (live && least < kPreliminaryBelowBlocks) {
-    caption += fmt::format("; preliminary: {} block(s), {} make a result", least, kPreliminaryBelowBlocks);
+    caption +=
+        fmt::format("; preliminary: {} block(s), {} make a result", least, kPreliminaryBelowBlocks);
   }
   if (result.other_systems > 0) {
     caption += fmt::format("; {} trial(s) of other machines left out", result.other_systems);
@@ -182,9 +183,10 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
       row.push_back(first && !cell.failure.empty() ? cell.failure : MetricText(cell, metric, unit));
       if (!first || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
-      row.push_back(reference ? RatioText(PairedRatio(cell.Values(metric.metric),
-                                                      result.cells[*reference].Values(metric.metric)))
-                              : kNone);
+      row.push_back(reference
+                        ? RatioText(PairedRatio(cell.Values(metric.metric),
+                                                result.cells[*reference].Values(metric.metric)))
+                        : kNone);
     }
     row.push_back(std::to_string(cell.trials.size()));
     table.rows.push_back(std::move(row));
@@ -214,8 +216,9 @@ Table ClaimTable(const PartResult& result) {
       stated += fmt::format(" (figure {:.3f}x; the {} is judged)", *judged.claim->figure,
                             judged.claim->judge_figure ? "figure" : "text");
     }
-    table.rows.push_back({judged.claim->quote, judged.claim->metric, stated, RatioText(judged.ratio),
-                          std::to_string(judged.ratio ? judged.ratio->n : 0), judged.mode, verdict});
+    table.rows.push_back(
+        {judged.claim->quote, judged.claim->metric, stated, RatioText(judged.ratio),
+         std::to_string(judged.ratio ? judged.ratio->n : 0), judged.mode, verdict});
   }
   return table;
 }
@@ -223,23 +226,24 @@ Table ClaimTable(const PartResult& result) {
 Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   Table table;
   table.title = part.title + ": predicted against live step time";
-  table.columns = {"method", "workload", "workers", "link", "mode", "live step", "predicted", "error",
-                   "oversubscribed"};
+  table.columns = {"method",    "workload",  "workers", "link",          "mode",
+                   "live step", "predicted", "error",   "oversubscribed"};
   for (const bool oversubscribed : {false, true}) {
     for (const auto& cell : summary.cells) {
       if (cell.oversubscribed != oversubscribed) continue;
       const json& config = cell.cell->config;
-      table.rows.push_back({config["method"], config["workload"], KeyText(config, "workers"),
-                            LinkText(config), config["mode"], Quantity(cell.live.value, "s"),
-                            Quantity(cell.predicted, "s"), fmt::format("{:+.1f} %", 100 * cell.error()),
-                            oversubscribed ? "yes" : "no"});
+      table.rows.push_back(
+          {config["method"], config["workload"], KeyText(config, "workers"), LinkText(config),
+           config["mode"], Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),
+           fmt::format("{:+.1f} %", 100 * cell.error()), oversubscribed ? "yes" : "no"});
     }
   }
   const auto percent = [](const std::optional<double>& error) {
     return error ? fmt::format("{:.1f} %", 100 * *error) : std::string("no cells");
   };
   table.caption = fmt::format(
-      "median |error| {} where ranks times threads fit the cores, {} where they exceed them; order of "
+      "median |error| {} where ranks times threads fit the cores, {} where they exceed them; order "
+      "of "
       "methods: {} of {} pairs with separate intervals agree",
       percent(summary.median_error), percent(summary.oversubscribed_median_error),
       summary.agreeing_pairs, summary.ordered_pairs);

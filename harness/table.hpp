@@ -12,10 +12,10 @@ namespace sparfuse {
 
 struct Table {
   std::string title;
-  std::string caption;               // mode, hardware, blocks
+  std::string caption;  // mode, hardware, blocks
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;    // footnotes
+  std::vector<std::string> notes;  // footnotes
 };
 
 enum class TableFormat { kMarkdown, kCsv, kLatex };

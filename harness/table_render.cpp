@@ -9,8 +9,9 @@ namespace {
 
 // Characters, not bytes: columns line up in a terminal.
 std::size_t Width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
@@ -78,12 +79,14 @@ std::string LatexText(const std::string& text) {
 std::string Latex(const Table& table) {
   const auto line = [](const std::vector<std::string>& cells) {
     std::string text;
-    for (std::size_t c = 0; c < cells.size(); ++c) text += (c > 0 ? " & " : "") + LatexText(cells[c]);
+    for (std::size_t c = 0; c < cells.size(); ++c)
+      text += (c > 0 ? " & " : "") + LatexText(cells[c]);
     return text + " \\\\\n";
   };
   std::string text = "\\begin{table}\n\\caption{" + LatexText(table.title) +
                      (table.caption.empty() ? "" : ". " + LatexText(table.caption)) +
-                     "}\n\\begin{tabular}{" + std::string(table.columns.size(), 'l') + "}\n\\hline\n";
+                     "}\n\\begin{tabular}{" + std::string(table.columns.size(), 'l') +
+                     "}\n\\hline\n";
   text += line(table.columns) + "\\hline\n";
   for (const auto& row : table.rows) text += line(row);
   text += "\\hline\n\\end{tabular}\n";
@@ -97,9 +100,12 @@ std::string Latex(const Table& table) {
 
 std::string Render(const Table& table, TableFormat format) {
   switch (format) {
-    case TableFormat::kMarkdown: return Markdown(table);
-    case TableFormat::kCsv: return Csv(table);
-    case TableFormat::kLatex: return Latex(table);
+    case TableFormat::kMarkdown:
+      return Markdown(table);
+    case TableFormat::kCsv:
+      return Csv(table);
+    case TableFormat::kLatex:
+      return Latex(table);
   }
   return "";
 }

@@ -1,11 +1,11 @@
 #include "harness/toml_file.hpp"
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cmath>
 #include <sstream>
-#include <toml++/toml.h>
 
 #include "core/error.hpp"
 #include "core/options.hpp"
@@ -25,7 +25,8 @@ struct TomlConverter {
         const std::string child = pointer + "/" + std::string(key.str());
         out[std::string(key.str())] = Convert(value, child);
         // A key's own line is where a reader looks for a misspelling.
-        if (!value.is_array_of_tables()) file.lines_[child] = static_cast<int>(key.source().begin.line);
+        if (!value.is_array_of_tables())
+          file.lines_[child] = static_cast<int>(key.source().begin.line);
       }
       return out;
     }
@@ -127,8 +128,8 @@ void TomlFile::CheckKeys(const std::string& pointer, std::string_view what,
   if (!table->is_object()) FailValue(pointer, "a table");
   for (const auto& [key, value] : table->items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      Fail(pointer + "/" + key, fmt::format("{}: unknown key \"{}\" = {}{}", what, key, Shown(value),
-                                            Suggestion(key, known)));
+      Fail(pointer + "/" + key, fmt::format("{}: unknown key \"{}\" = {}{}", what, key,
+                                            Shown(value), Suggestion(key, known)));
     }
   }
 }

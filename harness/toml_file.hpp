@@ -13,8 +13,8 @@ namespace sparfuse {
 
 class TomlFile {
  public:
-  // Throws Error{kConfig} with file and line for text that is not TOML. Dates and times are refused:
-  // nothing here has a use for them.
+  // Throws Error{kConfig} with file and line for text that is not TOML. Dates and times are
+  // refused: nothing here has a use for them.
   static TomlFile Read(const std::filesystem::path& path);
   static TomlFile Parse(std::string_view text, std::string name);
 

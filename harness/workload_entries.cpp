@@ -27,7 +27,8 @@ std::vector<CatalogWorkload> WorkloadEntries() {
     }
     // What one dense worker needs to the target, twice: sparse methods may take longer.
     entry.convergence.steps = static_cast<int>(2 * from.target_steps);
-    entry.convergence.evaluate_every = static_cast<int>(std::max<std::uint64_t>(1, from.target_steps / 20));
+    entry.convergence.evaluate_every =
+        static_cast<int>(std::max<std::uint64_t>(1, from.target_steps / 20));
     entry.convergence.target = from.target;
     entries.push_back(std::move(entry));
   }

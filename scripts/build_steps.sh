@@ -68,6 +68,8 @@ cuda_compiler() {
 # The preset that the commands build: `cpu` where the environment says SPARFUSE_CUDA=OFF.
 main_preset() { if [[ "${SPARFUSE_CUDA:-AUTO}" == OFF ]]; then echo cpu; else echo release; fi; }
 
+# The two below return a status and do not rely on errexit, which is off where a caller tests it.
+
 # configure PRESET: runs cmake only where ninja would not do it by itself: the first time, after an
 # interrupted configuration, and when the presets or the toolchain have changed.
 configure() {
@@ -80,7 +82,7 @@ configure() {
   mkdir -p "$folder"
   rm -f "$folder/.configured"
   run_logged "configuring build/$preset" "configure-$preset.log" \
-    env -C "$ROOT" "$VENV/bin/cmake" --fresh --preset "$preset"
+    env -C "$ROOT" "$VENV/bin/cmake" --fresh --preset "$preset" || return
   grep -E 'sparfuse: ' "$STATE/configure-$preset.log" | sed 's/^-- sparfuse/   build/' >&2 || true
   printf '%s' "$key" >"$folder/.configured"
 }
@@ -109,7 +111,10 @@ build() {
   local -a ninja=("$VENV/bin/ninja" -C "$folder" -j "$JOBS" "${@:2}")
   started="$(now_seconds)"
   take_lock
-  configure "$preset"
+  if ! configure "$preset"; then
+    drop_lock
+    return 1
+  fi
   if [[ -t 2 ]]; then
     "${ninja[@]}" >&2 9>&- || status=$?
   else

@@ -7,16 +7,24 @@
 #include <cstring>
 #include <string>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace sparfuse {
 namespace {
 
 // A block of the output stays in L1 while it is cleared, summed into and scaled.
 constexpr std::size_t kBlock = 4096;
-constexpr std::size_t kChunk = 64 * kBlock;          // 1 MB: what a pool thread takes at once
-constexpr std::size_t kSparseScaling = 16;  // one element in so many touched: scale only those
-constexpr std::size_t kParallelElements = 200'000;  // below, waking a thread costs more than it saves
+constexpr std::size_t kChunk = 64 * kBlock;  // 1 MB: what a pool thread takes at once
+constexpr std::size_t kSparseScaling = 16;   // one element in so many touched: scale only those
+constexpr std::size_t kGroup = 64;           // payloads that are merged in one pass
+constexpr std::size_t kParallelElements =
+    200'000;  // below, waking a thread costs more than it saves
 
-std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk; }
+std::size_t ChunkSize(std::size_t n) {
+  return n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk;
+}
 
 template <class Body>
 void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
@@ -30,8 +38,8 @@ void ScaleBlock(float* out, std::size_t n, float scale) {
   for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
 }
 
-// Scales the positions that payloads hold: of each payload p the elements from first[p] up to last[p].
-// A bitmap says which position is scaled already.
+// Scales the positions that payloads hold: of each payload p the elements from first[p] up to
+// last[p]. A bitmap says which position is scaled already.
 void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* first,
                   const std::size_t* last, std::size_t begin, float* out, float scale) {
   std::uint64_t touched[kBlock / 64] = {};
@@ -48,12 +56,40 @@ void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* fi
   }
 }
 
+// Outputs past the caches are written with stores that go around them: a plain store would first
+// read the line. Below, the reader finds the output in cache.
+constexpr std::size_t kStreamElements = 4 * 1024 * 1024;
+
+bool CanStream(const float* out, std::size_t n) {
+#if defined(__x86_64__)
+  return n >= kStreamElements && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+#else
+  (void)out;
+  (void)n;
+  return false;
+#endif
+}
+
+// to[i] = from[i] * scale past the caches. `to` is 16-byte aligned.
+void StreamScaled(const float* from, float scale, std::size_t n, float* to) {
+  std::size_t i = 0;
+#if defined(__x86_64__)
+  const __m128 factor = _mm_set1_ps(scale);
+  for (; i + 16 <= n; i += 16) {
+    for (std::size_t j = i; j < i + 16; j += 4) {
+      _mm_stream_ps(to + j, _mm_mul_ps(_mm_load_ps(from + j), factor));
+    }
+  }
+#endif
+  for (; i < n; ++i) to[i] = from[i] * scale;
+}
+
 [[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
   SPARFUSE_THROW(kComm, "sparse payload " + std::to_string(payload) + " is corrupt: " + what);
 }
 
-// Adds payload p's elements of [begin, begin + size) from `cursor` on; returns the cursor after them.
-// An index that is out of order stops the cursor for good, and is noticed at the chunk's end.
+// Adds payload p's elements of [begin, begin + size) from `cursor` on; returns the cursor after
+// them. An index that is out of order stops the cursor for good, and is noticed at the chunk's end.
 std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size_t last,
                      std::size_t begin, std::size_t size, float* out) {
   const std::uint32_t* const indices = payload.indices.data();
@@ -81,10 +117,13 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
                           std::to_string(out.size()));
     }
   }
+  // A block is summed in `block_sum` and streamed from there, or summed where it is to stay.
+  const bool stream = CanStream(out.data(), out.size()) && payloads.size() <= kGroup;
   ForChunks(out.size(), pool, [&](std::size_t begin, std::size_t end) {
+    alignas(64) float block_sum[kBlock];
+    if (stream) std::memset(block_sum, 0, sizeof block_sum);
     // Cursors of a usual number of ranks live on the stack; more payloads take more rounds, each of
     // which streams the chunk, in the same order of additions.
-    constexpr std::size_t kGroup = 64;
     std::size_t cursors[kGroup];
     std::size_t starts[kGroup];  // of the block at hand
     std::size_t lasts[kGroup];
@@ -93,8 +132,8 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
       for (std::size_t p = 0; p < group; ++p) {
         const auto indices = payloads[first + p].indices;
         const auto bound = [&](std::size_t index) {
-          return static_cast<std::size_t>(
-              std::lower_bound(indices.begin(), indices.end(), index) - indices.begin());
+          return static_cast<std::size_t>(std::lower_bound(indices.begin(), indices.end(), index) -
+                                          indices.begin());
         };
         cursors[p] = bound(begin);
         lasts[p] = end == out.size() ? indices.size() : bound(end);
@@ -102,13 +141,26 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
       const bool is_last = first + group >= payloads.size();
       for (std::size_t block = begin; block < end; block += kBlock) {
         const std::size_t size = std::min(kBlock, end - block);
-        float* const to = out.data() + block;
-        if (first == 0) std::memset(to, 0, size * sizeof(float));
+        float* const to = stream ? block_sum : out.data() + block;
+        if (first == 0 && !stream) std::memset(to, 0, size * sizeof(float));
         std::size_t touched = 0;
         for (std::size_t p = 0; p < group; ++p) {
           starts[p] = cursors[p];
           cursors[p] = AddBlock(payloads[first + p], cursors[p], lasts[p], block, size, to);
           touched += cursors[p] - starts[p];
+        }
+        if (stream) {
+          StreamScaled(block_sum, scale, size, out.data() + block);
+          if (touched * kSparseScaling < size) {
+            for (std::size_t p = 0; p < group; ++p) {
+              for (std::size_t i = starts[p]; i < cursors[p]; ++i) {
+                block_sum[payloads[p].indices[i] - block] = 0.0f;
+              }
+            }
+          } else {
+            std::memset(block_sum, 0, sizeof block_sum);
+          }
+          continue;
         }
         if (!is_last || scale == 1.0f) continue;
         if (first == 0 && touched * kSparseScaling < size) {
@@ -119,14 +171,16 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
       }
       for (std::size_t p = 0; p < group; ++p) {
         if (cursors[p] != lasts[p]) {
-          ThrowCorrupt(first + p, "index " +
-                                      std::to_string(payloads[first + p].indices[cursors[p]]) +
-                                      " at position " + std::to_string(cursors[p]) +
-                                      ", expected increasing indices below " +
-                                      std::to_string(out.size()));
+          ThrowCorrupt(first + p,
+                       "index " + std::to_string(payloads[first + p].indices[cursors[p]]) +
+                           " at position " + std::to_string(cursors[p]) +
+                           ", expected increasing indices below " + std::to_string(out.size()));
         }
       }
     }
+#if defined(__x86_64__)
+    if (stream) _mm_sfence();  // before another thread is told that the chunk is written
+#endif
   });
 }
 

@@ -7,12 +7,7 @@ namespace sparfuse {
 void UnitStrategy::StepBegin(Engine& engine) {
   const auto& units = engine.plan().units;
   const std::size_t tensors = engine.layout().tensors();
-  if (unit_of_.size() != tensors) {
-    unit_of_.resize(tensors);
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      for (std::size_t t = units[u].first; t < units[u].last; ++t) unit_of_[t] = u;
-    }
-  }
+  unit_of_ = engine.plan().UnitOfTensors();
   missing_.resize(units.size());
   for (std::size_t u = 0; u < units.size(); ++u) missing_[u] = units[u].last - units[u].first;
   local_.assign(tensors, 0);

@@ -38,6 +38,8 @@ struct Plan {
   std::uint64_t Hash() const;
   // The number of tensors of each unit, "3,8,66,85": the form of golden plans.
   std::string UnitSizes() const;
+  // [tensors] the unit that holds each tensor.
+  std::vector<std::size_t> UnitOfTensors() const;
 };
 
 // Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none

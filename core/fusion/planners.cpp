@@ -108,6 +108,12 @@ std::string Plan::UnitSizes() const {
   return text;
 }
 
+std::vector<std::size_t> Plan::UnitOfTensors() const {
+  std::vector<std::size_t> unit_of;
+  for (std::size_t u = 0; u < units.size(); ++u) unit_of.resize(units[u].last, u);
+  return unit_of;
+}
+
 void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   std::size_t next = 0;
   for (const Unit& unit : plan.units) {

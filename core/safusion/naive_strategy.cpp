@@ -17,6 +17,7 @@ class SafusionNaive final : public Strategy {
 
   void StepBegin(Engine& engine) override {
     if (buffer_fraction_ > 0) buffer_bytes_ = buffer_fraction_ * TargetPayloadBytes(engine);
+    unit_of_ = engine.plan().UnitOfTensors();
     selections_.assign(engine.layout().tensors(), 0);
     finished_.assign(engine.layout().tensors(), false);
     prefix_ = first_ = counted_ = end_ = buffers_ = 0;
@@ -29,7 +30,7 @@ class SafusionNaive final : public Strategy {
     const TensorEntry& entry = engine.layout().tensor(tensor);
     SparsifyRequest request;
     request.range = entry.range();
-    request.density = entry.dense ? 1.0 : engine.plan().units[tensor].density;
+    request.density = entry.dense ? 1.0 : engine.plan().units[unit_of_[tensor]].density;
     request.order.then = [this, &engine, tensor] {
       finished_[tensor] = true;
       while (prefix_ < finished_.size() && finished_[prefix_]) ++prefix_;
@@ -100,8 +101,9 @@ class SafusionNaive final : public Strategy {
 
   double buffer_bytes_;
   const double buffer_fraction_;
-  std::vector<Handle> selections_;  // [tensors]
-  std::vector<bool> finished_;      // [tensors] sparsified
+  std::vector<std::size_t> unit_of_;  // [tensors]; units only carry densities here
+  std::vector<Handle> selections_;    // [tensors]
+  std::vector<bool> finished_;        // [tensors] sparsified
   std::size_t prefix_ = 0;          // tensors [0, prefix_) are sparsified
   std::size_t first_ = 0;           // first tensor of the open buffer
   std::size_t counted_ = 0;         // tensors [first_, counted_) are in it as this rank sees it

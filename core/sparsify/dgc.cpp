@@ -1,12 +1,14 @@
 // Deep Gradient Compression: a threshold from a sample of the magnitudes, then what reaches it.
 //
-// Source:      Y. Lin et al., "Deep gradient compression", ICLR 2018; the rule is that of the authors'
+// Source:      Y. Lin et al., "Deep gradient compression", ICLR 2018; the rule is that of the
+// authors'
 //              published code (hierarchical selection, strided sample, bounds 1.3 and 0.8).
 // Deviations:  an empty selection, or one that overflows its slot, becomes an exact top-k; the
 //              option exact_trim.
 //
 // With n elements, K = ceil(n * density):
-//   sample     every stride-th magnitude from a random start; at least sample_ratio * n of them, and
+//   sample     every stride-th magnitude from a random start; at least sample_ratio * n of them,
+//   and
 //              enough that two are expected above the threshold. Few elements: all of them.
 //   threshold  the ceil(samples * density)-th largest of the sample; |x| >= threshold is selected.
 //   too many   (above upper_bound * K): the K largest of those, or without `resample` the threshold
@@ -173,11 +175,12 @@ SparsifierDescriptor DgcDescriptor() {
       .revision = 1,
       .exact_count = false,
       .index_shared = false,
-      // Of log(count / k) over 240 selections at density 0.01: Gaussian and Laplace data, n = 20,000,
-      // 100,000 and 500,000 (the test Dgc.SelectionModelHolds measures it).
+      // Of log(count / k) over 240 selections at density 0.01: Gaussian and Laplace data, n =
+      // 20,000, 100,000 and 500,000 (the test Dgc.SelectionModelHolds measures it).
       .selection_model = {-0.025, 0.053},
-      .deviations = "An empty selection, or one that overflows its slot, becomes an exact top-k. "
-                    "exact_trim = true keeps the largest instead of the first by position.",
+      .deviations =
+          "An empty selection, or one that overflows its slot, becomes an exact top-k. "
+          "exact_trim = true keeps the largest instead of the first by position.",
       .options =
           {{.name = "sample_ratio",
             .fallback = 0.01,
@@ -190,13 +193,15 @@ SparsifierDescriptor DgcDescriptor() {
             .min = 1.0001,
             .max = 100,
             .choices = {},
-            .meaning = "counts above this multiple of K are corrected; also the step of correction"},
+            .meaning =
+                "counts above this multiple of K are corrected; also the step of correction"},
            {.name = "lower_bound",
             .fallback = 0.8,
             .min = 0.01,
             .max = 0.9999,
             .choices = {},
-            .meaning = "counts below this multiple of K are corrected; also the step of correction"},
+            .meaning =
+                "counts below this multiple of K are corrected; also the step of correction"},
            {.name = "max_iterations",
             .fallback = std::int64_t{10},
             .min = 0,
@@ -214,7 +219,8 @@ SparsifierDescriptor DgcDescriptor() {
            {.name = "exact_trim",
             .fallback = false,
             .choices = {},
-            .meaning = "at last keep the K largest instead of the first K by position (a deviation)"}},
+            .meaning =
+                "at last keep the K largest instead of the first K by position (a deviation)"}},
       .make = Make};
 }
 

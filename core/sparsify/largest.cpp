@@ -1,6 +1,6 @@
 // Source: the single pass follows the radix-free selection by sampled bound of R. W. Floyd and
-// R. L. Rivest, "Expected time bounds for selection", CACM 18(3), 1975: a sample gives a bound that is
-// safely too low, one pass collects what reaches it, and the exact cut is made among those few.
+// R. L. Rivest, "Expected time bounds for selection", CACM 18(3), 1975: a sample gives a bound that
+// is safely too low, one pass collects what reaches it, and the exact cut is made among those few.
 #include "core/sparsify/largest.hpp"
 
 #include <algorithm>
@@ -87,8 +87,8 @@ class Sample {
     }
   }
 
-  // A bound that k elements of x reach, but for one case in some 30,000 (four standard deviations of
-  // a binomial) where elements of a line are independent; `margin` widens that.
+  // A bound that k elements of x reach, but for one case in some 30,000 (four standard deviations
+  // of a binomial) where elements of a line are independent; `margin` widens that.
   Cut SafeBound(std::size_t k, double margin) const {
     const double expected =
         static_cast<double>(k) * static_cast<double>(keys_.size()) / static_cast<double>(n_);
@@ -146,8 +146,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   const bool open = bin.index == kBins;  // the last bin has no upper end
   const std::uint32_t bin_last = open ? kInfinityKey : bin_lo + ((1u << candidates.shift) - 1);
 
-  const auto keys =
-      WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
+  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
     for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
       CandidateRun& run = candidates.chunks[c].runs[r];
@@ -182,9 +181,8 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
     std::size_t ties_kept;  // of this run
     std::size_t ties;
   };
-  const auto emissions = WorkspaceArray<Emission>(
-      *context.workspace, kUseSample,
-      candidates.chunks.size() * (kChunk / kBlock));
+  const auto emissions = WorkspaceArray<Emission>(*context.workspace, kUseSample,
+                                                  candidates.chunks.size() * (kChunk / kBlock));
   std::size_t at = 0;
   const std::uint32_t* next = bin_keys.data();
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
@@ -234,8 +232,8 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   return cut.key;
 }
 
-// Adds to a slot, which holds the elements with key > tie, the `wanted` first elements that equal it.
-// Returns false, the slot and the residual unchanged, where x has fewer.
+// Adds to a slot, which holds the elements with key > tie, the `wanted` first elements that equal
+// it. Returns false, the slot and the residual unchanged, where x has fewer.
 bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32_t tie,
              std::size_t wanted, Slot& slot) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -273,8 +271,8 @@ bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32
 
 // Candidates are the elements above `tie`, fewer than k: the rest are ties at it, if there are
 // enough of them.
-bool SelectWithTies(const SelectContext& context, SelectInput& input,
-                    const Candidates& above, std::uint32_t tie, std::size_t k, Slot& slot) {
+bool SelectWithTies(const SelectContext& context, SelectInput& input, const Candidates& above,
+                    std::uint32_t tie, std::size_t k, Slot& slot) {
   SelectInput untouched = input;
   untouched.residual = nullptr;  // nothing is zeroed before it is certain that the ties suffice
   TakeFirst(untouched, above, above.count, slot);
@@ -299,8 +297,8 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
       const int shift = bin.index == kBins ? kKeyBits - kFineShift : candidates.shift;
       candidates = Collect(context, input, info, lo, shift, capacity);
     } else if (candidates.shift > 0) {
-      candidates = Collect(context, input, info, lo, std::max(0, candidates.shift - kFineShift),
-                           capacity);
+      candidates =
+          Collect(context, input, info, lo, std::max(0, candidates.shift - kFineShift), capacity);
     } else {
       // Bins are single keys: everything in this one is a tie at the k-th magnitude.
       candidates = Collect(context, input, info, lo + 1, kFineShift, capacity);
@@ -332,8 +330,8 @@ std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
     if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
     // Too many reach the bound to keep them all: most of them are ties at it. Collect what is
     // larger; if that is fewer than k, ties by index make up the rest.
-    const bool crowded = capacity < input.n &&
-                         sample.Expected(cut) > 0.75 * static_cast<double>(capacity);
+    const bool crowded =
+        capacity < input.n && sample.Expected(cut) > 0.75 * static_cast<double>(capacity);
     const std::uint32_t lo = crowded ? cut.key + 1 : cut.key;
     const Candidates candidates = Collect(context, input, info, lo, kFineShift, capacity);
     if (candidates.count >= k) {

@@ -20,8 +20,8 @@ namespace sparfuse {
 std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
                             const TensorInfo& info, std::size_t k, std::uint32_t bound, Slot& slot);
 
-// The same, from candidates that are known to be the elements with key >= candidates.lo and at least
-// k of them.
+// The same, from candidates that are known to be the elements with key >= candidates.lo and at
+// least k of them.
 std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& input,
                                  const TensorInfo& info, Candidates candidates, std::size_t k,
                                  Slot& slot);

@@ -14,8 +14,8 @@
 namespace sparfuse {
 namespace {
 
-// Marks `count` distinct positions of [0, n) in a bitmap: positions are drawn one after another, and
-// one that was drawn before is drawn again, which leaves every set of that size equally likely.
+// Marks `count` distinct positions of [0, n) in a bitmap: positions are drawn one after another,
+// and one that was drawn before is drawn again, which leaves every set of that size equally likely.
 // Precondition: count <= n / 2 + 1, so that a draw is seldom repeated.
 void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
                   std::span<std::uint64_t> bitmap) {
@@ -49,8 +49,8 @@ class RandomK final : public Sparsifier {
     const bool drawn_are_sent = k <= input.n / 2;
     const auto bitmap =
         WorkspaceArray<std::uint64_t>(*context.workspace, kUseSample, (input.n + 63) / 64);
-    MarkDistinct(RandomStream(seed_, info.id, info.step), input.n,
-                 drawn_are_sent ? k : input.n - k, bitmap);
+    MarkDistinct(RandomStream(seed_, info.id, info.step), input.n, drawn_are_sent ? k : input.n - k,
+                 bitmap);
     std::size_t taken = 0;
     for (std::size_t w = 0; w < bitmap.size(); ++w) {
       std::uint64_t word = drawn_are_sent ? bitmap[w] : ~bitmap[w];

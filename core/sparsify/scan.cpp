@@ -43,7 +43,8 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
   if (!on_host(context.stream) || !on_host(source.gradient.stream) ||
       !on_host(source.residual.stream) || !on_host(slot.indices.stream) ||
       !on_host(slot.values.stream)) {
-    SPARFUSE_THROW(kUnsupported, who + "memory on a CUDA device; this sparsifier selects on the host");
+    SPARFUSE_THROW(kUnsupported,
+                   who + "memory on a CUDA device; this sparsifier selects on the host");
   }
   ++context.counters->selections;
   const bool feedback = source.residual.size != 0;
@@ -52,10 +53,10 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
 
 void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
                  std::size_t k) {
-  SPARFUSE_REQUIRE(slot.capacity >= k,
-                   std::string(sparsifier) + ": " + Describe(info) + ": the slot has room for " +
-                       std::to_string(slot.capacity) + " elements; expected at least " +
-                       std::to_string(k));
+  SPARFUSE_REQUIRE(slot.capacity >= k, std::string(sparsifier) + ": " + Describe(info) +
+                                           ": the slot has room for " +
+                                           std::to_string(slot.capacity) +
+                                           " elements; expected at least " + std::to_string(k));
 }
 
 void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {

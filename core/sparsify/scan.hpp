@@ -22,9 +22,7 @@ struct SelectInput {
   // x, once nothing is pending.
   const float* x() const { return residual == nullptr ? gradient : residual; }
   // x at any time.
-  float At(std::size_t i) const {
-    return pending ? gradient[i] + residual[i] : x()[i];
-  }
+  float At(std::size_t i) const { return pending ? gradient[i] + residual[i] : x()[i]; }
 };
 
 // Checks the arguments of Sparsifier::Select, but for the slot's room, and counts the selection.
@@ -99,8 +97,9 @@ struct Cut {
   std::size_t count = 0;
 };
 
-// The cut of base <= key < base + 2^bits with the fewest keys that is at least `rank`. It is exactly
-// `rank`, unless equal keys straddle it: then `key` is theirs. Precondition: `rank` keys are >= base.
+// The cut of base <= key < base + 2^bits with the fewest keys that is at least `rank`. It is
+// exactly `rank`, unless equal keys straddle it: then `key` is theirs. Precondition: `rank` keys
+// are >= base.
 Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, std::size_t rank,
             std::uint32_t base, int bits);
 

@@ -41,8 +41,7 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 
 }  // namespace
 
-const SelectKernels kSelectKernelsPortable = {Scan,         Add,         MakeKeys,
-                                              CountAtLeast, KeysInRange, Emit};
+const SelectKernels kSelectKernelsPortable = {Scan, Add, MakeKeys, CountAtLeast, KeysInRange, Emit};
 
 const SelectKernels& SelectKernelsFor(Isa isa) {
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 // AVX2 kernels: 64-bit masks, then the positions of their bits without a branch per element.
 #if defined(__x86_64__)
-#include "core/sparsify/select_kernels.hpp"
-
 #include <immintrin.h>
+
+#include "core/sparsify/select_kernels.hpp"
 
 namespace sparfuse {
 namespace {
@@ -33,8 +33,8 @@ inline std::uint64_t Mask8(const float* gradient, float* residual, std::size_t i
     x = _mm256_add_ps(x, _mm256_loadu_ps(residual + i));
     _mm256_storeu_ps(residual + i, x);
   }
-  const __m256i key = _mm256_and_si256(_mm256_castps_si256(x),
-                                       _mm256_set1_epi32(static_cast<int>(kAbsMask)));
+  const __m256i key =
+      _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(static_cast<int>(kAbsMask)));
   const __m256i kept = _mm256_cmpgt_epi32(key, below);  // keys are below 2^31: signed is right
   return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(kept)));
 }
@@ -49,7 +49,8 @@ std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std:
     std::uint64_t mask = 0;
     for (std::size_t j = 0; j < 64; j += 8) {
       if (j % 16 == 0) {
-        _mm_prefetch(reinterpret_cast<const char*>(gradient + i + j + kPrefetchFloats), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(gradient + i + j + kPrefetchFloats),
+                     _MM_HINT_T0);
         if (kResidual) {
           _mm_prefetch(reinterpret_cast<const char*>(residual + i + j + kPrefetchFloats),
                        _MM_HINT_T0);

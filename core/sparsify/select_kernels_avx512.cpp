@@ -1,9 +1,9 @@
 // AVX-512 kernels. Compaction goes through a register and a masked store: the compressing store to
 // memory is microcoded on some machines and costs a hundred cycles there.
 #if defined(__x86_64__)
-#include "core/sparsify/select_kernels.hpp"
-
 #include <immintrin.h>
+
+#include "core/sparsify/select_kernels.hpp"
 
 namespace sparfuse {
 namespace {
@@ -16,9 +16,7 @@ inline __m512i Keys16(__m512 x) {
   return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(kAbsMask)));
 }
 
-inline __mmask16 FirstLanes(std::size_t count) {
-  return static_cast<__mmask16>((1u << count) - 1);
-}
+inline __mmask16 FirstLanes(std::size_t count) { return static_cast<__mmask16>((1u << count) - 1); }
 
 template <bool kResidual>
 inline __mmask16 Mask16(const float* gradient, float* residual, std::size_t i, __m512i lo) {
@@ -45,13 +43,14 @@ inline void FlattenFew(std::uint64_t mask, std::uint32_t base, std::uint16_t* at
 }
 
 inline void FlattenMany(std::uint64_t mask, std::uint32_t base, std::uint16_t* at) {
-  __m512i positions = _mm512_add_epi32(
-      _mm512_set1_epi32(static_cast<int>(base)),
-      _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  __m512i positions =
+      _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(base)),
+                       _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
   for (int j = 0; j < 4; ++j) {
     const auto lanes = static_cast<__mmask16>(mask >> (16 * j));
     const __m512i packed = _mm512_maskz_compress_epi32(lanes, positions);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), _mm512_maskz_cvtepi32_epi16(0xffff, packed));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at),
+                        _mm512_maskz_cvtepi32_epi16(0xffff, packed));
     at += _mm_popcnt_u32(lanes);
     positions = _mm512_add_epi32(positions, _mm512_set1_epi32(16));
   }
@@ -130,8 +129,8 @@ std::size_t KeysInRange(const float* values, std::size_t n, std::uint32_t lo, st
   return count;
 }
 
-std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t n,
-                 std::uint32_t lo, std::uint32_t* out_indices, float* out_values) {
+std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
+                 std::uint32_t* out_indices, float* out_values) {
   const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
   std::size_t count = 0;
   for (std::size_t i = 0; i < n; i += 16) {

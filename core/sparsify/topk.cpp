@@ -27,16 +27,19 @@ struct TopKState final : SparsifierState {
   float margin = kMaxMargin;
 
   void Learn(std::uint32_t key, std::uint64_t candidates, std::size_t k, bool failed) {
-    const double surplus = static_cast<double>(candidates) / static_cast<double>(k);
-    if (failed) {
-      margin *= 4;
-    } else if (surplus > 1.5) {
-      margin *= 0.85f;
-    } else if (surplus < 1.1) {
-      margin *= 1.5f;
+    if (bound > 0) {
+      const double surplus = static_cast<double>(candidates) / static_cast<double>(k);
+      if (failed) {
+        margin *= 4;
+      } else if (surplus > 1.5) {
+        margin *= 0.85f;
+      } else if (surplus < 1.1) {
+        margin *= 1.5f;
+      }
     }
     margin = std::clamp(margin, kMinMargin, kMaxMargin);
-    // A magnitude that moves fast, as in the first steps of error feedback, says little of the next.
+    // A magnitude that moves fast, as in the first steps of error feedback, says little of the
+    // next.
     const float kth = std::bit_cast<float>(key);
     const bool steady = std::abs(kth - last) <= kMaxMargin * last;
     bound = steady ? std::bit_cast<std::uint32_t>(kth * (1 - margin)) : 0;

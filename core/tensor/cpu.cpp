@@ -1,7 +1,9 @@
 #include "core/tensor/cpu.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include "core/error.hpp"
@@ -17,7 +19,8 @@ std::atomic<int> forced{kNone};
 bool Supported(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
-    case Isa::kPortable: return true;
+    case Isa::kPortable:
+      return true;
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
@@ -44,9 +47,12 @@ std::string SupportedNames() {
 
 std::string_view IsaName(Isa isa) {
   switch (isa) {
-    case Isa::kPortable: return "portable";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   return "portable";
 }

@@ -1,8 +1,7 @@
-// Which instruction set the kernels run on: chosen once at run time, so that one binary serves every
-// x86-64 machine.
+// Which instruction set the kernels run on: chosen once at run time, so that one binary serves
+// every x86-64 machine.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -23,8 +22,8 @@ Isa IsaFromEnvironment();
 // What kernels run on now: IsaFromEnvironment() of the first call, unless a ScopedIsa is alive.
 Isa ActiveIsa();
 
-// Internal use only: runs the enclosed scope, on all threads, on a given instruction set. Lets a test
-// compare the implementations within one process. Throws Error{kUnsupported}.
+// Internal use only: runs the enclosed scope, on all threads, on a given instruction set. Lets a
+// test compare the implementations within one process. Throws Error{kUnsupported}.
 class ScopedIsa {
  public:
   explicit ScopedIsa(Isa isa);

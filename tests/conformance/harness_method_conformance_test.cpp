@@ -1,31 +1,25 @@
 // What every registered method must do, live and modelled, over ranks that are threads.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
-#include <mutex>
-#include <random>
 
-#include "core/engine/live_engine.hpp"
 #include "core/engine/model_engine.hpp"
 #include "harness/catalog.hpp"
 #include "harness/composition.hpp"
-#include "tests/run_ranks.hpp"
+#include "tests/live_run.hpp"
 
 namespace sparfuse {
 namespace {
 
 using nlohmann::json;
-constexpr std::chrono::milliseconds kDeadline{20000};
-constexpr int kSteps = 4;
-
-// Sizes that are one element, odd, and larger than a block of the kernels.
-const std::vector<std::size_t> kSizes = {10, 1, 640, 64, 9000, 3, 128, 4097};
+using testing::IntegerGradient;
+using testing::kTensorSizes;
+using testing::RankResult;
 
 std::vector<TensorShape> Tensors() {
   std::vector<TensorShape> tensors;
-  for (std::size_t t = 0; t < kSizes.size(); ++t) {
-    tensors.push_back({"tensor" + std::to_string(t), {static_cast<std::int64_t>(kSizes[t])}, kSizes[t]});
+  for (const std::size_t n : kTensorSizes) {
+    tensors.push_back({"tensor" + std::to_string(tensors.size()), {static_cast<std::int64_t>(n)}, n});
   }
   return tensors;
 }
@@ -44,28 +38,9 @@ json ConfigOf(const Method& method, const std::string& sparsifier = "") {
           {"dense_tensors", {{"max_ndim", 0}, {"names", json::array()}}}};
 }
 
-// Small integers, so that sums are exact whatever their order.
-std::vector<float> IntegerGradient(std::size_t numel, int rank, int step, std::size_t tensor) {
-  std::mt19937 generator(static_cast<unsigned>(1000003 * rank + 1009 * step + static_cast<int>(tensor)));
-  std::vector<float> values(numel);
-  for (float& value : values) value = static_cast<float>(static_cast<int>(generator() % 201) - 100);
-  return values;
-}
-
-struct RankResult {
-  std::vector<std::vector<float>> averaged;  // [steps] flat
-  std::vector<float> residual;               // after the last step
-  std::vector<StepRecord> records;
-  std::uint64_t mass_checks = 0;
-  std::uint64_t mass_violations = 0;
-};
-
-using Gradients = std::function<std::vector<float>(int rank, int step, std::size_t tensor)>;
-
-std::vector<RankResult> RunLive(const json& config, int workers, const Gradients& gradient_of,
+std::vector<RankResult> RunLive(const json& config, int workers, const testing::Gradients& gradient_of,
                                 std::size_t without_gradient = 999) {
-  std::vector<RankResult> results(static_cast<std::size_t>(workers));
-  testing::RunRanks(workers, 1, kDeadline, [&](ProgressLoop& loop) {
+  const auto configure = [&] {
     const Composition composition = Compose(config);
     LiveConfig live;
     live.layout = MakeLayout(Tensors(), config);
@@ -73,45 +48,16 @@ std::vector<RankResult> RunLive(const json& config, int workers, const Gradients
     live.plan = MakePlan(composition, live.layout, live.topology, nullptr, nullptr);
     live.strategy = composition.MakeStrategy();
     if (composition.sparsifier != nullptr) {
-      live.sparsifier = composition.sparsifier->make(
-          ResolveOptions("test", composition.sparsifier->options, {}), 7);
+      live.sparsifier =
+          composition.sparsifier->make(ResolveOptions("test", composition.sparsifier->options, {}), 7);
     }
     live.error_feedback = composition.error_feedback;
     live.dense_collective = composition.dense_collective;
     live.sparse_collective = composition.sparse_collective;
-    live.deadline = kDeadline;
-    ThreadPool pool(1);
-    LiveEngine engine(std::move(live), loop, pool);
-    RankResult& result = results[static_cast<std::size_t>(loop.rank())];
-    for (int step = 0; step < kSteps; ++step) {
-      std::vector<std::vector<float>> gradients;
-      for (std::size_t t = 0; t < kSizes.size(); ++t) gradients.push_back(gradient_of(loop.rank(), step, t));
-      engine.BeginStep(static_cast<std::uint64_t>(step), true);
-      engine.BeginForward();
-      engine.EndForward();
-      for (std::size_t t = 0; t < kSizes.size(); ++t) {
-        if (t != without_gradient) engine.AnnounceGradient(t, gradients[t]);
-      }
-      engine.EndBackward();
-      engine.FinishStep();
-      engine.BeginUpdate();
-      result.records.push_back(engine.EndStep());
-      auto& flat = result.averaged.emplace_back();
-      for (std::size_t t = 0; t < kSizes.size(); ++t) {
-        const auto part = engine.Averaged(t);
-        flat.insert(flat.end(), part.begin(), part.end());
-      }
-    }
-    const auto residual = engine.Residual("local", {0, engine.layout().numel()});
-    result.residual.assign(residual.begin(), residual.end());
-    result.mass_checks = engine.mass_checks();
-    result.mass_violations = engine.mass_violations();
-  });
-  return results;
-}
-
-std::vector<float> Integers(int rank, int step, std::size_t tensor) {
-  return IntegerGradient(kSizes[tensor], rank, step, tensor);
+    live.deadline = testing::kLiveDeadline;
+    return live;
+  };
+  return testing::RunLive(configure, workers, gradient_of, without_gradient);
 }
 
 class EveryMethod : public ::testing::TestWithParam<std::tuple<std::string, int>> {
@@ -127,26 +73,8 @@ class EveryMethod : public ::testing::TestWithParam<std::tuple<std::string, int>
 
 TEST_P(EveryMethod, LosesNothingAndLeavesReplicasEqual) {
   const Method method = Which();
-  const auto results = RunLive(ConfigOf(method), Workers(), Integers);
-  const std::size_t n = results.front().residual.size();
-  // sum over ranks of residuals + P * applied = sum of gradients, over all steps; exact on integers
-  // but for the division by P, which is undone by rounding.
-  std::vector<double> left(n);
-  for (int step = 0; step < kSteps; ++step) {
-    std::size_t offset = 0;
-    for (std::size_t t = 0; t < kSizes.size(); offset += kSizes[t++]) {
-      for (int rank = 0; rank < Workers(); ++rank) {
-        const auto gradient = IntegerGradient(kSizes[t], rank, step, t);
-        for (std::size_t i = 0; i < kSizes[t]; ++i) left[offset + i] += gradient[i];
-      }
-    }
-    const auto& averaged = results.front().averaged[static_cast<std::size_t>(step)];
-    for (std::size_t i = 0; i < n; ++i) left[i] -= std::round(averaged[i] * static_cast<double>(Workers()));
-  }
-  for (const RankResult& rank : results) {
-    for (std::size_t i = 0; i < n; ++i) left[i] -= rank.residual[i];
-  }
-  EXPECT_EQ(left, std::vector<double>(n, 0.0));
+  const auto results = RunLive(ConfigOf(method), Workers(), IntegerGradient);
+  EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
   for (const RankResult& rank : results) {
     EXPECT_EQ(rank.averaged, results.front().averaged);
     EXPECT_EQ(rank.mass_violations, 0u);
@@ -158,8 +86,8 @@ TEST_P(EveryMethod, LosesNothingAndLeavesReplicasEqual) {
 
 TEST_P(EveryMethod, IsDeterministic) {
   const json config = ConfigOf(Which());
-  const auto first = RunLive(config, Workers(), Integers);
-  const auto second = RunLive(config, Workers(), Integers);
+  const auto first = RunLive(config, Workers(), IntegerGradient);
+  const auto second = RunLive(config, Workers(), IntegerGradient);
   EXPECT_EQ(first.front().averaged, second.front().averaged);
   EXPECT_EQ(first.front().residual, second.front().residual);
 }
@@ -167,16 +95,16 @@ TEST_P(EveryMethod, IsDeterministic) {
 TEST_P(EveryMethod, TreatsATensorWithoutGradientAsZeros) {
   const json config = ConfigOf(Which());
   const auto zeros = [](int rank, int step, std::size_t tensor) {
-    return tensor == 4 ? std::vector<float>(kSizes[4]) : Integers(rank, step, tensor);
+    return tensor == 4 ? std::vector<float>(kTensorSizes[4]) : IntegerGradient(rank, step, tensor);
   };
-  const auto without = RunLive(config, Workers(), Integers, 4);
+  const auto without = RunLive(config, Workers(), IntegerGradient, 4);
   const auto expected = RunLive(config, Workers(), zeros);
   EXPECT_EQ(without.front().averaged, expected.front().averaged);
 }
 
 TEST_P(EveryMethod, RefusesANaN) {
   const auto poisoned = [](int rank, int step, std::size_t tensor) {
-    auto gradient = Integers(rank, step, tensor);
+    auto gradient = IntegerGradient(rank, step, tensor);
     if (step == 1 && tensor == 2) gradient[5] = std::numeric_limits<float>::quiet_NaN();
     return gradient;
   };
@@ -196,7 +124,7 @@ TEST_P(EveryMethod, RefusesANaN) {
 TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
   const Method method = Which();
   const json config = ConfigOf(method);
-  const auto live = RunLive(config, Workers(), Integers);
+  const auto live = RunLive(config, Workers(), IntegerGradient);
   const Composition composition = Compose(config);
   ModelConfig model;
   model.layout = MakeLayout(Tensors(), config);
@@ -209,7 +137,7 @@ TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
   model.cost.selection["topk"].Add(0.05, PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}}));
   model.cost.pack_seconds = PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}});
   model.cost.links.fill(LinkCost::FromAlphaBeta(1e-4, 8e-9));
-  model.backward = {0, 0.01, std::vector<double>(kSizes.size(), 0.001), 0.0005, 0.001};
+  model.backward = {0, 0.01, std::vector<double>(kTensorSizes.size(), 0.001), 0.0005, 0.001};
   const ModelStep modelled = SimulateStep(model, 0, Workers());
   for (std::size_t r = 0; r < live.size(); ++r) {
     const StepRecord& expected = live[r].records.back();
@@ -222,7 +150,7 @@ TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
       EXPECT_EQ(record.sent_bytes, expected.sent_bytes);
       EXPECT_EQ(record.received_bytes, expected.received_bytes);
     }
-    EXPECT_GE(record.step_seconds, 0.01 + 0.001 * static_cast<double>(kSizes.size()));
+    EXPECT_GE(record.step_seconds, 0.01 + 0.001 * static_cast<double>(kTensorSizes.size()));
     const double parts = record.forward_seconds + record.backward_seconds + record.sparsify_seconds +
                          record.exposed_communication_seconds + record.decompress_seconds + record.update_seconds;
     EXPECT_NEAR(parts, record.step_seconds, 1e-9);  // the compute lane is always in one of them
@@ -248,38 +176,12 @@ INSTANTIATE_TEST_SUITE_P(Registered, EveryMethod,
 TEST(SafusionNaive, AgreesOnBuffersWhenCountsDiffer) {
   for (const Method& method : BuiltInCatalog().methods) {
     if (method.name != "safusion-naive") continue;
-    const auto results = RunLive(ConfigOf(method, "dgc"), 3, Integers);
+    const auto results = RunLive(ConfigOf(method, "dgc"), 3, IntegerGradient);
     EXPECT_EQ(results[0].averaged, results[1].averaged);
     EXPECT_EQ(results[0].averaged, results[2].averaged);
     EXPECT_GT(results[0].records.back().exchanges, 1u);
     EXPECT_GT(results[0].records.back().align_wait_seconds, 0.0);
   }
-}
-
-TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
-  class Forgetful final : public Strategy {
-    void GradientReady(Engine& engine, std::size_t tensor) override { engine.Pack({.tensor = tensor}); }
-  };
-  testing::RunRanks(1, 1, kDeadline, [&](ProgressLoop& loop) {
-    LiveConfig config;
-    config.layout.Add("weight", {4}, 4);
-    config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
-    config.strategy = std::make_unique<Forgetful>();
-    config.deadline = std::chrono::milliseconds(50);
-    ThreadPool pool(1);
-    LiveEngine engine(std::move(config), loop, pool);
-    const std::vector<float> gradient(4, 1.0f);
-    engine.BeginStep(0, false);
-    engine.AnnounceGradient(0, gradient);
-    engine.EndBackward();
-    try {
-      engine.FinishStep();
-      FAIL() << "a step without Apply ended";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kTimeout);
-      EXPECT_NE(std::string(error.what()).find("0 of 4 elements applied"), std::string::npos) << error.what();
-    }
-  });
 }
 
 }  // namespace

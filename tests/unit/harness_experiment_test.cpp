@@ -1,11 +1,10 @@
 // Experiment files: what they expand to, and the errors that name file, line, key and value.
-#include "harness/experiment.hpp"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "harness/canonical.hpp"
+#include "harness/experiment.hpp"
 #include "tests/unit/harness_fixture.hpp"
 
 namespace sparfuse {
@@ -33,8 +32,9 @@ std::string WithLine(const std::string& line5, const std::string& more = "") {
          "\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n[[axis]]\nworkers = [2, 4]\n" + more;
 }
 
-#define EXPECT_SAYS(text, part)                                                      \
-  EXPECT_NE(std::string(text).find(part), std::string::npos) << "in: " << (text) << "\nexpected: " << (part)
+#define EXPECT_SAYS(text, part)                              \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) \
+      << "in: " << (text) << "\nexpected: " << (part)
 
 TEST(Experiment, AxesMultiplyTheFirstOutermostAndListsOfOneAxisMoveTogether) {
   const auto experiment = Parse(R"(
@@ -79,13 +79,16 @@ TEST(Experiment, EveryDefaultIsResolved) {
 
 TEST(Experiment, MeasuredDenseTakesTheBackendsOwnAllReduceAndEmulatedTheRing) {
   const std::string text = WithLine("");
-  EXPECT_EQ(Parse(text).parts[0].cells[0].config["method_options"]["collective"], "native-allreduce");
+  EXPECT_EQ(Parse(text).parts[0].cells[0].config["method_options"]["collective"],
+            "native-allreduce");
   std::string emulated = text;
   emulated.replace(emulated.find("measured"), 8, "emulated");
   emulated.insert(emulated.find("workload ="), "link = { gbps = 1, alpha_us = 100 }\n");
-  EXPECT_EQ(Parse(emulated).parts[0].cells[0].config["method_options"]["collective"], "ring-allreduce");
-  EXPECT_SAYS(ErrorOf(emulated + "[[axis]]\nmethod_options = [{ collective = \"native-allreduce\" }]\n"),
-              "can be neither delayed");
+  EXPECT_EQ(Parse(emulated).parts[0].cells[0].config["method_options"]["collective"],
+            "ring-allreduce");
+  EXPECT_SAYS(
+      ErrorOf(emulated + "[[axis]]\nmethod_options = [{ collective = \"native-allreduce\" }]\n"),
+      "can be neither delayed");
 }
 
 TEST(Experiment, ADenseMethodHasOneCellHoweverManyDensities) {
@@ -120,7 +123,8 @@ TEST(Experiment, ErrorsNameFileLineKeyValueAndTheNearestName) {
   EXPECT_SAYS(ErrorOf(WithLine("kind = \"throughputs\"")), "did you mean \"throughput\"");
   EXPECT_SAYS(ErrorOf("id = \"t\"\n[defaults\n"), "file.toml:2: not valid TOML");
   EXPECT_SAYS(ErrorOf(WithLine("", "[repat]\nblocks = 2\n")), "did you mean \"repeat\"");
-  EXPECT_SAYS(ErrorOf(WithLine("", "[repeat]\nblocks = 0\n")), "blocks = 0: expected an integer of at least 1");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[repeat]\nblocks = 0\n")),
+              "blocks = 0: expected an integer of at least 1");
   std::string workers = WithLine("");
   workers.replace(workers.find("[2, 4]"), 6, "[0, 4]");
   EXPECT_SAYS(ErrorOf(workers), "file.toml:9: workers = 0: expected an integer of at least 1");
@@ -145,25 +149,31 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
     return text.replace(text.find("measured"), 8, mode);
   };
   EXPECT_SAYS(ErrorOf(with_mode("modelled", "")), "cluster is missing");
-  EXPECT_SAYS(ErrorOf(with_mode("modelled", "cluster = \"this-machin\"")), "did you mean \"this-machine\"");
+  EXPECT_SAYS(ErrorOf(with_mode("modelled", "cluster = \"this-machin\"")),
+              "did you mean \"this-machine\"");
   EXPECT_SAYS(ErrorOf(with_mode("modelled", "cluster = \"this-machine\"\nkind = \"convergence\"")),
               "moves no gradients");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "")), "expected { gbps, alpha_us }");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 1, alpha_us = 99 }")), "at least 100");
-  EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 0, alpha_us = 100 }")), "a number above 0");
+  EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 0, alpha_us = 100 }")),
+              "a number above 0");
 }
 
 TEST(Experiment, AxesAndExclusionsThatCannotBeMeantAreErrors) {
-  EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\ndensity = [0.1, 0.2]\naccumulation = [1]\n")), "equal length");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\ndensity = [0.1, 0.2]\naccumulation = [1]\n")),
+              "equal length");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\nworkers = [8]\n")), "on two axes");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\naccumulation = [1, 1]\n")), "two cells are the same");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 8 }\nreason = \"r\"\n")),
               "matches no cell");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 4 }\n")), "expected a reason");
-  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { batch_per_worker = 4 }\nreason = \"r\"\n")),
-              "no [defaults] and no [[axis]] sets");
+  EXPECT_SAYS(
+      ErrorOf(WithLine("", "[[exclude]]\nwhen = { batch_per_worker = 4 }\nreason = \"r\"\n")),
+      "no [defaults] and no [[axis]] sets");
   const auto part =
-      Parse(WithLine("", "[[exclude]]\nwhen = { method = \"wfbp\", workers = [4, 8] }\nreason = \"r\"\n"))
+      Parse(
+          WithLine("",
+                   "[[exclude]]\nwhen = { method = \"wfbp\", workers = [4, 8] }\nreason = \"r\"\n"))
           .parts.at(0);
   EXPECT_EQ(part.cells.size(), 3u);
   ASSERT_EQ(part.excluded.size(), 1u);
@@ -229,7 +239,8 @@ method = ["dense"]
 }
 
 TEST(Canonical, EqualMeaningsHashAlikeAndNamesDoNotCount) {
-  EXPECT_EQ(CanonicalJson({{"b", 1.0}, {"a", {0.1, nullptr, true}}}), R"({"a":[0.1,null,true],"b":1})");
+  EXPECT_EQ(CanonicalJson({{"b", 1.0}, {"a", {0.1, nullptr, true}}}),
+            R"({"a":[0.1,null,true],"b":1})");
   // FIPS 180-2, appendix B.1
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   const json config = {{"workers", 2}, {"density", 1.0}};
@@ -241,14 +252,19 @@ TEST(Canonical, EqualMeaningsHashAlikeAndNamesDoNotCount) {
 
 TEST(MethodFile, NamesFileAndLineOfWhatIsWrong) {
   const std::string good =
-      "name = \"m\"\ntitle = \"M\"\npaper = \"p\"\nsummary = \"s\"\nrevision = 2\nstrategy = \"ahead\"\n"
+      "name = \"m\"\ntitle = \"M\"\npaper = \"p\"\nsummary = \"s\"\nrevision = 2\nstrategy = "
+      "\"ahead\"\n"
       "planner = \"by-bytes\"\nplanner_options = { threshold_bytes = 5 }\nsparsifier = \"topk\"\n"
       "feedback = \"residual\"\ncollective = \"sparse-allgather\"\n";
   const Method method = ParseMethodFile("baselines/m", good);
   EXPECT_EQ(method.revision, 2);
   EXPECT_NO_THROW(CheckMethod(SmallCatalog(), method));
-  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method, json::object())["planner_options"]["threshold_bytes"], 5);
-  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method, {{"threshold_bytes", 9}})["planner_options"]["threshold_bytes"], 9);
+  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method,
+                                 json::object())["planner_options"]["threshold_bytes"],
+            5);
+  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method,
+                                 {{"threshold_bytes", 9}})["planner_options"]["threshold_bytes"],
+            9);
   EXPECT_THROW(ResolveMethodOptions(SmallCatalog(), method, {{"threshold_byte", 9}}), Error);
   EXPECT_THROW(ParseMethodFile("baselines/other", good), Error);
   Method dense = method;

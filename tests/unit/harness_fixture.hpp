@@ -22,16 +22,17 @@ inline Catalog SmallCatalog() {
   catalog.strategies = {part(CatalogStrategy{}, "dense-units"), part(sparse, "ahead")};
   sparse.from_fused = true;
   catalog.strategies.push_back(part(sparse, "behind"));
-  catalog.planners = {part(CatalogPart{}, "layer-wise"),
-                      part(CatalogPart{}, "by-bytes", {{"threshold_bytes", 1000.0, 1, 1e9, {}, ""}})};
+  catalog.planners = {
+      part(CatalogPart{}, "layer-wise"),
+      part(CatalogPart{}, "by-bytes", {{"threshold_bytes", 1000.0, 1, 1e9, {}, ""}})};
   catalog.sparsifiers = {part(CatalogSparsifier{}, "topk"),
                          part(CatalogSparsifier{}, "dgc", {{"sample", 0.01, 1e-6, 1, {}, ""}})};
   CatalogCollective gather;
   gather.sparse = true;
   CatalogCollective native;
   native.native = true;
-  catalog.collectives = {part(CatalogCollective{}, "ring-allreduce"), part(native, "native-allreduce"),
-                         part(gather, "sparse-allgather")};
+  catalog.collectives = {part(CatalogCollective{}, "ring-allreduce"),
+                         part(native, "native-allreduce"), part(gather, "sparse-allgather")};
   CatalogWorkload workload;
   workload.unit = "images";
   workload.batch_per_worker = 32;

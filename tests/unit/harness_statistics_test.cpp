@@ -1,6 +1,4 @@
 // Intervals, verdicts, and the tables' arithmetic.
-#include "harness/statistics.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "harness/canonical.hpp"
 #include "harness/identity.hpp"
+#include "harness/statistics.hpp"
 #include "harness/table.hpp"
 #include "tests/unit/harness_fixture.hpp"
 
@@ -77,23 +76,26 @@ PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<
 
 Part TwoMethods(const Catalog& catalog) {
   return ParseExperiment(
-             TomlFile::Parse("id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n"
-                             "workers = 2\n[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
-                             "[[exclude]]\nwhen = { method = \"syncea\" }\nreason = \"no meaning\"\n"
-                             "[[claim]]\nquote = \"2x\"\nmetric = \"throughput\"\nof = { method = \"wfbp\" }\n"
-                             "over = { method = \"dense\" }\nstated = 2\n",
-                             "f.toml"),
+             TomlFile::Parse(
+                 "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n"
+                 "workers = 2\n[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
+                 "[[exclude]]\nwhen = { method = \"syncea\" }\nreason = \"no meaning\"\n"
+                 "[[claim]]\nquote = \"2x\"\nmetric = \"throughput\"\nof = { method = \"wfbp\" }\n"
+                 "over = { method = \"dense\" }\nstated = 2\n",
+                 "f.toml"),
              catalog, "/nonexistent")
       .parts[0];
 }
 
-TrialRow Row(const Part& part, const Catalog& catalog, std::size_t cell, int block, double throughput) {
+TrialRow Row(const Part& part, const Catalog& catalog, std::size_t cell, int block,
+             double throughput) {
   TrialRow row;
   row.trial_id = std::to_string(cell) + "-" + std::to_string(block);
   row.config = part.cells[cell].config;
   row.config_hash = part.cells[cell].config_hash;
   row.revisions = RevisionsOf(catalog, row.config);
-  row.system = {{"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
+  row.system = {
+      {"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
   row.system_hash = "machine";
   row.status = "ok";
   row.block = block;
@@ -122,7 +124,6 @@ TEST(Table, RatiosFailuresAndExclusions) {
 
   rows.back().status = "failed";
   rows.back().failure_kind = "comm";
-  rows.resize(6);
   std::vector<TrialRow> only_failed = {rows[0], rows.back()};
   result = ResultOf(part, catalog, only_failed);
   EXPECT_EQ(result.cells[1].failure, "comm");
@@ -186,7 +187,8 @@ TEST(Table, FormatsQuoteWhatTheyMust) {
   table.title = "a_b";
   table.columns = {"x", "y"};
   table.rows = {{"1,5", "50 % & \"more\""}};
-  EXPECT_NE(Render(table, TableFormat::kCsv).find("\"1,5\",\"50 % & \"\"more\"\"\""), std::string::npos);
+  EXPECT_NE(Render(table, TableFormat::kCsv).find("\"1,5\",\"50 % & \"\"more\"\"\""),
+            std::string::npos);
   EXPECT_NE(Render(table, TableFormat::kLatex).find("50 \\% \\& \"more\""), std::string::npos);
   EXPECT_EQ(Quantity(0.0123, "s"), "12.3 ms");
   EXPECT_EQ(Quantity(2.5e6, "B"), "2.50 MB");

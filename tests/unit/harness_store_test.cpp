@@ -1,6 +1,4 @@
 // The store: trials that are finished or absent, an index that can be made again, outcomes.
-#include "harness/store.hpp"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,6 +8,7 @@
 #include "harness/canonical.hpp"
 #include "harness/durable_file.hpp"
 #include "harness/outcome.hpp"
+#include "harness/store.hpp"
 #include "tests/unit/harness_fixture.hpp"
 
 namespace sparfuse {
@@ -19,16 +18,19 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 // A finished trial in `store`, as the runner writes it.
-json AddTrial(const Store& store, const StoreLock& lock, int block, const std::string& status = "ok") {
+json AddTrial(const Store& store, const StoreLock& lock, int block,
+              const std::string& status = "ok") {
   const json config = {{"kind", "throughput"}, {"mode", "measured"}, {"method", "wfbp"},
                        {"workload", "w"},      {"workers", 2},       {"density", 0.01},
                        {"sparsifier", "topk"}, {"link", nullptr}};
-  json trial = {{"schema", 1}, {"experiment", "e"}, {"part", "p"}, {"status", status}, {"config", config}};
+  json trial = {
+      {"schema", 1}, {"experiment", "e"}, {"part", "p"}, {"status", status}, {"config", config}};
   trial["trial_id"] = store.CreateTrial(lock, "e", "p", "wfbp-b" + std::to_string(block));
   trial["config_hash"] = ConfigHash(config);
   trial["system"] = {{"cores", 2}};
   trial["system_hash"] = ContentHash(trial["system"]);
-  trial["failure"] = status == "ok" ? json() : json{{"kind", "comm"}, {"message", "m"}, {"log_tail", "t"}};
+  trial["failure"] =
+      status == "ok" ? json() : json{{"kind", "comm"}, {"message", "m"}, {"log_tail", "t"}};
   trial["metrics"] = {{"step_seconds", {{"value", 0.5 + block}, {"unit", "s"}}}};
   trial["checks"] = {{"replicas_equal", true}};
   trial["revisions"] = {{"method:wfbp", 1}};
@@ -66,9 +68,9 @@ TEST(Store, CorruptTrialsAreNamedAndLeftOut) {
   const auto file = [&](int block) {
     return store.trials() / "e" / "p" / ("wfbp-b" + std::to_string(block) + "-1") / "trial.json";
   };
-  fs::resize_file(file(0), 40);                      // truncated
+  fs::resize_file(file(0), 40);  // truncated
   json other = ReadJsonFile(file(1));
-  other["config"]["workers"] = 8;                    // edited by hand
+  other["config"]["workers"] = 8;  // edited by hand
   std::ofstream(file(1)) << other;
   other = ReadJsonFile(file(2));
   other.erase("metrics");
@@ -91,9 +93,12 @@ TEST(Store, TheRebuiltIndexHasTheSameRows) {
     for (int block = 0; block < 3; ++block) {
       index.AddTrial(AddTrial(store, lock, block, block == 1 ? "failed" : "ok"));
     }
-    EXPECT_THROW(index.AddTrial(AddTrial(store, lock, 0).patch(json::parse(
-                     R"([{"op": "replace", "path": "/trial_id", "value": "e/p/wfbp-b0-1"}])"))),
-                 Error);  // rows are never replaced
+    EXPECT_THROW(
+        index.AddTrial(
+            AddTrial(store, lock, 0)
+                .patch(json::parse(
+                    R"([{"op": "replace", "path": "/trial_id", "value": "e/p/wfbp-b0-1"}])"))),
+        Error);  // rows are never replaced
   }
   const auto first = store.ReadRows().front().trial_id;
   store.Annotate(lock, first, "the fan stood still");
@@ -134,7 +139,8 @@ TEST(Store, ASecondRunIsToldWhoHoldsTheLock) {
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_NE(std::string(error.what()).find("process " + std::to_string(getpid())), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("process " + std::to_string(getpid())),
+              std::string::npos);
   }
 }
 
@@ -179,7 +185,8 @@ TEST(Outcome, AKilledRankIsNamedFromTheLaunchersReport) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "log.txt")
       << "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
-  std::ofstream(folder.path() / "failure-rank0.json") << R"({"kind":"comm","message":"lost rank 1","rank":0})";
+  std::ofstream(folder.path() / "failure-rank0.json")
+      << R"({"kind":"comm","message":"lost rank 1","rank":0})";
   LaunchResult end;
   end.exit_code = 137;
   const json failure = CollectOutcome(folder.path(), end, 60)["failure"];
@@ -196,7 +203,8 @@ TEST(Launcher, ReadsBothFormsOfTheReport) {
   EXPECT_EQ(exited.rank, 2);
   EXPECT_EQ(exited.exit_code, 3);
   const auto killed = ParseLauncherReport(
-      "mpirun noticed that process rank 11 with PID 99 on node a exited on signal 11 (Segmentation fault).");
+      "mpirun noticed that process rank 11 with PID 99 on node a exited on signal 11 (Segmentation "
+      "fault).");
   EXPECT_EQ(killed.rank, 11);
   EXPECT_EQ(killed.signal, 11);
   EXPECT_FALSE(ParseLauncherReport("nothing of the kind").rank.has_value());
@@ -207,8 +215,9 @@ TEST(Launcher, EndsEveryDescendantWhenTheTimeIsUp) {
   LaunchRequest request;
   // A grandchild in a session of its own, as Open MPI's ranks are outside the launcher's group.
   request.argv = {"/bin/sh", "-c",
-                  "setsid sleep 1000 & echo $! > " + (folder.path() / "pid").string() + "; trap '' TERM; "
-                  "while true; do sleep 1; done"};
+                  "setsid sleep 1000 & echo $! > " + (folder.path() / "pid").string() +
+                      "; trap '' TERM; "
+                      "while true; do sleep 1; done"};
   request.log = folder.path() / "log.txt";
   request.timeout_seconds = 0.5;
   const std::atomic<bool> interrupted{false};

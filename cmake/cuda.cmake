@@ -1,0 +1,70 @@
+# Decides SPARFUSE_WITH_CUDA from SPARFUSE_CUDA (AUTO, ON, OFF) and, where it is on, enables the CUDA
+# language and sets NCCL_INCLUDE_DIR and NCCL_LIBRARY.
+#
+# AUTO needs a toolkit of version 13, NCCL, and (with LibTorch) the CUDA libraries that LibTorch was
+# built with; a message says which of these is missing. ON makes each of them an error.
+
+file(GLOB SPARFUSE_NVIDIA_WHEELS ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia)
+
+# Sets `result` to "" or to the reason why this machine cannot build with CUDA.
+function(sparfuse_why_no_cuda result)
+  set(${result} "" PARENT_SCOPE)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    find_program(SPARFUSE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
+                 PATHS /usr/local/cuda/bin DOC "CUDA compiler")
+    if(SPARFUSE_NVCC)
+      set(CMAKE_CUDA_COMPILER ${SPARFUSE_NVCC} CACHE FILEPATH "CUDA compiler" FORCE)
+    endif()
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(${result} "no CUDA compiler (nvcc)" PARENT_SCOPE)
+    return()
+  endif()
+  find_package(CUDAToolkit QUIET)
+  if(NOT CUDAToolkit_FOUND OR CUDAToolkit_VERSION VERSION_LESS 13)
+    set(${result} "the toolkit of ${CMAKE_CUDA_COMPILER} is not of version 13 \
+(found '${CUDAToolkit_VERSION}')" PARENT_SCOPE)
+    return()
+  endif()
+  # LibTorch's own NCCL first: one process must not load two.
+  find_path(NCCL_INCLUDE_DIR nccl.h PATHS ${SPARFUSE_NVIDIA_WHEELS} PATH_SUFFIXES nccl/include
+            NO_DEFAULT_PATH)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(NCCL_LIBRARY libnccl.so.2 PATHS ${SPARFUSE_NVIDIA_WHEELS} PATH_SUFFIXES nccl/lib
+               NO_DEFAULT_PATH)
+  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+  if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
+    set(${result} "NCCL (nccl.h, libnccl) is not found" PARENT_SCOPE)
+    return()
+  endif()
+  if(SPARFUSE_TORCH AND SPARFUSE_NVIDIA_WHEELS
+     AND NOT EXISTS ${SPARFUSE_NVIDIA_WHEELS}/cudnn/lib/libcudnn.so.9)
+    set(${result} "LibTorch's CUDA libraries are not in .venv (./scripts/setup installs them where \
+it finds a toolkit)" PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(SPARFUSE_CUDA STREQUAL "OFF")
+  set(SPARFUSE_WITH_CUDA OFF)
+else()
+  sparfuse_why_no_cuda(WHY_NO_CUDA)
+  if(WHY_NO_CUDA STREQUAL "")
+    set(SPARFUSE_WITH_CUDA ON)
+  elseif(SPARFUSE_CUDA STREQUAL "AUTO")
+    set(SPARFUSE_WITH_CUDA OFF)
+    message(STATUS "sparfuse: built without CUDA: ${WHY_NO_CUDA}")
+  else()
+    message(FATAL_ERROR "SPARFUSE_CUDA is ${SPARFUSE_CUDA}, but ${WHY_NO_CUDA}")
+  endif()
+endif()
+if(SPARFUSE_WITH_CUDA)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)
+  endif()
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  find_package(CUDAToolkit 13 REQUIRED)
+endif()

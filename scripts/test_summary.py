@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Prints what scripts/test ran, and exits with 1 if anything failed.
+
+    scripts/test_summary.py FOLDER
+
+FOLDER/phases.tsv has a line a phase: folder, title, status (passed, failed, skipped: REASON), seconds.
+A phase's folder has ctest.xml (JUnit, from ctest) with cases/TEST.xml (from googletest, where the test
+TEST is a googletest program: its cases are counted in its place), or unittest.log, or nothing.
+"""
+
+import collections
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+Counts = collections.namedtuple("Counts", "passed failed skips")  # skips: (test, reason)
+
+
+def googletest_counts(path):
+    """The cases of one program, or None if it did not live to write them."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (FileNotFoundError, ElementTree.ParseError):
+        return None
+    passed = failed = 0
+    skips = []
+    for case in root.iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        skip = case.find("skipped")
+        if case.find("failure") is not None:
+            failed += 1
+        elif skip is not None:
+            # googletest puts the place of GTEST_SKIP on the first line, the reason after it.
+            lines = (skip.get("message") or "").strip().splitlines()
+            skips.append((name, " ".join(lines[1:] or lines) or "no reason given"))
+        elif case.get("status") == "run":
+            passed += 1
+    return Counts(passed, failed, skips)
+
+
+def ctest_counts(folder):
+    passed = failed = 0
+    skips = []
+    for test in ElementTree.parse(folder / "ctest.xml").getroot().iter("testcase"):
+        cases = googletest_counts(folder / "cases" / f"{test.get('name')}.xml")
+        if test.get("status") == "fail":
+            # A crash, or a failure outside of any case, counts as one.
+            failed += max(1, cases.failed if cases else 0)
+        elif test.get("status") in ("notrun", "disabled"):
+            skip = test.find("skipped")
+            skips.append((test.get("name"), skip.get("message", "") if skip is not None else ""))
+        elif cases is None:
+            passed += 1
+        if cases is not None:
+            passed += cases.passed
+            skips += cases.skips
+    return Counts(passed, failed, skips)
+
+
+def unittest_counts(log):
+    ran = failed = skipped = 0
+    for line in log.read_text(errors="replace").splitlines():
+        if match := re.match(r"Ran (\d+) tests? in", line):
+            ran += int(match.group(1))
+        elif re.match(r"(OK|FAILED)\b", line):
+            for word, number in re.findall(r"(failures|errors|skipped)=(\d+)", line):
+                if word == "skipped":
+                    skipped += int(number)
+                else:
+                    failed += int(number)
+    reason = f"{skipped} tests, see {log.name}"
+    return Counts(ran - failed - skipped, failed, [(log.parent.name, reason)] if skipped else [])
+
+
+def counts_of(folder):
+    if (folder / "ctest.xml").is_file():
+        return ctest_counts(folder)
+    if (folder / "unittest.log").is_file():
+        return unittest_counts(folder / "unittest.log")
+    return Counts(0, 0, [])
+
+
+def main():
+    results = pathlib.Path(sys.argv[1])
+    phases = [line.split("\t") for line in (results / "phases.tsv").read_text().splitlines()]
+    passed = failed = failed_phases = skipped = 0
+    seconds = 0.0
+    width = max(len(title) for _, title, _, _ in phases)
+    reasons = collections.Counter()
+    print("Summary")
+    for folder, title, status, took in phases:
+        seconds += float(took)
+        if status.startswith("skipped"):
+            print(f"  {title.ljust(width)}  {status}")
+            continue
+        counts = counts_of(results / folder)
+        print(f"  {title.ljust(width)}  {status}  {float(took):6.0f} s  {counts.passed} passed, "
+              f"{counts.failed} failed, {len(counts.skips)} skipped")
+        passed += counts.passed
+        failed += counts.failed
+        skipped += len(counts.skips)
+        # A phase can fail without a failed test: its build did, or there was no test.
+        failed_phases += status == "failed"
+        if status == "failed" and counts.failed == 0:
+            failed += 1
+            print(f"  {''.ljust(width)}  (counted as one failure: the phase ended before its tests)")
+        for test, reason in counts.skips:
+            reasons[f"{test}: {reason}"] += 1
+    for reason, times in sorted(reasons.items()):
+        print(f"  skipped{f' {times} times' if times > 1 else ''}: {reason}")
+    print(f"  {seconds:.0f} s in all")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or failed_phases else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

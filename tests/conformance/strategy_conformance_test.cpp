@@ -1,0 +1,97 @@
+// Every strategy with every planner, live over ranks that are threads; the part of the method
+// conformance that needs core and baselines alone, so that sanitizers see the engine's threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "baselines/registry.hpp"
+#include "tests/live_run.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::IntegerGradient;
+using testing::kLiveDeadline;
+using testing::kTensorSizes;
+
+LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner, int workers) {
+  LiveConfig config;
+  for (const std::size_t n : kTensorSizes) config.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
+  config.topology = {workers, 1};
+  Options planner_options;
+  if (planner.name == "by-bytes") planner_options["threshold_bytes"] = 3000.0;
+  if (planner.name == "by-count") planner_options["units"] = std::int64_t{3};
+  Options strategy_options;
+  if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
+  config.plan = planner.make(ResolveOptions(planner.name, planner.options, planner_options))
+                    ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, nullptr, nullptr});
+  config.strategy = strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
+  if (strategy.sparsified != Sparsified::kNever) {
+    const SparsifierDescriptor& dgc = FindSparsifier("dgc");
+    config.sparsifier = dgc.make(ResolveOptions("dgc", dgc.options, {}), 7);
+    config.error_feedback = true;
+  }
+  config.dense_collective = &FindCollective("ring-allreduce");
+  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.deadline = kLiveDeadline;
+  return config;
+}
+
+class EveryStrategy : public ::testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
+
+TEST_P(EveryStrategy, LosesNothingAndLeavesReplicasEqual) {
+  const auto& [strategy, planner, workers] = GetParam();
+  const auto results = testing::RunLive(
+      [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers); }, workers, IntegerGradient);
+  EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
+  for (const auto& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+}
+
+template <class Descriptor>
+std::vector<std::string> NamesOf(std::span<const Descriptor> table) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(entry.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
+                         ::testing::Combine(::testing::ValuesIn(NamesOf(Strategies())),
+                                            ::testing::ValuesIn(NamesOf(Planners())), ::testing::Values(1, 2, 3)),
+                         [](const auto& info) {
+                           std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param) + "_" +
+                                              std::to_string(std::get<2>(info.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
+  class Forgetful final : public Strategy {
+    void GradientReady(Engine& engine, std::size_t tensor) override { engine.Pack({.tensor = tensor}); }
+  };
+  testing::RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+    LiveConfig config;
+    config.layout.Add("weight", {4}, 4);
+    config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+    config.strategy = std::make_unique<Forgetful>();
+    config.deadline = std::chrono::milliseconds(50);
+    ThreadPool pool(1);
+    LiveEngine engine(std::move(config), loop, pool);
+    const std::vector<float> gradient(4, 1.0f);
+    engine.BeginStep(0, false);
+    engine.AnnounceGradient(0, gradient);
+    engine.EndBackward();
+    try {
+      engine.FinishStep();
+      FAIL() << "a step without Apply ended";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kTimeout);
+      EXPECT_NE(std::string(error.what()).find("0 of 4 elements applied"), std::string::npos) << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace sparfuse

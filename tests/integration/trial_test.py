@@ -1,0 +1,170 @@
+"""Real trials: the real `sparfuse`, the real worker, real mpirun, real data.
+
+  trial_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+SPARFUSE = None
+ROOT = Path(__file__).resolve().parents[2]
+
+EXPERIMENT = """
+id = "t"
+[defaults]
+mode = "{mode}"
+workload = "{workload}"
+method = "{method}"
+workers = {workers}
+batch_per_worker = 4
+warmup_steps = 2
+steps = {steps}
+deadline_seconds = 4
+{more}
+[repeat]
+timeout_seconds = 100
+"""
+
+
+class TrialTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-trial-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.results = self.folder / "results"
+        self.file = self.folder / "t.toml"
+
+    def write(self, mode="measured", workload="digits-resnet", method="safusion-inter", workers=2, steps=3, more=""):
+        self.file.write_text(EXPERIMENT.format(mode=mode, workload=workload, method=method, workers=workers,
+                                               steps=steps, more=more))
+
+    def command(self, *arguments):
+        return [SPARFUSE, "--results", str(self.results), *map(str, arguments)]
+
+    def run_trial(self, code=0, environment=None, **experiment):
+        self.write(**experiment)
+        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200,
+                              env={**os.environ, **(environment or {})}, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return self.trial()
+
+    def trial(self):
+        paths = sorted(self.results.rglob("trial.json"))
+        self.assertEqual(len(paths), 1)
+        return json.loads(paths[0].read_text())
+
+    def ranks(self):
+        """Process ids of the worker's ranks by rank."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                line = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"sparfuse-worker" not in line[0] or str(self.results).encode() not in b" ".join(line):
+                    continue
+                variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
+            except OSError:
+                continue
+            if b"OMPI_COMM_WORLD_RANK" in variables:
+                found[int(variables[b"OMPI_COMM_WORLD_RANK"])] = int(entry.name)
+        return found
+
+    def disturb(self, rank, what, workers=3):
+        """Runs a long trial and sends `what` to a rank in the middle of its steps."""
+        self.write(workers=workers, steps=100000)
+        controller = subprocess.Popen(self.command("run", self.file), text=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT)
+        self.addCleanup(controller.kill)
+        until = time.monotonic() + 60
+        while len(self.ranks()) < workers and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(4)  # past start-up, into the steps
+        os.kill(self.ranks()[rank], what)
+        began = time.monotonic()
+        output, _ = controller.communicate(timeout=60)
+        self.assertEqual(controller.returncode, 1, output)
+        self.assertLess(time.monotonic() - began, 30)
+        trial = self.trial()
+        self.assertNotIn("throughput", trial.get("metrics") or {})
+        return trial, output
+
+    def test_a_trial_is_complete(self):
+        trial = self.run_trial(mode="emulated", more="link = { gbps = 1.0, alpha_us = 100 }\ndensity = 0.01")
+        self.assertEqual(trial["status"], "ok")
+        self.assertEqual(trial["checks"], {"loss_finite": True, "mass_conserved": True, "replicas_equal": True})
+        outcome = json.loads(next(self.results.rglob("outcome.json")).read_text())
+        # The payload by hand: 8 bytes for each of the k = max(1, trunc(0.01 n)) elements of a tensor.
+        by_hand = sum(8 * max(1, int(0.01 * tensor["numel"])) for tensor in outcome["layout"])
+        self.assertEqual(trial["metrics"]["payload_bytes"]["value"], by_hand)
+        self.assertEqual(trial["metrics"]["sent_bytes"]["value"], by_hand)  # P = 2: to one other rank
+        self.assertEqual(trial["metrics"]["tensors_missing"]["value"], 0)
+        self.assertEqual(sum(map(int, outcome["plan"].split(","))), len(outcome["layout"]))
+        trace = json.loads(next(self.results.rglob("trace.json")).read_text())
+        spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual({event["pid"] for event in spans}, {0, 1})
+        self.assertTrue({"forward", "backward", "sparsify", "exchange", "decompress", "update"}
+                        <= {event["cat"] for event in spans})
+
+    def test_one_worker_and_three(self):
+        for workers in (1, 3):
+            shutil.rmtree(self.results, ignore_errors=True)
+            trial = self.run_trial(workers=workers, method="safusion-naive")
+            self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+
+    def test_ranks_as_threads_of_one_process(self):
+        trial = self.run_trial(more='transport = "threads"')
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+
+    def test_a_tensor_without_gradient_is_left_alone(self):
+        trial = self.run_trial(method="syncea", more="workload_options = { unused_parameter = true }")
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+
+    def test_accumulation(self):
+        trial = self.run_trial(workload="text-lstm", method="wfbp", more="accumulation = 2")
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+
+    def test_a_nan_in_a_gradient_is_never_a_throughput(self):
+        for method in ("dense", "safusion-inter"):
+            shutil.rmtree(self.results, ignore_errors=True)
+            trial = self.run_trial(code=1, method=method, more="workload_options = { nan_step = 3 }")
+            self.assertEqual(trial["status"], "invalid")
+            self.assertEqual(trial["failure"]["kind"], "numeric")
+            self.assertIn("nan", trial["failure"]["message"].lower())
+            self.assertNotIn("throughput", trial.get("metrics") or {})
+
+    def test_a_killed_rank_is_named_with_its_signal(self):
+        trial, output = self.disturb(1, signal.SIGKILL)
+        self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])
+        self.assertIn("rank 1", output)
+
+    def test_a_stopped_rank_is_named_by_the_survivors(self):
+        trial, _ = self.disturb(2, signal.SIGSTOP)
+        self.assertEqual(trial["failure"]["kind"], "timeout", trial["failure"])
+        self.assertIn("rank 2 does not answer", trial["failure"]["message"])
+        self.assertEqual(self.ranks(), {})
+
+    def test_missing_and_truncated_data_are_named_before_anything_starts(self):
+        data = self.folder / "data"
+        self.write()
+        for truncate in (False, True):
+            if truncate:
+                shutil.copytree(ROOT / "results" / "data" / "digits", data / "digits")
+                os.truncate(data / "digits" / "digits.bin", 1000)
+            done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=60,
+                                  env={**os.environ, "SPARFUSE_DATA": str(data)}, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("digits.bin", done.stdout + done.stderr)
+            self.assertIn("fetch_data", done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    SPARFUSE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

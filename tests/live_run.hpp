@@ -1,0 +1,99 @@
+// Steps of a LiveEngine over ranks that are threads, with gradients that the test makes up.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/engine/live_engine.hpp"
+#include "tests/run_ranks.hpp"
+
+namespace sparfuse::testing {
+
+inline constexpr std::chrono::milliseconds kLiveDeadline{20000};
+inline constexpr int kLiveSteps = 4;
+
+// Sizes that are one element, odd, and larger than a block of the kernels.
+inline const std::vector<std::size_t> kTensorSizes = {10, 1, 640, 64, 9000, 3, 128, 4097};
+
+// Small integers, so that sums are exact whatever their order.
+inline std::vector<float> IntegerGradient(int rank, int step, std::size_t tensor) {
+  std::mt19937 generator(static_cast<unsigned>(1000003 * rank + 1009 * step + static_cast<int>(tensor)));
+  std::vector<float> values(kTensorSizes[tensor]);
+  for (float& value : values) value = static_cast<float>(static_cast<int>(generator() % 201) - 100);
+  return values;
+}
+
+struct RankResult {
+  std::vector<std::vector<float>> averaged;  // [steps] flat
+  std::vector<float> residual;               // after the last step
+  std::vector<StepRecord> records;
+  std::uint64_t mass_checks = 0;
+  std::uint64_t mass_violations = 0;
+};
+
+using Gradients = std::function<std::vector<float>(int rank, int step, std::size_t tensor)>;
+
+// `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
+// announced.
+inline std::vector<RankResult> RunLive(const std::function<LiveConfig()>& configure, int workers,
+                                       const Gradients& gradient_of, std::size_t without_gradient = 999) {
+  std::vector<RankResult> results(static_cast<std::size_t>(workers));
+  RunRanks(workers, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+    ThreadPool pool(1);
+    LiveEngine engine(configure(), loop, pool);
+    RankResult& result = results[static_cast<std::size_t>(loop.rank())];
+    for (int step = 0; step < kLiveSteps; ++step) {
+      std::vector<std::vector<float>> gradients;
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) gradients.push_back(gradient_of(loop.rank(), step, t));
+      engine.BeginStep(static_cast<std::uint64_t>(step), true);
+      engine.BeginForward();
+      engine.EndForward();
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+        if (t != without_gradient) engine.AnnounceGradient(t, gradients[t]);
+      }
+      engine.EndBackward();
+      engine.FinishStep();
+      engine.BeginUpdate();
+      result.records.push_back(engine.EndStep());
+      auto& flat = result.averaged.emplace_back();
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+        const auto part = engine.Averaged(t);
+        flat.insert(flat.end(), part.begin(), part.end());
+      }
+    }
+    const auto residual = engine.Residual("local", {0, engine.layout().numel()});
+    result.residual.assign(residual.begin(), residual.end());
+    result.mass_checks = engine.mass_checks();
+    result.mass_violations = engine.mass_violations();
+  });
+  return results;
+}
+
+// sum over ranks of residuals + P * applied - sum of gradients, over all steps: zeros when nothing is
+// lost. Exact on integer gradients but for the division by P, which rounding undoes.
+inline std::vector<double> LostMass(const std::vector<RankResult>& results) {
+  const int workers = static_cast<int>(results.size());
+  std::vector<double> lost(results.front().residual.size());
+  for (int step = 0; step < kLiveSteps; ++step) {
+    std::size_t offset = 0;
+    for (std::size_t t = 0; t < kTensorSizes.size(); offset += kTensorSizes[t++]) {
+      for (int rank = 0; rank < workers; ++rank) {
+        const auto gradient = IntegerGradient(rank, step, t);
+        for (std::size_t i = 0; i < gradient.size(); ++i) lost[offset + i] -= gradient[i];
+      }
+    }
+    const auto& averaged = results.front().averaged[static_cast<std::size_t>(step)];
+    for (std::size_t i = 0; i < lost.size(); ++i) lost[i] += std::round(averaged[i] * static_cast<double>(workers));
+  }
+  for (const RankResult& rank : results) {
+    for (std::size_t i = 0; i < lost.size(); ++i) lost[i] += rank.residual[i];
+  }
+  return lost;
+}
+
+}  // namespace sparfuse::testing
