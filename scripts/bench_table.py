@@ -8,7 +8,8 @@ kernels, NAME/... the kernel that the file is about, and the rest are its peers:
 same, matched by the keys that both have. If nothing is called NAME, every row is a kernel.
 
     x limit   median of the kernel / median of its limit, of the same n in the same run: limit/add
-              with error feedback (variant `feedback`), else the limit that is registered first
+              with error feedback (variant `feedback`), else the limit that is registered first;
+              `min x limit` is the same of the minima, and disturbed less by a busy machine
     x peer    median of the peer / median of the kernel: how many times faster the kernel is
     selected  counter selected/k: achieved density over target density
 """
@@ -89,8 +90,8 @@ def table_of(path, name):
     own = [r for r in rest if r.kernel == name] or rest
     peers = [r for r in rest if r not in own]
     shown_keys = list(dict.fromkeys(k for r in rest for k in r.keys))
-    header = (["kernel", *shown_keys, "variant", "min us", "median us", "x limit", "x peer",
-               "selected", "candidates", "fallbacks"])
+    header = (["kernel", *shown_keys, "variant", "min us", "median us", "min x limit", "x limit",
+               "x peer", "selected", "candidates", "fallbacks"])
     lines = []
     for row in limits + peers + own:
         limit = find_limit(row, limits) if row in rest else None
@@ -98,6 +99,7 @@ def table_of(path, name):
         mean = {k: f"{statistics.fmean(v):.3g}" for k, v in row.counters.items()}
         lines.append([row.kernel, *(row.keys.get(k, "") for k in shown_keys), row.variant,
                       format_time(min(row.times)), format_time(row.median),
+                      f"{min(row.times) / min(limit.times):.2f}" if limit else "",
                       f"{row.median / limit.median:.2f}" if limit else "",
                       f"{peer.median / row.median:.1f}" if peer else "",
                       mean.get("selected/k", ""), mean.get("candidates/k", ""),

@@ -151,6 +151,7 @@ class LiveEngine final : public StepScheduler {
   std::uint64_t CountMissing(const Selection& selection, std::span<const float> unsent) const;
 
   // Compute lane.
+  std::uint64_t ExecuteNext(std::unique_lock<std::mutex>& lock, bool waited);
   void Drain(std::uint64_t sequence);
   void AddComputeSpan(SpanKind kind, std::string label);
 

@@ -48,20 +48,29 @@ void LiveEngine::EndBackward() {
   Drain(Post({EventKind::kBackwardEnd, 0}));
 }
 
+// Precondition: the compute queue is not empty; `lock` holds mutex_. Returns the sequence of the event
+// that says the work is done.
+std::uint64_t LiveEngine::ExecuteNext(std::unique_lock<std::mutex>& lock, bool waited) {
+  std::deque<Work>& queue = lanes_[static_cast<std::size_t>(Lane::kCompute)].queue;
+  const Work work = queue.front();
+  queue.pop_front();
+  lock.unlock();
+  if (waited) AddComputeSpan(SpanKind::kExposed, "");
+  Execute(Lane::kCompute, work);
+  const std::uint64_t sequence = Post({EventKind::kDone, work.handle});
+  lock.lock();
+  return sequence;
+}
+
 // Works on the compute lane until the event `sequence` has been reacted to and nothing is queued:
 // what a strategy asks of this lane in a reaction is done before the announcement returns.
 void LiveEngine::Drain(std::uint64_t sequence) {
-  LaneState& lane = lanes_[static_cast<std::size_t>(Lane::kCompute)];
+  const LaneState& lane = lanes_[static_cast<std::size_t>(Lane::kCompute)];
   std::unique_lock lock(mutex_);
   for (;;) {
     if (failure_) std::rethrow_exception(failure_);
     if (!lane.queue.empty()) {
-      const Work work = lane.queue.front();
-      lane.queue.pop_front();
-      lock.unlock();
-      Execute(Lane::kCompute, work);
-      sequence = Post({EventKind::kDone, work.handle});
-      lock.lock();
+      sequence = ExecuteNext(lock, false);
     } else if (processed_ >= sequence) {
       return;
     } else {
@@ -72,19 +81,13 @@ void LiveEngine::Drain(std::uint64_t sequence) {
 
 void LiveEngine::FinishStep() {
   const auto deadline = Clock::now() + config_.deadline;
-  LaneState& lane = lanes_[static_cast<std::size_t>(Lane::kCompute)];
+  const LaneState& lane = lanes_[static_cast<std::size_t>(Lane::kCompute)];
   compute_since_ = Now();
   std::unique_lock lock(mutex_);
   for (;;) {
     if (failure_) std::rethrow_exception(failure_);
     if (!lane.queue.empty()) {
-      const Work work = lane.queue.front();
-      lane.queue.pop_front();
-      lock.unlock();
-      if (Now() - compute_since_ > 0) AddComputeSpan(SpanKind::kExposed, "");
-      Execute(Lane::kCompute, work);
-      Post({EventKind::kDone, work.handle});
-      lock.lock();
+      ExecuteNext(lock, true);
     } else if (complete_) {
       break;
     } else if (lanes_changed_.wait_until(lock, deadline) == std::cv_status::timeout) {

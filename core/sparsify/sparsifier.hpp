@@ -63,7 +63,7 @@ struct SelectCounters {
   std::uint64_t selections = 0;
   std::uint64_t overflows = 0;   // the slot was too small for what a threshold kept: exact top-k instead
   std::uint64_t fallbacks = 0;   // empty or non-finite threshold, or a failed speculation
-  std::uint64_t candidates = 0;  // elements that reached a bound and were looked at again, all passes
+  std::uint64_t candidates = 0;  // elements that reached a bound, over all passes
 };
 
 // Scratch memory shared by the selections of one lane, grown on demand and kept.

@@ -20,29 +20,37 @@ namespace {
 // k-th magnitude, and 3 % can be many: the margin follows the number of candidates that it gave.
 constexpr float kMaxMargin = 0.03f;
 constexpr float kMinMargin = 0.0005f;
+constexpr std::uint32_t kMaxPause = 64;  // steps
 
 struct TopKState final : SparsifierState {
   std::uint32_t bound = 0;  // key to start the next step with; 0: sample
   float last = 0;           // k-th magnitude of the step before
   float margin = kMaxMargin;
+  std::uint32_t pause = 0;  // steps to sample yet; doubles with each failure in a row
+  std::uint32_t next_pause = 1;
 
   void Learn(std::uint32_t key, std::uint64_t candidates, std::size_t k, bool failed) {
     if (bound > 0) {
       const double surplus = static_cast<double>(candidates) / static_cast<double>(k);
       if (failed) {
         margin *= 4;
+        pause = next_pause;
+        next_pause = std::min(2 * next_pause, kMaxPause);
       } else if (surplus > 1.5) {
         margin *= 0.85f;
       } else if (surplus < 1.1) {
         margin *= 1.5f;
       }
+      if (!failed) next_pause = 1;
+    } else if (pause > 0) {
+      --pause;
     }
     margin = std::clamp(margin, kMinMargin, kMaxMargin);
     // A magnitude that moves fast, as in the first steps of error feedback, says little of the
     // next.
     const float kth = std::bit_cast<float>(key);
     const bool steady = std::abs(kth - last) <= kMaxMargin * last;
-    bound = steady ? std::bit_cast<std::uint32_t>(kth * (1 - margin)) : 0;
+    bound = steady && pause == 0 ? std::bit_cast<std::uint32_t>(kth * (1 - margin)) : 0;
     last = kth;
   }
 };
