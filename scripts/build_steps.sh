@@ -90,6 +90,7 @@ configure() {
 # Reads ninja's output: passes on what is not progress, and says now and then how far it is.
 show_progress() {
   awk -v name="${0##*/}" -v folder="$1" '
+    /^\[[0-9]+\/[0-9]+\] Re-/ { next }   # CMake looking for new files
     match($0, /^\[[0-9]+\/[0-9]+\]/) {
       split(substr($0, 2, RLENGTH - 2), part, "/")
       tenth = int(10 * part[1] / part[2])

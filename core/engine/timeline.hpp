@@ -21,6 +21,7 @@ enum class SpanKind : std::uint8_t {
   kExposed,  // the compute lane waits for communication
   kAlign     // the method waits for other ranks
 };
+// kExposed and kAlign are both "wait": the lane tells them apart.
 std::string_view SpanKindName(SpanKind kind);
 
 // Seconds since the rank's step began.

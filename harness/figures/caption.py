@@ -1,5 +1,7 @@
 """What stands under every figure: how its numbers were obtained, on what, and what spreads mean."""
 
+import json
+
 import intervals
 import wording
 
@@ -57,17 +59,25 @@ def sample(cells):
     return " ".join(words)
 
 
+def _machine(trial):
+    """What ran it. Modelled trials of one machine have a profile for each workload."""
+    return json.dumps(
+        {key: value for key, value in (trial.system or {}).items() if key != "profile_hash"},
+        sort_keys=True,
+    )
+
+
 def systems(cells):
     """A warning where trials of several machines stand side by side; "" otherwise."""
     for mode in ("measured", "emulated", "modelled"):
-        hashes = {
-            trial.system_hash
+        machines = {
+            _machine(trial)
             for cell in cells
             if cell.mode == mode
             for trial in cell.trials.values()
         }
-        if len(hashes) > 1:
-            return f"Attention: {mode} trials of {len(hashes)} different systems are mixed here."
+        if len(machines) > 1:
+            return f"Attention: {mode} trials of {len(machines)} different systems are mixed here."
     return ""
 
 
