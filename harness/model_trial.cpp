@@ -120,7 +120,13 @@ ModelConfig Configure(const json& config, const json& profiles) {
 }  // namespace
 
 json RunModelledTrial(const json& config, const json& profiles, const std::filesystem::path& directory) {
-  const ModelConfig model = Configure(config, profiles);
+  const ModelConfig model = [&] {
+    try {
+      return Configure(config, profiles);
+    } catch (const json::exception& error) {
+      SPARFUSE_THROW(kData, "cluster " + config.at("cluster").dump() + ": its profile is damaged: " + error.what());
+    }
+  }();
   const WorkloadDescriptor& workload = FindWorkload(config.at("workload").get<std::string>());
   const int ranks = model.topology.ranks;
   const bool random = model.selection.sigma != 0;  // else every step is like the first
