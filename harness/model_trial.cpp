@@ -63,6 +63,9 @@ void AddLink(CostModel& cost, const json& profile) {
   link.round_seconds = CurveOf(profile.at("link").at("round_seconds"));
   link.seconds_per_extra_message = profile.at("link").at("seconds_per_extra_message");
   cost.links.fill(link);
+  cost.exchange_cpu_seconds = profile.at("link").at("cpu_seconds");
+  cost.round_cpu_seconds = profile.at("link").at("round_cpu_seconds");
+  cost.exchange_cpu_fraction = profile.at("link").at("cpu_fraction");
   if (profile.contains("native_all_reduce")) {
     cost.native_all_reduce_seconds = CurveOf(profile.at("native_all_reduce"));
   }

@@ -6,17 +6,10 @@
 
 #include "harness/columns.hpp"
 #include "harness/durable_file.hpp"
+#include "harness/statistics.hpp"
 
 namespace sparfuse {
 namespace {
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 struct Duration {
   const char* name;
@@ -84,7 +77,7 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
   const auto median = [&](const std::function<double(const StepRecord&)>& of) {
     std::vector<double> values;
     for (const LoggedStep* step : slowest) values.push_back(of(step->record));
-    return Median(std::move(values));
+    return Median(values);
   };
   for (const Duration& duration : kDurations) {
     metrics[duration.name] =

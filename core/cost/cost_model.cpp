@@ -58,6 +58,7 @@ double CostModel::DecompressSeconds(std::size_t elements, std::size_t entries) c
 
 CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   Phases phases;
+  double rounds = 0;
   for (const Round& round : plan.rounds) {
     const LinkCost& link = links[static_cast<std::size_t>(round.link)];
     const PiecewiseLinear& seconds = link.round_seconds;
@@ -68,7 +69,11 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
         round.repeat * (seconds(0) + extra_messages * link.seconds_per_extra_message);
     phases.link_seconds += round.repeat * (seconds(bytes) - seconds(0));
     phases.local_seconds += static_cast<double>(round.reduced_elements) * seconds_per_reduced_element;
+    rounds += round.repeat;
   }
+  phases.latency_seconds += exchange_dispatch_seconds;
+  phases.cpu_seconds = exchange_cpu_seconds + rounds * round_cpu_seconds +
+                       exchange_cpu_fraction * (phases.latency_seconds + phases.link_seconds);
   return phases;
 }
 

@@ -61,6 +61,11 @@ struct CostModel {
   double seconds_per_reduced_element = 0;  // a float added on the communication thread
   double dispatch_seconds = 0;     // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
+  // What an exchange takes of each rank's processor beside its time on the link, polling included:
+  // seconds once, seconds a round, and a fraction of the time it is under way.
+  double exchange_cpu_seconds = 0;
+  double round_cpu_seconds = 0;
+  double exchange_cpu_fraction = 0;
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
 
@@ -74,6 +79,7 @@ struct CostModel {
     double latency_seconds = 0;
     double link_seconds = 0;
     double local_seconds = 0;
+    double cpu_seconds = 0;  // of a core of every rank, while the others pass
   };
   Phases PhasesOf(const RoundPlan& plan) const;
 };

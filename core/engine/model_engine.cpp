@@ -386,7 +386,9 @@ void Cluster::Start(const GroupKey& group, Meeting started) {
   CostModel::Phases phases = config_.cost.PhasesOf(*rounds);
   const bool native = first.kind == OpKind::kExchange && first.selections.empty() && config_.dense_collective->native;
   if (native && !config_.cost.native_all_reduce_seconds.empty()) {
-    phases = {config_.cost.native_all_reduce_seconds(static_cast<double>(first.payload_bytes)), 0, 0};
+    phases.latency_seconds = config_.cost.exchange_dispatch_seconds +
+                             config_.cost.native_all_reduce_seconds(static_cast<double>(first.payload_bytes));
+    phases.link_seconds = phases.local_seconds = 0;
   }
   if (first.kind == OpKind::kNegotiate) {
     std::vector<std::int64_t> agreed = first.values;
@@ -395,7 +397,7 @@ void Cluster::Start(const GroupKey& group, Meeting started) {
     }
     for (const Member& member : meeting->members) member.op->values = agreed;
   }
-  phases.latency_seconds += config_.cost.exchange_dispatch_seconds;
+  for (const Member& member : meeting->members) MachineOf(member.rank).Use(phases.cpu_seconds, [] {});
   const double began = simulation_.now();
   const auto finish = [this, meeting, rounds, began] {
     std::size_t entries = 0;

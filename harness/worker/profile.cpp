@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <random>
@@ -11,6 +12,7 @@
 #include "core/collective/accumulate.hpp"
 #include "core/engine/live_engine.hpp"
 #include "harness/composition.hpp"
+#include "harness/statistics.hpp"
 #include "harness/worker/calibration.hpp"
 #include "harness/worker/rank.hpp"
 #include "harness/worker/replica.hpp"
@@ -29,10 +31,10 @@ constexpr int kTag = 16;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+double ProcessCpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // Median seconds of one call, from kRepeats batches that each last long enough for the clock.
@@ -48,7 +50,7 @@ double TimeOf(const std::function<void()>& body) {
     for (int i = 0; i < batch; ++i) body();
     times.push_back(Seconds(Clock::now() - begin) / batch);
   }
-  return Median(std::move(times));
+  return Median(times);
 }
 
 std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
@@ -214,7 +216,7 @@ class Profiler {
       times.push_back(Seconds(Clock::now() - begin) / kTensors);
       engine.EndBackward();
     }
-    return Median(std::move(times));
+    return Median(times);
   }
 
   double Dispatch() {
@@ -331,15 +333,41 @@ class Profiler {
     co_await Complete(std::move(requests));
   }
 
-  double TimeTask(int repeats, const std::function<Task(Communicator&)>& task) {
-    std::vector<double> times;
+  struct TaskTime {
+    double wall_seconds = 0;
+    double cpu_seconds = 0;  // of this process, in which nothing else runs
+  };
+
+  TaskTime TimeTask(int repeats, const std::function<Task(Communicator&)>& task) {
+    std::vector<double> wall;
+    std::vector<double> cpu;
     for (int repeat = 0; repeat < repeats; ++repeat) {
       rank_.Synchronise();
+      const double cpu_begin = ProcessCpuSeconds();
       const auto begin = Clock::now();
       rank_.loop.RunBlocking(task);
-      times.push_back(Seconds(Clock::now() - begin));
+      wall.push_back(Seconds(Clock::now() - begin));
+      cpu.push_back(ProcessCpuSeconds() - cpu_begin);
     }
-    return MeanOverRanks(Median(std::move(times)));
+    return {MeanOverRanks(Median(wall)), MeanOverRanks(Median(cpu))};
+  }
+
+  TaskTime TimeRing(std::size_t bytes, int rounds, std::span<std::byte> out, std::span<std::byte> in) {
+    return TimeTask(7, [=](Communicator& world) { return RingRounds(world, out.first(bytes), in.first(bytes), rounds); });
+  }
+
+  // Processor time of an exchange: once + a round + a fraction of the time under way; from a short
+  // exchange, one of many rounds, and a long one.
+  json CommunicationCpu(std::span<std::byte> out, std::span<std::byte> in) {
+    constexpr int kRounds = 16;
+    const TaskTime one = TimeRing(0, 1, out, in);
+    const TaskTime many = TimeRing(0, kRounds, out, in);
+    const TaskTime large = TimeRing(out.size(), 1, out, in);
+    const double longer = large.wall_seconds - one.wall_seconds;
+    const double fraction = longer <= 0 ? 0 : std::max(0.0, (large.cpu_seconds - one.cpu_seconds) / longer);
+    const auto busy = [&](const TaskTime& time) { return time.cpu_seconds - fraction * time.wall_seconds; };
+    const double round = std::max(0.0, (busy(many) - busy(one)) / (kRounds - 1));
+    return {{"fraction", fraction}, {"round", round}, {"once", std::max(0.0, busy(one) - round)}};
   }
 
   static Task NativeAllReduce(Communicator& world, std::span<float> data) {
@@ -350,21 +378,22 @@ class Profiler {
     constexpr std::size_t kLargest = 4u << 20;
     std::vector<std::byte> out(kLargest);
     std::vector<std::byte> in(kLargest);
+    const double dispatch = profile["exchange_dispatch_seconds"];
     json points = json::array();
     for (std::size_t bytes = 0; bytes <= kLargest; bytes = bytes == 0 ? 1024 : bytes * 4) {
       const int rounds = bytes >= 262144 ? 2 : 10;
-      const double seconds = TimeTask(5, [&, rounds](Communicator& world) {
-        return RingRounds(world, std::span(out).first(bytes), std::span(in).first(bytes), rounds);
-      });
-      const double dispatch = profile["exchange_dispatch_seconds"];
-      points.push_back({bytes, std::max(0.0, seconds - dispatch) / rounds});
+      points.push_back({bytes, std::max(0.0, TimeRing(bytes, rounds, out, in).wall_seconds - dispatch) / rounds});
     }
+    const json cpu = CommunicationCpu(out, in);
     constexpr int kBurst = 16;
     const auto burst = [&](int messages) {
-      return TimeTask(5, [&, messages](Communicator& world) { return Burst(world, out, in, messages); });
+      return TimeTask(5, [&, messages](Communicator& world) { return Burst(world, out, in, messages); }).wall_seconds;
     };
     profile["link"] = {{"round_seconds", std::move(points)},
-                       {"seconds_per_extra_message", std::max(0.0, (burst(kBurst) - burst(1)) / (kBurst - 1))}};
+                       {"seconds_per_extra_message", std::max(0.0, (burst(kBurst) - burst(1)) / (kBurst - 1))},
+                       {"cpu_seconds", cpu.at("once")},
+                       {"round_cpu_seconds", cpu.at("round")},
+                       {"cpu_fraction", cpu.at("fraction")}};
     bool native = false;
     rank_.loop.RunBlocking([&native](Communicator& world) {
       native = world.has_native_all_reduce();
@@ -374,10 +403,10 @@ class Profiler {
     std::vector<float> data(kLargest / sizeof(float));
     json reduced = json::array();
     for (std::size_t bytes = 1024; bytes <= kLargest; bytes *= 4) {
-      const double seconds = TimeTask(7, [&](Communicator& world) {
+      const TaskTime time = TimeTask(7, [&](Communicator& world) {
         return NativeAllReduce(world, std::span(data).first(bytes / sizeof(float)));
       });
-      reduced.push_back({bytes, std::max(0.0, seconds - profile["exchange_dispatch_seconds"].get<double>())});
+      reduced.push_back({bytes, std::max(0.0, time.wall_seconds - dispatch)});
     }
     profile["native_all_reduce"] = std::move(reduced);
   }

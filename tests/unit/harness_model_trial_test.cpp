@@ -31,7 +31,7 @@ json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
                   {"seconds_per_reduced_element", 0},
                   {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", free}}})}}}};
   if (ranks > 1) {
-    profile["link"] = {{"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})}, {"seconds_per_extra_message", 0}};
+    profile["link"] = {{"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})}, {"seconds_per_extra_message", 0}, {"cpu_seconds", 0}, {"round_cpu_seconds", 0}, {"cpu_fraction", 0}};
   }
   return {{"profile", profile},
           {"machine", {{"cores", 2}}},
