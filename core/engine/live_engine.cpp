@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/collective/accumulate.hpp"
+#include "core/transport/priority.hpp"
 
 namespace sparfuse {
 namespace {
@@ -85,6 +86,7 @@ void LiveEngine::Fail(std::exception_ptr error) noexcept {
 }
 
 void LiveEngine::RunEvents() {
+  RaiseThisThread();
   std::unique_lock lock(mutex_);
   for (;;) {
     const auto has_work = [this] { return stop_ || (!events_.empty() && !failure_); };

@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "core/transport/group.hpp"
+#include "core/transport/priority.hpp"
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {
@@ -46,7 +47,8 @@ struct Session {
   void Idle(std::chrono::microseconds limit) {
     const std::int64_t now = MonotonicNanoseconds();
     const std::int64_t waited = now - last_completion;
-    if (waited < kYieldNanoseconds) {
+    // A real-time thread that yields only spins.
+    if (waited < kYieldNanoseconds && ThisThreadPriority() != CommunicationPriority::kRealTime) {
       sched_yield();
       return;
     }

@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/transport/priority.hpp"
 
 namespace sparfuse {
 namespace {
 
 // How late a new command may be seen while others wait.
 constexpr std::chrono::microseconds kIdleLimit{200};
+// How often probes are looked at while something is active.
+constexpr std::chrono::milliseconds kServiceInterval{5};
 // How late a probe may be answered while nothing is active.
 constexpr std::chrono::milliseconds kProbeInterval{50};
 constexpr std::chrono::milliseconds kLongestGrace{2000};
@@ -71,6 +74,7 @@ void ProgressLoop::RunBlocking(Make make) {
 }
 
 void ProgressLoop::Run(Setup setup) {
+  RaiseThisThread();
   std::exception_ptr error;
   try {
     world_ = setup();
@@ -99,9 +103,14 @@ void ProgressLoop::Run(Setup setup) {
 }
 
 void ProgressLoop::Serve() {
+  Clock::time_point serviced{};
   while (!TakeCommands()) {
     const bool moved = Advance();
-    if (liveness_) liveness_->Service(WaitingFor());
+    const auto now = Clock::now();
+    if (liveness_ && (active_.empty() || now - serviced >= kServiceInterval)) {
+      liveness_->Service(WaitingFor());
+      serviced = now;
+    }
     if (!moved && !active_.empty()) world_->Idle(kIdleLimit);
   }
 }

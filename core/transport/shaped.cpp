@@ -15,7 +15,7 @@ namespace sparfuse {
 namespace {
 
 constexpr double kSmallestAlphaSeconds = 100e-6;
-constexpr std::int64_t kLongestPollNanoseconds = 200'000;
+constexpr std::int64_t kLongestPollNanoseconds = 1'000'000;
 
 // Travels before each payload, on its tag.
 struct Header {
@@ -185,10 +185,12 @@ class ShapedCommunicator final : public Communicator {
       }
     }
     if (inner_pending) {
-      // A header seen within alpha of its departure is seen in time. After a long wait for a
-      // straggler a look costs more than the 2 % of the wait by which it may come late.
-      const std::int64_t poll = std::max(
-          card_->alpha / 2, std::min((now - card_->last_event) / 50, kLongestPollNanoseconds));
+      // A header seen within alpha of its departure is seen in time. While a straggler is waited
+      // for, looks become rarer: they are taken from the computation of other ranks on this machine,
+      // and come late by a small part of the wait.
+      const std::int64_t poll =
+          std::max(card_->alpha * 9 / 10,
+                   std::min((now - card_->last_event) / 16, kLongestPollNanoseconds));
       wake = std::min(wake, now + poll);
     }
     SleepUntilNanoseconds(wake);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/transport/mpi.hpp"
+#include "core/transport/priority.hpp"
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "harness/durable_file.hpp"
@@ -117,5 +118,6 @@ int main(int argc, char** argv) {
   }
   // Nobody would collect the trial of a launcher that was killed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sparfuse::PreferCommunication();
   return sparfuse::Run(argv[1]);
 }

@@ -9,6 +9,7 @@
 #include "core/collective/collective.hpp"
 #include "core/tensor/cpu.hpp"
 #include "core/tensor/device.hpp"
+#include "core/transport/priority.hpp"
 #include "harness/durable_file.hpp"
 
 namespace sparfuse {
@@ -63,7 +64,14 @@ nlohmann::json MachineOf(const Rank& rank) {
   for (const auto& bytes : rank.Gather(std::as_bytes(std::span(own)))) {
     placement.push_back(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
+  CommunicationPriority priority{};
+  const auto ask = [&priority](Communicator& world) {
+    priority = ThisThreadPriority();
+    return Barrier(world, kTag);
+  };
+  rank.loop.RunBlocking(ask);
   return {{"placement", placement},
+          {"communication_threads", PriorityName(priority)},
           {"cores", std::thread::hardware_concurrency()},
           {"kernels", std::string(IsaName(ActiveIsa()))},
           {"cuda_devices", CudaDeviceCount()}};
