@@ -50,7 +50,7 @@ take_lock() {
 drop_lock() { exec 9>&-; }
 
 # Prints the CUDA compiler if a toolkit of version 13 or newer is here and SPARFUSE_CUDA is not OFF.
-# cmake/cuda.cmake looks in the same places.
+# core/cuda.cmake looks in the same places.
 cuda_compiler() {
   local nvcc major
   [[ "${SPARFUSE_CUDA:-AUTO}" != OFF ]] || return 0

@@ -158,7 +158,8 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
                                      world.Irecv(peer, 0, in), world.Irecv(peer, 3, also_in));
                                }),
                   2 * shape.alpha_seconds + 2 * link_seconds);
-        // A ping-pong pays the latency each way.
+        // A ping-pong pays the latency each way; rank 0's first message need not wait for the
+        // barrier, whose message from rank 1 may have come before rank 0 took the time.
         const double seconds = SecondsOfAll(loop, [&](Communicator& world) -> Task {
           const auto message = std::span(out).first(8);
           for (int i = 0; i < 20; ++i) {
@@ -170,7 +171,7 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
           }
         });
         if (loop.rank() == 0) {
-          EXPECT_GE(seconds, 21 * shape.alpha_seconds);
+          EXPECT_GE(seconds, 20 * shape.alpha_seconds);
         }
       },
       ShapedBy(shape));
