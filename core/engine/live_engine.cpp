@@ -1,4 +1,4 @@
-// The event thread and the communication thread; the compute lane is in live_lanes.cpp.
+// Reactions and the communication thread; the compute lane is in live_lanes.cpp.
 #include "core/engine/live_engine.hpp"
 
 #include <algorithm>
@@ -66,14 +66,14 @@ double LiveEngine::Now() const {
 }
 
 std::uint64_t LiveEngine::Post(Event event) {
-  std::uint64_t sequence = 0;
-  {
-    std::lock_guard lock(mutex_);
-    events_.push_back(event);
-    sequence = ++posted_;
-  }
+  std::lock_guard lock(mutex_);
+  events_.push_back(event);
+  return ++posted_;
+}
+
+void LiveEngine::PostAndWake(Event event) {
+  Post(event);
   event_posted_.notify_one();
-  return sequence;
 }
 
 void LiveEngine::Fail(std::exception_ptr error) noexcept {
@@ -85,37 +85,53 @@ void LiveEngine::Fail(std::exception_ptr error) noexcept {
   event_posted_.notify_all();
 }
 
+// Precondition: `lock` holds mutex_ and nobody reacts.
+template <class Reaction>
+void LiveEngine::ReactAlone(std::unique_lock<std::mutex>& lock, Reaction&& reaction) {
+  reacting_ = true;
+  lock.unlock();
+  try {
+    reaction();
+  } catch (...) {
+    Fail(std::current_exception());
+  }
+  lock.lock();
+  reacting_ = false;
+}
+
+bool LiveEngine::ReactToNext(std::unique_lock<std::mutex>& lock) {
+  if (events_.empty() || reacting_ || failure_) return false;
+  const Event event = events_.front();
+  events_.pop_front();
+  ReactAlone(lock, [&] { React(event); });
+  ++processed_;
+  lanes_changed_.notify_all();
+  return true;
+}
+
+// Lets the event thread have what came in while this thread reacted. `lock` holds mutex_.
+void LiveEngine::HandOver() {
+  const bool timer_due = !timers_.empty() && timers_.begin()->first <= Clock::now();
+  if (!events_.empty() || timer_due) event_posted_.notify_one();
+}
+
 void LiveEngine::RunEvents() {
   RaiseThisThread();
   std::unique_lock lock(mutex_);
-  for (;;) {
-    const auto has_work = [this] { return stop_ || (!events_.empty() && !failure_); };
+  while (!stop_) {
+    if (ReactToNext(lock)) continue;
     if (timers_.empty() || failure_) {
-      event_posted_.wait(lock, has_work);
-    } else if (!event_posted_.wait_until(lock, timers_.begin()->first, has_work)) {
+      event_posted_.wait(lock);
+    } else if (Clock::now() < timers_.begin()->first) {
+      event_posted_.wait_until(lock, timers_.begin()->first);
+    } else if (reacting_) {
+      event_posted_.wait(lock);  // for HandOver
+    } else {
       const Handle timer = timers_.begin()->second;
       timers_.erase(timers_.begin());
-      lock.unlock();
-      try {
-        Finish(timer);
-      } catch (...) {
-        Fail(std::current_exception());
-      }
-      lock.lock();
-      continue;
+      ReactAlone(lock, [&] { Finish(timer); });
+      lanes_changed_.notify_all();
     }
-    if (stop_) return;
-    const Event event = events_.front();
-    events_.pop_front();
-    lock.unlock();
-    try {
-      React(event);
-    } catch (...) {
-      Fail(std::current_exception());
-    }
-    lock.lock();
-    ++processed_;
-    lanes_changed_.notify_all();
   }
 }
 
@@ -225,8 +241,11 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
 
 void LiveEngine::StartTimerOp(Handle handle, Op& timer) {
   const auto delay = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timer.seconds));
-  std::lock_guard lock(mutex_);  // the event thread is here, so nobody waits for the new timer yet
-  timers_.emplace(Clock::now() + delay, handle);
+  {
+    std::lock_guard lock(mutex_);
+    timers_.emplace(Clock::now() + delay, handle);
+  }
+  event_posted_.notify_one();
 }
 
 void LiveEngine::StepComplete() {
@@ -257,7 +276,7 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
         if (error) {
           Fail(error);
         } else {
-          Post({EventKind::kDone, handle});
+          PostAndWake({EventKind::kDone, handle});
         }
         // Under the lock to its end: once the count is 0 the engine may be destroyed.
         std::lock_guard lock(mutex_);

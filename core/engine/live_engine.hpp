@@ -1,8 +1,10 @@
 // Does what a strategy asks for: kernels on lanes, collectives on the communication thread.
 //
 // Threads of a rank: the compute lane is the thread that calls BeginStep ... EndStep (autograd's,
-// which also runs the hooks); one event thread runs every reaction of the strategy; the ProgressLoop
-// communicates; side and host lanes are threads, made on first use.
+// which also runs the hooks); the ProgressLoop communicates; side and host lanes are threads, made on
+// first use. Reactions of the strategy run one at a time: on an event thread, but on the compute lane
+// where that waits for them anyway. Two switches of threads for each event of the compute lane would
+// cost a method with many operations several milliseconds a step, which is not the method's cost.
 #pragma once
 
 #include <array>
@@ -126,18 +128,25 @@ class LiveEngine final : public StepScheduler {
     SelectCounters counters;
   };
 
-  // Event thread.
+  // In reactions.
   void StartLocal(Handle handle, Op& op) override;
   void StartExchange(Handle handle, Op& op) override;
   void StartTimerOp(Handle handle, Op& op) override;
   void StepComplete() override;
-  void RunEvents();
   void React(const Event& event);
   void Account(const Op& op);
   Selection& SelectionOf(const Op& op);
 
   // Any thread.
+  void RunEvents();
+  template <class Reaction>
+  void ReactAlone(std::unique_lock<std::mutex>& lock, Reaction&& reaction);
+  // False when there is nothing to react to, or somebody does.
+  bool ReactToNext(std::unique_lock<std::mutex>& lock);
+  void HandOver();
+  // Returns the event's place in the order of reactions.
   std::uint64_t Post(Event event);
+  void PostAndWake(Event event);
   void Fail(std::exception_ptr error) noexcept;
   double Now() const;
 
@@ -175,8 +184,8 @@ class LiveEngine final : public StepScheduler {
 
   std::vector<std::span<const float>> gradients_;  // [tensors] of this step; empty: not announced
   std::vector<std::uint8_t> packed_;               // [tensors]
-  std::map<std::pair<std::size_t, std::size_t>, Selection> selections_;  // by range; event thread
-  std::vector<std::unique_ptr<ExchangeState>> exchanges_;                // event thread
+  std::map<std::pair<std::size_t, std::size_t>, Selection> selections_;  // by range; reactions
+  std::vector<std::unique_ptr<ExchangeState>> exchanges_;                // reactions
   std::size_t exchanges_used_ = 0;
   std::atomic<std::uint64_t> mass_checks_ = 0;
   std::atomic<std::uint64_t> mass_violations_ = 0;
@@ -186,8 +195,8 @@ class LiveEngine final : public StepScheduler {
   Clock::time_point step_begin_;
   double compute_since_ = 0;  // end of the last span on the compute lane
   Timeline timeline_;
-  std::map<std::string, double> waits_;  // event thread
-  StepRecord record_;                    // its counters: event thread
+  std::map<std::string, double> waits_;  // reactions
+  StepRecord record_;                    // its counters: reactions
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable event_posted_;
@@ -195,6 +204,7 @@ class LiveEngine final : public StepScheduler {
   std::deque<Event> events_;
   std::uint64_t posted_ = 0;
   std::uint64_t processed_ = 0;
+  bool reacting_ = false;
   std::size_t communicating_ = 0;
   std::multimap<Clock::time_point, Handle> timers_;
   std::array<LaneState, kLanes> lanes_;

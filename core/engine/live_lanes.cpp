@@ -54,6 +54,7 @@ std::uint64_t LiveEngine::ExecuteNext(std::unique_lock<std::mutex>& lock, bool w
   std::deque<Work>& queue = lanes_[static_cast<std::size_t>(Lane::kCompute)].queue;
   const Work work = queue.front();
   queue.pop_front();
+  HandOver();
   lock.unlock();
   if (waited) AddComputeSpan(SpanKind::kExposed, "");
   Execute(Lane::kCompute, work);
@@ -72,8 +73,9 @@ void LiveEngine::Drain(std::uint64_t sequence) {
     if (!lane.queue.empty()) {
       sequence = ExecuteNext(lock, false);
     } else if (processed_ >= sequence) {
+      HandOver();
       return;
-    } else {
+    } else if (!ReactToNext(lock)) {
       lanes_changed_.wait(lock);
     }
   }
@@ -90,12 +92,15 @@ void LiveEngine::FinishStep() {
       ExecuteNext(lock, true);
     } else if (complete_) {
       break;
+    } else if (ReactToNext(lock)) {
+      continue;
     } else if (lanes_changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
       lock.unlock();
-      Drain(Post({EventKind::kStepTimeout, 0}));  // the event thread knows what is unfinished; throws
+      Drain(Post({EventKind::kStepTimeout, 0}));  // a reaction knows what is unfinished; throws
       lock.lock();
     }
   }
+  HandOver();
 }
 
 void LiveEngine::BeginUpdate() { compute_since_ = Now(); }
@@ -132,7 +137,7 @@ void LiveEngine::RunLane(Lane which) {
     lock.unlock();
     try {
       Execute(which, work);
-      Post({EventKind::kDone, work.handle});
+      PostAndWake({EventKind::kDone, work.handle});
     } catch (...) {
       Fail(std::current_exception());
     }

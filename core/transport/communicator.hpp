@@ -56,8 +56,11 @@ class Communicator {
   virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) = 0;
   virtual bool has_native_all_reduce() const noexcept = 0;
 
-  // Blocks the caller until something may have changed, or for `limit`. Never spins for long.
-  virtual void Idle(std::chrono::microseconds limit) = 0;
+  // Blocks the caller until something may have changed, or for `limit`. Never spins for long. Returns
+  // at once when Wake was called since the last call.
+  virtual void Idle(std::chrono::nanoseconds limit) = 0;
+  // Ends Idle. The one member that any thread may call.
+  virtual void Wake() noexcept = 0;
 
   // A communicator over the ranks that pass the same color, ordered by key then rank. Collective
   // over this group and blocking, up to `deadline`; call it before training, never during.

@@ -2,11 +2,15 @@
 
 #include <mpi.h>
 #include <sched.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <limits>
+#include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,13 +43,90 @@ void Check(int code, const char* call) {
   if (code != MPI_SUCCESS) ThrowMpi(code, call);
 }
 
+// Doorbells in memory that the ranks of a host share. MPI has no way to block on several requests
+// beside a time and a caller's wish, and looks taken in a loop are taken from the computation: a
+// sender rings instead.
+//
+// That is enough only where a rank that is rung completes a message in one look: where all ranks are
+// on one host and large messages are copied by the receiver from the sender's memory. Elsewhere
+// `complete()` is false, and what is in flight must be looked at again and again.
+class Doorbells {
+ public:
+  // Collective over `world`; MPI is initialised.
+  explicit Doorbells(MPI_Comm world) {
+    int rank = 0;
+    int size = 0;
+    Check(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
+    Check(MPI_Comm_size(world, &size), "MPI_Comm_size");
+    MPI_Comm host = MPI_COMM_NULL;
+    Check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host),
+          "MPI_Comm_split_type");
+    int on_host = 0;
+    Check(MPI_Comm_size(host, &on_host), "MPI_Comm_size");
+    if (on_host != size) return;
+    Place* own = nullptr;
+    MPI_Win window = MPI_WIN_NULL;  // lives as long as the process
+    Check(MPI_Win_allocate_shared(sizeof(Place), 1, MPI_INFO_NULL, host, static_cast<void*>(&own),
+                                  &window),
+          "MPI_Win_allocate_shared");
+    new (own) Place;
+    own->process = getpid();
+    own->probe = &own->process;
+    Check(MPI_Barrier(host), "MPI_Barrier");
+    std::vector<Place*> places(static_cast<std::size_t>(size));
+    for (int r = 0; r < size; ++r) {
+      MPI_Aint bytes = 0;
+      int unit = 0;
+      Check(MPI_Win_shared_query(window, r, &bytes, &unit,
+                                 static_cast<void*>(&places[static_cast<std::size_t>(r)])),
+            "MPI_Win_shared_query");
+    }
+    int readable = CanRead(*places[static_cast<std::size_t>((rank + 1) % size)]) ? 1 : 0;
+    Check(MPI_Allreduce(MPI_IN_PLACE, &readable, 1, MPI_INT, MPI_MIN, host), "MPI_Allreduce");
+    complete_ = readable == 1;
+    for (Place* place : places) bells_.push_back(&place->bell);
+  }
+
+  bool complete() const { return complete_; }
+  // Null where there is none.
+  Doorbell* of(int world_rank) const {
+    return bells_.empty() ? nullptr : bells_[static_cast<std::size_t>(world_rank)];
+  }
+  void Ring(int world_rank) {
+    if (complete_) bells_[static_cast<std::size_t>(world_rank)]->Ring();
+  }
+
+ private:
+  struct alignas(64) Place {
+    Doorbell bell;
+    pid_t process = 0;
+    pid_t* probe = nullptr;  // in the memory of `process`
+  };
+  // Whether this process may copy from the memory of another, as the transport then does.
+  static bool CanRead(const Place& other) {
+    pid_t read = 0;
+    const iovec to{&read, sizeof(read)};
+    const iovec from{other.probe, sizeof(read)};
+    return process_vm_readv(other.process, &to, 1, &from, 1, 0) == sizeof(read) &&
+           read == other.process;
+  }
+
+  std::vector<Doorbell*> bells_;  // by world rank
+  bool complete_ = false;
+};
+
 // What the communicators of this process share.
 struct Session {
   bool initialized_here = false;
   std::int64_t last_completion = MonotonicNanoseconds();
+  std::optional<Doorbells> bells;
+  int native = 0;  // all-reduces under way: nobody rings for those
+  Doorbell own;    // for Wake; the shared bell, where there is one
+  Doorbell* bell = &own;
 
-  void Idle(std::chrono::microseconds limit) {
+  void Idle(std::chrono::nanoseconds limit) {
     const std::int64_t now = MonotonicNanoseconds();
+    if (bells->complete() && native == 0) return bell->Wait(now + limit.count());
     const std::int64_t waited = now - last_completion;
     // A real-time thread that yields only spins.
     if (waited < kYieldNanoseconds && ThisThreadPriority() != CommunicationPriority::kRealTime) {
@@ -54,7 +135,7 @@ struct Session {
     }
     const std::int64_t sleep =
         std::clamp(waited / 50, kShortestSleepNanoseconds, kLongestSleepNanoseconds);
-    SleepUntilNanoseconds(now + std::min<std::int64_t>(sleep, limit.count() * 1000));
+    bell->Wait(now + std::min<std::int64_t>(sleep, limit.count()));
   }
 };
 
@@ -98,6 +179,8 @@ class MpiRequest final : public Request {
     }
     complete_ = true;
     session_.last_completion = MonotonicNanoseconds();
+    if (kind_ == Kind::kReceive) session_.bells->Ring(peer_);  // its send may be complete now
+    if (kind_ == Kind::kAllReduce) --session_.native;
     return true;
   }
   std::size_t bytes() const noexcept override { return bytes_; }
@@ -184,11 +267,13 @@ class MpiCommunicator final : public Communicator {
     request->CheckStarted(MPI_Iallreduce(MPI_IN_PLACE, buffer.data(),
                                          static_cast<int>(buffer.size()), MPI_FLOAT, MPI_SUM,
                                          handle_, &request->handle));
+    ++session_->native;
     return request;
   }
   bool has_native_all_reduce() const noexcept override { return true; }
 
-  void Idle(std::chrono::microseconds limit) override { session_->Idle(limit); }
+  void Idle(std::chrono::nanoseconds limit) override { session_->Idle(limit); }
+  void Wake() noexcept override { session_->bell->Ring(); }
 
   // Exchanges the choices itself, because MPI_Comm_split has no deadline: once everybody has
   // arrived it takes no longer than its messages.
@@ -239,6 +324,7 @@ class MpiCommunicator final : public Communicator {
                                                 data.size(), nullptr);
     request->CheckStarted(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE,
                                     destination, tag, handle_, &request->handle));
+    session_->bells->Ring(WorldRank(destination));
     return request;
   }
   std::unique_ptr<MpiRequest> StartReceive(int source, int tag, std::span<std::byte> buffer,
@@ -297,6 +383,8 @@ std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
   int size = 0;
   Check(MPI_Comm_rank(handle, &rank), "MPI_Comm_rank");
   Check(MPI_Comm_size(handle, &size), "MPI_Comm_size");
+  session->bells.emplace(handle);
+  if (Doorbell* shared = session->bells->of(rank)) session->bell = shared;
   std::vector<int> members(static_cast<std::size_t>(size));
   for (int r = 0; r < size; ++r) members[static_cast<std::size_t>(r)] = r;
   return std::make_unique<MpiCommunicator>(std::move(session), handle, std::move(members), rank,

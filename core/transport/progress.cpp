@@ -11,8 +11,9 @@
 namespace sparfuse {
 namespace {
 
-// How late a new command may be seen while others wait.
-constexpr std::chrono::microseconds kIdleLimit{200};
+// How long the transport may block while tasks wait: their deadlines and the end of the loop are
+// looked at in between.
+constexpr std::chrono::milliseconds kIdleLimit{1};
 // How often probes are looked at while something is active.
 constexpr std::chrono::milliseconds kServiceInterval{5};
 // How late a probe may be answered while nothing is active.
@@ -53,7 +54,8 @@ void ProgressLoop::Start(Make make, Done done) {
     std::lock_guard lock(mutex_);
     commands_.push_back({std::move(make), std::move(done)});
   }
-  wake_.notify_all();
+  wake_.notify_all();  // it waits for commands alone, or
+  world_->Wake();      // for messages too
 }
 
 void ProgressLoop::RunBlocking(Make make) {

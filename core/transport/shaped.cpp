@@ -15,7 +15,6 @@ namespace sparfuse {
 namespace {
 
 constexpr double kSmallestAlphaSeconds = 100e-6;
-constexpr std::int64_t kLongestPollNanoseconds = 1'000'000;
 
 // Travels before each payload, on its tag.
 struct Header {
@@ -38,7 +37,6 @@ struct Card {
   std::int64_t alpha;
   std::int64_t send_free = 0;  // when the last byte of what was sent so far leaves
   LinkSchedule receive;
-  std::int64_t last_event = 0;          // when the inner transport last completed something
   std::list<ShapedRequest*> in_flight;  // what Idle may wait for
 };
 
@@ -82,11 +80,9 @@ class ShapedRequest : public Request {
     if (header_request_) {
       if (!header_request_->Test()) return;
       header_request_.reset();
-      card_->last_event = MonotonicNanoseconds();
       HeaderComplete();
     }
     inner_complete_ = payload_->Test();
-    if (inner_complete_) card_->last_event = MonotonicNanoseconds();
   }
 
   std::list<ShapedRequest*>::iterator place_;
@@ -172,29 +168,19 @@ class ShapedCommunicator final : public Communicator {
   std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
   bool has_native_all_reduce() const noexcept override { return false; }
 
-  void Idle(std::chrono::microseconds limit) override {
+  void Idle(std::chrono::nanoseconds limit) override {
     const std::int64_t now = MonotonicNanoseconds();
-    std::int64_t wake = now + limit.count() * 1000;
-    bool inner_pending = false;
+    std::int64_t wake = now + limit.count();
     for (const ShapedRequest* request : card_->in_flight) {
-      inner_pending = inner_pending || !request->inner_complete();
       if (const std::int64_t end = request->End(); end >= 0 && end > now) {
         wake = std::min(wake, end);
       } else if (request->inner_complete()) {
         return;  // complete, only not tested yet
       }
     }
-    if (inner_pending) {
-      // A header seen within alpha of its departure is seen in time. While a straggler is waited
-      // for, looks become rarer: they are taken from the computation of other ranks on this machine,
-      // and come late by a small part of the wait.
-      const std::int64_t poll =
-          std::max(card_->alpha * 9 / 10,
-                   std::min((now - card_->last_event) / 16, kLongestPollNanoseconds));
-      wake = std::min(wake, now + poll);
-    }
-    SleepUntilNanoseconds(wake);
+    inner_->Idle(std::chrono::nanoseconds(wake - now));
   }
+  void Wake() noexcept override { inner_->Wake(); }
 
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {

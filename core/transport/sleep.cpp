@@ -1,12 +1,25 @@
 #include "core/transport/sleep.hpp"
 
+#include <linux/futex.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 namespace sparfuse {
 namespace {
+
 constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
+
+// The operations without FUTEX_PRIVATE_FLAG work across processes.
+void Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+           const timespec* deadline) noexcept {
+  static_assert(sizeof(word) == sizeof(std::uint32_t) &&
+                std::atomic<std::uint32_t>::is_always_lock_free);
+  syscall(SYS_futex, &word, operation, value, deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
+
+}  // namespace
 
 std::int64_t MonotonicNanoseconds() {
   timespec now{};
@@ -14,12 +27,24 @@ std::int64_t MonotonicNanoseconds() {
   return static_cast<std::int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec;
 }
 
-void SleepUntilNanoseconds(std::int64_t deadline) {
+void Doorbell::Ring() noexcept {
+  rings_.fetch_add(1);
+  if (waiting_.load() != 0) Futex(rings_, FUTEX_WAKE, 1, nullptr);
+}
+
+void Doorbell::Wait(std::int64_t deadline) noexcept {
   // The kernel's default slack of 50 us lets it merge wake-ups; it is a property of the thread.
   static thread_local const int slack_set = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   static_cast<void>(slack_set);
-  const timespec until{deadline / kNanosecondsPerSecond, deadline % kNanosecondsPerSecond};
-  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
+  const std::uint32_t seen = seen_.load();
+  waiting_.store(1);
+  // A ring from here on finds `waiting_` set; one before has changed `rings_`, and nothing waits.
+  if (rings_.load() == seen) {
+    const timespec until{deadline / kNanosecondsPerSecond, deadline % kNanosecondsPerSecond};
+    Futex(rings_, FUTEX_WAIT_BITSET, seen, &until);
+  }
+  waiting_.store(0);
+  seen_.store(rings_.load());
 }
 
 }  // namespace sparfuse

@@ -1,6 +1,7 @@
-// The monotonic clock that all processes of a host share, and sleeping on it to the microsecond.
+// The monotonic clock that all processes of a host share, and a sleep on it that others may end.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace sparfuse {
@@ -8,8 +9,21 @@ namespace sparfuse {
 // CLOCK_MONOTONIC in nanoseconds.
 std::int64_t MonotonicNanoseconds();
 
-// Sleeps until MonotonicNanoseconds() >= `deadline`; a signal may end it early. Sets the calling
-// thread's timer slack to 1 ns, so that it oversleeps by the scheduler's latency alone.
-void SleepUntilNanoseconds(std::int64_t deadline);
+// Wakes one thread that waits for news, from any thread, and from any process that shares the memory
+// it lies in. Zeroed memory is a doorbell that has not been rung.
+class Doorbell {
+ public:
+  void Ring() noexcept;
+
+  // For one thread alone. Returns at once when the bell was rung since the last Wait returned; else
+  // at the next ring, or when MonotonicNanoseconds() >= `deadline`; a signal may end it early. Sets
+  // the thread's timer slack to 1 ns, so that it oversleeps by the scheduler's latency alone.
+  void Wait(std::int64_t deadline) noexcept;
+
+ private:
+  std::atomic<std::uint32_t> rings_{0};
+  std::atomic<std::uint32_t> waiting_{0};
+  std::atomic<std::uint32_t> seen_{0};  // of the rings; the waiting thread's
+};
 
 }  // namespace sparfuse

@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "core/transport/group.hpp"
+#include "core/transport/sleep.hpp"
 
 namespace sparfuse {
 namespace {
@@ -81,8 +82,8 @@ class World {
       receive.progress.store(fits ? Progress::kDone : Progress::kTooLarge);
     }
     endpoint.copied.notify_all();
-    Signal(send.key.source);
-    Signal(send.key.destination);
+    BellOf(send.key.source).Ring();
+    BellOf(send.key.destination).Ring();
   }
 
   // Takes back an operation that is about to lose its buffer.
@@ -116,19 +117,14 @@ class World {
           return entry.second.sends.empty() && entry.second.receives.empty();
         });
       }
-      Signal(static_cast<int>(r));
+      endpoint.bell.Ring();
     }
     { std::lock_guard lock(split_mutex_); }
     split_changed_.notify_all();
   }
 
-  // Returns when an operation of `rank` ended since the last call for it, or after `limit`.
-  void Wait(int rank, std::chrono::microseconds limit) {
-    Endpoint& endpoint = EndpointOf(rank);
-    std::unique_lock lock(endpoint.event_mutex);
-    endpoint.event.wait_for(lock, limit, [&] { return endpoint.events != endpoint.events_seen; });
-    endpoint.events_seen = endpoint.events;
-  }
+  // Rung when an operation of `rank` ends.
+  Doorbell& BellOf(int rank) { return EndpointOf(rank).bell; }
 
   // Every member calls it with equal (communicator, sequence). Returns the members' choices and a
   // number for each color's new communicator.
@@ -188,11 +184,7 @@ class World {
     std::condition_variable copied;
     std::map<Key, Queues> mailbox;  // of messages to this rank; guarded by mailbox_mutex
     std::atomic<bool> lost{false};
-
-    std::mutex event_mutex;
-    std::condition_variable event;
-    std::uint64_t events = 0;  // operations of this rank that ended; guarded by event_mutex
-    std::uint64_t events_seen = 0;
+    Doorbell bell;
   };
   struct Split {
     std::vector<std::optional<SplitChoice>> choices;
@@ -206,15 +198,6 @@ class World {
     const auto it = endpoint.mailbox.find(key);
     if (it->second.sends.empty() && it->second.receives.empty()) endpoint.mailbox.erase(it);
   }
-  void Signal(int rank) {
-    Endpoint& endpoint = EndpointOf(rank);
-    {
-      std::lock_guard lock(endpoint.event_mutex);
-      ++endpoint.events;
-    }
-    endpoint.event.notify_all();
-  }
-
   std::vector<Endpoint> endpoints_;
   std::mutex split_mutex_;  // guards splits_, next_communicator_
   std::condition_variable split_changed_;
@@ -319,9 +302,10 @@ class ThreadsCommunicator final : public Communicator {
   std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
   bool has_native_all_reduce() const noexcept override { return false; }
 
-  void Idle(std::chrono::microseconds limit) override {
-    presence_->world().Wait(presence_->rank(), limit);
+  void Idle(std::chrono::nanoseconds limit) override {
+    bell().Wait(MonotonicNanoseconds() + limit.count());
   }
+  void Wake() noexcept override { bell().Ring(); }
 
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
@@ -337,6 +321,7 @@ class ThreadsCommunicator final : public Communicator {
   const TrafficByLink& traffic() const noexcept override { return traffic_; }
 
  private:
+  Doorbell& bell() { return presence_->world().BellOf(presence_->rank()); }
   int WorldRank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
   Traffic& TrafficWith(int peer) {
     return traffic_[static_cast<std::size_t>(topology_.LinkBetween(rank_, peer))];

@@ -1,5 +1,6 @@
 // sparfuse-worker TRIAL_DIRECTORY: one rank of a live trial (started by mpirun), or all of them as
 // threads of one process.
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 #include "core/transport/mpi.hpp"
@@ -116,6 +118,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: sparfuse-worker TRIAL_DIRECTORY (made by sparfuse run)\n");
     return 2;
   }
+  // The allocator keeps what it has got. Giving memory back to the kernel and faulting it in again
+  // would cost a step of training a tenth of its time, at moments that depend on which thread frees
+  // when: methods would seem to differ that do not.
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 64 << 20);
   // Nobody would collect the trial of a launcher that was killed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sparfuse::PreferCommunication();
