@@ -97,6 +97,8 @@ void LiveEngine::ReactAlone(std::unique_lock<std::mutex>& lock, Reaction&& react
   }
   lock.lock();
   reacting_ = false;
+  // The event thread may have found its timer due while it could not react to it.
+  if (!timers_.empty() && timers_.begin()->first <= Clock::now()) event_posted_.notify_one();
 }
 
 bool LiveEngine::ReactToNext(std::unique_lock<std::mutex>& lock) {
@@ -109,10 +111,9 @@ bool LiveEngine::ReactToNext(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-// Lets the event thread have what came in while this thread reacted. `lock` holds mutex_.
+// Lets the event thread have what came in while this thread reacted. The caller holds mutex_.
 void LiveEngine::HandOver() {
-  const bool timer_due = !timers_.empty() && timers_.begin()->first <= Clock::now();
-  if (!events_.empty() || timer_due) event_posted_.notify_one();
+  if (!events_.empty()) event_posted_.notify_one();
 }
 
 void LiveEngine::RunEvents() {
@@ -125,7 +126,7 @@ void LiveEngine::RunEvents() {
     } else if (Clock::now() < timers_.begin()->first) {
       event_posted_.wait_until(lock, timers_.begin()->first);
     } else if (reacting_) {
-      event_posted_.wait(lock);  // for HandOver
+      event_posted_.wait(lock);
     } else {
       const Handle timer = timers_.begin()->second;
       timers_.erase(timers_.begin());

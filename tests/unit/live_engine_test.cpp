@@ -1,0 +1,68 @@
+#include "core/engine/live_engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/live_run.hpp"
+
+namespace sparfuse {
+namespace {
+
+// The second half is sent by a timer that comes due while the reaction to the first is running.
+class LateTimer final : public Strategy {
+ public:
+  void StepBegin(Engine&) override { packed_.clear(); }
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    packed_.push_back(engine.Pack({tensor}));
+  }
+  void BackwardEnd(Engine& engine) override {
+    const std::size_t half = engine.layout().tensor(engine.layout().tensors() / 2).offset;
+    Send(engine, {0, half}, [this, &engine, half] {
+      engine.StartTimer(20e-6, [this, &engine, half] {
+        Send(engine, {half, engine.layout().numel()}, {});
+      });
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+    });
+  }
+
+ private:
+  void Send(Engine& engine, Range range, Continuation applied) {
+    ExchangeRequest request;
+    request.range = range;
+    request.order.after = packed_;
+    ApplyRequest apply{engine.Exchange(std::move(request))};
+    apply.order.then = std::move(applied);
+    engine.Apply(std::move(apply));
+  }
+
+  std::vector<Handle> packed_;
+};
+
+TEST(LiveEngine, TimerThatComesDueInAReactionIsNotLost) {
+  const auto configure = [] {
+    LiveConfig config;
+    for (const std::size_t n : testing::kTensorSizes) {
+      config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
+    }
+    config.plan = {{Unit{0, config.layout.tensors(), Sparsified::kNever, 1.0}}};
+    config.topology = {2, 1};
+    config.strategy = std::make_unique<LateTimer>();
+    config.dense_collective = &FindCollective("ring-allreduce");
+    config.deadline = testing::kLiveDeadline;
+    return config;
+  };
+  for (int run = 0; run < 20; ++run) {
+    const auto results = testing::RunLive(configure, 2, testing::IntegerGradient);
+    for (const double lost : testing::LostMass(results)) ASSERT_EQ(lost, 0.0);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse
