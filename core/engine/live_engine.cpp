@@ -44,7 +44,8 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
 LiveEngine::~LiveEngine() {
   {
     std::unique_lock lock(mutex_);
-    // Tasks of the communication thread use our buffers; their deadlines bound this wait.
+    // Tasks of the communication thread use our buffers. A step that ended well has left none.
+    if (communicating_ > 0) loop_.Cancel();
     lanes_changed_.wait(lock, [this] { return communicating_ == 0; });
     stop_ = true;
   }

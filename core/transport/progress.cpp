@@ -58,6 +58,15 @@ void ProgressLoop::Start(Make make, Done done) {
   world_->Wake();      // for messages too
 }
 
+void ProgressLoop::Cancel() {
+  {
+    std::lock_guard lock(mutex_);
+    cancel_ = true;
+  }
+  wake_.notify_all();
+  world_->Wake();
+}
+
 void ProgressLoop::RunBlocking(Make make) {
   assert(std::this_thread::get_id() != thread_.get_id());
   std::mutex mutex;
@@ -119,16 +128,18 @@ void ProgressLoop::Serve() {
 
 bool ProgressLoop::TakeCommands() {
   std::deque<Command> commands;
+  bool cancel = false;
   {
     std::unique_lock lock(mutex_);
     if (active_.empty()) {
       wake_.wait_for(
           lock,
           std::min(kProbeInterval, std::max(Grace(deadline_) / 5, std::chrono::milliseconds(1))),
-          [&] { return stop_ || !commands_.empty(); });
+          [&] { return stop_ || cancel_ || !commands_.empty(); });
     }
     if (stop_) return true;
     commands.swap(commands_);
+    cancel = std::exchange(cancel_, false);
   }
   for (Command& command : commands) {
     std::exception_ptr error = broken_;
@@ -145,7 +156,18 @@ bool ProgressLoop::TakeCommands() {
     }
     if (error) command.done(std::move(error));
   }
+  if (cancel) CancelActive();
   return false;
+}
+
+void ProgressLoop::CancelActive() {
+  const auto error = std::make_exception_ptr(
+      Error(FailureKind::kComm, "given up after an error on rank " + std::to_string(rank_)));
+  for (std::list<Active> given_up = std::exchange(active_, {}); !given_up.empty();) {
+    const Done done = std::move(given_up.front().done);
+    given_up.pop_front();
+    done(error);
+  }
 }
 
 // True when a task went on or ended.

@@ -50,6 +50,10 @@ class ProgressLoop {
   using Done = std::function<void(std::exception_ptr)>;
   void Start(Make make, Done done);
 
+  // Ends every task that was started so far with Error{kComm}: after an error on this rank nobody
+  // waits for what other ranks will not send.
+  void Cancel();
+
   // Start and wait; rethrows. For set-up, checks and tests; not from the communication thread.
   void RunBlocking(Make make);
 
@@ -74,6 +78,7 @@ class ProgressLoop {
   void Serve();
   // True when stopped; moves new commands to `active_`.
   bool TakeCommands();
+  void CancelActive();
   bool Advance();
   bool AdvanceOne(Active& active);
   void CheckDeadline(Active& active);
@@ -86,10 +91,11 @@ class ProgressLoop {
   int rank_ = 0;
   int size_ = 1;
 
-  std::mutex mutex_;  // guards commands_, stop_, started_, setup_error_
+  std::mutex mutex_;  // guards commands_, stop_, cancel_, started_, setup_error_
   std::condition_variable wake_;
   std::deque<Command> commands_;
   bool stop_ = false;
+  bool cancel_ = false;
   bool started_ = false;
   std::exception_ptr setup_error_;
 
