@@ -17,14 +17,16 @@ constexpr int kTracedRanks = 4;
 
 PiecewiseLinear CurveOf(const json& points) {
   std::vector<std::pair<double, double>> pairs;
-  for (const json& point : points) pairs.emplace_back(point[0].get<double>(), point[1].get<double>());
+  for (const json& point : points)
+    pairs.emplace_back(point[0].get<double>(), point[1].get<double>());
   return PiecewiseLinear(std::move(pairs));
 }
 
 int RanksOf(const json& outcome) { return outcome.at("config").at("workers").get<int>(); }
 
 // The profile measured with `ranks` at once, or else with the most ranks below; null if none.
-const json* NearestBelow(const json& profiles, int ranks, const std::function<bool(const json&)>& fits) {
+const json* NearestBelow(const json& profiles, int ranks,
+                         const std::function<bool(const json&)>& fits) {
   const json* best = nullptr;
   for (const json& outcome : profiles) {
     if (!fits(outcome) || RanksOf(outcome) > ranks) continue;
@@ -39,7 +41,8 @@ BackwardProfile BackwardOf(const json& measured) {
   profile.forward_seconds = measured.at("forward_seconds");
   profile.tail_seconds = measured.at("tail_seconds");
   profile.update_seconds = measured.at("update_seconds");
-  for (const json& tensor : measured.at("tensors")) profile.backward_seconds.push_back(tensor.at("seconds"));
+  for (const json& tensor : measured.at("tensors"))
+    profile.backward_seconds.push_back(tensor.at("seconds"));
   return profile;
 }
 
@@ -53,7 +56,8 @@ CostModel KernelCosts(const json& profile) {
   cost.dispatch_seconds = profile.at("dispatch_seconds");
   cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
   for (const auto& [name, curves] : profile.at("selection").items()) {
-    for (const json& curve : curves) cost.selection[name].Add(curve.at("density"), CurveOf(curve.at("seconds")));
+    for (const json& curve : curves)
+      cost.selection[name].Add(curve.at("density"), CurveOf(curve.at("seconds")));
   }
   return cost;
 }
@@ -94,7 +98,8 @@ ModelConfig Configure(const json& config, const json& profiles) {
     const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
       return RanksOf(outcome) > 1 && outcome.at("config").at("link") == config.at("link");
     });
-    if (link == nullptr) Lacks(config, "the link " + config.at("link").dump() + " between two ranks");
+    if (link == nullptr)
+      Lacks(config, "the link " + config.at("link").dump() + " between two ranks");
     AddLink(model.cost, link->at("profile"));
   }
 
@@ -111,8 +116,10 @@ ModelConfig Configure(const json& config, const json& profiles) {
   model.sparse_collective = composition.sparse_collective;
   if (composition.sparsifier != nullptr) {
     model.sparsifier = composition.sparsifier->name;
+    model.selector = composition.sparsifier->make(composition.sparsifier_options, 0);
     model.selection = composition.sparsifier->selection_model;
     model.index_shared = composition.sparsifier->index_shared;
+    model.unbounded_count = composition.sparsifier->unbounded_count;
   }
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;
@@ -122,12 +129,14 @@ ModelConfig Configure(const json& config, const json& profiles) {
 
 }  // namespace
 
-json RunModelledTrial(const json& config, const json& profiles, const std::filesystem::path& directory) {
+json RunModelledTrial(const json& config, const json& profiles,
+                      const std::filesystem::path& directory) {
   const ModelConfig model = [&] {
     try {
       return Configure(config, profiles);
     } catch (const json::exception& error) {
-      SPARFUSE_THROW(kData, "cluster " + config.at("cluster").dump() + ": its profile is damaged: " + error.what());
+      SPARFUSE_THROW(kData, "cluster " + config.at("cluster").dump() +
+                                ": its profile is damaged: " + error.what());
     }
   }();
   const WorkloadDescriptor& workload = FindWorkload(config.at("workload").get<std::string>());
@@ -138,8 +147,10 @@ json RunModelledTrial(const json& config, const json& profiles, const std::files
   StepLog log(static_cast<std::size_t>(ranks));
   std::vector<TracedStep> traced;
   for (int step = 0; step < steps; ++step) {
-    ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(step), std::min(ranks, kTracedRanks));
-    for (std::size_t r = 0; r < log.size(); ++r) log[r].push_back({step, true, 0, simulated.records[r]});
+    ModelStep simulated =
+        SimulateStep(model, static_cast<std::uint64_t>(step), std::min(ranks, kTracedRanks));
+    for (std::size_t r = 0; r < log.size(); ++r)
+      log[r].push_back({step, true, 0, simulated.records[r]});
     if (step + 1 < steps) continue;
     simulated.spans.resize(static_cast<std::size_t>(std::min(ranks, kTracedRanks)));
     traced.push_back({step, std::move(simulated.spans)});
@@ -147,8 +158,9 @@ json RunModelledTrial(const json& config, const json& profiles, const std::files
 
   StepLogContext context;
   context.dense_elements = static_cast<double>(model.layout.numel());
-  context.units_per_step = static_cast<double>(ranks) * config.at("batch_per_worker").get<double>() *
-                           config.at("accumulation").get<double>() * static_cast<double>(workload.units_per_sample);
+  context.units_per_step =
+      static_cast<double>(ranks) * config.at("batch_per_worker").get<double>() *
+      config.at("accumulation").get<double>() * static_cast<double>(workload.units_per_sample);
   context.unit = workload.unit;
   context.counts_missing = false;
   WriteSteps(directory, log, context);
@@ -157,7 +169,10 @@ json RunModelledTrial(const json& config, const json& profiles, const std::files
   json layout = json::array();
   for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
     const TensorEntry& tensor = model.layout.tensor(t);
-    layout.push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"numel", tensor.numel}, {"dense", tensor.dense}});
+    layout.push_back({{"name", tensor.name},
+                      {"shape", tensor.shape},
+                      {"numel", tensor.numel},
+                      {"dense", tensor.dense}});
   }
   return {{"status", "ok"},
           {"reason", ""},

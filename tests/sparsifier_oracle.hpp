@@ -104,25 +104,29 @@ inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) 
 // with guards behind it.
 class Selection {
  public:
-  Selection(const Sparsifier& sparsifier, std::size_t n, double density, int threads, bool feedback)
+  // shape: of n elements; {} is one dimension.
+  Selection(const Sparsifier& sparsifier, std::size_t n, double density, int threads, bool feedback,
+            std::vector<std::int64_t> shape = {})
       : sparsifier_(sparsifier),
+        n_(n),
         density_(density),
+        shape_(shape.empty() ? std::vector{static_cast<std::int64_t>(n)} : std::move(shape)),
         pool_(threads),
         state_(sparsifier.MakeState(n)),
         residual_(feedback ? n : 0, 0.0f),
-        capacity_(SlotCapacity(n, density)),
+        capacity_(
+            SlotCapacityFor(FindSparsifier(sparsifier.name()), sparsifier, n, shape_, density)),
         indices_(capacity_ + kGuard, kGuardIndex),
         values_(capacity_ + kGuard, kGuardValue) {}
 
   Selected Run(const std::vector<float>& gradient, std::uint64_t step, std::uint32_t id = 7) {
     std::fill(indices_.begin(), indices_.end(), kGuardIndex);
     std::fill(values_.begin(), values_.end(), kGuardValue);
-    const std::int64_t shape[] = {static_cast<std::int64_t>(gradient.size())};
     Slot slot{{indices_.data(), capacity_, {}}, {values_.data(), capacity_, {}}, capacity_, 0};
     const SelectContext context{&pool_, &workspace_, &counters_, {}};
     const SelectSource source{{gradient.data(), gradient.size(), {}},
                               {residual_.data(), residual_.size(), {}}};
-    sparsifier_.Select(context, source, density_, {id, "conv1.weight", shape, step}, state_.get(),
+    sparsifier_.Select(context, source, density_, {id, "conv1.weight", shape_, step}, state_.get(),
                        slot);
     Selected selected;
     selected.indices.assign(indices_.begin(), indices_.begin() + static_cast<long>(slot.count));
@@ -139,6 +143,8 @@ class Selection {
   }
 
   std::size_t capacity() const { return capacity_; }
+  // What the sparsifier says that it keeps.
+  std::size_t Count() const { return sparsifier_.Count(n_, shape_, density_); }
   std::vector<float>& residual() { return residual_; }
   const SelectCounters& counters() const { return counters_; }
 
@@ -147,7 +153,9 @@ class Selection {
   static constexpr std::uint32_t kGuardIndex = 0xdeadbeef;
   static constexpr float kGuardValue = -12345.0f;
   const Sparsifier& sparsifier_;
+  std::size_t n_;
   double density_;
+  std::vector<std::int64_t> shape_;
   ThreadPool pool_;
   Workspace workspace_;
   SelectCounters counters_;

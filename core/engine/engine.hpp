@@ -61,8 +61,8 @@ struct ExchangeRequest {
   Range range;                     // the part of the flat gradient that this exchange sums
   std::vector<Handle> selections;  // sparse: Sparsify handles inside range, ascending; dense: empty
   Channel channel = Channel::kData;
-  std::string label;               // for the timeline: "unit 3"
-  Ordering order = {};                  // the selections are waited for in any case
+  std::string label;    // for the timeline: "unit 3"
+  Ordering order = {};  // the selections are waited for in any case
 };
 
 struct NegotiateRequest {  // element-wise maximum of small integers over all ranks
@@ -98,8 +98,8 @@ class Engine {
   // Wire bytes of a finished selection. Precondition: its continuation has run or is running.
   virtual std::uint64_t PayloadBytes(Handle sparsified) const = 0;
 
-  // A wait that belongs to the method (say for other ranks to close a buffer): a span of kind `wait`,
-  // summed into align_wait_seconds.
+  // A wait that belongs to the method (say for other ranks to close a buffer): a span of kind
+  // `wait`, summed into align_wait_seconds.
   virtual void BeginWait(std::string label) = 0;
   virtual void EndWait(const std::string& label) = 0;
 };

@@ -176,8 +176,8 @@ void LiveEngine::Account(const Op& done) {
     const auto& state = *static_cast<const ExchangeState*>(done.attachment);
     ++record_.exchanges;
     record_.payload_bytes += done.payload_bytes;
-    record_.selected += done.payload_bytes /
-                        (done.selections.empty() ? sizeof(float) : kSparseElementBytes);
+    record_.selected +=
+        done.payload_bytes / (done.selections.empty() ? sizeof(float) : kSparseElementBytes);
     record_.sent_bytes += state.traffic.bytes_sent;
     record_.received_bytes += state.traffic.bytes_received;
     record_.messages_sent += state.traffic.messages_sent;
@@ -186,34 +186,30 @@ void LiveEngine::Account(const Op& done) {
 
 LiveEngine::Selection& LiveEngine::SelectionOf(const Op& sparsify) {
   Selection& selection = selections_[{sparsify.range.begin, sparsify.range.end}];
-  // The first tensor that ends after the range begins.
-  std::size_t first = 0;
-  for (std::size_t count = layout().tensors(); count > 0;) {
-    const std::size_t half = count / 2;
-    if (layout().tensor(first + half).range().end <= sparsify.range.begin) {
-      first += half + 1;
-      count -= half + 1;
-    } else {
-      count = half;
-    }
-  }
+  const std::size_t first = layout().PositionOf(sparsify.range.begin);
   const TensorEntry& tensor = layout().tensor(first);
-  const std::size_t capacity = SlotCapacity(sparsify.range.size(), sparsify.density);
+  const std::size_t n = sparsify.range.size();
+  const bool whole = sparsify.range == tensor.range();
+  const std::size_t capacity = std::max(
+      SlotCapacity(n, sparsify.density, config_.unbounded_count),
+      config_.sparsifier->Count(
+          n, whole ? std::span(tensor.shape) : std::span<const std::int64_t>{}, sparsify.density));
   if (selection.slot.capacity < capacity) {
     selection.range = sparsify.range;
     selection.indices = Buffer<std::uint32_t>(capacity);
     selection.values = Buffer<float>(capacity);
     selection.slot = {selection.indices.view(), selection.values.view(), capacity, 0};
-    if (!selection.state) selection.state = config_.sparsifier->MakeState(sparsify.range.size());
-    selection.name = sparsify.range == tensor.range() ? tensor.name : "the unit that begins with " + tensor.name;
+    if (!selection.state) selection.state = config_.sparsifier->MakeState(n);
+    selection.name = whole ? tensor.name : "the unit that begins with " + tensor.name;
     selection.info.id = static_cast<std::uint32_t>(first);
     selection.info.name = selection.name;
-    if (sparsify.range == tensor.range()) selection.info.shape = tensor.shape;
+    if (whole) selection.info.shape = tensor.shape;
   }
   selection.info.step = step_;
   const bool within_one = sparsify.range.end <= tensor.range().end;
   if (within_one && !packed_[first]) {
-    selection.source = gradients_[first].subspan(sparsify.range.begin - tensor.offset, sparsify.range.size());
+    selection.source =
+        gradients_[first].subspan(sparsify.range.begin - tensor.offset, sparsify.range.size());
   } else {
     selection.source = flat_.host().subspan(sparsify.range.begin, sparsify.range.size());
   }
@@ -223,7 +219,8 @@ LiveEngine::Selection& LiveEngine::SelectionOf(const Op& sparsify) {
 void LiveEngine::StartLocal(Handle handle, Op& started) {
   Work work{handle, &started, nullptr};
   if (started.kind == OpKind::kSparsify) {
-    if (!config_.sparsifier) SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
+    if (!config_.sparsifier)
+      SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
     started.attachment = &SelectionOf(started);
   }
   if (started.kind == OpKind::kApply) {
@@ -242,7 +239,8 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
 }
 
 void LiveEngine::StartTimerOp(Handle handle, Op& timer) {
-  const auto delay = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timer.seconds));
+  const auto delay =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timer.seconds));
   {
     std::lock_guard lock(mutex_);
     timers_.emplace(Clock::now() + delay, handle);
@@ -258,7 +256,8 @@ void LiveEngine::StepComplete() {
 void LiveEngine::StartExchange(Handle handle, Op& started) {
   ExchangeState* state = nullptr;
   if (started.kind == OpKind::kExchange) {
-    if (exchanges_used_ == exchanges_.size()) exchanges_.push_back(std::make_unique<ExchangeState>());
+    if (exchanges_used_ == exchanges_.size())
+      exchanges_.push_back(std::make_unique<ExchangeState>());
     state = exchanges_[exchanges_used_++].get();
     state->parts.clear();
     for (const Handle part : started.selections) {
@@ -304,7 +303,8 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
     for (const Selection* part : state.parts) capacity += part->slot.capacity;
     buffers.capacity_bytes = capacity * kSparseElementBytes;
     const std::size_t room = buffers.capacity_bytes * static_cast<std::size_t>(workers());
-    if (state.own.size() < buffers.capacity_bytes) state.own = Buffer<std::byte>(buffers.capacity_bytes);
+    if (state.own.size() < buffers.capacity_bytes)
+      state.own = Buffer<std::byte>(buffers.capacity_bytes);
     if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
 
     const std::size_t count = exchange.payload_bytes / kSparseElementBytes;
@@ -325,20 +325,21 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   }
   co_await collective.run(communicator, buffers, NextTag(exchange));
   if (collective.native) {
-    const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()), exchange.payload_bytes);
+    const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()),
+                                           exchange.payload_bytes);
     state.traffic = collective.rounds(sizes, topology()).per_rank[static_cast<std::size_t>(rank())];
   } else {
     state.traffic = Total(communicator.traffic()) - before;
   }
-  timeline_.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)), exchange.label, begin,
-                 Now(), exchange.payload_bytes});
+  timeline_.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)), exchange.label,
+                 begin, Now(), exchange.payload_bytes});
 }
 
 Task LiveEngine::RunNegotiate(Op& negotiate) {
   const double begin = Now();
   co_await AllReduceMax(ChannelOf(negotiate), negotiate.values, NextTag(negotiate));
-  timeline_.Add({SpanKind::kNegotiate, std::string(ChannelName(negotiate.channel)), "", begin, Now(),
-                 negotiate.values.size() * sizeof(std::int64_t)});
+  timeline_.Add({SpanKind::kNegotiate, std::string(ChannelName(negotiate.channel)), "", begin,
+                 Now(), negotiate.values.size() * sizeof(std::int64_t)});
 }
 
 Task LiveEngine::SplitChannels(Communicator& world) {
@@ -346,7 +347,8 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   const int node = where.NodeOf(world.rank());
   const int local = where.LocalRankOf(world.rank());
   const auto split = [&](Channel channel, int color) {
-    channels_[static_cast<std::size_t>(channel)] = world.Split(color, world.rank(), config_.deadline);
+    channels_[static_cast<std::size_t>(channel)] =
+        world.Split(color, world.rank(), config_.deadline);
   };
   split(Channel::kControl, 0);
   split(Channel::kData, 0);

@@ -1,10 +1,11 @@
 // Does what a strategy asks for: kernels on lanes, collectives on the communication thread.
 //
 // Threads of a rank: the compute lane is the thread that calls BeginStep ... EndStep (autograd's,
-// which also runs the hooks); the ProgressLoop communicates; side and host lanes are threads, made on
-// first use. Reactions of the strategy run one at a time: on an event thread, but on the compute lane
-// where that waits for them anyway. Two switches of threads for each event of the compute lane would
-// cost a method with many operations several milliseconds a step, which is not the method's cost.
+// which also runs the hooks); the ProgressLoop communicates; side and host lanes are threads, made
+// on first use. Reactions of the strategy run one at a time: on an event thread, but on the compute
+// lane where that waits for them anyway. Two switches of threads for each event of the compute lane
+// would cost a method with many operations several milliseconds a step, which is not the method's
+// cost.
 #pragma once
 
 #include <array>
@@ -39,16 +40,17 @@ struct LiveConfig {
   Topology topology;
   std::unique_ptr<Strategy> strategy;
   std::unique_ptr<Sparsifier> sparsifier;        // null when nothing is sparsified
+  bool unbounded_count = false;                  // of its descriptor: slots hold all elements
   bool error_feedback = false;                   // what is not sent is kept; else it is lost
   const Collective* dense_collective = nullptr;  // for exchanges without selections
   const Collective* sparse_collective = nullptr;
-  std::chrono::milliseconds deadline{60000};     // of FinishStep, beyond that of any single wait
+  std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
 };
 
 class LiveEngine final : public StepScheduler {
  public:
-  // Splits the loop's world into communicators for the channels: call it on all ranks at once. `loop`
-  // and `pool` must outlive the engine.
+  // Splits the loop's world into communicators for the channels: call it on all ranks at once.
+  // `loop` and `pool` must outlive the engine.
   LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool);
   ~LiveEngine() override;
 
@@ -156,7 +158,8 @@ class LiveEngine final : public StepScheduler {
   void DoPack(const Op& op);
   void DoSparsify(Lane lane, Op& op);
   void DoApply(const Op& op, const ExchangeState& exchange);
-  void CheckMass(std::span<const float> x, const Selection& selection, std::span<const float> unsent);
+  void CheckMass(std::span<const float> x, const Selection& selection,
+                 std::span<const float> unsent);
   std::uint64_t CountMissing(const Selection& selection, std::span<const float> unsent) const;
 
   // Compute lane.

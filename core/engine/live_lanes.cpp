@@ -27,7 +27,8 @@ void LiveEngine::EndMicroStep() { AddComputeSpan(SpanKind::kBackward, "micro-ste
 
 void LiveEngine::AddComputeSpan(SpanKind kind, std::string label) {
   const double now = Now();
-  timeline_.Add({kind, std::string(LaneName(Lane::kCompute)), std::move(label), compute_since_, now, 0});
+  timeline_.Add(
+      {kind, std::string(LaneName(Lane::kCompute)), std::move(label), compute_since_, now, 0});
   compute_since_ = now;
 }
 
@@ -48,8 +49,8 @@ void LiveEngine::EndBackward() {
   Drain(Post({EventKind::kBackwardEnd, 0}));
 }
 
-// Precondition: the compute queue is not empty; `lock` holds mutex_. Returns the sequence of the event
-// that says the work is done.
+// Precondition: the compute queue is not empty; `lock` holds mutex_. Returns the sequence of the
+// event that says the work is done.
 std::uint64_t LiveEngine::ExecuteNext(std::unique_lock<std::mutex>& lock, bool waited) {
   std::deque<Work>& queue = lanes_[static_cast<std::size_t>(Lane::kCompute)].queue;
   const Work work = queue.front();
@@ -166,15 +167,17 @@ void LiveEngine::Execute(Lane lane, const Work& work) {
       break;
   }
   const double end = Now();
-  timeline_.Add({kind, std::string(LaneName(lane)), std::move(label), begin, end, work.op->payload_bytes});
+  timeline_.Add(
+      {kind, std::string(LaneName(lane)), std::move(label), begin, end, work.op->payload_bytes});
   if (lane == Lane::kCompute) compute_since_ = end;
 }
 
 void LiveEngine::DoPack(const Op& pack) {
   const Range& range = pack.range;
-  if (!CopyFinite(gradients_[pack.tensor], flat_.host().subspan(range.begin, range.size()), pool_)) {
-    SPARFUSE_THROW(kNumeric, "gradient of " + layout().tensor(pack.tensor).name + " has a NaN or an infinity at step " +
-                                 std::to_string(step_));
+  if (!CopyFinite(gradients_[pack.tensor], flat_.host().subspan(range.begin, range.size()),
+                  pool_)) {
+    SPARFUSE_THROW(kNumeric, "gradient of " + layout().tensor(pack.tensor).name +
+                                 " has a NaN or an infinity at step " + std::to_string(step_));
   }
   packed_[pack.tensor] = 1;
 }
@@ -193,8 +196,8 @@ void LiveEngine::DoSparsify(Lane which, Op& sparsify) {
     for (std::size_t i = 0; i < source.residual.size; ++i) x[i] += source.residual.data[i];
   }
   const SelectContext context{&pool_, &lane.workspace, &lane.counters, {}};
-  config_.sparsifier->Select(context, source, sparsify.density, selection.info, selection.state.get(),
-                             selection.slot);
+  config_.sparsifier->Select(context, source, sparsify.density, selection.info,
+                             selection.state.get(), selection.slot);
   sparsify.payload_bytes = selection.slot.count * kSparseElementBytes;
   const std::span<const float> unsent =
       config_.error_feedback ? std::span<const float>(source.residual.host()) : gradient;
@@ -203,7 +206,8 @@ void LiveEngine::DoSparsify(Lane which, Op& sparsify) {
 }
 
 // Tensors that have something to send and send nothing. Where nothing was selected, x is `unsent`.
-std::uint64_t LiveEngine::CountMissing(const Selection& selection, std::span<const float> unsent) const {
+std::uint64_t LiveEngine::CountMissing(const Selection& selection,
+                                       std::span<const float> unsent) const {
   const auto indices = selection.slot.indices.host().first(selection.slot.count);
   std::uint64_t missing = 0;
   for (std::size_t t = selection.info.id;
@@ -219,8 +223,8 @@ std::uint64_t LiveEngine::CountMissing(const Selection& selection, std::span<con
   return missing;
 }
 
-// sent + new residual = gradient + old residual, bit for bit: every element is in exactly one of the
-// two, unchanged. Without error feedback only what was sent is checked.
+// sent + new residual = gradient + old residual, bit for bit: every element is in exactly one of
+// the two, unchanged. Without error feedback only what was sent is checked.
 void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection,
                            std::span<const float> unsent) {
   ++mass_checks_;

@@ -73,7 +73,8 @@ class Cluster {
 class ModelRank final : public StepScheduler {
  public:
   ModelRank(Cluster& cluster, int rank, bool traced)
-      : StepScheduler(cluster.config().layout, cluster.config().plan, cluster.config().topology, rank),
+      : StepScheduler(cluster.config().layout, cluster.config().plan, cluster.config().topology,
+                      rank),
         cluster_(cluster),
         strategy_(cluster.config().make_strategy()),
         traced_(traced) {}
@@ -88,12 +89,13 @@ class ModelRank final : public StepScheduler {
   void ExchangeDone(Handle handle, double began, const Traffic& traffic) {
     const Op& done = op(handle);
     const bool negotiate = done.kind == OpKind::kNegotiate;
-    Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange, std::string(ChannelName(done.channel)),
-          done.label, began, done.payload_bytes);
+    Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
+          std::string(ChannelName(done.channel)), done.label, began, done.payload_bytes);
     if (!negotiate) {
       ++record_.exchanges;
       record_.payload_bytes += done.payload_bytes;
-      record_.selected += done.payload_bytes / (done.selections.empty() ? sizeof(float) : kSparseElementBytes);
+      record_.selected +=
+          done.payload_bytes / (done.selections.empty() ? sizeof(float) : kSparseElementBytes);
       record_.sent_bytes += traffic.bytes_sent;
       record_.received_bytes += traffic.bytes_received;
       record_.messages_sent += traffic.messages_sent;
@@ -126,7 +128,8 @@ class ModelRank final : public StepScheduler {
   };
 
   double Now() const { return cluster_.simulation().now(); }
-  void Trace(SpanKind kind, std::string lane, std::string label, double begin, std::uint64_t bytes) {
+  void Trace(SpanKind kind, std::string lane, std::string label, double begin,
+             std::uint64_t bytes) {
     if (traced_) spans_.push_back({kind, std::move(lane), std::move(label), begin, Now(), bytes});
   }
 
@@ -138,7 +141,9 @@ class ModelRank final : public StepScheduler {
       WakeLane(started.lane);
     }
   }
-  void StartExchange(Handle handle, Op& started) override { cluster_.Arrive(rank(), handle, started); }
+  void StartExchange(Handle handle, Op& started) override {
+    cluster_.Arrive(rank(), handle, started);
+  }
   void StartTimerOp(Handle handle, Op& timer) override {
     cluster_.simulation().After(timer.seconds, [this, handle] {
       if (phase_ == Phase::kEnded) return;
@@ -148,8 +153,8 @@ class ModelRank final : public StepScheduler {
   }
   void StepComplete() override { complete_ = true; }
 
-  // Between the pieces of backward the compute lane does what is queued, as the live hook does; after
-  // backward it also waits.
+  // Between the pieces of backward the compute lane does what is queued, as the live hook does;
+  // after backward it also waits.
   void WakeCompute() {
     LaneState& lane = lanes_[0];
     if (lane.busy || phase_ == Phase::kEnded || in_program_) return;
@@ -192,27 +197,41 @@ class ModelRank final : public StepScheduler {
         return cost.dispatch_seconds + cost.pack_seconds(n);
       case OpKind::kSparsify:
         started.payload_bytes = SelectedCount(started) * kSparseElementBytes;
-        return cost.dispatch_seconds +
-               cost.SelectionSeconds(cluster_.config().sparsifier, started.range.size(), started.density);
+        return cost.dispatch_seconds + cost.SelectionSeconds(cluster_.config().sparsifier,
+                                                             started.range.size(), started.density);
       default:
-        return cost.dispatch_seconds + (op(started.exchange).selections.empty()
-                                            ? cost.scale_seconds(n)
-                                            : cost.DecompressSeconds(started.range.size(), entries_[started.exchange]));
+        return cost.dispatch_seconds +
+               (op(started.exchange).selections.empty()
+                    ? cost.scale_seconds(n)
+                    : cost.DecompressSeconds(started.range.size(), entries_[started.exchange]));
     }
   }
 
   std::size_t SelectedCount(const Op& sparsify) const {
     const std::size_t n = sparsify.range.size();
-    const std::size_t k = KeptCount(n, sparsify.density);
+    const std::size_t k = ExpectedCount(sparsify);
     const SelectionModel& model = cluster_.config().selection;
     if (model.sigma == 0 && model.mean == 0) return k;
-    const std::uint64_t who = cluster_.config().index_shared ? 0 : static_cast<std::uint64_t>(rank()) + 1;
-    const double u = UniformOf({cluster_.config().seed, cluster_.step(), who, sparsify.range.begin, 0});
-    const double v = UniformOf({cluster_.config().seed, cluster_.step(), who, sparsify.range.begin, 1});
+    const std::uint64_t who =
+        cluster_.config().index_shared ? 0 : static_cast<std::uint64_t>(rank()) + 1;
+    const double u =
+        UniformOf({cluster_.config().seed, cluster_.step(), who, sparsify.range.begin, 0});
+    const double v =
+        UniformOf({cluster_.config().seed, cluster_.step(), who, sparsify.range.begin, 1});
     const double normal = std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
     const double count = static_cast<double>(k) * std::exp(model.mean + model.sigma * normal);
+    const std::size_t room = SlotCapacity(n, sparsify.density, cluster_.config().unbounded_count);
     return std::clamp<std::size_t>(static_cast<std::size_t>(std::lround(count)), 1,
-                                   SlotCapacity(n, sparsify.density));
+                                   std::max(room, k));
+  }
+
+  std::size_t ExpectedCount(const Op& sparsify) const {
+    const std::size_t n = sparsify.range.size();
+    if (cluster_.config().selector == nullptr) return KeptCount(n, sparsify.density);
+    const TensorEntry& tensor = layout().tensor(layout().PositionOf(sparsify.range.begin));
+    std::span<const std::int64_t> shape;
+    if (sparsify.range == tensor.range()) shape = tensor.shape;
+    return cluster_.config().selector->Count(n, shape, sparsify.density);
   }
 
   void EndWork(Lane lane, Handle handle, double began) {
@@ -226,7 +245,8 @@ class ModelRank final : public StepScheduler {
       kind = SpanKind::kSparsify;
     }
     if (lane == Lane::kCompute) {
-      (kind == SpanKind::kDecompress ? record_.decompress_seconds : record_.sparsify_seconds) += Now() - began;
+      (kind == SpanKind::kDecompress ? record_.decompress_seconds : record_.sparsify_seconds) +=
+          Now() - began;
       idle_since_ = Now();
     }
     Trace(kind, std::string(LaneName(lane)), std::move(label), began, done.payload_bytes);
@@ -237,52 +257,55 @@ class ModelRank final : public StepScheduler {
   void Compute(double seconds, SpanKind kind, double* total, std::string label, Continuation next) {
     lanes_[0].busy = true;
     const double began = Now();
-    cluster_.MachineOf(rank()).Use(seconds, [this, kind, total, began, label = std::move(label),
-                                              next = std::move(next)] {
-      lanes_[0].busy = false;
-      if (total != nullptr) {
-        *total += Now() - began;
-        Trace(kind, "compute", label, began, 0);
-      }
-      in_program_ = true;
-      next();
-      in_program_ = false;
-      idle_since_ = Now();
-      WakeCompute();
-    });
+    cluster_.MachineOf(rank()).Use(
+        seconds, [this, kind, total, began, label = std::move(label), next = std::move(next)] {
+          lanes_[0].busy = false;
+          if (total != nullptr) {
+            *total += Now() - began;
+            Trace(kind, "compute", label, began, 0);
+          }
+          in_program_ = true;
+          next();
+          in_program_ = false;
+          idle_since_ = Now();
+          WakeCompute();
+        });
   }
 
   void RunProgram() {
     const BackwardProfile& profile = cluster_.config().backward;
     switch (phase_) {
       case Phase::kBegin:
-        return Compute(profile.begin_seconds, SpanKind::kForward, nullptr, "", [this] { phase_ = Phase::kForward; });
+        return Compute(profile.begin_seconds, SpanKind::kForward, nullptr, "",
+                       [this] { phase_ = Phase::kForward; });
       case Phase::kForward:
         return Compute(profile.forward_seconds, SpanKind::kForward, &record_.forward_seconds, "",
                        [this] { phase_ = Phase::kBackward; });
       case Phase::kBackward: {
         const std::size_t tensor = next_tensor_++;
-        return Compute(profile.backward_seconds[tensor], SpanKind::kBackward, &record_.backward_seconds,
-                       layout().tensor(tensor).name, [this, tensor] {
+        return Compute(profile.backward_seconds[tensor], SpanKind::kBackward,
+                       &record_.backward_seconds, layout().tensor(tensor).name, [this, tensor] {
                          if (next_tensor_ == layout().tensors()) phase_ = Phase::kTail;
                          strategy_->GradientReady(*this, tensor);
                        });
       }
       case Phase::kTail:
-        return Compute(profile.tail_seconds, SpanKind::kBackward, &record_.backward_seconds, "end", [this] {
-          phase_ = Phase::kFinishing;
-          strategy_->BackwardEnd(*this);
-        });
+        return Compute(profile.tail_seconds, SpanKind::kBackward, &record_.backward_seconds, "end",
+                       [this] {
+                         phase_ = Phase::kFinishing;
+                         strategy_->BackwardEnd(*this);
+                       });
       case Phase::kFinishing:
         if (Now() > idle_since_) {
           record_.exposed_communication_seconds += Now() - idle_since_;
           Trace(SpanKind::kExposed, "compute", "", idle_since_, 0);
         }
         phase_ = Phase::kUpdate;
-        return Compute(profile.update_seconds, SpanKind::kUpdate, &record_.update_seconds, "", [this] {
-          record_.step_seconds = Now();
-          phase_ = Phase::kEnded;
-        });
+        return Compute(profile.update_seconds, SpanKind::kUpdate, &record_.update_seconds, "",
+                       [this] {
+                         record_.step_seconds = Now();
+                         phase_ = Phase::kEnded;
+                       });
       case Phase::kUpdate:
       case Phase::kEnded:
         return;
@@ -307,7 +330,8 @@ class ModelRank final : public StepScheduler {
 
 Cluster::Cluster(const ModelConfig& config, std::uint64_t step)
     : config_(config), step_(step), inter_node_(simulation_, 1.0) {
-  const int machines = (config.topology.ranks + config.ranks_per_machine - 1) / config.ranks_per_machine;
+  const int machines =
+      (config.topology.ranks + config.ranks_per_machine - 1) / config.ranks_per_machine;
   for (int m = 0; m < machines; ++m) {
     machines_.push_back(std::make_unique<SharedResource>(simulation_, config.cores_per_machine));
   }
@@ -324,7 +348,8 @@ ModelStep Cluster::Run(int traced_ranks) {
   simulation_.Run();
   ModelStep result;
   for (auto& rank : ranks_) {
-    if (!rank->ended()) SPARFUSE_THROW(kInternal, "modelled step does not end: " + rank->Unfinished());
+    if (!rank->ended())
+      SPARFUSE_THROW(kInternal, "modelled step does not end: " + rank->Unfinished());
     result.records.push_back(rank->record());
     result.spans.push_back(rank->TakeSpans());
   }
@@ -368,7 +393,8 @@ RoundPlan Cluster::RoundsOf(const Meeting& meeting, const Topology& topology) co
 
 SharedResource& Cluster::LinkOf(const GroupKey& group, LinkClass link) {
   if (link == LinkClass::kInterNode) return inter_node_;
-  const std::size_t node = group.first == Channel::kIntraNode ? static_cast<std::size_t>(group.second) : 0;
+  const std::size_t node =
+      group.first == Channel::kIntraNode ? static_cast<std::size_t>(group.second) : 0;
   return *intra_node_[node];
 }
 
@@ -384,29 +410,35 @@ void Cluster::Start(const GroupKey& group, Meeting started) {
   const auto rounds = std::make_shared<RoundPlan>(RoundsOf(*meeting, topology));
   const Op& first = *meeting->members.front().op;
   CostModel::Phases phases = config_.cost.PhasesOf(*rounds);
-  const bool native = first.kind == OpKind::kExchange && first.selections.empty() && config_.dense_collective->native;
+  const bool native = first.kind == OpKind::kExchange && first.selections.empty() &&
+                      config_.dense_collective->native;
   if (native && !config_.cost.native_all_reduce_seconds.empty()) {
-    phases.latency_seconds = config_.cost.exchange_dispatch_seconds +
-                             config_.cost.native_all_reduce_seconds(static_cast<double>(first.payload_bytes));
+    phases.latency_seconds =
+        config_.cost.exchange_dispatch_seconds +
+        config_.cost.native_all_reduce_seconds(static_cast<double>(first.payload_bytes));
     phases.link_seconds = phases.local_seconds = 0;
   }
   if (first.kind == OpKind::kNegotiate) {
     std::vector<std::int64_t> agreed = first.values;
     for (const Member& member : meeting->members) {
-      for (std::size_t i = 0; i < agreed.size(); ++i) agreed[i] = std::max(agreed[i], member.op->values[i]);
+      for (std::size_t i = 0; i < agreed.size(); ++i)
+        agreed[i] = std::max(agreed[i], member.op->values[i]);
     }
     for (const Member& member : meeting->members) member.op->values = agreed;
   }
-  for (const Member& member : meeting->members) MachineOf(member.rank).Use(phases.cpu_seconds, [] {});
+  for (const Member& member : meeting->members)
+    MachineOf(member.rank).Use(phases.cpu_seconds, [] {});
   const double began = simulation_.now();
   const auto finish = [this, meeting, rounds, began] {
     std::size_t entries = 0;
-    for (const Member& member : meeting->members) entries += member.op->payload_bytes / kSparseElementBytes;
+    for (const Member& member : meeting->members)
+      entries += member.op->payload_bytes / kSparseElementBytes;
     for (std::size_t i = 0; i < meeting->members.size(); ++i) {
       const Member& member = meeting->members[i];
       ModelRank& rank = *ranks_[static_cast<std::size_t>(member.rank)];
       rank.SetReceivedEntries(entries);
-      rank.ExchangeDone(member.handle, began, rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i]);
+      rank.ExchangeDone(member.handle, began,
+                        rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i]);
     }
   };
   const auto local = [this, meeting, finish, seconds = phases.local_seconds] {
@@ -418,10 +450,12 @@ void Cluster::Start(const GroupKey& group, Meeting started) {
       });
     }
   };
-  const LinkClass link = rounds->rounds.empty() ? LinkClass::kInterNode : rounds->rounds.front().link;
-  simulation_.After(phases.latency_seconds, [this, group, link, local, seconds = phases.link_seconds] {
-    LinkOf(group, link).Use(seconds, local);
-  });
+  const LinkClass link =
+      rounds->rounds.empty() ? LinkClass::kInterNode : rounds->rounds.front().link;
+  simulation_.After(phases.latency_seconds,
+                    [this, group, link, local, seconds = phases.link_seconds] {
+                      LinkOf(group, link).Use(seconds, local);
+                    });
 }
 
 }  // namespace

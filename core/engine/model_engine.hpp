@@ -22,14 +22,16 @@ struct ModelConfig {
   Topology topology;
   std::function<std::unique_ptr<Strategy>()> make_strategy;  // one a rank
   std::string sparsifier;                                    // key of cost.selection
-  SelectionModel selection;                                  // of its counts
-  bool index_shared = false;                                 // all ranks select equal counts
+  std::shared_ptr<const Sparsifier> selector;  // says how many elements are kept; null: KeptCount
+  SelectionModel selection;                    // of its counts
+  bool index_shared = false;                   // all ranks select equal counts
+  bool unbounded_count = false;                // of the sparsifier's descriptor
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
   CostModel cost;
   BackwardProfile backward;
-  // Ranks of one machine share its cores; each lane that works, and each rank's communication thread
-  // while it adds, wants one. cores_per_machine <= 0: every lane has a core of its own.
+  // Ranks of one machine share its cores; each lane that works, and each rank's communication
+  // thread while it adds, wants one. cores_per_machine <= 0: every lane has a core of its own.
   int cores_per_machine = 0;
   int ranks_per_machine = 1;
   std::uint64_t seed = 1;
@@ -37,14 +39,14 @@ struct ModelConfig {
 
 // One simulated step of every rank, starting together.
 struct ModelStep {
-  std::vector<StepRecord> records;           // [ranks]
-  std::vector<std::vector<Span>> spans;      // [ranks]; only those of `traced` ranks are filled
+  std::vector<StepRecord> records;       // [ranks]
+  std::vector<std::vector<Span>> spans;  // [ranks]; only those of `traced` ranks are filled
 };
 
-// Simulates a step. `step` keys the random counts of threshold sparsifiers; `traced_ranks`: how many
-// ranks, from 0, leave spans (1,024 ranks of spans would be no use to anyone).
-// Throws Error{kInternal} when the step does not end, saying what is unfinished on the first rank.
-// Cost: O(P * tensors * log) time; a second or two for 1,024 ranks of BERT-large.
+// Simulates a step. `step` keys the random counts of threshold sparsifiers; `traced_ranks`: how
+// many ranks, from 0, leave spans (1,024 ranks of spans would be no use to anyone). Throws
+// Error{kInternal} when the step does not end, saying what is unfinished on the first rank. Cost:
+// O(P * tensors * log) time; a second or two for 1,024 ranks of BERT-large.
 ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks);
 
 }  // namespace sparfuse

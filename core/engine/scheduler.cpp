@@ -166,13 +166,14 @@ std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
 }
 
 std::string StepScheduler::DescribeUnfinished() const {
-  static constexpr const char* kKinds[] = {"pack", "sparsify", "exchange", "negotiate", "apply", "timer"};
-  std::string text = std::to_string(applied_) + " of " + std::to_string(layout_.numel()) +
-                     " elements applied";
+  static constexpr const char* kKinds[] = {"pack",      "sparsify", "exchange",
+                                           "negotiate", "apply",    "timer"};
+  std::string text =
+      std::to_string(applied_) + " of " + std::to_string(layout_.numel()) + " elements applied";
   for (const Op& each : ops_) {
     if (each.done || each.kind == OpKind::kTimer) continue;
-    text += "; first unfinished: " + std::string(kKinds[static_cast<std::size_t>(each.kind)]) + " " +
-            each.label + " of elements [" + std::to_string(each.range.begin) + ", " +
+    text += "; first unfinished: " + std::string(kKinds[static_cast<std::size_t>(each.kind)]) +
+            " " + each.label + " of elements [" + std::to_string(each.range.begin) + ", " +
             std::to_string(each.range.end) + ")";
     break;
   }

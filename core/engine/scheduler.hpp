@@ -1,5 +1,5 @@
-// What both engines share: handles, dependencies, lanes' ready order, channels' launch order, the end
-// of a step. Keeping it in one class is what keeps the two engines from drifting apart.
+// What both engines share: handles, dependencies, lanes' ready order, channels' launch order, the
+// end of a step. Keeping it in one class is what keeps the two engines from drifting apart.
 #pragma once
 
 #include <array>
@@ -38,8 +38,8 @@ struct Op {
   void* attachment = nullptr;       // the engine's own
 };
 
-// All members are used by one thread (the event thread), except that an engine may read a started Op
-// from the thread that works on it.
+// All members are used by one thread (the event thread), except that an engine may read a started
+// Op from the thread that works on it.
 class StepScheduler : public Engine {
  public:
   StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank);

@@ -34,9 +34,9 @@ class Simulation {
   std::uint64_t order_ = 0;
 };
 
-// `capacity` units that work at rate 1 each, shared evenly: with n > capacity activities each advances
-// at capacity / n. Times are kept in virtual seconds, which advance at the common rate, so that an
-// arrival or a departure costs O(log n).
+// `capacity` units that work at rate 1 each, shared evenly: with n > capacity activities each
+// advances at capacity / n. Times are kept in virtual seconds, which advance at the common rate, so
+// that an arrival or a departure costs O(log n).
 class SharedResource {
  public:
   // capacity > 0, or infinite when <= 0.
@@ -52,7 +52,8 @@ class SharedResource {
     std::uint64_t order;
     Simulation::Callback done;
     bool operator<(const Activity& other) const {
-      return virtual_end != other.virtual_end ? virtual_end > other.virtual_end : order > other.order;
+      return virtual_end != other.virtual_end ? virtual_end > other.virtual_end
+                                              : order > other.order;
     }
   };
   double Rate() const;

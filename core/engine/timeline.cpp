@@ -20,8 +20,9 @@ std::string Quoted(std::string_view text) {
 }  // namespace
 
 std::string_view SpanKindName(SpanKind kind) {
-  static constexpr std::string_view kNames[] = {"forward",   "backward",   "pack",   "sparsify", "exchange",
-                                                "negotiate", "decompress", "update", "wait",     "wait"};
+  static constexpr std::string_view kNames[] = {"forward",  "backward",  "pack",       "sparsify",
+                                                "exchange", "negotiate", "decompress", "update",
+                                                "wait",     "wait"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -38,9 +39,8 @@ void Timeline::Add(Span span) {
 std::vector<Span> Timeline::Sorted() const {
   std::lock_guard lock(mutex_);
   std::vector<Span> sorted = spans_;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Span& a, const Span& b) {
-    return a.begin_seconds < b.begin_seconds;
-  });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Span& a, const Span& b) { return a.begin_seconds < b.begin_seconds; });
   return sorted;
 }
 
@@ -76,12 +76,12 @@ std::string ChromeTrace(const std::vector<std::vector<Span>>& spans_by_rank) {
       char times[96];
       std::snprintf(times, sizeof times, "\"ts\": %.3f, \"dur\": %.3f", span.begin_seconds * 1e6,
                     (span.end_seconds - span.begin_seconds) * 1e6);
-      const std::string name = std::string(SpanKindName(span.kind)) +
-                               (span.label.empty() ? "" : " " + span.label);
-      emit("{\"ph\": \"X\", \"name\": " + Quoted(name) + ", \"cat\": " +
-           Quoted(SpanKindName(span.kind)) + ", \"pid\": " + pid + ", \"tid\": " +
-           std::to_string(lane->second) + ", " + times + ", \"args\": {\"bytes\": " +
-           std::to_string(span.bytes) + "}}");
+      const std::string name =
+          std::string(SpanKindName(span.kind)) + (span.label.empty() ? "" : " " + span.label);
+      emit("{\"ph\": \"X\", \"name\": " + Quoted(name) +
+           ", \"cat\": " + Quoted(SpanKindName(span.kind)) + ", \"pid\": " + pid +
+           ", \"tid\": " + std::to_string(lane->second) + ", " + times +
+           ", \"args\": {\"bytes\": " + std::to_string(span.bytes) + "}}");
     }
   }
   return out + "\n]}\n";

@@ -53,8 +53,8 @@ class Timeline {
 struct StepRecord {
   double step_seconds = 0;
   double forward_seconds = 0;
-  double backward_seconds = 0;   // without the local work that hooks ran in between
-  double sparsify_seconds = 0;   // pack and sparsify on the compute lane
+  double backward_seconds = 0;  // without the local work that hooks ran in between
+  double sparsify_seconds = 0;  // pack and sparsify on the compute lane
   double exposed_communication_seconds = 0;
   double decompress_seconds = 0;
   double update_seconds = 0;
@@ -63,7 +63,7 @@ struct StepRecord {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t messages_sent = 0;
-  std::uint64_t selected = 0;    // elements that this rank contributed
+  std::uint64_t selected = 0;  // elements that this rank contributed
   std::uint64_t tensors_missing = 0;
   std::uint64_t exchanges = 0;
   double residual_norm = 0;

@@ -19,8 +19,8 @@ void UnitStrategy::GradientReady(Engine& engine, std::size_t tensor) {
   const Unit& unit = engine.plan().units[unit_of_[tensor]];
   if (unit.sparsified == Sparsified::kAhead) {
     const TensorEntry& entry = engine.layout().tensor(tensor);
-    local_[tensor] = engine.Sparsify(
-        {.range = entry.range(), .density = entry.dense ? 1.0 : unit.density});
+    local_[tensor] =
+        engine.Sparsify({.range = entry.range(), .density = entry.dense ? 1.0 : unit.density});
   } else {
     local_[tensor] = engine.Pack({.tensor = tensor});
   }
@@ -43,28 +43,45 @@ void UnitStrategy::Launch(Engine& engine, std::size_t index) {
       exchange.selections = parts;
       break;
     case Sparsified::kBehind:
-      exchange.selections = {engine.Sparsify(
-          {.range = exchange.range, .density = unit.density, .order = {.after = parts, .then = {}}})};
+      exchange.selections = {engine.Sparsify({.range = exchange.range,
+                                              .density = unit.density,
+                                              .order = {.after = parts, .then = {}}})};
       break;
   }
   apply_.Launched(engine, engine.Exchange(std::move(exchange)));
 }
 
-void UnitStrategy::BackwardEnd(Engine& engine) {
-  apply_.BackwardEnd(engine);
-}
+void UnitStrategy::BackwardEnd(Engine& engine) { apply_.BackwardEnd(engine); }
 
 std::span<const StrategyDescriptor> CoreStrategies() {
   constexpr auto kMake = [](const Options&) -> std::unique_ptr<Strategy> {
     return std::make_unique<UnitStrategy>();
   };
   static const std::vector<StrategyDescriptor> kStrategies = {
-      {"dense-units", "all-reduce of each unit when its last gradient is ready",
-       "Li et al., PyTorch Distributed, VLDB 2020", 1, "", Sparsified::kNever, {}, kMake},
-      {"ahead", "each tensor is sparsified when it is ready; a unit is sent when it is complete",
-       "SAFusion, HPDC 2025, section 3", 1, "", Sparsified::kAhead, {}, kMake},
-      {"behind", "tensors are fused first; a unit is sparsified and sent when it is complete",
-       "SAFusion, HPDC 2025, section 2", 1, "", Sparsified::kBehind, {}, kMake},
+      {"dense-units",
+       "all-reduce of each unit when its last gradient is ready",
+       "Li et al., PyTorch Distributed, VLDB 2020",
+       1,
+       "",
+       Sparsified::kNever,
+       {},
+       kMake},
+      {"ahead",
+       "each tensor is sparsified when it is ready; a unit is sent when it is complete",
+       "SAFusion, HPDC 2025, section 3",
+       1,
+       "",
+       Sparsified::kAhead,
+       {},
+       kMake},
+      {"behind",
+       "tensors are fused first; a unit is sparsified and sent when it is complete",
+       "SAFusion, HPDC 2025, section 2",
+       1,
+       "",
+       Sparsified::kBehind,
+       {},
+       kMake},
   };
   return kStrategies;
 }

@@ -21,9 +21,9 @@ class UnitStrategy final : public Strategy {
  private:
   void Launch(Engine& engine, std::size_t unit);
 
-  std::vector<std::size_t> unit_of_;        // [tensors]
-  std::vector<std::size_t> missing_;        // [units] tensors not ready yet
-  std::vector<Handle> local_;               // [tensors] pack or sparsify
+  std::vector<std::size_t> unit_of_;  // [tensors]
+  std::vector<std::size_t> missing_;  // [units] tensors not ready yet
+  std::vector<Handle> local_;         // [tensors] pack or sparsify
   std::size_t next_unit_ = 0;
   ApplyAfterBackward apply_;
 };

@@ -1,5 +1,6 @@
 #include "core/fusion/layout.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -9,6 +10,14 @@ void GradientLayout::Add(std::string name, std::vector<std::int64_t> shape, std:
                          bool dense) {
   entries_.push_back({std::move(name), std::move(shape), numel, numel_, dense});
   numel_ += numel;
+}
+
+std::size_t GradientLayout::PositionOf(std::size_t element) const {
+  assert(element < numel_);
+  const auto after = std::upper_bound(
+      entries_.begin(), entries_.end(), element,
+      [](std::size_t value, const TensorEntry& entry) { return value < entry.range().end; });
+  return static_cast<std::size_t>(after - entries_.begin());
 }
 
 Range GradientLayout::RangeOf(std::size_t first, std::size_t last) const {

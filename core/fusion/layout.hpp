@@ -32,11 +32,14 @@ struct TensorEntry {
 class GradientLayout {
  public:
   // Appends a tensor; its offset is the present total.
-  void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel, bool dense = false);
+  void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel,
+           bool dense = false);
 
   std::size_t tensors() const noexcept { return entries_.size(); }
   const TensorEntry& tensor(std::size_t position) const { return entries_[position]; }
   std::size_t numel() const noexcept { return numel_; }
+  // The position of the tensor that `element` lies in. Precondition: element < numel().
+  std::size_t PositionOf(std::size_t element) const;
   // The range of tensors [first, last).
   Range RangeOf(std::size_t first, std::size_t last) const;
 

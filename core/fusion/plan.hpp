@@ -18,8 +18,8 @@ namespace sparfuse {
 struct CostModel;        // core/cost/cost_model.hpp
 struct BackwardProfile;  // core/cost/cost_model.hpp
 
-// Where a unit is sparsified: not at all, before fusing (tensor by tensor, "ahead"), or after fusing
-// (the whole unit, "behind").
+// Where a unit is sparsified: not at all, before fusing (tensor by tensor, "ahead"), or after
+// fusing (the whole unit, "behind").
 enum class Sparsified : std::uint8_t { kNever, kAhead, kBehind };
 
 // A run [first, last) of tensors in ready order that travels as one.
@@ -46,15 +46,15 @@ struct Plan {
 // empty.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
 
-// What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that equal
-// inputs give equal plans on every rank; ranks that disagree on a boundary would deadlock.
+// What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that
+// equal inputs give equal plans on every rank; ranks that disagree on a boundary would deadlock.
 struct PlanInput {
   const GradientLayout& layout;
   Topology topology;
-  double density = 1.0;                              // 1: nothing is sparsified
-  Sparsified sparsified = Sparsified::kNever;        // the method's choice for its units
-  const BackwardProfile* backward = nullptr;         // null where none was measured
-  const CostModel* cost = nullptr;                   // null where none was measured
+  double density = 1.0;                        // 1: nothing is sparsified
+  Sparsified sparsified = Sparsified::kNever;  // the method's choice for its units
+  const BackwardProfile* backward = nullptr;   // null where none was measured
+  const CostModel* cost = nullptr;             // null where none was measured
 };
 
 class Planner {

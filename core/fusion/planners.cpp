@@ -131,23 +131,46 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
 
 std::span<const PlannerDescriptor> CorePlanners() {
   static const std::vector<PlannerDescriptor> kPlanners = {
-      {"layer-wise", "every tensor is a unit", "Zhang et al., Poseidon, USENIX ATC 2017", 1, {},
+      {"layer-wise",
+       "every tensor is a unit",
+       "Zhang et al., Poseidon, USENIX ATC 2017",
+       1,
+       {},
        [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<LayerWise>(); }},
-      {"by-bytes", "closes a unit before it would exceed a number of dense bytes",
-       "Sergeev and Del Balso, Horovod, arXiv 1802.05799", 1,
+      {"by-bytes",
+       "closes a unit before it would exceed a number of dense bytes",
+       "Sergeev and Del Balso, Horovod, arXiv 1802.05799",
+       1,
        {{"threshold_bytes", 67108864.0, 1, 1e15, {}, "dense bytes of a unit"}},
        [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<ByBytes>(DoubleOption(options, "threshold_bytes"));
        }},
-      {"by-count", "the same number of tensors in every unit", "SAFusion, HPDC 2025, section 3.2", 1,
-       {{"units", std::int64_t{20}, 1, 1e9, {}, "number of units M; each holds ceil(L / M) tensors"},
-        {"tensors_per_unit", std::int64_t{0}, 0, 1e9, {}, "tensors of a unit; 0 derives it from units"}},
+      {"by-count",
+       "the same number of tensors in every unit",
+       "SAFusion, HPDC 2025, section 3.2",
+       1,
+       {{"units",
+         std::int64_t{20},
+         1,
+         1e9,
+         {},
+         "number of units M; each holds ceil(L / M) tensors"},
+        {"tensors_per_unit",
+         std::int64_t{0},
+         0,
+         1e9,
+         {},
+         "tensors of a unit; 0 derives it from units"}},
        [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<ByCount>(
              static_cast<std::size_t>(IntOption(options, "units")),
              static_cast<std::size_t>(IntOption(options, "tensors_per_unit")));
        }},
-      {"whole-model", "one unit", "Shi et al., MG-WFBP, INFOCOM 2019 (SyncEASGD)", 1, {},
+      {"whole-model",
+       "one unit",
+       "Shi et al., MG-WFBP, INFOCOM 2019 (SyncEASGD)",
+       1,
+       {},
        [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<WholeModel>(); }},
   };
   return kPlanners;

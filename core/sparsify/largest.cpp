@@ -343,4 +343,12 @@ std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
   }
 }
 
+std::uint32_t SampledBound(const SelectContext& context, const SelectInput& input,
+                           const TensorInfo& info, std::size_t k, double margin) {
+  if (input.n <= kSmall) return 0;
+  const Cut cut = Sample(context, input, info).SafeBound(k, margin);
+  if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
+  return cut.key;
+}
+
 }  // namespace sparfuse

@@ -26,4 +26,9 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
                                  const TensorInfo& info, Candidates candidates, std::size_t k,
                                  Slot& slot);
 
+// A key that k elements of x are expected to reach and not many more, from a sample; 0 for a small
+// tensor. `margin` >= 1 lowers it. Throws Error{kNumeric}.
+std::uint32_t SampledBound(const SelectContext& context, const SelectInput& input,
+                           const TensorInfo& info, std::size_t k, double margin);
+
 }  // namespace sparfuse

@@ -8,18 +8,16 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/sparsify/random_stream.hpp"
-#include "core/sparsify/scan.hpp"
-
 namespace sparfuse {
-namespace {
 
-// Marks `count` distinct positions of [0, n) in a bitmap: positions are drawn one after another,
-// and one that was drawn before is drawn again, which leaves every set of that size equally likely.
-// Precondition: count <= n / 2 + 1, so that a draw is seldom repeated.
+std::span<std::uint64_t> ClearBitmap(Workspace& workspace, std::size_t n) {
+  const auto bitmap = WorkspaceArray<std::uint64_t>(workspace, kUseSample, (n + 63) / 64);
+  std::fill(bitmap.begin(), bitmap.end(), std::uint64_t{0});
+  return bitmap;
+}
+
 void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
                   std::span<std::uint64_t> bitmap) {
-  std::fill(bitmap.begin(), bitmap.end(), std::uint64_t{0});
   std::size_t marked = 0;
   for (std::uint64_t draw = 0; marked < count; ++draw) {
     const std::uint64_t i = stream.Below(n, draw);
@@ -29,6 +27,47 @@ void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
     word |= bit;
   }
 }
+
+void TakeMarked(const SelectInput& input, std::span<const std::uint64_t> bitmap, bool inverted,
+                Slot& slot) {
+  std::size_t taken = 0;
+  for (std::size_t w = 0; w < bitmap.size(); ++w) {
+    std::uint64_t word = inverted ? ~bitmap[w] : bitmap[w];
+    if (w + 1 == bitmap.size() && input.n % 64 != 0) {
+      word &= (std::uint64_t{1} << (input.n % 64)) - 1;
+    }
+    for (; word != 0; word &= word - 1) {
+      slot.indices.data[taken++] =
+          static_cast<std::uint32_t>(w * 64 + static_cast<std::size_t>(std::countr_zero(word)));
+    }
+  }
+  const float* const x = input.x();
+  for (std::size_t i = 0; i < taken; ++i) slot.values.data[i] = x[slot.indices.data[i]];
+  if (input.residual != nullptr) {
+    for (std::size_t i = 0; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+  }
+  slot.count = taken;
+}
+
+void SelectRandom(const SelectContext& context, const SelectInput& input,
+                  const RandomStream& stream, std::size_t k, Slot& slot) {
+  const bool drawn_are_sent = k <= input.n / 2;
+  const auto bitmap = ClearBitmap(*context.workspace, input.n);
+  MarkDistinct(stream, input.n, drawn_are_sent ? k : input.n - k, bitmap);
+  TakeMarked(input, bitmap, !drawn_are_sent, slot);
+}
+
+void SelectDrawn(const SelectContext& context, const SelectInput& input, const RandomStream& stream,
+                 std::size_t count, Slot& slot) {
+  const auto bitmap = ClearBitmap(*context.workspace, input.n);
+  for (std::size_t draw = 0; draw < count; ++draw) {
+    const std::uint64_t i = stream.Below(input.n, draw);
+    bitmap[i / 64] |= std::uint64_t{1} << (i % 64);
+  }
+  TakeMarked(input, bitmap, false, slot);
+}
+
+namespace {
 
 class RandomK final : public Sparsifier {
  public:
@@ -43,31 +82,7 @@ class RandomK final : public Sparsifier {
     RequireRoom(name(), info, slot, k);
     if (k == input.n) return SelectAll(context, input, info, slot);
     AddPending(context, input, info);
-
-    // Reading a bitmap back in order sorts the indices for nothing. Above half, the elements that
-    // are not sent are drawn.
-    const bool drawn_are_sent = k <= input.n / 2;
-    const auto bitmap =
-        WorkspaceArray<std::uint64_t>(*context.workspace, kUseSample, (input.n + 63) / 64);
-    MarkDistinct(RandomStream(seed_, info.id, info.step), input.n, drawn_are_sent ? k : input.n - k,
-                 bitmap);
-    std::size_t taken = 0;
-    for (std::size_t w = 0; w < bitmap.size(); ++w) {
-      std::uint64_t word = drawn_are_sent ? bitmap[w] : ~bitmap[w];
-      if (w + 1 == bitmap.size() && input.n % 64 != 0) {
-        word &= (std::uint64_t{1} << (input.n % 64)) - 1;
-      }
-      for (; word != 0; word &= word - 1) {
-        slot.indices.data[taken++] =
-            static_cast<std::uint32_t>(w * 64 + static_cast<std::size_t>(std::countr_zero(word)));
-      }
-    }
-    const float* const x = input.x();
-    for (std::size_t i = 0; i < taken; ++i) slot.values.data[i] = x[slot.indices.data[i]];
-    if (input.residual != nullptr) {
-      for (std::size_t i = 0; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
-    }
-    slot.count = taken;
+    SelectRandom(context, input, RandomStream(seed_, info.id, info.step), k, slot);
   }
 
  private:
@@ -87,6 +102,7 @@ SparsifierDescriptor RandomKDescriptor() {
           .exact_count = true,
           .index_shared = true,
           .selection_model = {},
+          .contraction = KeptFraction,
           .deviations = "",
           .options = {},
           .make = Make};

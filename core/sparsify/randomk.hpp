@@ -1,9 +1,39 @@
-// Random-k, the same indices on every rank.
+// Random-k, the same indices on every rank; and sets of random positions, as bitmaps: reading one
+// back in order sorts the positions for nothing.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
+#include "core/sparsify/random_stream.hpp"
+#include "core/sparsify/scan.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
+
+// A bitmap of n clear bits. Valid until the next use of kUseSample.
+std::span<std::uint64_t> ClearBitmap(Workspace& workspace, std::size_t n);
+
+// Marks `count` distinct positions of [0, n) in a clear bitmap: positions are drawn one after
+// another, and one that was drawn before is drawn again, which leaves every set of that size
+// equally likely. Precondition: count <= n / 2 + 1, so that a draw is seldom repeated.
+void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
+                  std::span<std::uint64_t> bitmap);
+
+// The marked elements, or with `inverted` the others, into the slot and out of the residual.
+// Preconditions: nothing is pending; the slot has room for them.
+void TakeMarked(const SelectInput& input, std::span<const std::uint64_t> bitmap, bool inverted,
+                Slot& slot);
+
+// Exactly k elements, every set of k equally likely. Above half, the elements that are not sent are
+// drawn. Preconditions: nothing is pending; 1 <= k < n; k <= slot.capacity.
+void SelectRandom(const SelectContext& context, const SelectInput& input,
+                  const RandomStream& stream, std::size_t k, Slot& slot);
+
+// The elements at `count` positions that are drawn with replacement: as many as differ.
+// Preconditions: nothing is pending; 1 <= count <= slot.capacity.
+void SelectDrawn(const SelectContext& context, const SelectInput& input, const RandomStream& stream,
+                 std::size_t count, Slot& slot);
 
 SparsifierDescriptor RandomKDescriptor();
 

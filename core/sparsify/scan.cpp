@@ -6,14 +6,13 @@
 #include <cmath>
 #include <string>
 
+#include "core/sparsify/statistics.hpp"
 #include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 namespace {
 
 std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
-
-std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? n : kChunk; }
 
 // Per worker, a cache line apart.
 constexpr std::size_t kHistogramStride = kBins + 16;
@@ -101,7 +100,7 @@ void SelectAll(const SelectContext& context, SelectInput& input, const TensorInf
 }
 
 Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                   std::uint32_t lo, int shift, std::size_t capacity) {
+                   std::uint32_t lo, int shift, std::size_t capacity, Statistics* statistics) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   Workspace& workspace = *context.workspace;
   const std::size_t chunk_size = ChunkSize(input.n);
@@ -129,6 +128,8 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   const float* const from = input.pending ? input.gradient : input.x();
   const float* const x = input.x();  // after the scan of a block, in L1
   std::atomic<std::size_t> arena{0};
+  std::span<Statistics> parts;  // added up in index order, whoever measures them
+  if (statistics != nullptr) parts = WorkspaceArray<Statistics>(workspace, kUseKeys, chunks);
 
   context.pool->ParallelFor(chunks, [&](std::size_t c, int worker) {
     const auto w = static_cast<std::size_t>(worker);
@@ -136,11 +137,13 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     std::uint16_t* const at = offsets.data() + w * kOffsetRoom;
     CandidateChunk chunk{runs + c * chunk_blocks, 0};
     std::uint32_t largest = 0;
+    if (statistics != nullptr) parts[c] = *statistics;
     const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
     for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
       const std::size_t size = std::min(kBlock, end - begin);
       const std::size_t count = kernels.scan(
           from + begin, residual == nullptr ? nullptr : residual + begin, size, lo, at);
+      if (statistics != nullptr) MeasureBlock(kernels, x + begin, size, parts[c]);
       if (count == 0) continue;
       // Which block comes first into the arena depends on timing; what a block holds, the order in
       // which blocks are read back and the total do not.
@@ -181,6 +184,10 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     const std::uint32_t* const other = histograms.data() + w * kHistogramStride;
     for (std::size_t b = 0; b <= kBins; ++b) histograms[b] += other[b];
     largest = std::max(largest, other[kHistogramMax]);
+  }
+  for (const Statistics& part : parts) {
+    AddStatistics(part, *statistics);
+    largest = std::max(largest, part.max_key);
   }
   // Every element that is not finite has a key above any bound: it is among the candidates.
   if (largest >= kInfinityKey) ThrowNotFinite(input, info);

@@ -81,10 +81,14 @@ inline std::size_t CandidateCapacity(std::size_t n, std::size_t k) {
   return room < n ? room : n;
 }
 
+struct Statistics;
+
 // Collects up to `capacity` candidates; if there are more they are counted and not stored. Valid
-// until the next Collect on the same workspace. Throws Error{kNumeric}.
+// until the next Collect on the same workspace. Throws Error{kNumeric}. Where `statistics` is given
+// (statistics.hpp), measures all of x in the same pass.
 Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                   std::uint32_t lo, int shift, std::size_t capacity);
+                   std::uint32_t lo, int shift, std::size_t capacity,
+                   Statistics* statistics = nullptr);
 
 // The first `limit` candidates in index order, into the slot and out of the residual.
 // Preconditions: stored; limit <= slot.capacity.
@@ -106,6 +110,7 @@ Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, s
 // Elements a pool thread takes at once (1 MB), and the size below which one thread does it all.
 inline constexpr std::size_t kChunk = 64 * kBlock;
 inline constexpr std::size_t kParallelElements = 200'000;
+inline std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? n : kChunk; }
 
 // Workspace buffers, by use. One function's are free again when it returns, except the candidates.
 enum WorkspaceUse : std::size_t {

@@ -8,6 +8,7 @@ namespace {
 
 #include "core/sparsify/select_kernels_loops.inc"
 #include "core/sparsify/select_kernels_scalar.inc"
+#include "core/sparsify/select_kernels_statistics.inc"
 
 std::size_t Scan(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
                  std::uint16_t* offsets) {
@@ -41,7 +42,9 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 
 }  // namespace
 
-const SelectKernels kSelectKernelsPortable = {Scan, Add, MakeKeys, CountAtLeast, KeysInRange, Emit};
+const SelectKernels kSelectKernelsPortable = {
+    Scan, Add,     MakeKeys,    CountAtLeast,      KeysInRange,
+    Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 const SelectKernels& SelectKernelsFor(Isa isa) {
 #if defined(__x86_64__)

@@ -16,6 +16,22 @@ inline constexpr std::uint32_t kAbsMask = 0x7fffffffu;
 inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;  // keys from here on are not finite
 inline constexpr std::size_t kBlock = 4096;                 // elements; a block stays in L1
 inline constexpr std::size_t kOffsetRoom = kBlock + 64;     // of Scan's output
+inline constexpr std::size_t kSumLanes = 16;
+inline constexpr std::size_t kCountedKeys = 8;
+
+// Sums over a block, the same on every instruction set.
+struct BlockSums {
+  double sum;
+  double sum_abs;
+  double sum_squares;
+  std::uint32_t max_key;
+};
+
+struct TailSums {
+  std::size_t count;
+  double sum_abs;
+  double sum_squares;
+};
 
 struct SelectKernels {
   // Finds the elements of a block with key >= lo. n <= kBlock. Adds the residual first, where there
@@ -41,6 +57,23 @@ struct SelectKernels {
   // Copies the pairs with key >= lo, in order, and writes nothing past the last of them.
   std::size_t (*emit)(const std::uint32_t* indices, const float* values, std::size_t n,
                       std::uint32_t lo, std::uint32_t* out_indices, float* out_values);
+
+  // Of a block: n <= kBlock.
+  void (*measure)(const float* x, std::size_t n, BlockSums* sums);
+
+  // Adds to *sums what a block's elements with key >= `key` hold; their squares only with
+  // `squares`. max_key: the block's largest.
+  void (*measure_tail)(const float* x, std::size_t n, std::uint32_t key, std::uint32_t max_key,
+                       bool squares, TailSums* sums);
+
+  // |x| = m * 2^e with 1 <= m < 2: products of the m in kSumLanes lanes and the sum of the e of a
+  // block's elements that are neither zero nor denormal, of which it returns the number.
+  std::size_t (*multiply_mantissas)(const float* x, std::size_t n, double* products,
+                                    std::int64_t* exponent);
+
+  // Adds to counts[j] the number of elements with key >= keys[j]; kCountedKeys of both. n < 2^31.
+  void (*count_reaching)(const float* x, std::size_t n, const std::uint32_t* keys,
+                         std::size_t* counts);
 };
 
 const SelectKernels& SelectKernelsFor(Isa isa);

@@ -9,6 +9,7 @@ namespace {
 
 #include "core/sparsify/select_kernels_loops.inc"
 #include "core/sparsify/select_kernels_scalar.inc"
+#include "core/sparsify/select_kernels_statistics.inc"
 
 constexpr std::size_t kPrefetchFloats = 512;  // 2 KB ahead
 
@@ -101,7 +102,9 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 
 }  // namespace
 
-const SelectKernels kSelectKernelsAvx2 = {Scan, Add, MakeKeys, CountAtLeast, KeysInRange, Emit};
+const SelectKernels kSelectKernelsAvx2 = {
+    Scan, Add,     MakeKeys,    CountAtLeast,      KeysInRange,
+    Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 }  // namespace sparfuse
 #endif

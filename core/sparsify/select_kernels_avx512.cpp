@@ -9,6 +9,7 @@ namespace sparfuse {
 namespace {
 
 #include "core/sparsify/select_kernels_loops.inc"
+#include "core/sparsify/select_kernels_statistics.inc"
 
 constexpr std::size_t kPrefetchFloats = 512;  // 2 KB ahead
 
@@ -156,7 +157,9 @@ std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t 
 
 }  // namespace
 
-const SelectKernels kSelectKernelsAvx512 = {Scan, Add, MakeKeys, CountAtLeast, KeysInRange, Emit};
+const SelectKernels kSelectKernelsAvx512 = {
+    Scan, Add,     MakeKeys,    CountAtLeast,      KeysInRange,
+    Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 }  // namespace sparfuse
 #endif

@@ -14,6 +14,17 @@ std::span<std::byte> Workspace::Get(std::size_t which, std::size_t bytes) {
   return {buffer.data(), bytes};
 }
 
+double KeptFraction(std::span<const std::int64_t> shape, double density) {
+  std::size_t n = 1;
+  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
+  return static_cast<double>(KeptCount(n, density)) / static_cast<double>(n);
+}
+
 std::unique_ptr<SparsifierState> Sparsifier::MakeState(std::size_t /*n*/) const { return nullptr; }
+
+std::size_t Sparsifier::Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
+                              double density) const {
+  return KeptCount(n, density);
+}
 
 }  // namespace sparfuse

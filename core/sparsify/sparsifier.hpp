@@ -27,8 +27,10 @@ inline std::size_t KeptCount(std::size_t n, double density) {
   return std::clamp<std::size_t>(k, 1, n);
 }
 
-// Elements a slot must hold for a tensor of n elements: max(4k, k + 1024), at most n.
-inline std::size_t SlotCapacity(std::size_t n, double density) {
+// Elements a slot should hold for a tensor of n elements: max(4k, k + 1024), at most n; n where the
+// sparsifier's count is unbounded.
+inline std::size_t SlotCapacity(std::size_t n, double density, bool unbounded_count = false) {
+  if (unbounded_count) return n;
   const std::size_t k = KeptCount(n, density);
   return std::min(n, std::max(4 * k, k + 1024));
 }
@@ -52,8 +54,8 @@ struct SelectSource {
 };
 
 struct TensorInfo {
-  std::uint32_t id = 0;              // position in ready order; keys random streams
-  std::string_view name;             // named by errors
+  std::uint32_t id = 0;   // position in ready order; keys random streams
+  std::string_view name;  // named by errors
   std::span<const std::int64_t> shape;
   std::uint64_t step = 0;
 };
@@ -61,7 +63,8 @@ struct TensorInfo {
 // Counted over the life of a rank; a step's counts are differences.
 struct SelectCounters {
   std::uint64_t selections = 0;
-  std::uint64_t overflows = 0;   // the slot was too small for what a threshold kept: exact top-k instead
+  std::uint64_t overflows =
+      0;  // the slot was too small for what a threshold kept: exact top-k instead
   std::uint64_t fallbacks = 0;   // empty or non-finite threshold, or a failed speculation
   std::uint64_t candidates = 0;  // elements that reached a bound, over all passes
 };
@@ -78,8 +81,8 @@ class Workspace {
 };
 
 struct SelectContext {
-  ThreadPool* pool = nullptr;       // never null on the host
-  Workspace* workspace = nullptr;   // never null
+  ThreadPool* pool = nullptr;          // never null on the host
+  Workspace* workspace = nullptr;      // never null
   SelectCounters* counters = nullptr;  // never null
   Stream stream;
 };
@@ -98,6 +101,12 @@ class Sparsifier {
 
   // Null for a stateless sparsifier. n: elements of the tensor.
   virtual std::unique_ptr<SparsifierState> MakeState(std::size_t n) const;
+
+  // Elements that Select keeps of a tensor of n elements and this shape ({}: one dimension):
+  // exactly so where the descriptor's count is exact, else the most that it aims at. A slot must
+  // hold them.
+  virtual std::size_t Count(std::size_t n, std::span<const std::int64_t> shape,
+                            double density) const;
 
   // Selects into `slot`.
   //
@@ -121,21 +130,45 @@ struct SelectionModel {
 };
 
 struct SparsifierDescriptor {
-  std::string_view name;  // stable: results are keyed by it
+  // Stable: results are keyed by it. "name" is the canonical form of a method, "name@origin" the
+  // form that a published implementation runs where that differs.
+  std::string_view name;
   std::string_view paper;
   int revision;  // raised when results may change; part of what makes a stored cell current
   bool exact_count;
   bool index_shared;  // every rank selects the same indices in a step
   SelectionModel selection_model;
+  // The largest delta for which E|x - C(x)|^2 <= (1 - delta) |x|^2 is promised for every x of this
+  // shape (in expectation over the method's own random numbers); 0 where nothing is promised.
+  double (*contraction)(std::span<const std::int64_t> shape, double density);
   std::string_view deviations;  // "" or what differs from the paper, one sentence each
   std::vector<OptionSpec> options;
   std::unique_ptr<Sparsifier> (*make)(const Options& resolved, std::uint64_t seed);
+  std::vector<std::string_view> aliases = {};  // other names that find it; never stored
+  // Counts may lie anywhere up to n, as a rule or on data that the method does not suit: only a
+  // slot of n elements shows what it selects. In a smaller one an overflow becomes an exact top-k.
+  bool unbounded_count = false;
 };
+
+inline std::size_t SlotCapacityFor(const SparsifierDescriptor& descriptor, std::size_t n,
+                                   double density) {
+  return SlotCapacity(n, density, descriptor.unbounded_count);
+}
+
+// The same for a tensor whose shape is known.
+inline std::size_t SlotCapacityFor(const SparsifierDescriptor& descriptor,
+                                   const Sparsifier& sparsifier, std::size_t n,
+                                   std::span<const std::int64_t> shape, double density) {
+  return std::max(SlotCapacityFor(descriptor, n, density), sparsifier.Count(n, shape, density));
+}
+
+// k / n: what an exact top-k and an unbiased choice of k elements promise.
+double KeptFraction(std::span<const std::int64_t> shape, double density);
 
 // Every sparsifier of core, in the order in which `sparfuse list sparsifiers` prints them.
 std::span<const SparsifierDescriptor> Sparsifiers();
 
-// Throws Error{kConfig} naming the nearest known name.
+// By name or alias. Throws Error{kConfig} naming the nearest known name.
 const SparsifierDescriptor& FindSparsifier(std::string_view name);
 
 }  // namespace sparfuse

@@ -93,6 +93,7 @@ SparsifierDescriptor TopKDescriptor() {
           .exact_count = true,
           .index_shared = false,
           .selection_model = {},
+          .contraction = KeptFraction,
           .deviations = "",
           .options = {},
           .make = Make};

@@ -50,7 +50,9 @@ class Training {
     rank_.Synchronise();
     for (std::uint64_t step = 0; step < steps; ++step) {
       Step(step, step >= warmup, step + kTracedSteps >= steps);
-      if (every > 0 && ((step + 1) % every == 0 || step + 1 == steps) && EvaluateReachesTarget(step)) break;
+      if (every > 0 && ((step + 1) % every == 0 || step + 1 == steps) &&
+          EvaluateReachesTarget(step))
+        break;
     }
     Finish();
   }
@@ -73,6 +75,7 @@ class Training {
     if (composition_.sparsifier != nullptr) {
       live.sparsifier = composition_.sparsifier->make(composition_.sparsifier_options,
                                                       config_.at("seed").get<std::uint64_t>());
+      live.unbounded_count = composition_.sparsifier->unbounded_count;
     }
     live.error_feedback = composition_.error_feedback;
     live.dense_collective = composition_.dense_collective;
@@ -84,13 +87,14 @@ class Training {
 
     std::vector<std::size_t> position(workload_->Parameters().size(), kNotInLayout);
     for (std::size_t t = 0; t < ready_order_.size(); ++t) position[ready_order_[t]] = t;
-    workload_->SetGradientHook([this, position](std::size_t parameter, const float* gradient, std::size_t numel) {
-      if (position[parameter] == kNotInLayout) {
-        SPARFUSE_THROW(kInternal, "parameter " + workload_->Parameters()[parameter].name +
-                                      " has a gradient, but had none in calibration");
-      }
-      engine_->AnnounceGradient(position[parameter], {gradient, numel});
-    });
+    workload_->SetGradientHook(
+        [this, position](std::size_t parameter, const float* gradient, std::size_t numel) {
+          if (position[parameter] == kNotInLayout) {
+            SPARFUSE_THROW(kInternal, "parameter " + workload_->Parameters()[parameter].name +
+                                          " has a gradient, but had none in calibration");
+          }
+          engine_->AnnounceGradient(position[parameter], {gradient, numel});
+        });
   }
 
   // Ranks that disagree on a boundary would deadlock.
@@ -98,8 +102,8 @@ class Training {
     const auto hash = static_cast<std::int64_t>(plan.Hash() >> 1);
     const auto extremes = rank_.Max({hash, -hash});
     if (extremes[0] != -extremes[1]) {
-      SPARFUSE_THROW(kInternal, "ranks have different plans; rank " + std::to_string(rank_.rank()) + " has " +
-                                    plan.UnitSizes());
+      SPARFUSE_THROW(kInternal, "ranks have different plans; rank " + std::to_string(rank_.rank()) +
+                                    " has " + plan.UnitSizes());
     }
   }
 
@@ -126,7 +130,8 @@ class Training {
     LoggedStep logged{static_cast<std::int64_t>(step), measured, loss, engine_->EndStep()};
     training_seconds_ += logged.record.step_seconds;
     if (!std::isfinite(loss)) {
-      SPARFUSE_THROW(kNumeric, "the loss is " + std::to_string(loss) + " at step " + std::to_string(step));
+      SPARFUSE_THROW(kNumeric,
+                     "the loss is " + std::to_string(loss) + " at step " + std::to_string(step));
     }
     logged.record.residual_norm = engine_->ResidualNorm();
     log_.push_back(logged);
@@ -141,7 +146,8 @@ class Training {
       evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
       if (!config_.at("target").is_null()) {
         const double target = config_.at("target");
-        reached = descriptor_.higher_is_better ? evaluation.metric >= target : evaluation.metric <= target;
+        reached = descriptor_.higher_is_better ? evaluation.metric >= target
+                                               : evaluation.metric <= target;
       }
     }
     reached_target_ = rank_.Max({reached})[0] != 0;
@@ -164,7 +170,9 @@ class Training {
     if (composition_.sparsifier != nullptr) outcome["checks"]["mass_conserved"] = violations == 0;
     const bool passed = replicas_equal && violations == 0;
     outcome["status"] = passed ? "ok" : "invalid";
-    outcome["reason"] = passed ? "" : !replicas_equal ? "replicas differ at the end" : "a selection lost mass";
+    outcome["reason"] = passed            ? ""
+                        : !replicas_equal ? "replicas differ at the end"
+                                          : "a selection lost mass";
     outcome["machine"] = std::move(machine);
     outcome["software"] = SoftwareOfWorker();
     outcome["plan"] = engine_->plan().UnitSizes();
@@ -183,7 +191,8 @@ class Training {
   StepLogContext LogContext() const {
     StepLogContext context;
     context.dense_elements = static_cast<double>(engine_->layout().numel());
-    context.units_per_step = static_cast<double>(rank_.size()) * config_.at("batch_per_worker").get<double>() *
+    context.units_per_step = static_cast<double>(rank_.size()) *
+                             config_.at("batch_per_worker").get<double>() *
                              config_.at("accumulation").get<double>() *
                              static_cast<double>(descriptor_.units_per_sample);
     context.unit = descriptor_.unit;
@@ -194,7 +203,10 @@ class Training {
     nlohmann::json layout = nlohmann::json::array();
     for (std::size_t t = 0; t < engine_->layout().tensors(); ++t) {
       const TensorEntry& tensor = engine_->layout().tensor(t);
-      layout.push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"numel", tensor.numel}, {"dense", tensor.dense}});
+      layout.push_back({{"name", tensor.name},
+                        {"shape", tensor.shape},
+                        {"numel", tensor.numel},
+                        {"dense", tensor.dense}});
     }
     return layout;
   }
@@ -240,7 +252,7 @@ class Training {
   std::vector<std::size_t> ready_order_;  // parameters
   std::optional<LiveEngine> engine_;
   std::vector<LoggedStep> log_;
-  std::vector<TracedStep> traced_;  // of this rank only, until gathered
+  std::vector<TracedStep> traced_;          // of this rank only, until gathered
   std::vector<EvaluatedStep> evaluations_;  // rank 0
   double training_seconds_ = 0;
   bool reached_target_ = false;

@@ -123,7 +123,8 @@ enum class Start { kCold, kWarm, kFeedback };
 
 // Selects from the same tensor again and again; cold without the state of the step before.
 inline void Select(::benchmark::State& state, const std::string& sparsifier, const Options& options,
-                   std::size_t n, double density, const std::string& data, Start start) {
+                   std::size_t n, double density, const std::string& data, Start start,
+                   const std::vector<std::int64_t>& shape = {}) {
   const std::vector<float>& x = Data(data, n);
   const SparsifierDescriptor& descriptor = FindSparsifier(sparsifier);
   const auto method = descriptor.make(ResolveOptions(sparsifier, descriptor.options, options), 1);
@@ -131,7 +132,7 @@ inline void Select(::benchmark::State& state, const std::string& sparsifier, con
   ThreadPool pool(Threads());
   Workspace workspace;
   SelectCounters counters;
-  const std::size_t capacity = SlotCapacity(n, density);
+  const std::size_t capacity = SlotCapacityFor(descriptor, *method, n, shape, density);
   std::vector<std::uint32_t> indices(capacity);
   std::vector<float> values(capacity);
   std::vector<float> residual(start == Start::kFeedback ? n : 0, 0.0f);
@@ -140,7 +141,7 @@ inline void Select(::benchmark::State& state, const std::string& sparsifier, con
   const auto run = [&] {
     method->Select({&pool, &workspace, &counters, {}},
                    {{x.data(), n, {}}, {residual.data(), residual.size(), {}}}, density,
-                   {1, "tensor", {}, step++}, memory.get(), slot);
+                   {1, "tensor", shape, step++}, memory.get(), slot);
   };
   // A residual takes a while to settle: at first the k-th magnitude grows from step to step.
   for (int warm_up = 0; warm_up < (start == Start::kFeedback ? 50 : 3); ++warm_up) run();

@@ -19,7 +19,8 @@ using testing::RankResult;
 std::vector<TensorShape> Tensors() {
   std::vector<TensorShape> tensors;
   for (const std::size_t n : kTensorSizes) {
-    tensors.push_back({"tensor" + std::to_string(tensors.size()), {static_cast<std::int64_t>(n)}, n});
+    tensors.push_back(
+        {"tensor" + std::to_string(tensors.size()), {static_cast<std::int64_t>(n)}, n});
   }
   return tensors;
 }
@@ -30,7 +31,9 @@ json ConfigOf(const Method& method, const std::string& sparsifier = "") {
   if (method.name == "safusion-naive") options["buffer_fraction"] = 0.125;
   if (method.name == "safusion-inter") options["units"] = 3;
   return {{"method_options", ResolveMethodOptions(kCatalog, method, options)},
-          {"sparsifier", method.dense() ? "none" : sparsifier.empty() ? method.sparsifier : sparsifier},
+          {"sparsifier", method.dense()       ? "none"
+                         : sparsifier.empty() ? method.sparsifier
+                                              : sparsifier},
           {"sparsifier_options", json::object()},
           {"density", method.dense() ? 1.0 : 0.05},
           {"feedback", method.dense() ? "none" : "residual"},
@@ -38,7 +41,8 @@ json ConfigOf(const Method& method, const std::string& sparsifier = "") {
           {"dense_tensors", {{"max_ndim", 0}, {"names", json::array()}}}};
 }
 
-std::vector<RankResult> RunLive(const json& config, int workers, const testing::Gradients& gradient_of,
+std::vector<RankResult> RunLive(const json& config, int workers,
+                                const testing::Gradients& gradient_of,
                                 std::size_t without_gradient = 999) {
   const auto configure = [&] {
     const Composition composition = Compose(config);
@@ -48,8 +52,9 @@ std::vector<RankResult> RunLive(const json& config, int workers, const testing::
     live.plan = MakePlan(composition, live.layout, live.topology, nullptr, nullptr);
     live.strategy = composition.MakeStrategy();
     if (composition.sparsifier != nullptr) {
-      live.sparsifier =
-          composition.sparsifier->make(ResolveOptions("test", composition.sparsifier->options, {}), 7);
+      live.sparsifier = composition.sparsifier->make(
+          ResolveOptions("test", composition.sparsifier->options, {}), 7);
+      live.unbounded_count = composition.sparsifier->unbounded_count;
     }
     live.error_feedback = composition.error_feedback;
     live.dense_collective = composition.dense_collective;
@@ -115,7 +120,9 @@ TEST_P(EveryMethod, RefusesANaN) {
     EXPECT_EQ(error.kind(), FailureKind::kNumeric);
     const std::string what = error.what();
     // A fused buffer may only know where it begins.
-    EXPECT_TRUE(what.find("tensor2") != std::string::npos || what.find("tensor0") != std::string::npos) << what;
+    EXPECT_TRUE(what.find("tensor2") != std::string::npos ||
+                what.find("tensor0") != std::string::npos)
+        << what;
   }
 }
 
@@ -151,8 +158,9 @@ TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
       EXPECT_EQ(record.received_bytes, expected.received_bytes);
     }
     EXPECT_GE(record.step_seconds, 0.01 + 0.001 * static_cast<double>(kTensorSizes.size()));
-    const double parts = record.forward_seconds + record.backward_seconds + record.sparsify_seconds +
-                         record.exposed_communication_seconds + record.decompress_seconds + record.update_seconds;
+    const double parts = record.forward_seconds + record.backward_seconds +
+                         record.sparsify_seconds + record.exposed_communication_seconds +
+                         record.decompress_seconds + record.update_seconds;
     EXPECT_NEAR(parts, record.step_seconds, 1e-9);  // the compute lane is always in one of them
   }
 }
@@ -164,15 +172,17 @@ std::vector<std::string> MethodNames() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryMethod,
-                         ::testing::Combine(::testing::ValuesIn(MethodNames()), ::testing::Values(1, 2, 3, 4)),
+                         ::testing::Combine(::testing::ValuesIn(MethodNames()),
+                                            ::testing::Values(1, 2, 3, 4)),
                          [](const auto& info) {
-                           std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+                           std::string name = std::get<0>(info.param) + "_" +
+                                              std::to_string(std::get<1>(info.param));
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
 
-// A threshold sparsifier gives the ranks different counts: buffers of the naive scheme would close at
-// different tensors, and must not.
+// A threshold sparsifier gives the ranks different counts: buffers of the naive scheme would close
+// at different tensors, and must not.
 TEST(SafusionNaive, AgreesOnBuffersWhenCountsDiffer) {
   for (const Method& method : BuiltInCatalog().methods) {
     if (method.name != "safusion-naive") continue;

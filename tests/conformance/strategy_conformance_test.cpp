@@ -14,18 +14,22 @@ using testing::IntegerGradient;
 using testing::kLiveDeadline;
 using testing::kTensorSizes;
 
-LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner, int workers) {
+LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner,
+                     int workers) {
   LiveConfig config;
-  for (const std::size_t n : kTensorSizes) config.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
+  for (const std::size_t n : kTensorSizes)
+    config.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
   config.topology = {workers, 1};
   Options planner_options;
   if (planner.name == "by-bytes") planner_options["threshold_bytes"] = 3000.0;
   if (planner.name == "by-count") planner_options["units"] = std::int64_t{3};
   Options strategy_options;
   if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
-  config.plan = planner.make(ResolveOptions(planner.name, planner.options, planner_options))
-                    ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, nullptr, nullptr});
-  config.strategy = strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
+  config.plan =
+      planner.make(ResolveOptions(planner.name, planner.options, planner_options))
+          ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, nullptr, nullptr});
+  config.strategy =
+      strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
   if (strategy.sparsified != Sparsified::kNever) {
     const SparsifierDescriptor& dgc = FindSparsifier("dgc");
     config.sparsifier = dgc.make(ResolveOptions("dgc", dgc.options, {}), 7);
@@ -42,7 +46,8 @@ class EveryStrategy : public ::testing::TestWithParam<std::tuple<std::string, st
 TEST_P(EveryStrategy, LosesNothingAndLeavesReplicasEqual) {
   const auto& [strategy, planner, workers] = GetParam();
   const auto results = testing::RunLive(
-      [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers); }, workers, IntegerGradient);
+      [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers); }, workers,
+      IntegerGradient);
   EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
   for (const auto& rank : results) {
     EXPECT_EQ(rank.averaged, results.front().averaged);
@@ -59,9 +64,11 @@ std::vector<std::string> NamesOf(std::span<const Descriptor> table) {
 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
                          ::testing::Combine(::testing::ValuesIn(NamesOf(Strategies())),
-                                            ::testing::ValuesIn(NamesOf(Planners())), ::testing::Values(1, 2, 3)),
+                                            ::testing::ValuesIn(NamesOf(Planners())),
+                                            ::testing::Values(1, 2, 3)),
                          [](const auto& info) {
-                           std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param) + "_" +
+                           std::string name = std::get<0>(info.param) + "_" +
+                                              std::get<1>(info.param) + "_" +
                                               std::to_string(std::get<2>(info.param));
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
@@ -69,7 +76,9 @@ INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
 
 TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
   class Forgetful final : public Strategy {
-    void GradientReady(Engine& engine, std::size_t tensor) override { engine.Pack({.tensor = tensor}); }
+    void GradientReady(Engine& engine, std::size_t tensor) override {
+      engine.Pack({.tensor = tensor});
+    }
   };
   testing::RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
     LiveConfig config;
@@ -88,7 +97,8 @@ TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
       FAIL() << "a step without Apply ended";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), FailureKind::kTimeout);
-      EXPECT_NE(std::string(error.what()).find("0 of 4 elements applied"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("0 of 4 elements applied"), std::string::npos)
+          << error.what();
     }
   });
 }

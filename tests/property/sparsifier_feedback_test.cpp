@@ -2,6 +2,8 @@
 // equals adding the residual by hand.
 #include <gtest/gtest.h>
 
+#include <cctype>
+
 #include "tests/sparsifier_oracle.hpp"
 
 namespace sparfuse {
@@ -52,8 +54,13 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::ValuesIn(Names()), ::testing::ValuesIn(SupportedIsas()),
                        ::testing::Values(std::size_t{37}, std::size_t{9001}, std::size_t{400'003})),
     [](const auto& info) {
-      return std::get<0>(info.param) + "_" + testing::IsaSuffix(std::get<1>(info.param)) + "_" +
-             std::to_string(std::get<2>(info.param));
+      std::string name = std::get<0>(info.param) + "_" +
+                         testing::IsaSuffix(std::get<1>(info.param)) + "_" +
+                         std::to_string(std::get<2>(info.param));
+      for (char& c : name) {
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+      }
+      return name;
     });
 
 }  // namespace

@@ -1,0 +1,28 @@
+// The portable kernels, and the choice among the tables.
+#include "core/adtopk/fibre_kernels.hpp"
+
+#include "core/tensor/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+#include "core/adtopk/fibre_kernels.inc"
+
+std::size_t Scan(const FibreScan& s, std::uint32_t* largest) {
+  return ScanRest(s, 0, 0, 0, largest);
+}
+
+}  // namespace
+
+const FibreKernels kFibreKernelsPortable = {Scan, Rank};
+
+const FibreKernels& FibreKernelsFor(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return kFibreKernelsAvx512;
+  if (isa == Isa::kAvx2) return kFibreKernelsAvx2;
+#endif
+  (void)isa;
+  return kFibreKernelsPortable;
+}
+
+}  // namespace sparfuse

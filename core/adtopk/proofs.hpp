@@ -1,0 +1,45 @@
+// The convergence proofs of all-dimension top-k as far as they can be run: each of their steps as a
+// measured number beside its bound.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse {
+
+// How a measured number has to stand to its bound.
+enum class Relation { kAtMost, kEquals, kAbove };
+
+constexpr std::string_view RelationSign(Relation relation) {
+  switch (relation) {
+    case Relation::kAtMost:
+      return "<=";
+    case Relation::kEquals:
+      return "=";
+    case Relation::kAbove:
+      return ">";
+  }
+  return "?";
+}
+
+struct ProofRow {
+  std::string check;      // "C1" to "C10"
+  std::string statement;  // what is measured, of what
+  std::string source;     // where the statement comes from
+  double measured = 0;
+  Relation relation = Relation::kAtMost;
+  double bound = 0;
+  bool holds = false;
+};
+
+// Runs all checks, in some seconds on one thread. Deterministic.
+//
+//   C1 contraction, fibre by fibre and of the tensor   C2 order against global top-k
+//   C3 coverage of fibres                              C4 bound of the residual
+//   C5 conservation of mass                            C6 the virtual iterate is plain SGD
+//   C7 steps on a quadratic                            C8 phases of the interleaved form
+//   C9 aggregation over ranks                          C10 the constant xi in training
+std::vector<ProofRow> ProveAdTopK();
+
+}  // namespace sparfuse

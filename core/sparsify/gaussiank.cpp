@@ -1,0 +1,121 @@
+// GaussianK: the threshold that a normal distribution with the tensor's mean and deviation puts at
+// the density.
+//
+// Source:      S. Shi, X. Chu, K. C. Cheung, S. See, "Understanding top-k sparsification in
+//              distributed deep learning", arXiv 1911.08772, 2019, algorithm 1.
+// Deviations:  gaussiank: where the estimate selects more than 2 % beside k, the k largest are sent
+//              instead of what three steps of halving and raising lead to. gaussiank@paper: what
+//              would send nothing, or overflows its slot, becomes an exact top-k.
+//
+// With mean m, deviation s (unbiased) of x and z = the normal quantile of 1 - density / 2:
+//   estimate   t = m + z s; |x| > t is selected.
+//   paper      at most three selections: fewer than 2k/3 halve t, more than 4k/3 raise it by half;
+//              the last selection is sent.
+#include "core/sparsify/gaussiank.hpp"
+
+#include <cmath>
+#include <iterator>
+
+#include "core/sparsify/corrected.hpp"
+
+namespace sparfuse {
+namespace {
+
+double Estimate(const Statistics& statistics, double density) {
+  const double variance = SampleVariance(statistics.n, statistics.sum, statistics.sum_squares);
+  return statistics.Mean() + TwoSidedNormalQuantile(density) * std::sqrt(variance);
+}
+
+class GaussianK final : public Sparsifier {
+ public:
+  std::string_view name() const noexcept override { return "gaussiank"; }
+
+  std::unique_ptr<SparsifierState> MakeState(std::size_t /*n*/) const override {
+    return std::make_unique<WarmState>();
+  }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name(), info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    WarmBound* const bound = BoundOf(state);
+    Statistics statistics;
+    const Candidates candidates = CollectAndMeasure(context, input, info, k, bound, &statistics);
+    SendCorrected(context, input, info, candidates, Estimate(statistics, density), k, bound, slot);
+  }
+};
+
+class GaussianKPaper final : public Sparsifier {
+ public:
+  std::string_view name() const noexcept override { return "gaussiank@paper"; }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name(), info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    const double t = Estimate(Measure(context, input, info), density);
+    // Every threshold that the three selections may take, counted in one pass.
+    static constexpr double kFactors[] = {1, 0.5, 1.5, 0.25, 0.75, 2.25};
+    static constexpr std::size_t kLower[] = {1, 3, 4};  // where halving leads, and raising
+    static constexpr std::size_t kRaised[] = {2, 4, 5};
+    std::uint32_t keys[std::size(kFactors)];
+    std::size_t counts[std::size(kFactors)];
+    for (std::size_t i = 0; i < std::size(kFactors); ++i) keys[i] = KeyAbove(t * kFactors[i]);
+    CountReaching(context, input, keys, counts);
+    std::size_t at = 0;
+    for (int correction = 0; correction < 2; ++correction) {
+      if (3 * counts[at] < 2 * k) {
+        at = kLower[at];
+      } else if (3 * counts[at] > 4 * k) {
+        at = kRaised[at];
+      } else {
+        break;
+      }
+    }
+    TakeReaching(context, input, info, keys[at], k, slot);
+  }
+};
+
+}  // namespace
+
+SparsifierDescriptor GaussianKDescriptor() {
+  return {
+      .name = "gaussiank",
+      .paper = "Shi et al., arXiv 1911.08772, 2019",
+      .revision = 1,
+      .exact_count = false,
+      .index_shared = false,
+      .selection_model = {0, 0.003},
+      .contraction = CorrectedFraction,
+      .deviations =
+          "Where the estimate's count is more than 2 % beside k, the k largest are sent instead "
+          "of what the paper's steps of halving and raising the threshold lead to.",
+      .options = {},
+      .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+        return std::make_unique<GaussianK>();
+      },
+      .aliases = {"gaussian"}};
+}
+
+SparsifierDescriptor GaussianKPaperDescriptor() {
+  return {
+      .name = "gaussiank@paper",
+      .paper = "Shi et al., arXiv 1911.08772, 2019",
+      .revision = 1,
+      .exact_count = false,
+      .index_shared = false,
+      .selection_model = {0.25, 1.44},
+      .contraction = OneElement,
+      .deviations = "An empty selection, or one that overflows its slot, becomes an exact top-k.",
+      .options = {},
+      .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+        return std::make_unique<GaussianKPaper>();
+      },
+      .unbounded_count = true};
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,11 @@
+// A threshold from the mean and the deviation of a tensor.
+#pragma once
+
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+SparsifierDescriptor GaussianKDescriptor();
+SparsifierDescriptor GaussianKPaperDescriptor();
+
+}  // namespace sparfuse

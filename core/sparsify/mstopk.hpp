@@ -1,0 +1,10 @@
+// Top-k by bisection of the range of magnitudes.
+#pragma once
+
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+SparsifierDescriptor MsTopKDescriptor();
+
+}  // namespace sparfuse

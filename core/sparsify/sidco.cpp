@@ -1,0 +1,320 @@
+// SIDCo: thresholds from a sparsity-inducing distribution that is fitted in stages, each to what
+// exceeds the threshold of the stage before.
+//
+// Source:      A. M. Abdelmoniem, A. Elzanaty, M.-S. Alouini, M. Canini, "An efficient
+//              statistical-based gradient compression technique for distributed training systems",
+//              MLSys 2021, sections 2.2 to 2.4 and algorithm 1.
+// Deviations:  sidco: stages after the first are fitted above the thresholds of the last step, with
+//              the fraction that survived them; where the estimate selects more than 2 % beside k,
+//              the k largest are sent. sidco@paper: what would send nothing, or overflows its slot,
+//              becomes an exact top-k. Both: stages adapt for each tensor on its own.
+//
+// With a = |x|, density d, M stages, first density d1 (d itself where M = 1 or d >= first_ratio):
+//   stage 1      the threshold t1 that a fraction d1 of the fitted distribution exceeds.
+//   stage j > 1  the fit to a - t of the elements with a > t, t the threshold of the stage before;
+//                densities fall by the same factor from stage to stage, down to d.
+//   exponential  t = -mean ln(d1), then t + mean(a - t) ln(ratio of densities).
+//   pareto       generalised, from mean and variance. gamma: the first stage from mean and mean
+//                logarithm, the later ones as pareto.
+//   adaptive     every 5 steps: one stage less where the estimates selected more than 1.2 k on
+//                average, one more where less than 0.8 k.
+#include "core/sparsify/sidco.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/sparsify/corrected.hpp"
+#include "core/sparsify/largest.hpp"
+
+namespace sparfuse {
+namespace {
+
+enum class Fit { kExponential, kPareto, kGamma };
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr int kMaxStages = static_cast<int>(kMaxTails) + 1;
+constexpr int kAdaptSteps = 5;
+
+// The value that a fraction `ratio` of a generalised Pareto distribution exceeds.
+double ParetoQuantile(double mean, double variance, double ratio) {
+  const double squared = mean * mean / variance;
+  const double shape = 0.5 * (squared - 1);
+  const double scale = 0.5 * mean * (squared + 1);
+  const double log_ratio = std::log(ratio);
+  // shape -> 0 is the exponential distribution; expm1 keeps the digits that 1 - exp would lose.
+  return shape == 0 ? -scale * log_ratio : -scale * std::expm1(shape * log_ratio) / shape;
+}
+
+// The same of a gamma distribution, for small ratios (the paper's corollary 1.2).
+double GammaQuantile(double mean, double mean_log, double ratio) {
+  const double s = std::log(mean) - mean_log;
+  const double shape = (3 - s + std::sqrt((s - 3) * (s - 3) + 24 * s)) / (12 * s);
+  return -mean / shape * (std::log(ratio) + std::lgamma(shape));
+}
+
+double FirstThreshold(Fit fit, const Statistics& all, double ratio) {
+  const double mean = all.MeanAbs();
+  switch (fit) {
+    case Fit::kExponential:
+      return -mean * std::log(ratio);
+    case Fit::kPareto:
+      return ParetoQuantile(mean, SampleVariance(all.n, all.sum_abs, all.sum_squares), ratio);
+    case Fit::kGamma:
+      break;
+  }
+  // Zeros count as the smallest step of a double beside the norm, as in the published code.
+  const double zero = std::numeric_limits<double>::epsilon() * std::sqrt(all.sum_squares);
+  const auto zeros = static_cast<double>(all.n - all.log_count);
+  const double logs = all.sum_log + (zeros > 0 ? zeros * std::log(zero) : 0.0);
+  return GammaQuantile(mean, logs / static_cast<double>(all.n), ratio);
+}
+
+double Location(const Tail& tail) { return static_cast<double>(std::bit_cast<float>(tail.key)); }
+
+double MeanExcess(const Tail& tail) {
+  return tail.sums.sum_abs / static_cast<double>(tail.sums.count) - Location(tail);
+}
+
+// The threshold that a fraction `ratio` of the elements of a tail exceeds. NaN for fewer than two.
+double TailThreshold(Fit fit, const Tail& tail, double ratio) {
+  if (tail.sums.count < 2) return kNaN;
+  const double mean = MeanExcess(tail);
+  if (fit == Fit::kExponential) return Location(tail) - mean * std::log(ratio);
+  const double variance = SampleVariance(tail.sums.count, tail.sums.sum_abs, tail.sums.sum_squares);
+  return Location(tail) + ParetoQuantile(mean, variance, ratio);
+}
+
+struct SidcoOptions {
+  Fit fit;
+  int stages;
+  bool adaptive;
+  double first_ratio;
+};
+
+// Densities after each stage, the first one being stage 0.
+struct Plan {
+  int stages = 1;
+  double first = 1;
+  double factor = 1;  // from stage to stage
+
+  Plan(int wanted, double first_ratio, double density) {
+    const bool one = wanted == 1 || density >= first_ratio;
+    stages = one ? 1 : wanted;
+    first = one ? density : first_ratio;
+    if (!one) factor = std::pow(density / first_ratio, 1.0 / (wanted - 1));
+  }
+  double Density(int stage) const { return first * std::pow(factor, stage); }
+};
+
+struct SidcoState final : SparsifierState {
+  WarmBound bound;
+  int stages = 1;
+  int steps = 0;        // since the stages adapted
+  double selected = 0;  // sum over those steps of what the estimate selects, in units of k
+  int boundaries = -1;  // thresholds of all stages but the last, from the last step; -1: unknown
+  std::uint32_t keys[kMaxTails] = {};
+
+  void Adapt(double ratio, double density) {
+    selected += ratio;
+    if (++steps < kAdaptSteps) return;
+    const double mean = selected / kAdaptSteps;
+    const int most = std::clamp(static_cast<int>(std::ceil(-std::log2(density))), 1, kMaxStages);
+    if (mean > 1.2) --stages;
+    if (mean < 0.8) ++stages;
+    stages = std::clamp(stages, 1, most);
+    steps = 0;
+    selected = 0;
+  }
+};
+
+class Sidco final : public Sparsifier {
+ public:
+  Sidco(const SidcoOptions& options, bool corrected) : options_(options), corrected_(corrected) {}
+
+  std::string_view name() const noexcept override { return corrected_ ? "sidco" : "sidco@paper"; }
+
+  std::unique_ptr<SparsifierState> MakeState(std::size_t /*n*/) const override {
+    auto state = std::make_unique<SidcoState>();
+    state->stages = options_.stages;
+    return state;
+  }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name(), info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    SidcoState stateless;
+    stateless.stages = options_.stages;
+    SidcoState& memory = state == nullptr ? stateless : *static_cast<SidcoState*>(state);
+    const Plan plan(memory.stages, options_.first_ratio, density);
+    const double selected = corrected_ ? Corrected(context, input, info, plan, k, memory, slot)
+                                       : AsEstimated(context, input, info, plan, k, slot);
+    if (options_.adaptive && !std::isnan(selected)) {
+      memory.Adapt(selected / static_cast<double>(k), density);
+    }
+  }
+
+ private:
+  Statistics Wanted() const {
+    Statistics wanted;
+    wanted.logs = options_.fit == Fit::kGamma;
+    wanted.tail_squares = options_.fit != Fit::kExponential;
+    return wanted;
+  }
+
+  // The thresholds of the first `count` stages, one pass over x each. NaN from where a fit fails.
+  void FitStages(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                 const Plan& plan, int count, double* thresholds) const {
+    std::fill_n(thresholds, count, kNaN);
+    for (int stage = 0; stage < count; ++stage) {
+      Statistics statistics = Wanted();
+      if (stage == 0) {
+        statistics = Measure(context, input, info, statistics);
+        thresholds[0] = FirstThreshold(options_.fit, statistics, plan.first);
+      } else {
+        statistics.tail_count = 1;
+        statistics.tails[0].key = KeyAbove(thresholds[stage - 1]);
+        statistics = Measure(context, input, info, statistics);
+        thresholds[stage] = TailThreshold(options_.fit, statistics.tails[0], plan.factor);
+      }
+      if (std::isnan(thresholds[stage])) return;
+    }
+  }
+
+  // Returns how many elements the estimate selects; NaN if it is not a number.
+  double AsEstimated(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                     const Plan& plan, std::size_t k, Slot& slot) const {
+    double thresholds[kMaxStages];
+    FitStages(context, input, info, plan, plan.stages, thresholds);
+    const double estimate = thresholds[plan.stages - 1];
+    if (std::isnan(estimate)) {
+      ++context.counters->fallbacks;
+      SelectLargest(context, input, info, k, 0, slot);
+      return kNaN;
+    }
+    return static_cast<double>(TakeReaching(context, input, info, KeyAbove(estimate), k, slot));
+  }
+
+  double Corrected(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                   const Plan& plan, std::size_t k, SidcoState& memory, Slot& slot) const {
+    const int boundaries = plan.stages - 1;
+    double thresholds[kMaxStages];
+    if (memory.boundaries != boundaries && boundaries > 0) {
+      FitStages(context, input, info, plan, boundaries, thresholds);
+      Remember(thresholds, boundaries, memory);
+    }
+    const bool known = boundaries == 0 || memory.boundaries == boundaries;
+    Statistics statistics = Wanted();
+    statistics.tail_count = known ? static_cast<std::size_t>(boundaries) : 0;
+    for (std::size_t t = 0; t < statistics.tail_count; ++t) {
+      statistics.tails[t].key = memory.keys[t];
+    }
+    const Candidates candidates =
+        CollectAndMeasure(context, input, info, k, &memory.bound, &statistics);
+
+    std::fill_n(thresholds, plan.stages, kNaN);
+    double mean_excess = statistics.MeanAbs();
+    if (known) thresholds[0] = FirstThreshold(options_.fit, statistics, plan.first);
+    for (int stage = 1; known && stage < plan.stages; ++stage) {
+      const Tail& tail = statistics.tails[stage - 1];
+      const double survived =
+          static_cast<double>(tail.sums.count) / static_cast<double>(statistics.n);
+      thresholds[stage] = TailThreshold(options_.fit, tail, plan.Density(stage) / survived);
+      mean_excess = MeanExcess(tail);
+    }
+    Remember(thresholds, boundaries, memory);
+
+    const double estimate = thresholds[boundaries];
+    const std::uint32_t lo = candidates.lo;
+    const std::size_t count =
+        SendCorrected(context, input, info, candidates, estimate, k, &memory.bound, slot);
+    if (std::isnan(estimate)) return kNaN;
+    if (KeyAbove(estimate) >= lo) return static_cast<double>(count);
+    // Below all candidates: as many more as an exponential tail has.
+    const double gap = static_cast<double>(std::bit_cast<float>(lo)) - estimate;
+    return std::min(static_cast<double>(count) * std::exp(gap / mean_excess),
+                    static_cast<double>(input.n));
+  }
+
+  static void Remember(const double* thresholds, int boundaries, SidcoState& memory) {
+    memory.boundaries = boundaries;
+    for (int b = 0; b < boundaries; ++b) {
+      if (std::isnan(thresholds[b])) {
+        memory.boundaries = -1;
+        return;
+      }
+      memory.keys[b] = KeyAbove(thresholds[b]);
+    }
+  }
+
+  SidcoOptions options_;
+  bool corrected_;
+};
+
+template <bool kCorrected>
+std::unique_ptr<Sparsifier> Make(const Options& resolved, std::uint64_t /*seed*/) {
+  const std::string& fit = StringOption(resolved, "fit");
+  return std::make_unique<Sidco>(
+      SidcoOptions{fit == "gamma"    ? Fit::kGamma
+                   : fit == "pareto" ? Fit::kPareto
+                                     : Fit::kExponential,
+                   static_cast<int>(IntOption(resolved, "stages")),
+                   BoolOption(resolved, "adaptive"), DoubleOption(resolved, "first_ratio")},
+      kCorrected);
+}
+
+SparsifierDescriptor Descriptor(bool corrected) {
+  return {
+      .name = corrected ? "sidco" : "sidco@paper",
+      .paper = "Abdelmoniem et al., MLSys 2021",
+      .revision = 1,
+      .exact_count = false,
+      .index_shared = false,
+      .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.53, 1.26},
+      .contraction = corrected ? CorrectedFraction : OneElement,
+      .deviations =
+          corrected
+              ? "Stages after the first are fitted above the thresholds of the last step, with "
+                "the fraction that survived them. Where the estimate's count is more than 2 % "
+                "beside k, the k largest are sent. Stages adapt for each tensor on its own."
+              : "An empty selection, or one that overflows its slot, becomes an exact top-k. "
+                "Stages adapt for each tensor on its own.",
+      .options = {{.name = "fit",
+                   .fallback = std::string("exponential"),
+                   .choices = {"exponential", "pareto", "gamma"},
+                   .meaning = "distribution of the magnitudes: exponential, generalised Pareto, "
+                              "or gamma with Pareto in the later stages"},
+                  {.name = "stages",
+                   .fallback = std::int64_t{1},
+                   .min = 1,
+                   .max = kMaxStages,
+                   .choices = {},
+                   .meaning = "fits one above the other, in the first steps"},
+                  {.name = "adaptive",
+                   .fallback = true,
+                   .choices = {},
+                   .meaning = "every 5 steps a stage more or less, as the estimates selected "
+                              "below 0.8 k or above 1.2 k"},
+                  {.name = "first_ratio",
+                   .fallback = 0.25,
+                   .min = 0.01,
+                   .max = 0.9,
+                   .choices = {},
+                   .meaning = "density after the first of several stages"}},
+      .make = corrected ? Make<true> : Make<false>,
+      .aliases =
+          corrected ? std::vector<std::string_view>{"sidco-exp"} : std::vector<std::string_view>{},
+      .unbounded_count = !corrected};
+}
+
+}  // namespace
+
+SparsifierDescriptor SidcoDescriptor() { return Descriptor(true); }
+
+SparsifierDescriptor SidcoPaperDescriptor() { return Descriptor(false); }
+
+}  // namespace sparfuse

@@ -1,0 +1,11 @@
+// Thresholds from distributions fitted in stages.
+#pragma once
+
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+SparsifierDescriptor SidcoDescriptor();
+SparsifierDescriptor SidcoPaperDescriptor();
+
+}  // namespace sparfuse

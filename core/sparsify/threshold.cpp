@@ -1,0 +1,61 @@
+// Everything above a threshold that the user gives.
+//
+// Source:      N. Strom, "Scalable distributed DNN training using commodity GPU cloud computing",
+//              Interspeech 2015, section 3; values as they are, as in H. Xu et al., "GRACE: a
+//              compressed communication framework for distributed machine learning", ICDCS 2021.
+// Deviations:  values are sent, not signs times tau; where nothing exceeds tau, or the slot
+//              overflows, an exact top-k at the density is sent.
+#include "core/sparsify/threshold.hpp"
+
+#include "core/sparsify/corrected.hpp"
+
+namespace sparfuse {
+namespace {
+
+class Threshold final : public Sparsifier {
+ public:
+  explicit Threshold(float tau) : tau_(tau) {}
+
+  std::string_view name() const noexcept override { return "threshold"; }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name(), info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    TakeReaching(context, input, info, KeyAbove(tau_), k, slot);
+  }
+
+ private:
+  float tau_;
+};
+
+}  // namespace
+
+SparsifierDescriptor ThresholdDescriptor() {
+  return {
+      .name = "threshold",
+      .paper = "Strom, Interspeech 2015",
+      .revision = 1,
+      .exact_count = false,
+      .index_shared = false,
+      .selection_model = {2.23, 2.4},
+      .contraction = OneElement,
+      .deviations =
+          "Values are sent as they are, not as a sign times tau. The count follows tau and the "
+          "data, not the density: only a tensor without an element above tau, density 1, and an "
+          "overflow of the slot send an exact top-k at the density.",
+      .options = {{.name = "tau",
+                   .fallback = 0.01,
+                   .min = 0,
+                   .max = 1e30,
+                   .choices = {},
+                   .meaning = "threshold: elements with |x| > tau are sent"}},
+      .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+        return std::make_unique<Threshold>(static_cast<float>(DoubleOption(resolved, "tau")));
+      },
+      .unbounded_count = true};
+}
+
+}  // namespace sparfuse
