@@ -1,0 +1,60 @@
+// Shorter wire forms of a sparse payload: values as halves, indices as gaps.
+//
+// A coded payload, little-endian:
+//   header   8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, bit 1: delta indices), u32
+//   count values   count f32 or f16, padded with zeros to a multiple of 4 bytes indices  count u32,
+//   or a gap each: u16 where it is below 65535, else u16 65535 and then the gap
+//            as u32. The first gap is the first index.
+// Every payload has exactly one encoding in each coding, and its length says where it ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/collective/collective.hpp"
+
+namespace sparfuse {
+
+enum class ValueCoding : std::uint8_t { kF32, kF16 };
+enum class IndexCoding : std::uint8_t { kU32, kDelta };
+
+struct PayloadCoding {
+  ValueCoding values = ValueCoding::kF32;
+  IndexCoding indices = IndexCoding::kU32;
+  bool operator==(const PayloadCoding&) const = default;
+};
+
+inline constexpr std::size_t kPayloadHeaderBytes = 8;
+
+// The most that EncodePayload writes for up to `capacity` elements of a range of n, rounded up to a
+// multiple of 8.
+std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n);
+
+// Makes `values` what a receiver will decode and adds what rounding took to the residual at their
+// indices, so that sent + residual stays what it was: exactly, where the residual was zero there,
+// as after a selection, and |value| < 2^29. Halves saturate at 65504. Does nothing where values
+// travel as f32.
+//
+//   residual  [n], indexed by `indices`, or empty: what rounding takes is lost.
+void RoundToCoding(PayloadCoding coding, std::span<const std::uint32_t> indices,
+                   std::span<float> values, std::span<float> residual);
+
+// Encodes into `out` and returns the bytes written. Values that a half cannot hold are rounded as
+// by RoundToCoding. Throws Error{kInternal} where `out` is too small or a gap is negative.
+//
+//   payload  indices strictly increasing and below n <= 2^32, values finite.
+//   out      at least EncodedBytesBound(coding, count, n) bytes, of any alignment.
+std::size_t EncodePayload(PayloadCoding coding, const SparsePayload& payload, std::size_t n,
+                          std::span<std::byte> out);
+
+// Decodes a payload of a range of n elements into the front of `indices` and `values`, of equal
+// size, and returns what it filled. Any bytes are safe: what EncodePayload cannot have written is
+// an Error{kComm} that says what is wrong and where, and nothing is read or written out of bounds.
+SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
+                            std::span<std::uint32_t> indices, std::span<float> values);
+
+// The coding that the header of a payload names. Throws Error{kComm} like DecodePayload.
+PayloadCoding CodingOf(std::span<const std::byte> bytes);
+
+}  // namespace sparfuse

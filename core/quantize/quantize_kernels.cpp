@@ -1,0 +1,25 @@
+// The portable kernels, and the choice among the tables.
+#include "core/quantize/quantize_kernels.hpp"
+
+#include "core/tensor/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+#include "core/quantize/quantize_kernels_loops.inc"
+
+}  // namespace
+
+const QuantizeKernels kQuantizeKernelsPortable =
+    SPARFUSE_QUANTIZE_KERNELS(HalfEncode, HalfDecode, HalfAdd);
+
+const QuantizeKernels& QuantizeKernelsFor(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return kQuantizeKernelsAvx512;
+  if (isa == Isa::kAvx2) return kQuantizeKernelsAvx2;
+#endif
+  (void)isa;
+  return kQuantizeKernelsPortable;
+}
+
+}  // namespace sparfuse

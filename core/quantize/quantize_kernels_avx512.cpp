@@ -1,0 +1,20 @@
+// The same loops, vectorised for AVX-512 by the compiler, and the conversion of halves.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "core/quantize/quantize_kernels.hpp"
+
+namespace sparfuse {
+namespace {
+
+#include "core/quantize/quantize_kernels_loops.inc"
+// Built on the loops: it comes after them.
+#include "core/quantize/quantize_kernels_f16c.inc"
+
+}  // namespace
+
+const QuantizeKernels kQuantizeKernelsAvx512 =
+    SPARFUSE_QUANTIZE_KERNELS(HalfEncodeF16c, HalfDecodeF16c<false>, HalfDecodeF16c<true>);
+
+}  // namespace sparfuse
+#endif

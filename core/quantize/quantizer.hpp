@@ -1,0 +1,88 @@
+// A Quantizer encodes a whole tensor in fewer bits: fixed-size bytes in place of float32.
+//
+// Like a Sparsifier it knows nothing of ranks' messages, plans or clocks, and error feedback is
+// fused into it: what encoding lost is left in the residual.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/options.hpp"
+#include "core/sparsify/sparsifier.hpp"
+#include "core/tensor/thread_pool.hpp"
+
+namespace sparfuse {
+
+struct QuantizeContext {
+  ThreadPool* pool = nullptr;      // never null
+  Workspace* workspace = nullptr;  // never null
+  int rank = 0;                    // keys random streams: ranks round independently
+};
+
+class Quantizer {
+ public:
+  virtual ~Quantizer() = default;
+
+  virtual std::string_view name() const noexcept = 0;
+
+  // Bytes of an encoded tensor of n elements: a multiple of 4.
+  virtual std::size_t EncodedBytes(std::size_t n) const = 0;
+
+  // The least c known for which E|x - decoded|^2 <= c |x|^2 for every x of n elements, over the
+  // quantizer's random numbers. Above 1, residuals may grow from step to step without bound: such a
+  // quantizer is for use without error feedback.
+  virtual double ErrorBound(std::size_t n) const = 0;
+
+  // Encodes x = gradient + residual (the residual may be absent: x = gradient), [n] float32 on the
+  // host. The residual becomes x - decoded(out).
+  //
+  //   out   EncodedBytes(n), 4-byte aligned, overwritten whole.
+  //
+  // Determinism: equal inputs, seed, tensor, step and rank give equal bytes and residuals, whatever
+  //              the pool's size and the instruction set.
+  // Errors:      Error{kNumeric} naming the tensor if x has a NaN or an infinity (out and the
+  //              residual are then unspecified); Error{kConfig} if n == 0 or the sizes do not
+  //              match.
+  virtual void Encode(const QuantizeContext& context, const SelectSource& source,
+                      const TensorInfo& info, std::span<std::byte> out) const = 0;
+
+  // out[i] += decoded element begin + i of a tensor of n elements.
+  //
+  //   payload  EncodedBytes(n), 4-byte aligned.
+  //   begin    a multiple of kBlock (select_kernels.hpp); out.size() <= kBlock.
+  //
+  // Throws Error{kComm} where the payload cannot have come from Encode.
+  virtual void AddDecoded(std::span<const std::byte> payload, std::size_t n, std::size_t begin,
+                          std::span<float> out) const = 0;
+};
+
+// out[i] = scale * sum over payloads of their element i; added in the order given, so that equal
+// payloads give equal bits on every rank, whatever the pool's size. Works block by block in cache:
+// the payloads are read and `out` is written once. Throws Error{kComm} naming the payload that is
+// corrupt.
+void AccumulateQuantized(const Quantizer& quantizer,
+                         std::span<const std::span<const std::byte>> payloads, float scale,
+                         std::span<float> out, ThreadPool& pool);
+
+struct QuantizerDescriptor {
+  std::string_view name;  // stable: results are keyed by it
+  std::string_view paper;
+  int revision;                 // raised when results may change
+  bool unbiased;                // E[decoded] = x over the quantizer's random numbers
+  bool needs_feedback;          // does not converge without a residual
+  std::string_view deviations;  // "" or what differs from the paper, one sentence each
+  std::vector<OptionSpec> options;
+  std::unique_ptr<Quantizer> (*make)(const Options& resolved, std::uint64_t seed);
+};
+
+// Every quantizer of core: fp16, qsgd, sign.
+std::span<const QuantizerDescriptor> Quantizers();
+
+// Throws Error{kConfig} naming the nearest known name.
+const QuantizerDescriptor& FindQuantizer(std::string_view name);
+
+}  // namespace sparfuse
