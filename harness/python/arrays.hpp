@@ -1,0 +1,95 @@
+// Arrays that come from Python and go to Python. All functions need the GIL.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse {
+
+// Elements that become a NumPy array without being copied. Uninitialised.
+template <class T>
+class ArrayMemory {
+ public:
+  explicit ArrayMemory(std::size_t size)
+      : data_(static_cast<T*>(std::malloc(Bytes(size)))), size_(size) {
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+
+  T* data() const noexcept { return data_.get(); }
+  std::span<T> span() const noexcept { return {data_.get(), size_}; }
+
+  // Gives the memory behind the first `size` elements back; they stay where they are, as a rule.
+  void Shrink(std::size_t size) {
+    if (auto* moved = static_cast<T*>(std::realloc(data_.get(), Bytes(size)))) {
+      (void)data_.release();
+      data_.reset(moved);
+    }
+    size_ = size;
+  }
+
+  // shape: its product is the size. The array owns the memory from then on.
+  pybind11::array_t<T> Release(const std::vector<std::int64_t>& shape) && {
+    T* const data = data_.get();
+    const pybind11::capsule owner(data, [](void* memory) { std::free(memory); });
+    (void)data_.release();
+    return pybind11::array_t<T>(shape, data, owner);
+  }
+  pybind11::array_t<T> Release() && {
+    const auto size = static_cast<std::int64_t>(size_);
+    return std::move(*this).Release({size});
+  }
+
+ private:
+  static std::size_t Bytes(std::size_t size) { return size == 0 ? sizeof(T) : size * sizeof(T); }
+  struct Free {
+    void operator()(T* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> data_;
+  std::size_t size_;
+};
+
+// Views `object` (NumPy array, anything with DLPack or the buffer protocol) as a NumPy array,
+// without a copy. `what` names it in errors. Throws TypeError, Error{kUnsupported} for memory on a
+// device.
+pybind11::array ViewArray(pybind11::handle object, const std::string& what);
+
+// A float32 array in row-major order, kept alive.
+struct FloatArray {
+  pybind11::array array;  // a copy of what was given only where that is not contiguous
+  std::vector<std::int64_t> shape;
+
+  std::span<const float> values() const {
+    return {static_cast<const float*>(array.data()), static_cast<std::size_t>(array.size())};
+  }
+};
+
+// Throws TypeError naming the dtype if that is not float32; what ViewArray throws.
+FloatArray ReadFloats(pybind11::handle object, const std::string& what);
+
+// float32, row-major, to be written to. Throws TypeError; Error{kConfig} where it cannot be written
+// to in place, naming why.
+std::span<float> WritableFloats(const pybind11::array& array, const std::string& what);
+
+// C-contiguous and aligned, so that its elements can be read one after another.
+bool IsPlain(const pybind11::array& array);
+// The same elements, plain: `array` itself where it is.
+pybind11::array Plain(const pybind11::array& array);
+
+// An integer, or a sequence of integers. Throws TypeError; Error{kConfig} for a negative one.
+std::vector<std::int64_t> ReadShape(pybind11::handle shape);
+std::size_t ElementCount(std::span<const std::int64_t> shape);
+// "(3, 4)"
+std::string ShapeText(std::span<const std::int64_t> shape);
+// Of the object's class, say "torch.Tensor".
+std::string TypeText(pybind11::handle object);
+
+}  // namespace sparfuse

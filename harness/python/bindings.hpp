@@ -1,0 +1,14 @@
+// What module.cpp puts together.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace sparfuse {
+
+void BindErrors(pybind11::module_& module);
+void BindSparsifier(pybind11::module_& module);
+void BindFeedback(pybind11::module_& module);
+void BindDecompress(pybind11::module_& module);
+void BindThreads(pybind11::module_& module);
+
+}  // namespace sparfuse

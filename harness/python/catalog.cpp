@@ -1,0 +1,229 @@
+#include "harness/python/catalog.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/options.hpp"
+#include "harness/python/arrays.hpp"
+#include "harness/python/python_sparsifier.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+// name -> {"object": class or object, "descriptor": dict}. Leaked: at exit the interpreter is gone
+// before static objects are.
+py::dict& Registered() {
+  static auto* const registered = new py::dict();
+  return *registered;
+}
+
+bool InCore(std::string_view name) {
+  return std::ranges::any_of(Sparsifiers(), [&](const SparsifierDescriptor& descriptor) {
+    return descriptor.name == name ||
+           std::ranges::find(descriptor.aliases, name) != descriptor.aliases.end();
+  });
+}
+
+py::object ToPython(const OptionValue& value) {
+  return std::visit([](const auto& held) -> py::object { return py::cast(held); }, value);
+}
+
+OptionValue ToOption(const std::string& where, py::handle value) {
+  if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
+  if (py::isinstance<py::int_>(value)) return value.cast<std::int64_t>();
+  if (py::isinstance<py::float_>(value)) return value.cast<double>();
+  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+  if (py::hasattr(value, "item")) return ToOption(where, value.attr("item")());  // NumPy's scalars
+  SPARFUSE_THROW(kConfig,
+                 where + " is a " + TypeText(value) + "; expected a bool, int, float or str");
+}
+
+py::dict DescribeOption(const OptionSpec& option) {
+  py::dict entry;
+  entry["name"] = option.name;
+  entry["default"] = ToPython(option.fallback);
+  entry["range"] = option.min == option.max ? py::object(py::none())
+                                            : py::object(py::make_tuple(option.min, option.max));
+  entry["choices"] = option.choices;
+  entry["meaning"] = option.meaning;
+  return entry;
+}
+
+py::dict Describe(const SparsifierDescriptor& descriptor) {
+  py::list options;
+  for (const OptionSpec& option : descriptor.options) options.append(DescribeOption(option));
+  py::dict entry;
+  entry["name"] = descriptor.name;
+  entry["aliases"] = descriptor.aliases;
+  entry["paper"] = descriptor.paper;
+  entry["deviations"] = descriptor.deviations;
+  entry["revision"] = descriptor.revision;
+  entry["exact_count"] = descriptor.exact_count;
+  entry["unbounded_count"] = descriptor.unbounded_count;
+  entry["index_shared"] = descriptor.index_shared;
+  entry["options"] = options;
+  entry["language"] = "C++";
+  return entry;
+}
+
+// The keywords of a class's constructor but for seed, as options.
+py::list ConstructorOptions(const py::object& type) {
+  const py::object inspect = py::module_::import("inspect");
+  const py::object parameter_type = inspect.attr("Parameter");
+  const py::object empty = parameter_type.attr("empty");
+  py::list options;
+  for (const py::handle parameter :
+       inspect.attr("signature")(type).attr("parameters").attr("values")()) {
+    const py::object kind = parameter.attr("kind");
+    if (!kind.equal(parameter_type.attr("POSITIONAL_OR_KEYWORD")) &&
+        !kind.equal(parameter_type.attr("KEYWORD_ONLY"))) {
+      continue;
+    }
+    py::dict entry;
+    entry["name"] = parameter.attr("name");
+    const py::object fallback = parameter.attr("default");
+    entry["default"] = fallback.is(empty) ? py::object(py::none()) : fallback;
+    entry["range"] = py::none();
+    entry["choices"] = py::list();
+    entry["meaning"] = "";
+    options.append(entry);
+  }
+  return options;
+}
+
+py::dict DescribePython(const std::string& name, const py::object& sparsifier) {
+  const auto attribute = [&](const char* key, py::object fallback) -> py::object {
+    return py::getattr(sparsifier, key, fallback);
+  };
+  py::dict entry;
+  entry["name"] = name;
+  entry["aliases"] = py::list();
+  entry["paper"] = attribute("paper", py::str(""));
+  entry["deviations"] = attribute("deviations", py::str(""));
+  entry["revision"] = attribute("revision", py::int_(1));
+  entry["exact_count"] = attribute("exact_count", py::bool_(true));
+  entry["unbounded_count"] = attribute("unbounded_count", py::bool_(false));
+  entry["index_shared"] = attribute("index_shared", py::bool_(false));
+  entry["options"] =
+      PyType_Check(sparsifier.ptr()) != 0 ? ConstructorOptions(sparsifier) : py::list();
+  entry["language"] = "Python";
+  return entry;
+}
+
+std::vector<std::string> OptionNames(const py::dict& descriptor) {
+  std::vector<std::string> names;
+  for (const py::handle option : descriptor["options"]) {
+    names.push_back(option["name"].cast<std::string>());
+  }
+  return names;
+}
+
+void RequireKnown(const std::string& name, const py::dict& options,
+                  const std::vector<std::string>& known) {
+  for (const auto& [key, value] : options) {
+    const auto option = key.cast<std::string>();
+    if (std::ranges::find(known, option) != known.end()) continue;
+    const std::string nearest = NearestName(option, known);
+    std::string all;
+    for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
+    SPARFUSE_THROW(kConfig, "sparsifier " + name + ": unknown option \"" + option + "\"" +
+                                (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?") +
+                                (all.empty() ? "; it takes none" : "; known: " + all));
+  }
+}
+
+void ConfigureCore(ConfiguredSparsifier& configured, const SparsifierDescriptor& descriptor,
+                   const py::dict& options) {
+  const std::string owner = "sparsifier " + std::string(descriptor.name);
+  configured.descriptor = Describe(descriptor);
+  RequireKnown(std::string(descriptor.name), options, OptionNames(configured.descriptor));
+  Options given;
+  for (const auto& [key, value] : options) {
+    const auto option = key.cast<std::string>();
+    given[option] = ToOption(owner + ": " + option, value);
+  }
+  const Options resolved = ResolveOptions(owner, descriptor.options, given);
+  for (const auto& [key, value] : resolved) configured.options[key.c_str()] = ToPython(value);
+  configured.sparsifier = descriptor.make(resolved, configured.seed);
+}
+
+void ConfigurePython(ConfiguredSparsifier& configured, const std::string& name,
+                     const py::dict& options) {
+  const py::object entry = Registered()[name.c_str()];
+  const py::object registered = entry["object"];
+  configured.descriptor = entry["descriptor"].attr("copy")();
+  std::vector<std::string> known = OptionNames(configured.descriptor);
+  const bool takes_seed = std::erase(known, "seed") > 0;
+  RequireKnown(name, options, known);
+  py::object object = registered;
+  if (PyType_Check(registered.ptr()) != 0) {
+    py::dict keywords = options.attr("copy")();
+    if (takes_seed) keywords["seed"] = configured.seed;
+    object = registered(**keywords);
+  }
+  for (const py::handle option : configured.descriptor["options"]) {
+    const py::object key = option["name"];
+    if (key.cast<std::string>() == "seed") continue;
+    configured.options[key] = options.contains(key) ? options[key] : option["default"];
+  }
+  configured.sparsifier = std::make_unique<PythonSparsifier>(
+      name, object, configured.descriptor["exact_count"].cast<bool>());
+}
+
+}  // namespace
+
+double CheckedDensity(double density) {
+  SPARFUSE_REQUIRE(density > 0 && density <= 1,
+                   "density = " + std::to_string(density) + ": expected a number in (0, 1]");
+  return density;
+}
+
+std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& name, double density,
+                                                          std::uint64_t seed,
+                                                          const py::dict& options) {
+  auto configured = std::make_shared<ConfiguredSparsifier>();
+  configured->density = CheckedDensity(density);
+  configured->seed = seed;
+  if (Registered().contains(name.c_str())) {
+    ConfigurePython(*configured, name, options);
+  } else if (InCore(name)) {
+    ConfigureCore(*configured, FindSparsifier(name), options);
+  } else {
+    std::vector<std::string> known;
+    for (const py::handle entry : ListSparsifiers()) {
+      known.push_back(entry["name"].cast<std::string>());
+      for (const py::handle alias : entry["aliases"]) known.push_back(alias.cast<std::string>());
+    }
+    SPARFUSE_THROW(kConfig, "unknown sparsifier \"" + name + "\"" + Suggestion(name, known));
+  }
+  configured->unbounded_count = configured->descriptor["unbounded_count"].cast<bool>();
+  return configured;
+}
+
+void RegisterSparsifier(const std::string& name, py::object sparsifier) {
+  SPARFUSE_REQUIRE(!name.empty(), "register_sparsifier: the name is empty");
+  SPARFUSE_REQUIRE(!InCore(name), "register_sparsifier: \"" + name +
+                                      "\" is a built-in sparsifier; choose another");
+  py::dict entry;
+  entry["descriptor"] = DescribePython(name, sparsifier);
+  if (!py::hasattr(sparsifier, "select")) {
+    SPARFUSE_THROW(kConfig, "register_sparsifier(\"" + name +
+                                "\"): " + py::cast<std::string>(py::repr(sparsifier)) +
+                                " has no method select(g, k)");
+  }
+  entry["object"] = std::move(sparsifier);
+  Registered()[name.c_str()] = entry;
+}
+
+py::list ListSparsifiers() {
+  py::list list;
+  for (const SparsifierDescriptor& descriptor : Sparsifiers()) list.append(Describe(descriptor));
+  for (const auto& [name, entry] : Registered()) list.append(entry["descriptor"].attr("copy")());
+  return list;
+}
+
+}  // namespace sparfuse

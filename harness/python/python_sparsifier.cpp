@@ -1,0 +1,91 @@
+#include "harness/python/python_sparsifier.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "harness/python/arrays.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+
+PythonSparsifier::PythonSparsifier(std::string name, py::object object, bool exact_count)
+    : name_(std::move(name)), object_(std::move(object)), exact_count_(exact_count) {
+  SPARFUSE_REQUIRE(
+      py::hasattr(object_, "select") && PyCallable_Check(object_.attr("select").ptr()) != 0,
+      "sparsifier \"" + name_ + "\": " + TypeText(object_) + " has no method select(g, k)");
+}
+
+PythonSparsifier::~PythonSparsifier() {
+  const py::gil_scoped_acquire gil;
+  object_ = py::object();
+}
+
+void PythonSparsifier::Select(const SelectContext& context, const SelectSource& source,
+                              double density, const TensorInfo& info, SparsifierState* /*state*/,
+                              Slot& slot) const {
+  SelectInput input = BeginSelect(name_, context, source, density, info, slot);
+  const std::size_t k = KeptCount(input.n, density);
+  RequireRoom(name_, info, slot, k);
+  if (k == input.n) return SelectAll(context, input, info, slot);
+  AddPending(context, input, info);
+  CallSelect(input, k, info, slot);
+  for (std::size_t i = 0; i < slot.count; ++i) {
+    const std::uint32_t index = slot.indices.data[i];
+    slot.values.data[i] = input.x()[index];
+    if (input.residual != nullptr) input.residual[index] = 0.0f;
+  }
+}
+
+void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
+                                  Slot& slot) const {
+  const py::gil_scoped_acquire gil;
+  const auto refuse = [&](const std::string& what) {
+    SPARFUSE_THROW(kConfig, "sparsifier \"" + name_ + "\": " + TypeText(object_) +
+                                ".select(g, k) returned " + what + " for tensor \"" +
+                                std::string(info.name) + "\", step " + std::to_string(info.step));
+  };
+  // The base that is no owner keeps NumPy from copying; what is not the array's to own, it cannot
+  // free.
+  py::array view(py::dtype::of<float>(), {input.n}, {sizeof(float)}, input.x(), py::none());
+  view.attr("flags").attr("writeable") = false;
+  const py::object returned = object_.attr("select")(view, k);
+
+  py::array indices;
+  try {
+    indices = py::module_::import("numpy").attr("asarray")(returned).cast<py::array>();
+  } catch (py::error_already_set&) {
+    refuse("a " + TypeText(returned) + "; expected an array of integers");
+  }
+  const char kind = indices.dtype().kind();
+  const auto count = static_cast<std::size_t>(indices.size());
+  const bool integers = kind == 'i' || kind == 'u' || count == 0;  // numpy.asarray([]) has floats
+  if (indices.ndim() != 1 || !integers) {
+    refuse("an array of " + std::to_string(indices.ndim()) + " dimensions, dtype " +
+           py::cast<std::string>(py::str(indices.dtype())) +
+           "; expected integers in one dimension");
+  }
+  if (exact_count_ ? count != k : count == 0 || count > slot.capacity) {
+    refuse(std::to_string(count) + " indices; expected " +
+           (exact_count_
+                ? std::to_string(k) + " (a class whose count may differ says exact_count = False)"
+                : "1 to " + std::to_string(slot.capacity)));
+  }
+  const auto wide = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>(indices);
+  const std::span<const std::int64_t> given{wide.data(), count};
+  for (const std::int64_t index : given) {
+    if (index < 0 || static_cast<std::size_t>(index) >= input.n) {
+      refuse("index " + std::to_string(index) + "; expected indices in [0, " +
+             std::to_string(input.n) + ")");
+    }
+  }
+  std::uint32_t* const out = slot.indices.data;
+  std::transform(given.begin(), given.end(), out,
+                 [](std::int64_t index) { return static_cast<std::uint32_t>(index); });
+  std::sort(out, out + count);
+  if (const auto* twice = std::adjacent_find(out, out + count); twice != out + count) {
+    refuse("index " + std::to_string(*twice) + " more than once");
+  }
+  slot.count = count;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,43 @@
+// A sparsifier written in Python, behind the interface of all the others.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "core/sparsify/scan.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+// Wraps an object with a method select(g, k) that returns the indices to send:
+//
+//   g   [n] float32, a read-only NumPy view of x = gradient + residual, valid during the call only
+//   k   max(1, trunc(density * n)), below n: density 1 sends everything without a call
+//   returns integers in [0, n), all different, in any order, as an array of one dimension or a
+//   sequence; k of them, or with `exact_count` off between 1 and the slot's capacity
+//
+// Select may be called from any thread, with or without the GIL; it takes the GIL for the call of
+// the Python method alone. What that method raises is thrown as pybind11::error_already_set; what
+// it returns wrongly is Error{kConfig}, naming the class, the tensor and what was expected.
+class PythonSparsifier final : public Sparsifier {
+ public:
+  // Needs the GIL. Throws Error{kConfig} if `object` has no method `select`.
+  PythonSparsifier(std::string name, pybind11::object object, bool exact_count);
+  ~PythonSparsifier() override;
+
+  std::string_view name() const noexcept override { return name_; }
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override;
+
+ private:
+  // Writes the checked indices in increasing order, and their number, into the slot.
+  void CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
+                  Slot& slot) const;
+
+  std::string name_;
+  pybind11::object object_;
+  bool exact_count_;
+};
+
+}  // namespace sparfuse

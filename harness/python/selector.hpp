@@ -1,0 +1,81 @@
+// What every object of the module that selects is made of.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/sparsify/sparsifier.hpp"
+#include "harness/python/arrays.hpp"
+#include "harness/python/catalog.hpp"
+
+namespace sparfuse {
+
+// Lets one thread at a time work on an object. To be taken without the GIL: a sparsifier written in
+// Python waits for the GIL while its object is locked.
+class ObjectMutex {
+ public:
+  // Throws Error{kConfig} instead of waiting for itself, where a sparsifier written in Python calls
+  // the object that called it.
+  void lock();
+  void unlock();
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_;
+};
+
+// Payload of one selection; becomes NumPy arrays without a copy.
+struct SelectedArrays {
+  ArrayMemory<std::uint32_t> indices;
+  ArrayMemory<float> values;
+
+  pybind11::tuple Release() && {
+    return pybind11::make_tuple(std::move(indices).Release(), std::move(values).Release());
+  }
+};
+
+// A sparsifier with its memory of tensors, by name. Not thread-safe; needs no GIL.
+class Selector {
+ public:
+  explicit Selector(std::shared_ptr<ConfiguredSparsifier> configured)
+      : configured_(std::move(configured)) {}
+
+  const ConfiguredSparsifier& configured() const { return *configured_; }
+
+  // gradient: [product of shape]; residual: the same size, or empty. step: by default one more than
+  // the tensor's last one, from 0. Throws what Sparsifier::Select does; Error{kConfig} if the
+  // tensor had another shape before. After an error the step is not counted.
+  SelectedArrays Select(const std::string& tensor, std::span<const std::int64_t> shape,
+                        std::span<const float> gradient, std::span<float> residual,
+                        std::optional<std::uint64_t> step);
+
+ private:
+  struct Tensor {
+    std::vector<std::int64_t> shape;
+    std::unique_ptr<SparsifierState> state;
+    std::uint64_t next_step = 0;
+  };
+
+  std::shared_ptr<ConfiguredSparsifier> configured_;
+  Workspace workspace_;
+  SelectCounters counters_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+// The argument g of select and step: what ReadFloats takes, of 1 to 2^32 - 1 elements. Needs the
+// GIL.
+FloatArray ReadGradient(pybind11::handle g);
+
+// Throws Error{kConfig} if the shapes differ.
+void RequireShape(const std::string& tensor, std::span<const std::int64_t> known,
+                  std::span<const std::int64_t> given);
+
+}  // namespace sparfuse

@@ -1,0 +1,50 @@
+"""Gradient sparsification: exact, at memory speed, on any float32 array.
+
+A step of data-parallel training that sends 1 % of the gradient, seen from one worker:
+
+>>> import numpy, sparfuse
+>>> s = sparfuse.Sparsifier("dgc", density=0.01, seed=1)
+>>> f = sparfuse.ErrorFeedback(s)
+>>> g = numpy.random.default_rng(0).standard_normal((64, 32), dtype=numpy.float32)
+>>> idx, val = f.step("layer1.weight", g)             # what to send
+>>> payloads = [(idx, val)]                           # with those of the other workers
+>>> average = sparfuse.decompress(payloads, g.shape)  # what every worker applies
+>>> average.shape, bool((average.ravel()[idx] == val).all())
+((64, 32), True)
+
+Sparsifier selects, ErrorFeedback adds what was left out to the next gradient, decompress averages
+the payloads of all workers. list_sparsifiers() says what there is and where it is from;
+register_sparsifier adds one that is written in Python.
+"""
+
+from sparfuse._core import (
+    ConfigError,
+    Error,
+    ErrorFeedback,
+    NumericError,
+    Sparsifier,
+    UnsupportedError,
+    __version__,
+    decompress,
+    list_sparsifiers,
+    register_sparsifier,
+    set_threads,
+    threads,
+    warmup_density,
+)
+
+__all__ = [
+    "ConfigError",
+    "Error",
+    "ErrorFeedback",
+    "NumericError",
+    "Sparsifier",
+    "UnsupportedError",
+    "__version__",
+    "decompress",
+    "list_sparsifiers",
+    "register_sparsifier",
+    "set_threads",
+    "threads",
+    "warmup_density",
+]
