@@ -28,9 +28,12 @@ void WriteArray(std::ofstream& out, const std::vector<T>& values) {
 
 std::size_t Columns::Column::rows() const {
   switch (type) {
-    case Type::kF64: return f64.size();
-    case Type::kI64: return i64.size();
-    case Type::kString: return codes.size();
+    case Type::kF64:
+      return f64.size();
+    case Type::kI64:
+      return i64.size();
+    case Type::kString:
+      return codes.size();
   }
   return 0;
 }
@@ -67,8 +70,9 @@ void Columns::Write(const std::filesystem::path& path) const {
                            {"strings", nlohmann::json::object()}};
   for (const Column& column : columns_) {
     assert(column.rows() == columns_.front().rows());
-    header["columns"].push_back(
-        {{"name", column.name}, {"dtype", kTypes[static_cast<int>(column.type)]}, {"unit", column.unit}});
+    header["columns"].push_back({{"name", column.name},
+                                 {"dtype", kTypes[static_cast<int>(column.type)]},
+                                 {"unit", column.unit}});
     if (column.type == Type::kString) header["strings"][column.name] = column.strings;
   }
   std::string line = header.dump();
@@ -79,9 +83,15 @@ void Columns::Write(const std::filesystem::path& path) const {
   out.write(line.data(), static_cast<std::streamsize>(line.size()));
   for (const Column& column : columns_) {
     switch (column.type) {
-      case Type::kF64: WriteArray(out, column.f64); break;
-      case Type::kI64: WriteArray(out, column.i64); break;
-      case Type::kString: WriteArray(out, column.codes); break;
+      case Type::kF64:
+        WriteArray(out, column.f64);
+        break;
+      case Type::kI64:
+        WriteArray(out, column.i64);
+        break;
+      case Type::kString:
+        WriteArray(out, column.codes);
+        break;
     }
   }
   out.close();

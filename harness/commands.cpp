@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/adtopk/proofs.hpp"
 #include "harness/canonical.hpp"
 #include "harness/cells.hpp"
 #include "harness/doctor.hpp"
@@ -237,6 +238,33 @@ int Commands::RebuildIndex() {
   for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
   fmt::print("{}: {} trial(s)\n", store_.index_path().string(), store_.ReadRows().size());
   return kDone;
+}
+
+int Commands::Prove(const std::string& method) {
+  const std::vector<ProofRow> rows = ProveAdTopK();
+  json list = json::array();
+  bool all = true;
+  for (const ProofRow& row : rows) {
+    all = all && row.holds;
+    list.push_back({{"check", row.check},
+                    {"statement", row.statement},
+                    {"source", row.source},
+                    {"measured", row.measured},
+                    {"relation", RelationSign(row.relation)},
+                    {"bound", row.bound},
+                    {"holds", row.holds}});
+    if (settings_.json) continue;
+    fmt::print("{:4} {:9} {:>12.5g} {:2} {:<12.5g} {}  [{}]\n", row.check,
+               row.holds ? "holds" : "DOES NOT", row.measured, RelationSign(row.relation),
+               row.bound, row.statement, row.source);
+  }
+  if (settings_.json) PrintJson(list);
+  if (!settings_.json) {
+    fmt::print("{}: {} of {} statements hold\n", method,
+               std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.holds; }),
+               rows.size());
+  }
+  return all ? kDone : kClaimNotReproduced;
 }
 
 int Commands::Doctor() {

@@ -26,11 +26,13 @@ Composition Compose(const nlohmann::json& config) {
   const Collective& collective = FindCollective(method.at("collective").get<std::string>());
   made.dense_collective = &FindCollective("ring-allreduce");
   made.sparse_collective = &FindCollective("sparse-allgather");
-  (collective.payload == PayloadKind::kDense ? made.dense_collective : made.sparse_collective) = &collective;
+  (collective.payload == PayloadKind::kDense ? made.dense_collective : made.sparse_collective) =
+      &collective;
   const std::string sparsifier = config.at("sparsifier");
   if (sparsifier != "none") {
     made.sparsifier = &FindSparsifier(sparsifier);
-    made.sparsifier_options = OptionsOf("sparsifier", *made.sparsifier, config.at("sparsifier_options"));
+    made.sparsifier_options =
+        OptionsOf("sparsifier", *made.sparsifier, config.at("sparsifier_options"));
     made.density = config.at("density");
     made.error_feedback = config.at("feedback") == "residual";
   }
@@ -52,8 +54,9 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const nlohmann::
   for (const TensorShape& tensor : tensors) known.push_back(tensor.name);
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      SPARFUSE_THROW(kConfig, "dense_tensors: names has \"" + name + "\", which is no tensor of workload " +
-                                  config.at("workload").get<std::string>() + Suggestion(name, known));
+      SPARFUSE_THROW(kConfig,
+                     "dense_tensors: names has \"" + name + "\", which is no tensor of workload " +
+                         config.at("workload").get<std::string>() + Suggestion(name, known));
     }
   }
   GradientLayout layout;
@@ -65,9 +68,10 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const nlohmann::
   return layout;
 }
 
-Plan MakePlan(const Composition& composition, const GradientLayout& layout, const Topology& topology,
-              const BackwardProfile* backward, const CostModel* cost) {
-  const PlanInput input{layout, topology, composition.density, composition.strategy->sparsified, backward, cost};
+Plan MakePlan(const Composition& composition, const GradientLayout& layout,
+              const Topology& topology, const BackwardProfile* backward, const CostModel* cost) {
+  const PlanInput input{layout,   topology, composition.density, composition.strategy->sparsified,
+                        backward, cost};
   Plan plan = composition.planner->make(composition.planner_options)->MakePlan(input);
   CheckPlan(plan, layout);
   return plan;

@@ -39,15 +39,15 @@ struct Composition {
   std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }
 };
 
-// Throws Error{kConfig} naming what does not exist or does not fit, among them tensors kept dense with
-// a strategy that selects from fused buffers.
+// Throws Error{kConfig} naming what does not exist or does not fit, among them tensors kept dense
+// with a strategy that selects from fused buffers.
 Composition Compose(const nlohmann::json& config);
 
 // Tensors in ready order, those named by config.dense_tensors marked. Throws Error{kConfig} when a
 // name fits no tensor.
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const nlohmann::json& config);
 
-Plan MakePlan(const Composition& composition, const GradientLayout& layout, const Topology& topology,
-              const BackwardProfile* backward, const CostModel* cost);
+Plan MakePlan(const Composition& composition, const GradientLayout& layout,
+              const Topology& topology, const BackwardProfile* backward, const CostModel* cost);
 
 }  // namespace sparfuse

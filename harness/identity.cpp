@@ -16,7 +16,10 @@ nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config)
     revisions[std::string(what) + ":" + entry.name] = entry.revision;
   };
   add(catalog.workloads, "workload", config["workload"]);
-  if (!config.contains("method")) return revisions;  // a profile
+  if (!config.contains("method")) {  // a profile
+    for (const auto& name : config["sparsifiers"]) add(catalog.sparsifiers, "sparsifier", name);
+    return revisions;
+  }
   add(catalog.methods, "method", config["method"]);
   const auto& options = config["method_options"];
   add(catalog.strategies, "strategy", options["strategy"]);

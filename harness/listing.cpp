@@ -133,6 +133,12 @@ std::string ListText(const std::string& what, const json& entries) {
                       entry["planner"].get<std::string>(), entry["sparsifier"].get<std::string>(),
                       entry["collective"].get<std::string>());
     }
+    if (what == "sparsifiers") {
+      text += fmt::format("{}{}\n", indent, entry["source"].get<std::string>());
+    }
+    if (const std::string deviations = entry.value("deviations", ""); !deviations.empty()) {
+      text += fmt::format("{}deviates: {}\n", indent, deviations);
+    }
     if (!entry.contains("options") || !entry["options"].is_array()) continue;
     for (const auto& option : entry["options"]) {
       text += fmt::format("{}{} = {}: {}\n", indent, option["name"].get<std::string>(),

@@ -63,6 +63,7 @@ int Main(int argc, char** argv) {
   fs::path out;
   bool why = false, fresh = false, strict = false, rebuild = false;
   int max_ranks = 2, threads = 1, batch = 0;
+  std::vector<std::string> sparsifiers = {"topk"};
 
   auto* list = verb("list", "what experiment files may name, and the experiments there are", true);
   list->add_option(
@@ -125,11 +126,14 @@ int Main(int argc, char** argv) {
   profile->add_option("--threads", threads, "threads of a rank")->check(CLI::Range(1, 1024));
   profile->add_option("--batch", batch, "samples of a step (default: the workload's)")
       ->check(CLI::PositiveNumber);
+  profile->add_option("--sparsifiers", sparsifiers, "whose selections are measured")
+      ->delimiter(',')
+      ->capture_default_str();
   profile->add_flag("--fresh", fresh, "measure again");
   profile->callback([&] {
     act = [&](Commands& c) {
       return c.Profile(what, max_ranks, threads, batch > 0 ? std::optional(batch) : std::nullopt,
-                       fresh);
+                       sparsifiers, fresh);
     };
   });
 
@@ -140,6 +144,10 @@ int Main(int argc, char** argv) {
   auto* doctor =
       verb("doctor", "what this machine can run, and what would disturb a measurement", true);
   doctor->callback([&] { act = [&](Commands& c) { return c.Doctor(); }; });
+
+  auto* prove = verb("prove", "run a method's convergence proof, step by step, in numbers", true);
+  prove->add_option("method", what)->required()->check(CLI::IsMember({"adtopk"}));
+  prove->callback([&] { act = [&](Commands& c) { return c.Prove(what); }; });
 
   auto* annotate = verb("annotate", "call a trial bad: it stays, and readers leave it out", true);
   annotate->add_option("trial", what, "its id, as `sparfuse status --json` prints it")->required();

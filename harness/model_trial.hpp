@@ -9,7 +9,8 @@ namespace sparfuse {
 // Simulates the cell and leaves steps.cols, spans.cols and trace.json in `directory`; returns the
 // outcome (harness/README.md).
 //
-//   profiles  outcomes of profile trials, each with its "config": of this workload, batch and threads,
+//   profiles  outcomes of profile trials, each with its "config": of this workload, batch and
+//   threads,
 //             for one or more numbers of ranks at once. config.cluster says what is modelled:
 //             "this-machine": all ranks on this machine, as a live trial runs them (they share its
 //             cores); "machines-like-this": a machine like this one for every rank.

@@ -152,11 +152,11 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
                    const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
   for (const auto& experiment : experiments) {
-    const int ranks = MostProfileRanks(experiment);
+    const ProfileNeeds needs = NeedsOf(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
       for (const auto& cell : part.cells) {
         if (!NeedsThisMachine(cell.config)) continue;
-        for (const auto& config : ProfileConfigsFor(context.catalog, cell.config, ranks)) {
+        for (const auto& config : ProfileConfigsFor(context.catalog, cell.config, needs)) {
           Part profile;
           profile.id = "profile";
           profile.base_seed = part.base_seed;
@@ -194,7 +194,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
   Collector collector(context, rows);
   const std::string system_hash = ContentHash(context.machine);
   for (const auto& experiment : experiments) {
-    const int ranks = MostProfileRanks(experiment);
+    const ProfileNeeds needs = NeedsOf(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
       std::map<std::string, Profile> profiles;  // cells that differ in the method share one
       for (const auto& cell : part.cells) {
@@ -207,7 +207,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
         if (is_new) {
           found->second =
-              FindProfile(context.catalog, context.store, rows, cell.config, ranks, system_hash);
+              FindProfile(context.catalog, context.store, rows, cell.config, needs, system_hash);
         }
         const Profile& profile = found->second;
         for (int block = 0; block < part.blocks; ++block) {

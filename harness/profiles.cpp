@@ -21,7 +21,7 @@ bool IsOwnCluster(const json& cluster) {
 
 json ProfileConfig(const CatalogWorkload& workload, const json& workload_options,
                    const json& recipe, int batch_per_worker, int threads_per_worker, int ranks,
-                   const json& link) {
+                   const json& link, const std::vector<std::string>& sparsifiers) {
   return {{"kind", "profile"},
           {"mode", link.is_null() ? "measured" : "emulated"},
           {"workload", workload.name},
@@ -34,19 +34,21 @@ json ProfileConfig(const CatalogWorkload& workload, const json& workload_options
           {"accumulation", 1},
           {"transport", "mpi"},
           {"link", link},
+          {"sparsifiers", sparsifiers},
           {"warmup_steps", 3},
           {"steps", 15},
           {"deadline_seconds", 60}};
 }
 
-std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config, int most_ranks) {
+std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
+                                    const ProfileNeeds& needs) {
   const auto& workload =
       NeedEntry(catalog.workloads, "workload", config["workload"].get<std::string>());
   const int workers = config["workers"];
   std::set<int> ranks = {1};
   if (workers > 1) ranks.insert(2);
   if (config["cluster"] == "this-machine") {
-    const int most = std::min(workers, most_ranks);
+    const int most = std::min(workers, needs.most_ranks);
     for (int count = 4; count <= most; count *= 2) ranks.insert(count);
     ranks.insert(most);
   }
@@ -54,24 +56,29 @@ std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config, 
   for (const int count : ranks) {
     configs.push_back(ProfileConfig(workload, config["workload_options"], config["recipe"],
                                     config["batch_per_worker"], config["threads_per_worker"], count,
-                                    count > 1 ? config["link"] : json()));
+                                    count > 1 ? config["link"] : json(), needs.sparsifiers));
   }
   return configs;
 }
 
-int MostProfileRanks(const Experiment& experiment) {
-  int most = 2;
+ProfileNeeds NeedsOf(const Experiment& experiment) {
+  ProfileNeeds needs;
+  std::set<std::string> sparsifiers;
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
-      if (cell.config["mode"] != "modelled")
-        most = std::max(most, cell.config["workers"].get<int>());
+      if (cell.config["mode"] != "modelled") {
+        needs.most_ranks = std::max(needs.most_ranks, cell.config["workers"].get<int>());
+      }
+      sparsifiers.insert(cell.config.value("sparsifier", "none"));
     }
   }
-  return most;
+  sparsifiers.erase("none");
+  needs.sparsifiers.assign(sparsifiers.begin(), sparsifiers.end());
+  return needs;
 }
 
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const json& config, int most_ranks, const std::string& system_hash) {
+                    const json& config, const ProfileNeeds& needs, const std::string& system_hash) {
   Profile profile;
   if (!IsOwnCluster(config["cluster"])) {
     profile.content =
@@ -80,7 +87,7 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
     return profile;
   }
   json content = json::array();
-  for (const auto& wanted : ProfileConfigsFor(catalog, config, most_ranks)) {
+  for (const auto& wanted : ProfileConfigsFor(catalog, config, needs)) {
     const std::string hash = ConfigHash(wanted);
     const json revisions = RevisionsOf(catalog, wanted);
     const auto row = std::find_if(rows.rbegin(), rows.rend(), [&](const TrialRow& candidate) {

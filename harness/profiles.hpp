@@ -17,21 +17,26 @@ namespace sparfuse {
 inline constexpr const char* kOwnClusters[] = {"this-machine", "machines-like-this"};
 bool IsOwnCluster(const nlohmann::json& cluster);
 
-// The config of the trial that measures `workload`'s backward pass, the machine's kernels and the
-// link with `ranks` on the machine at once. link: null for the machine's own, or a shape.
+// What the profiles of an experiment must cover.
+struct ProfileNeeds {
+  int most_ranks = 2;                    // at once: the most workers of a live cell, at least two
+  std::vector<std::string> sparsifiers;  // of its cells, sorted
+};
+ProfileNeeds NeedsOf(const Experiment& experiment);
+
+// The config of the trial that measures `workload`'s backward pass, the machine's kernels, the
+// selections of `sparsifiers` and the link with `ranks` on the machine at once. link: null for the
+// machine's own, or a shape.
 nlohmann::json ProfileConfig(const CatalogWorkload& workload,
                              const nlohmann::json& workload_options, const nlohmann::json& recipe,
                              int batch_per_worker, int threads_per_worker, int ranks,
-                             const nlohmann::json& link);
+                             const nlohmann::json& link,
+                             const std::vector<std::string>& sparsifiers);
 
 // The profile trials that `config` (modelled, of an own cluster) needs: one rank alone; two over
-// its link; and on "this-machine" 4, 8, ... up to its workers, at most `most_ranks` at once.
+// its link; and on "this-machine" 4, 8, ... up to its workers, at most `needs.most_ranks` at once.
 std::vector<nlohmann::json> ProfileConfigsFor(const Catalog& catalog, const nlohmann::json& config,
-                                              int most_ranks);
-
-// The most workers of a live cell of the experiment, and at least two: how many ranks its profiles
-// put on the machine at once.
-int MostProfileRanks(const Experiment& experiment);
+                                              const ProfileNeeds& needs);
 
 struct Profile {
   nlohmann::json content;  // an array of profile outcomes, each with its "config"; null: missing
@@ -41,7 +46,8 @@ struct Profile {
 // The profile of `config` from the newest trials in `rows` that count, have `system_hash` and
 // current revisions; or from the named file of the store's profiles.
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const nlohmann::json& config, int most_ranks, const std::string& system_hash);
+                    const nlohmann::json& config, const ProfileNeeds& needs,
+                    const std::string& system_hash);
 
 // What stands in the place of a machine for a modelled trial: {"cluster", "profile_hash", and for
 // own clusters this machine's description}.

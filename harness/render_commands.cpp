@@ -106,11 +106,13 @@ int Commands::Reproduce(const std::string& name, bool fresh, bool strict) {
 }
 
 int Commands::Profile(const std::string& workload, int max_ranks, int threads,
-                      std::optional<int> batch, bool fresh) {
+                      std::optional<int> batch, const std::vector<std::string>& sparsifiers,
+                      bool fresh) {
   const auto& entry = NeedEntry(catalog().workloads, "workload", workload);
   const auto defaults = [](const std::vector<OptionSpec>& specs) {
     return OptionsToJson(ResolveOptions("workload", specs, {}));
   };
+  for (const std::string& name : sparsifiers) NeedEntry(catalog().sparsifiers, "sparsifier", name);
   // An experiment of one part whose cells are the profiles themselves.
   Experiment experiment;
   experiment.id = "profile";
@@ -118,8 +120,9 @@ int Commands::Profile(const std::string& workload, int max_ranks, int threads,
   part.id = workload;
   for (int ranks = 1; ranks <= max_ranks; ranks *= 2) {
     Cell cell;
-    cell.config = ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
-                                batch.value_or(entry.batch_per_worker), threads, ranks, nullptr);
+    cell.config =
+        ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
+                      batch.value_or(entry.batch_per_worker), threads, ranks, nullptr, sparsifiers);
     cell.config_hash = ConfigHash(cell.config);
     part.cells.push_back(std::move(cell));
   }

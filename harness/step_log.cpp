@@ -83,8 +83,10 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
     metrics[duration.name] =
         Value(median([&](const StepRecord& record) { return record.*duration.member; }), "seconds");
   }
-  metrics["other_seconds"] = Value(
-      median([](const StepRecord& record) { return record.step_seconds - AccountedSeconds(record); }), "seconds");
+  metrics["other_seconds"] = Value(median([](const StepRecord& record) {
+                                     return record.step_seconds - AccountedSeconds(record);
+                                   }),
+                                   "seconds");
   const double step_seconds = metrics["step_seconds"]["value"];
   metrics["throughput"] = Value(context.units_per_step / step_seconds, context.unit + "/s");
   for (std::size_t c = 0; c < kCounters.size(); ++c) {
@@ -100,7 +102,8 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
   return metrics;
 }
 
-void WriteSteps(const std::filesystem::path& directory, const StepLog& log, const StepLogContext& context) {
+void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
+                const StepLogContext& context) {
   using Type = Columns::Type;
   Columns columns("every step of every rank");
   const auto step = columns.AddColumn("step", Type::kI64, "");
@@ -108,9 +111,11 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log, cons
   const auto measured = columns.AddColumn("measured", Type::kI64, "");
   const auto loss = columns.AddColumn("loss", Type::kF64, "nats");
   std::vector<std::size_t> durations;
-  for (const Duration& duration : kDurations) durations.push_back(columns.AddColumn(duration.name, Type::kF64, "seconds"));
+  for (const Duration& duration : kDurations)
+    durations.push_back(columns.AddColumn(duration.name, Type::kF64, "seconds"));
   std::vector<std::size_t> counters;
-  for (const Counter& counter : kCounters) counters.push_back(columns.AddColumn(counter.name, Type::kI64, counter.unit));
+  for (const Counter& counter : kCounters)
+    counters.push_back(columns.AddColumn(counter.name, Type::kI64, counter.unit));
   const auto density = columns.AddColumn("achieved_density", Type::kF64, "");
   const auto residual = columns.AddColumn("residual_norm", Type::kF64, "");
   for (std::size_t r = 0; r < log.size(); ++r) {
@@ -119,7 +124,8 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log, cons
       columns.Append(rank_column, static_cast<std::int64_t>(r));
       columns.Append(measured, static_cast<std::int64_t>(logged.measured));
       columns.Append(loss, logged.loss);
-      for (std::size_t d = 0; d < kDurations.size(); ++d) columns.Append(durations[d], logged.record.*kDurations[d].member);
+      for (std::size_t d = 0; d < kDurations.size(); ++d)
+        columns.Append(durations[d], logged.record.*kDurations[d].member);
       for (std::size_t c = 0; c < kCounters.size(); ++c) {
         columns.Append(counters[c], static_cast<std::int64_t>(logged.record.*kCounters[c].member));
       }

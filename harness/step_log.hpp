@@ -22,18 +22,19 @@ struct LoggedStep {
 using StepLog = std::vector<std::vector<LoggedStep>>;
 
 struct StepLogContext {
-  double dense_elements = 0;       // of the layout: the denominator of achieved density
-  double units_per_step = 0;       // workers * batch * accumulation * units per sample
-  std::string unit;                // of throughput
-  bool counts_missing = true;      // false where tensors_missing is unknown (modelled)
+  double dense_elements = 0;   // of the layout: the denominator of achieved density
+  double units_per_step = 0;   // workers * batch * accumulation * units per sample
+  std::string unit;            // of throughput
+  bool counts_missing = true;  // false where tensors_missing is unknown (modelled)
 };
 
-// Metrics of harness/README.md over the measured steps. step_seconds is the median over steps of the
-// maximum over ranks; the breakdown is that of the slowest rank.
+// Metrics of harness/README.md over the measured steps. step_seconds is the median over steps of
+// the maximum over ranks; the breakdown is that of the slowest rank.
 nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context);
 
 // steps.cols.
-void WriteSteps(const std::filesystem::path& directory, const StepLog& log, const StepLogContext& context);
+void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
+                const StepLogContext& context);
 
 struct TracedStep {
   std::int64_t step = 0;
@@ -42,6 +43,5 @@ struct TracedStep {
 
 // spans.cols, and trace.json of the last traced step.
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps);
-
 
 }  // namespace sparfuse

@@ -16,7 +16,8 @@ std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
   made.threads = config.at("threads_per_worker");
   if (config.at("kind") == "convergence") made.total_steps = config.at("steps");
   made.options = OptionsFromJson("workload " + name, config.at("workload_options"));
-  for (auto& [key, value] : OptionsFromJson("recipe of " + name, config.at("recipe"))) made.options[key] = value;
+  for (auto& [key, value] : OptionsFromJson("recipe of " + name, config.at("recipe")))
+    made.options[key] = value;
   return MakeWorkload(name, made);
 }
 

@@ -23,21 +23,23 @@ namespace sparfuse {
 namespace {
 
 // What a rank that failed leaves behind; the controller reads all of them.
-void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind kind, const std::string& message) {
-  std::fprintf(stderr, "rank %d: %s error: %s\n", rank, std::string(FailureKindName(kind)).c_str(), message.c_str());
-  std::ofstream(directory / ("failure-rank" + std::to_string(rank) + ".json"))
-      << nlohmann::json{{"kind", FailureKindName(kind)}, {"message", message}, {"rank", rank}}.dump();
+void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind kind,
+                  const std::string& message) {
+  std::fprintf(stderr, "rank %d: %s error: %s\n", rank, std::string(FailureKindName(kind)).c_str(),
+               message.c_str());
+  std::ofstream(directory / ("failure-rank" + std::to_string(rank) + ".json")) << nlohmann::json{
+      {"kind", FailureKindName(kind)}, {"message", message}, {"rank", rank}}.dump();
 }
 
 // Runs one rank. Returns false after leaving a failure file.
-bool RunRank(const nlohmann::json& config, const std::filesystem::path& directory, ProgressLoop::Setup world,
-             int expected_rank) {
+bool RunRank(const nlohmann::json& config, const std::filesystem::path& directory,
+             ProgressLoop::Setup world, int expected_rank) {
   std::unique_ptr<ProgressLoop> loop;
   int rank = expected_rank;
   const auto fail = [&](FailureKind kind, const std::string& message) {
     WriteFailure(directory, rank, kind, message);
-    // Others find out at about the same time; a loop that still answers keeps them from blaming this
-    // rank, and the first to leave ends them all.
+    // Others find out at about the same time; a loop that still answers keeps them from blaming
+    // this rank, and the first to leave ends them all.
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     return false;
   };
@@ -65,7 +67,8 @@ bool RunRank(const nlohmann::json& config, const std::filesystem::path& director
   }
 }
 
-std::unique_ptr<Communicator> Shape(const nlohmann::json& config, std::unique_ptr<Communicator> world) {
+std::unique_ptr<Communicator> Shape(const nlohmann::json& config,
+                                    std::unique_ptr<Communicator> world) {
   if (config.at("link").is_null()) return world;
   const auto& link = config.at("link");
   return MakeShaped(std::move(world), {link.at("gbps"), link.at("alpha_us").get<double>() / 1e6});
@@ -79,8 +82,8 @@ int RunThreads(const nlohmann::json& config, const std::filesystem::path& direct
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       auto& world = worlds[static_cast<std::size_t>(rank)];
-      passed[static_cast<std::size_t>(rank)] =
-          RunRank(config, directory, [&] { return Shape(config, std::move(world)); }, rank);
+      passed[static_cast<std::size_t>(rank)] = RunRank(
+          config, directory, [&] { return Shape(config, std::move(world)); }, rank);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -1,5 +1,5 @@
-// A profile trial: what the model computes with, measured one operation at a time, on as many ranks at
-// once as the profile is for. No step of a method is timed here.
+// A profile trial: what the model computes with, measured one operation at a time, on as many ranks
+// at once as the profile is for. No step of a method is timed here.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -75,7 +75,8 @@ json Curve(std::span<const std::size_t> sizes, const std::function<double(std::s
   return points;
 }
 
-// Announces everything and asks for nothing, so that what remains is forward, backward and the hooks.
+// Announces everything and asks for nothing, so that what remains is forward, backward and the
+// hooks.
 class Idle final : public Strategy {
  public:
   void GradientReady(Engine&, std::size_t) override {}
@@ -84,7 +85,9 @@ class Idle final : public Strategy {
 // Asks for one copy a tensor: with a layout of tiny tensors, the cost of asking.
 class PackOnly final : public Strategy {
  public:
-  void GradientReady(Engine& engine, std::size_t tensor) override { engine.Pack({.tensor = tensor}); }
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    engine.Pack({.tensor = tensor});
+  }
 };
 
 class Profiler {
@@ -111,9 +114,12 @@ class Profiler {
     outcome["status"] = "ok";
     outcome["reason"] = "";
     outcome["checks"] = json::object();
-    const auto seconds = [](const json& value) { return json{{"value", value}, {"unit", "seconds"}}; };
+    const auto seconds = [](const json& value) {
+      return json{{"value", value}, {"unit", "seconds"}};
+    };
     double backward = profile["backward"]["tail_seconds"];
-    for (const json& tensor : profile["backward"]["tensors"]) backward += tensor["seconds"].get<double>();
+    for (const json& tensor : profile["backward"]["tensors"])
+      backward += tensor["seconds"].get<double>();
     outcome["metrics"] = {{"forward_seconds", seconds(profile["backward"]["forward_seconds"])},
                           {"backward_seconds", seconds(backward)},
                           {"update_seconds", seconds(profile["backward"]["update_seconds"])}};
@@ -150,10 +156,11 @@ class Profiler {
     std::vector<std::size_t> position(workload_->Parameters().size());
     std::vector<const float*> gradients(position.size());
     for (std::size_t t = 0; t < order_.size(); ++t) position[order_[t]] = t;
-    workload_->SetGradientHook([&](std::size_t parameter, const float* gradient, std::size_t numel) {
-      gradients[parameter] = gradient;
-      engine.AnnounceGradient(position[parameter], {gradient, numel});
-    });
+    workload_->SetGradientHook(
+        [&](std::size_t parameter, const float* gradient, std::size_t numel) {
+          gradients[parameter] = gradient;
+          engine.AnnounceGradient(position[parameter], {gradient, numel});
+        });
     std::map<std::string, std::vector<double>> samples;
     const int micro_steps = rank_.config.at("accumulation");
     for (int step = 0; step < kWarmupSteps + kProfiledSteps; ++step) {
@@ -168,13 +175,14 @@ class Profiler {
         if (micro + 1 < micro_steps) engine.EndMicroStep();
       }
       engine.EndBackward();
-      for (const std::size_t parameter : order_) workload_->SetGradient(parameter, gradients[parameter]);
+      for (const std::size_t parameter : order_)
+        workload_->SetGradient(parameter, gradients[parameter]);
       engine.BeginUpdate();
       workload_->Update(static_cast<std::uint64_t>(step));
       const StepRecord record = engine.EndStep();
       if (step < kWarmupSteps) continue;
-      samples["begin"].push_back(record.step_seconds - record.forward_seconds - record.backward_seconds -
-                                 record.update_seconds);
+      samples["begin"].push_back(record.step_seconds - record.forward_seconds -
+                                 record.backward_seconds - record.update_seconds);
       samples["forward"].push_back(record.forward_seconds);
       samples["update"].push_back(record.update_seconds);
       for (const Span& span : engine.timeline().Sorted()) {
@@ -195,11 +203,12 @@ class Profiler {
                          {"numel", tensor.numel},
                          {"seconds", median("backward " + tensor.name)}});
     }
-    return {{"begin_seconds", median("begin")},
-            {"forward_seconds", median("forward") + (micro_steps - 1) * median("backward micro-step")},
-            {"tensors", std::move(tensors)},
-            {"tail_seconds", median("backward end")},
-            {"update_seconds", median("update")}};
+    return {
+        {"begin_seconds", median("begin")},
+        {"forward_seconds", median("forward") + (micro_steps - 1) * median("backward micro-step")},
+        {"tensors", std::move(tensors)},
+        {"tail_seconds", median("backward end")},
+        {"update_seconds", median("update")}};
   }
 
   double SecondsPerAnnouncement(std::unique_ptr<Strategy> strategy) {
@@ -231,40 +240,48 @@ class Profiler {
 
   double ExchangeDispatch() {
     rank_.Synchronise();
-    return MeanOverRanks(TimeOf([this] { rank_.loop.RunBlocking([](Communicator&) { return Nothing(); }); }));
+    return MeanOverRanks(
+        TimeOf([this] { rank_.loop.RunBlocking([](Communicator&) { return Nothing(); }); }));
   }
 
   void Kernels(json& profile) {
     const std::size_t largest = layout_.numel();
     const std::vector<std::size_t> sizes = Sizes(largest);
-    const std::vector<float> gradient = Gaussian(largest, 1 + static_cast<std::uint64_t>(rank_.rank()));
+    const std::vector<float> gradient =
+        Gaussian(largest, 1 + static_cast<std::uint64_t>(rank_.rank()));
     std::vector<float> work(largest);
     rank_.Synchronise();
     profile["pack"] = Curve(sizes, [&](std::size_t n) {
-      return MeanOverRanks(TimeOf([&] { CopyFinite(std::span(gradient).first(n), std::span(work).first(n), rank_.pool); }));
+      return MeanOverRanks(TimeOf(
+          [&] { CopyFinite(std::span(gradient).first(n), std::span(work).first(n), rank_.pool); }));
     });
     profile["scale"] = Curve(sizes, [&](std::size_t n) {
-      return MeanOverRanks(TimeOf([&] { ScaleDense(std::span(gradient).first(n), 0.5f, std::span(work).first(n), rank_.pool); }));
+      return MeanOverRanks(TimeOf([&] {
+        ScaleDense(std::span(gradient).first(n), 0.5f, std::span(work).first(n), rank_.pool);
+      }));
     });
     const std::size_t added = std::min<std::size_t>(largest, 262144);
     profile["seconds_per_reduced_element"] =
-        MeanOverRanks(TimeOf([&] { AddInto(std::span(gradient).first(added), std::span(work).first(added)); })) /
+        MeanOverRanks(TimeOf(
+            [&] { AddInto(std::span(gradient).first(added), std::span(work).first(added)); })) /
         static_cast<double>(added);
     Selections(profile, sizes, gradient);
     Decompression(profile, sizes);
   }
 
-  void Selections(json& profile, std::span<const std::size_t> sizes, std::span<const float> gradient) {
+  void Selections(json& profile, std::span<const std::size_t> sizes,
+                  std::span<const float> gradient) {
     Workspace workspace;
     SelectCounters counters;
     const SelectContext context{&rank_.pool, &workspace, &counters, {}};
-    for (const SparsifierDescriptor& descriptor : Sparsifiers()) {
+    for (const json& name : rank_.config.at("sparsifiers")) {
+      const SparsifierDescriptor& descriptor = FindSparsifier(name.get<std::string>());
       const Options options = ResolveOptions(descriptor.name, descriptor.options, {});
       const auto sparsifier = descriptor.make(options, 1);
       for (const double density : kDensities) {
         json points = Curve(sizes, [&](std::size_t n) {
           Buffer<float> residual(n);
-          const std::size_t capacity = SlotCapacity(n, density);
+          const std::size_t capacity = SlotCapacityFor(descriptor, n, density);
           Buffer<std::uint32_t> indices(capacity);
           Buffer<float> values(capacity);
           Slot slot{indices.view(), values.view(), capacity, 0};
@@ -277,14 +294,16 @@ class Profiler {
             sparsifier->Select(context, source, density, info, state.get(), slot);
           }));
         });
-        profile["selection"][std::string(descriptor.name)].push_back({{"density", density}, {"seconds", std::move(points)}});
+        profile["selection"][std::string(descriptor.name)].push_back(
+            {{"density", density}, {"seconds", std::move(points)}});
       }
     }
   }
 
   // Decompression of this many ranks' payloads of `density`; the least is one entry a rank.
   double DecompressSeconds(std::size_t n, double density) {
-    const std::size_t count = std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(n)));
+    const std::size_t count =
+        std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(n)));
     std::vector<std::vector<std::uint32_t>> indices;
     std::vector<std::vector<float>> values;
     std::vector<SparsePayload> payloads;
@@ -305,15 +324,17 @@ class Profiler {
   void Decompression(json& profile, std::span<const std::size_t> sizes) {
     constexpr double kDense = 0.02;
     rank_.Synchronise();
-    profile["clear"] = Curve(sizes, [&](std::size_t n) { return MeanOverRanks(DecompressSeconds(n, 0)); });
+    profile["clear"] =
+        Curve(sizes, [&](std::size_t n) { return MeanOverRanks(DecompressSeconds(n, 0)); });
     const std::size_t n = layout_.numel();
     const double entries = std::max(2, rank_.size()) * kDense * static_cast<double>(n);
-    profile["seconds_per_entry"] =
-        std::max(0.0, MeanOverRanks(DecompressSeconds(n, kDense) - DecompressSeconds(n, 0)) / entries);
+    profile["seconds_per_entry"] = std::max(
+        0.0, MeanOverRanks(DecompressSeconds(n, kDense) - DecompressSeconds(n, 0)) / entries);
   }
 
   // `rounds` times: every rank sends to the next and receives from the one before.
-  static Task RingRounds(Communicator& world, std::span<std::byte> out, std::span<std::byte> in, int rounds) {
+  static Task RingRounds(Communicator& world, std::span<std::byte> out, std::span<std::byte> in,
+                         int rounds) {
     const int next = (world.rank() + 1) % world.size();
     const int previous = (world.rank() + world.size() - 1) % world.size();
     for (int round = 0; round < rounds; ++round) {
@@ -322,12 +343,14 @@ class Profiler {
   }
 
   // `messages` small ones to the next rank at once.
-  static Task Burst(Communicator& world, std::span<std::byte> out, std::span<std::byte> in, int messages) {
+  static Task Burst(Communicator& world, std::span<std::byte> out, std::span<std::byte> in,
+                    int messages) {
     const int next = (world.rank() + 1) % world.size();
     const int previous = (world.rank() + world.size() - 1) % world.size();
     std::vector<std::unique_ptr<Request>> requests;
     for (int m = 0; m < messages; ++m) {
-      requests.push_back(world.Irecv(previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
+      requests.push_back(
+          world.Irecv(previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
       requests.push_back(world.Isend(next, kTag, out.first(8)));
     }
     co_await Complete(std::move(requests));
@@ -352,8 +375,11 @@ class Profiler {
     return {MeanOverRanks(Median(wall)), MeanOverRanks(Median(cpu))};
   }
 
-  TaskTime TimeRing(std::size_t bytes, int rounds, std::span<std::byte> out, std::span<std::byte> in) {
-    return TimeTask(7, [=](Communicator& world) { return RingRounds(world, out.first(bytes), in.first(bytes), rounds); });
+  TaskTime TimeRing(std::size_t bytes, int rounds, std::span<std::byte> out,
+                    std::span<std::byte> in) {
+    return TimeTask(7, [=](Communicator& world) {
+      return RingRounds(world, out.first(bytes), in.first(bytes), rounds);
+    });
   }
 
   // Processor time of an exchange: once + a round + a fraction of the time under way; from a short
@@ -364,8 +390,11 @@ class Profiler {
     const TaskTime many = TimeRing(0, kRounds, out, in);
     const TaskTime large = TimeRing(out.size(), 1, out, in);
     const double longer = large.wall_seconds - one.wall_seconds;
-    const double fraction = longer <= 0 ? 0 : std::max(0.0, (large.cpu_seconds - one.cpu_seconds) / longer);
-    const auto busy = [&](const TaskTime& time) { return time.cpu_seconds - fraction * time.wall_seconds; };
+    const double fraction =
+        longer <= 0 ? 0 : std::max(0.0, (large.cpu_seconds - one.cpu_seconds) / longer);
+    const auto busy = [&](const TaskTime& time) {
+      return time.cpu_seconds - fraction * time.wall_seconds;
+    };
     const double round = std::max(0.0, (busy(many) - busy(one)) / (kRounds - 1));
     return {{"fraction", fraction}, {"round", round}, {"once", std::max(0.0, busy(one) - round)}};
   }
@@ -382,18 +411,23 @@ class Profiler {
     json points = json::array();
     for (std::size_t bytes = 0; bytes <= kLargest; bytes = bytes == 0 ? 1024 : bytes * 4) {
       const int rounds = bytes >= 262144 ? 2 : 10;
-      points.push_back({bytes, std::max(0.0, TimeRing(bytes, rounds, out, in).wall_seconds - dispatch) / rounds});
+      points.push_back(
+          {bytes,
+           std::max(0.0, TimeRing(bytes, rounds, out, in).wall_seconds - dispatch) / rounds});
     }
     const json cpu = CommunicationCpu(out, in);
     constexpr int kBurst = 16;
     const auto burst = [&](int messages) {
-      return TimeTask(5, [&, messages](Communicator& world) { return Burst(world, out, in, messages); }).wall_seconds;
+      return TimeTask(
+                 5, [&, messages](Communicator& world) { return Burst(world, out, in, messages); })
+          .wall_seconds;
     };
-    profile["link"] = {{"round_seconds", std::move(points)},
-                       {"seconds_per_extra_message", std::max(0.0, (burst(kBurst) - burst(1)) / (kBurst - 1))},
-                       {"cpu_seconds", cpu.at("once")},
-                       {"round_cpu_seconds", cpu.at("round")},
-                       {"cpu_fraction", cpu.at("fraction")}};
+    profile["link"] = {
+        {"round_seconds", std::move(points)},
+        {"seconds_per_extra_message", std::max(0.0, (burst(kBurst) - burst(1)) / (kBurst - 1))},
+        {"cpu_seconds", cpu.at("once")},
+        {"round_cpu_seconds", cpu.at("round")},
+        {"cpu_fraction", cpu.at("fraction")}};
     bool native = false;
     rank_.loop.RunBlocking([&native](Communicator& world) {
       native = world.has_native_all_reduce();

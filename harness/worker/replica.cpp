@@ -37,7 +37,8 @@ std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedSt
   for (const TracedStep& step : own) {
     nlohmann::json spans = nlohmann::json::array();
     for (const Span& span : step.by_rank.front()) {
-      spans.push_back({static_cast<int>(span.kind), span.lane, span.label, span.begin_seconds, span.end_seconds, span.bytes});
+      spans.push_back({static_cast<int>(span.kind), span.lane, span.label, span.begin_seconds,
+                       span.end_seconds, span.bytes});
     }
     sent.push_back(std::move(spans));
   }
@@ -45,12 +46,14 @@ std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedSt
   std::vector<TracedStep> gathered;
   for (const TracedStep& step : own) gathered.push_back({step.step, {}});
   for (const auto& bytes : rank.Gather(std::as_bytes(std::span(packed)))) {
-    const auto received = nlohmann::json::from_cbor(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                                    reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size());
+    const auto received = nlohmann::json::from_cbor(
+        reinterpret_cast<const std::uint8_t*>(bytes.data()),
+        reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size());
     for (std::size_t s = 0; s < gathered.size(); ++s) {
       auto& spans = gathered[s].by_rank.emplace_back();
       for (const auto& span : received.at(s)) {
-        spans.push_back({static_cast<SpanKind>(span[0].get<int>()), span[1], span[2], span[3], span[4], span[5]});
+        spans.push_back({static_cast<SpanKind>(span[0].get<int>()), span[1], span[2], span[3],
+                         span[4], span[5]});
       }
     }
   }

@@ -12,8 +12,8 @@ namespace sparfuse {
 // Parameters and optimizer state of rank 0 to every rank.
 void BroadcastState(const Rank& rank, TrainingWorkload& workload);
 
-// Whether every rank's parameters and optimizer state equal rank 0's bit for bit; the same answer on
-// all ranks.
+// Whether every rank's parameters and optimizer state equal rank 0's bit for bit; the same answer
+// on all ranks.
 bool StateEqualsRankZero(const Rank& rank, TrainingWorkload& workload);
 
 // Every rank's steps, on every rank.
