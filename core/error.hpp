@@ -21,21 +21,30 @@ enum class FailureKind {
 
 constexpr std::string_view FailureKindName(FailureKind kind) {
   switch (kind) {
-    case FailureKind::kConfig: return "config";
-    case FailureKind::kUnsupported: return "unsupported";
-    case FailureKind::kOutOfMemory: return "out_of_memory";
-    case FailureKind::kTimeout: return "timeout";
-    case FailureKind::kComm: return "comm";
-    case FailureKind::kNumeric: return "numeric";
-    case FailureKind::kData: return "data";
-    case FailureKind::kInternal: return "internal";
+    case FailureKind::kConfig:
+      return "config";
+    case FailureKind::kUnsupported:
+      return "unsupported";
+    case FailureKind::kOutOfMemory:
+      return "out_of_memory";
+    case FailureKind::kTimeout:
+      return "timeout";
+    case FailureKind::kComm:
+      return "comm";
+    case FailureKind::kNumeric:
+      return "numeric";
+    case FailureKind::kData:
+      return "data";
+    case FailureKind::kInternal:
+      return "internal";
   }
   return "internal";
 }
 
 class Error : public std::runtime_error {
  public:
-  Error(FailureKind kind, std::string_view what) : std::runtime_error(std::string(what)), kind_(kind) {}
+  Error(FailureKind kind, std::string_view what)
+      : std::runtime_error(std::string(what)), kind_(kind) {}
   FailureKind kind() const noexcept { return kind_; }
 
  private:

@@ -99,8 +99,8 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
       accepted = static_cast<double>(std::get<std::int64_t>(value));
     }
     if (accepted.index() != spec->fallback.index()) {
-      SPARFUSE_THROW(kConfig, where + " = " + ToString(value) + ": expected " +
-                                  TypeName(spec->fallback));
+      SPARFUSE_THROW(kConfig,
+                     where + " = " + ToString(value) + ": expected " + TypeName(spec->fallback));
     }
     if (const auto* d = std::get_if<double>(&accepted)) CheckRange(where, *spec, *d);
     if (const auto* i = std::get_if<std::int64_t>(&accepted)) {

@@ -22,7 +22,8 @@ inline const std::vector<std::size_t> kTensorSizes = {10, 1, 640, 64, 9000, 3, 1
 
 // Small integers, so that sums are exact whatever their order.
 inline std::vector<float> IntegerGradient(int rank, int step, std::size_t tensor) {
-  std::mt19937 generator(static_cast<unsigned>(1000003 * rank + 1009 * step + static_cast<int>(tensor)));
+  std::mt19937 generator(
+      static_cast<unsigned>(1000003 * rank + 1009 * step + static_cast<int>(tensor)));
   std::vector<float> values(kTensorSizes[tensor]);
   for (float& value : values) value = static_cast<float>(static_cast<int>(generator() % 201) - 100);
   return values;
@@ -41,7 +42,8 @@ using Gradients = std::function<std::vector<float>(int rank, int step, std::size
 // `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
 // announced.
 inline std::vector<RankResult> RunLive(const std::function<LiveConfig()>& configure, int workers,
-                                       const Gradients& gradient_of, std::size_t without_gradient = 999) {
+                                       const Gradients& gradient_of,
+                                       std::size_t without_gradient = 999) {
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
   RunRanks(workers, 1, kLiveDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
@@ -49,7 +51,8 @@ inline std::vector<RankResult> RunLive(const std::function<LiveConfig()>& config
     RankResult& result = results[static_cast<std::size_t>(loop.rank())];
     for (int step = 0; step < kLiveSteps; ++step) {
       std::vector<std::vector<float>> gradients;
-      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) gradients.push_back(gradient_of(loop.rank(), step, t));
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
+        gradients.push_back(gradient_of(loop.rank(), step, t));
       engine.BeginStep(static_cast<std::uint64_t>(step), true);
       engine.BeginForward();
       engine.EndForward();
@@ -74,8 +77,8 @@ inline std::vector<RankResult> RunLive(const std::function<LiveConfig()>& config
   return results;
 }
 
-// sum over ranks of residuals + P * applied - sum of gradients, over all steps: zeros when nothing is
-// lost. Exact on integer gradients but for the division by P, which rounding undoes.
+// sum over ranks of residuals + P * applied - sum of gradients, over all steps: zeros when nothing
+// is lost. Exact on integer gradients but for the division by P, which rounding undoes.
 inline std::vector<double> LostMass(const std::vector<RankResult>& results) {
   const int workers = static_cast<int>(results.size());
   std::vector<double> lost(results.front().residual.size());
@@ -88,7 +91,8 @@ inline std::vector<double> LostMass(const std::vector<RankResult>& results) {
       }
     }
     const auto& averaged = results.front().averaged[static_cast<std::size_t>(step)];
-    for (std::size_t i = 0; i < lost.size(); ++i) lost[i] += std::round(averaged[i] * static_cast<double>(workers));
+    for (std::size_t i = 0; i < lost.size(); ++i)
+      lost[i] += std::round(averaged[i] * static_cast<double>(workers));
   }
   for (const RankResult& rank : results) {
     for (std::size_t i = 0; i < lost.size(); ++i) lost[i] += rank.residual[i];

@@ -23,8 +23,8 @@ struct WorkloadDescriptor {
   std::size_t batch_per_worker = 0;  // default, in samples of one micro-step
   std::string metric;                // of Evaluate: "accuracy" in [0, 1], or "perplexity"
   bool higher_is_better = true;
-  double target = 0;               // of the metric: what dense training reaches
-  std::uint64_t target_steps = 0;  // within how many steps, with one worker and all defaults
+  double target = 0;                   // of the metric: what dense training reaches
+  std::uint64_t target_steps = 0;      // within how many steps, with one worker and all defaults
   std::size_t evaluation_samples = 0;  // of an evaluation during training; 0: the whole test data
   std::vector<DataFileSpec> data_files;
   // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.

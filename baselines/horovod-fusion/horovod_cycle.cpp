@@ -39,7 +39,8 @@ class HorovodCycle final : public Strategy {
 
   void Cycle(Engine& engine) {
     NegotiateRequest request;
-    request.values = {-static_cast<std::int64_t>(ready_)};  // the maximum of -ready is -(the minimum)
+    request.values = {
+        -static_cast<std::int64_t>(ready_)};  // the maximum of -ready is -(the minimum)
     request.then = [this, &engine](std::span<const std::int64_t> agreed) {
       Fuse(engine, static_cast<std::size_t>(-agreed[0]));
       if (launched_ < packed_.size()) WaitForCycle(engine);
@@ -54,9 +55,9 @@ class HorovodCycle final : public Strategy {
       double bytes = 0;
       do {
         bytes += sizeof(float) * static_cast<double>(engine.layout().tensor(last++).numel);
-      } while (last < end && bytes + sizeof(float) * static_cast<double>(
-                                                         engine.layout().tensor(last).numel) <=
-                                 threshold_bytes_);
+      } while (last < end &&
+               bytes + sizeof(float) * static_cast<double>(engine.layout().tensor(last).numel) <=
+                   threshold_bytes_);
       ExchangeRequest exchange;
       exchange.range = engine.layout().RangeOf(launched_, last);
       exchange.label = "fusion " + std::to_string(fused_++);
@@ -67,9 +68,9 @@ class HorovodCycle final : public Strategy {
 
   const double cycle_seconds_;
   const double threshold_bytes_;
-  std::vector<bool> packed_;    // [tensors]
-  std::size_t ready_ = 0;       // tensors [0, ready_) are packed on this rank
-  std::size_t launched_ = 0;    // tensors [0, launched_) are sent
+  std::vector<bool> packed_;  // [tensors]
+  std::size_t ready_ = 0;     // tensors [0, ready_) are packed on this rank
+  std::size_t launched_ = 0;  // tensors [0, launched_) are sent
   std::size_t fused_ = 0;
   ApplyAfterBackward apply_;
 };

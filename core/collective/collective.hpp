@@ -2,7 +2,8 @@
 //
 // A collective is described twice, next to one another in one file: `Run` does it over a
 // Communicator, `Rounds` says what messages that takes. The test CollectiveRounds checks, for every
-// collective, that the counted messages and bytes of a real run equal the rounds fed with its sizes.
+// collective, that the counted messages and bytes of a real run equal the rounds fed with its
+// sizes.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +21,11 @@ namespace sparfuse {
 // A phase in which every rank does the same kind of step `repeat` times, one after another.
 struct Round {
   std::uint32_t repeat = 1;
-  std::uint32_t messages = 1;      // sent by the busiest rank in one repetition
-  std::uint64_t bytes = 0;         // sum over the repetitions of max over ranks of bytes in or out
+  std::uint32_t messages = 1;  // sent by the busiest rank in one repetition
+  std::uint64_t bytes = 0;     // sum over the repetitions of max over ranks of bytes in or out
   LinkClass link = LinkClass::kInterNode;
-  std::uint64_t reduced_elements = 0;  // floats added to memory by the busiest rank, all repetitions
+  std::uint64_t reduced_elements =
+      0;  // floats added to memory by the busiest rank, all repetitions
 };
 
 struct RoundPlan {
@@ -44,10 +46,10 @@ SparsePayload ViewSparsePayload(std::span<const std::byte> bytes);
 
 // What an exchange works on. Which members are used follows from the collective's `payload`.
 struct ExchangeBuffers {
-  std::span<float> dense;                    // [n], in place: own values in, sum over ranks out
-  std::span<const std::byte> own;            // this rank's sparse payload
-  std::span<std::byte> gathered;             // room for size() * capacity_bytes
-  std::size_t capacity_bytes = 0;            // most that one rank may send; equal on all ranks
+  std::span<float> dense;          // [n], in place: own values in, sum over ranks out
+  std::span<const std::byte> own;  // this rank's sparse payload
+  std::span<std::byte> gathered;   // room for size() * capacity_bytes
+  std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
   std::vector<std::span<const std::byte>> by_rank;  // out: payloads in rank order, own included
 };
 

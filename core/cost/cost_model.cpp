@@ -39,21 +39,24 @@ double SelectionCost::operator()(std::size_t elements, double density) const {
 
 LinkCost LinkCost::FromAlphaBeta(double alpha_seconds, double seconds_per_byte) {
   constexpr double kGigabyte = 1e9;
-  return {PiecewiseLinear({{0, alpha_seconds}, {kGigabyte, alpha_seconds + kGigabyte * seconds_per_byte}}), 0};
+  return {PiecewiseLinear(
+              {{0, alpha_seconds}, {kGigabyte, alpha_seconds + kGigabyte * seconds_per_byte}}),
+          0};
 }
 
 double CostModel::SelectionSeconds(std::string_view sparsifier, std::size_t elements,
                                    double density) const {
   const auto it = selection.find(sparsifier);
   if (it == selection.end()) {
-    SPARFUSE_THROW(kConfig, "the profile has no measurements of sparsifier \"" + std::string(sparsifier) +
-                                "\"; measure it with sparfuse profile");
+    SPARFUSE_THROW(kConfig, "the profile has no measurements of sparsifier \"" +
+                                std::string(sparsifier) + "\"; measure it with sparfuse profile");
   }
   return it->second(elements, density);
 }
 
 double CostModel::DecompressSeconds(std::size_t elements, std::size_t entries) const {
-  return clear_seconds(static_cast<double>(elements)) + seconds_per_entry * static_cast<double>(entries);
+  return clear_seconds(static_cast<double>(elements)) +
+         seconds_per_entry * static_cast<double>(entries);
 }
 
 CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
@@ -68,7 +71,8 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
     phases.latency_seconds +=
         round.repeat * (seconds(0) + extra_messages * link.seconds_per_extra_message);
     phases.link_seconds += round.repeat * (seconds(bytes) - seconds(0));
-    phases.local_seconds += static_cast<double>(round.reduced_elements) * seconds_per_reduced_element;
+    phases.local_seconds +=
+        static_cast<double>(round.reduced_elements) * seconds_per_reduced_element;
     rounds += round.repeat;
   }
   phases.latency_seconds += exchange_dispatch_seconds;

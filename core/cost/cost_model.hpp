@@ -1,5 +1,6 @@
 // How long single operations take: what the ModelEngine and planners compute with. Filled from
-// single-operation measurements and a backward profile, never from the step time of a compared cell.
+// single-operation measurements and a backward profile, never from the step time of a compared
+// cell.
 #pragma once
 
 #include <array>
@@ -43,23 +44,24 @@ class SelectionCost {
   std::map<double, PiecewiseLinear> by_density_;
 };
 
-// Of one link class: seconds in which every rank sends `bytes` to the next one and receives as much.
-// The value at 0 bytes is the start-up time (alpha); what exceeds it occupies the link.
+// Of one link class: seconds in which every rank sends `bytes` to the next one and receives as
+// much. The value at 0 bytes is the start-up time (alpha); what exceeds it occupies the link.
 struct LinkCost {
   PiecewiseLinear round_seconds;
-  double seconds_per_extra_message = 0;  // for each message beyond the first that a rank sends at once
+  double seconds_per_extra_message =
+      0;  // for each message beyond the first that a rank sends at once
 
   static LinkCost FromAlphaBeta(double alpha_seconds, double seconds_per_byte);
 };
 
 struct CostModel {
   std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
-  PiecewiseLinear pack_seconds;    // by elements: checked copy into the flat gradient
-  PiecewiseLinear scale_seconds;   // by elements: average of a dense sum
-  PiecewiseLinear clear_seconds;   // by elements: decompression, the part that each element costs
-  double seconds_per_entry = 0;    // decompression, the part that each received entry costs
+  PiecewiseLinear pack_seconds;   // by elements: checked copy into the flat gradient
+  PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
+  PiecewiseLinear clear_seconds;  // by elements: decompression, the part that each element costs
+  double seconds_per_entry = 0;   // decompression, the part that each received entry costs
   double seconds_per_reduced_element = 0;  // a float added on the communication thread
-  double dispatch_seconds = 0;     // local work: from a strategy's request to its start, and back
+  double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
   // What an exchange takes of each rank's processor beside its time on the link, polling included:
   // seconds once, seconds a round, and a fraction of the time it is under way.

@@ -104,11 +104,11 @@ class SafusionNaive final : public Strategy {
   std::vector<std::size_t> unit_of_;  // [tensors]; units only carry densities here
   std::vector<Handle> selections_;    // [tensors]
   std::vector<bool> finished_;        // [tensors] sparsified
-  std::size_t prefix_ = 0;          // tensors [0, prefix_) are sparsified
-  std::size_t first_ = 0;           // first tensor of the open buffer
-  std::size_t counted_ = 0;         // tensors [first_, counted_) are in it as this rank sees it
-  double open_bytes_ = 0;           // their payload
-  std::size_t end_ = 0;             // agreed end of the buffer being closed
+  std::size_t prefix_ = 0;            // tensors [0, prefix_) are sparsified
+  std::size_t first_ = 0;             // first tensor of the open buffer
+  std::size_t counted_ = 0;           // tensors [first_, counted_) are in it as this rank sees it
+  double open_bytes_ = 0;             // their payload
+  std::size_t end_ = 0;               // agreed end of the buffer being closed
   std::size_t buffers_ = 0;
   State state_ = State::kFilling;
   ApplyAfterBackward apply_;
@@ -118,14 +118,21 @@ class SafusionNaive final : public Strategy {
 
 const StrategyDescriptor kSafusionNaive = {
     "safusion-naive",
-    "tensors are sparsified as they come and packed into a buffer of fixed size, closed by agreement",
+    "tensors are sparsified as they come and packed into a buffer of fixed size, closed by "
+    "agreement",
     "SAFusion, HPDC 2025, section 3.1",
     1,
-    "The paper leaves open how ranks agree on a buffer's end; here it is the maximum of their wishes.",
+    "The paper leaves open how ranks agree on a buffer's end; here it is the maximum of their "
+    "wishes.",
     Sparsified::kAhead,
     {{"buffer_bytes", 67108864.0, 8, 1e15, {}, "payload bytes (8 an element) that close a buffer"},
-     {"buffer_fraction", 0.0, 0, 1, {},
-      "if above 0, instead of buffer_bytes: this fraction of the model's payload at its target density"}},
+     {"buffer_fraction",
+      0.0,
+      0,
+      1,
+      {},
+      "if above 0, instead of buffer_bytes: this fraction of the model's payload at its target "
+      "density"}},
     [](const Options& options) -> std::unique_ptr<Strategy> {
       return std::make_unique<SafusionNaive>(DoubleOption(options, "buffer_bytes"),
                                              DoubleOption(options, "buffer_fraction"));

@@ -56,8 +56,8 @@ class Communicator {
   virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) = 0;
   virtual bool has_native_all_reduce() const noexcept = 0;
 
-  // Blocks the caller until something may have changed, or for `limit`. Never spins for long. Returns
-  // at once when Wake was called since the last call.
+  // Blocks the caller until something may have changed, or for `limit`. Never spins for long.
+  // Returns at once when Wake was called since the last call.
   virtual void Idle(std::chrono::nanoseconds limit) = 0;
   // Ends Idle. The one member that any thread may call.
   virtual void Wake() noexcept = 0;

@@ -47,8 +47,8 @@ void Check(int code, const char* call) {
 // beside a time and a caller's wish, and looks taken in a loop are taken from the computation: a
 // sender rings instead.
 //
-// That is enough only where a rank that is rung completes a message in one look: where all ranks are
-// on one host and large messages are copied by the receiver from the sender's memory. Elsewhere
+// That is enough only where a rank that is rung completes a message in one look: where all ranks
+// are on one host and large messages are copied by the receiver from the sender's memory. Elsewhere
 // `complete()` is false, and what is in flight must be looked at again and again.
 class Doorbells {
  public:

@@ -12,9 +12,9 @@ namespace sparfuse {
 // the peer and MPI's reason. Messages of 2^31 bytes or more are Error{kUnsupported}.
 //
 // Where all ranks are on one host and may read one another's memory, Idle blocks until a message
-// comes. Elsewhere, and while a native all-reduce is under way, it has nothing to block on: it yields
-// a while, then sleeps for 2 % of the time since the last completion, between 20 and 200 us, which
-// bounds what a late look costs.
+// comes. Elsewhere, and while a native all-reduce is under way, it has nothing to block on: it
+// yields a while, then sleeps for 2 % of the time since the last completion, between 20 and 200 us,
+// which bounds what a late look costs.
 std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node);
 
 // Says that the run ended well on all ranks: destroying the world then calls MPI_Finalize, after

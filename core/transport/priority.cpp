@@ -13,7 +13,8 @@ namespace {
 std::atomic<bool> preferred = false;
 thread_local CommunicationPriority own = CommunicationPriority::kNormal;
 
-// struct sched_attr of sched_setattr(2); <linux/sched/types.h> redefines what glibc's <sched.h> has.
+// struct sched_attr of sched_setattr(2); <linux/sched/types.h> redefines what glibc's <sched.h>
+// has.
 struct SchedulingAttributes {
   std::uint32_t size = sizeof(SchedulingAttributes);
   std::uint32_t policy = SCHED_OTHER;

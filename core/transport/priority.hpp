@@ -12,7 +12,8 @@ namespace sparfuse {
 // let these threads, which sleep nearly always, run as soon as they wake.
 enum class CommunicationPriority : std::uint8_t {
   kNormal,      // as any thread
-  kShortSlice,  // asks the scheduler for short slices, hence early turns; needs Linux 6.12, no right
+  kShortSlice,  // asks the scheduler for short slices, hence early turns; needs Linux 6.12, no
+                // right
   kRealTime     // SCHED_RR; needs root or CAP_SYS_NICE
 };
 std::string_view PriorityName(CommunicationPriority priority);

@@ -9,8 +9,8 @@ namespace sparfuse {
 // CLOCK_MONOTONIC in nanoseconds.
 std::int64_t MonotonicNanoseconds();
 
-// Wakes one thread that waits for news, from any thread, and from any process that shares the memory
-// it lies in. Zeroed memory is a doorbell that has not been rung.
+// Wakes one thread that waits for news, from any thread, and from any process that shares the
+// memory it lies in. Zeroed memory is a doorbell that has not been rung.
 class Doorbell {
  public:
   void Ring() noexcept;

@@ -1,10 +1,9 @@
-#include "harness/model_trial.hpp"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "harness/model_trial.hpp"
 
 namespace sparfuse {
 namespace {
@@ -13,7 +12,8 @@ using nlohmann::json;
 
 constexpr std::size_t kNumel = 100000;
 
-// A profile in which only backward (10 ms), the link (1 ms + 10 ns a byte) and nothing else takes time.
+// A profile in which only backward (10 ms), the link (1 ms + 10 ns a byte) and nothing else takes
+// time.
 json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
   json free = json::array({{1, 0.0}});
   json profile = {{"backward",
@@ -21,7 +21,10 @@ json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
                     {"forward_seconds", 0.005},
                     {"tail_seconds", 0},
                     {"update_seconds", 0.001},
-                    {"tensors", json::array({{{"name", "weight"}, {"shape", {kNumel}}, {"numel", kNumel}, {"seconds", backward_seconds}}})}}},
+                    {"tensors", json::array({{{"name", "weight"},
+                                              {"shape", {kNumel}},
+                                              {"numel", kNumel},
+                                              {"seconds", backward_seconds}}})}}},
                   {"dispatch_seconds", 0},
                   {"exchange_dispatch_seconds", 0},
                   {"pack", free},
@@ -31,7 +34,11 @@ json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
                   {"seconds_per_reduced_element", 0},
                   {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", free}}})}}}};
   if (ranks > 1) {
-    profile["link"] = {{"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})}, {"seconds_per_extra_message", 0}, {"cpu_seconds", 0}, {"round_cpu_seconds", 0}, {"cpu_fraction", 0}};
+    profile["link"] = {{"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})},
+                       {"seconds_per_extra_message", 0},
+                       {"cpu_seconds", 0},
+                       {"round_cpu_seconds", 0},
+                       {"cpu_fraction", 0}};
   }
   return {{"profile", profile},
           {"machine", {{"cores", 2}}},
@@ -67,13 +74,17 @@ class ModelTrial : public ::testing::Test {
  protected:
   void SetUp() override {
     directory_ = std::filesystem::temp_directory_path() /
-                 ("sparfuse-model-trial-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+                 ("sparfuse-model-trial-" +
+                  std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::create_directories(directory_);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
   double StepSeconds(const json& config, const json& profiles) {
-    return RunModelledTrial(config, profiles, directory_).at("metrics").at("step_seconds").at("value");
+    return RunModelledTrial(config, profiles, directory_)
+        .at("metrics")
+        .at("step_seconds")
+        .at("value");
   }
   std::filesystem::path directory_;
 };

@@ -16,8 +16,8 @@ TEST(SharedResource, SharesItsCapacityEvenly) {
   const auto use = [&](int who, double work) {
     cores.Use(work, [&, who] { ends.emplace_back(who, simulation.now()); });
   };
-  // Three want 1, 1 and 2 seconds of two cores: each runs at 2/3 until 1.5 s, then one is left alone
-  // with 1 second to go.
+  // Three want 1, 1 and 2 seconds of two cores: each runs at 2/3 until 1.5 s, then one is left
+  // alone with 1 second to go.
   use(0, 1);
   use(1, 1);
   use(2, 2);
@@ -37,7 +37,7 @@ TEST(SharedResource, SlowsDownWhatHasBegun) {
   link.Use(1, [&] { first = simulation.now(); });
   simulation.After(0.5, [&] { link.Use(1, [&] { second = simulation.now(); }); });
   simulation.Run();
-  EXPECT_NEAR(first, 1.5, 1e-12);   // alone for 0.5 s, shared for 1 s
+  EXPECT_NEAR(first, 1.5, 1e-12);  // alone for 0.5 s, shared for 1 s
   EXPECT_NEAR(second, 2.0, 1e-12);
 }
 
@@ -74,18 +74,23 @@ struct Synthetic {
 };
 
 // P = 8, alpha = 5e-5 s, beta = 8e-10 s/B, selection 3e-5 + 1e-10 n, decompression 1e-5 + 2e-11 per
-// entry, copies and additions free. The references send values and indices as two messages, so that a
-// sparse round starts up twice.
-double StepSeconds(const char* strategy, const char* planner, const Options& planner_options, double density) {
+// entry, copies and additions free. The references send values and indices as two messages, so that
+// a sparse round starts up twice.
+double StepSeconds(const char* strategy, const char* planner, const Options& planner_options,
+                   double density) {
   const Synthetic synthetic;
   const auto& strategy_part = FindStrategy(strategy);
   const auto& planner_part = FindPlanner(planner);
   ModelConfig config;
   config.layout = synthetic.layout;
   config.topology = {8, 1};
-  const PlanInput input{synthetic.layout, config.topology, density, strategy_part.sparsified, nullptr, nullptr};
-  config.plan = planner_part.make(ResolveOptions(planner, planner_part.options, planner_options))->MakePlan(input);
-  config.make_strategy = [&] { return strategy_part.make(ResolveOptions(strategy, strategy_part.options, {})); };
+  const PlanInput input{synthetic.layout,         config.topology, density,
+                        strategy_part.sparsified, nullptr,         nullptr};
+  config.plan = planner_part.make(ResolveOptions(planner, planner_part.options, planner_options))
+                    ->MakePlan(input);
+  config.make_strategy = [&] {
+    return strategy_part.make(ResolveOptions(strategy, strategy_part.options, {}));
+  };
   config.sparsifier = "topk";
   config.dense_collective = &FindCollective("ring-allreduce");
   config.sparse_collective = &FindCollective("sparse-allgather");
@@ -106,7 +111,8 @@ double StepSeconds(const char* strategy, const char* planner, const Options& pla
 TEST(ModelEngine, ReproducesTheGoldenTimeline) {
   EXPECT_NEAR(StepSeconds("dense-units", "layer-wise", {}, 1.0), 0.400922, 1e-4);
   EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.01), 0.179408, 1e-4);
-  EXPECT_NEAR(StepSeconds("behind", "by-count", {{"tensors_per_unit", std::int64_t{10}}}, 0.01), 0.066013, 1e-4);
+  EXPECT_NEAR(StepSeconds("behind", "by-count", {{"tensors_per_unit", std::int64_t{10}}}, 0.01),
+              0.066013, 1e-4);
   EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.01), 0.083930, 1e-4);
   EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.1), 0.352837, 1e-4);
   EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);

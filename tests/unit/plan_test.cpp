@@ -11,7 +11,8 @@ namespace {
 
 GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
   GradientLayout layout;
-  for (const std::size_t n : sizes) layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
+  for (const std::size_t n : sizes)
+    layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
   return layout;
 }
 
@@ -26,7 +27,8 @@ TEST(Planners, CutAsTheirNamesSay) {
   EXPECT_EQ(PlanOf("layer-wise", layout).UnitSizes(), "1,1,1,1,1,1,1");
   EXPECT_EQ(PlanOf("whole-model", layout).UnitSizes(), "7");
   EXPECT_EQ(PlanOf("by-count", layout, {{"units", std::int64_t{3}}}).UnitSizes(), "3,3,1");
-  EXPECT_EQ(PlanOf("by-count", layout, {{"tensors_per_unit", std::int64_t{2}}}).UnitSizes(), "2,2,2,1");
+  EXPECT_EQ(PlanOf("by-count", layout, {{"tensors_per_unit", std::int64_t{2}}}).UnitSizes(),
+            "2,2,2,1");
   // 200 bytes are 50 floats: 10 + 20 fit, 30 does not; 100 is larger than a unit and stays alone.
   EXPECT_EQ(PlanOf("by-bytes", layout, {{"threshold_bytes", 200.0}}).UnitSizes(), "2,2,1,2");
 }
@@ -36,8 +38,9 @@ TEST(Planners, CoverEveryLayoutOnce) {
     for (const std::size_t tensors : {1u, 2u, 19u, 20u, 21u, 161u}) {
       GradientLayout layout;
       for (std::size_t t = 0; t < tensors; ++t) layout.Add("t", {1}, 1 + 977 * t % 5000);
-      const Plan plan = planner.make(ResolveOptions(planner.name, planner.options, {}))
-                            ->MakePlan({layout, {4, 1}, 0.1, Sparsified::kBehind, nullptr, nullptr});
+      const Plan plan =
+          planner.make(ResolveOptions(planner.name, planner.options, {}))
+              ->MakePlan({layout, {4, 1}, 0.1, Sparsified::kBehind, nullptr, nullptr});
       EXPECT_NO_THROW(CheckPlan(plan, layout)) << planner.name << " with " << tensors;
     }
   }
@@ -51,7 +54,9 @@ TEST(Plan, HashTellsPlansApart) {
 
 TEST(Plan, RefusesWhatDoesNotCover) {
   const GradientLayout layout = LayoutOf({10, 20, 30});
-  const auto unit = [](std::size_t first, std::size_t last) { return Unit{first, last, Sparsified::kNever, 1.0}; };
+  const auto unit = [](std::size_t first, std::size_t last) {
+    return Unit{first, last, Sparsified::kNever, 1.0};
+  };
   EXPECT_THROW(CheckPlan({{unit(0, 2)}}, layout), Error);
   EXPECT_THROW(CheckPlan({{unit(0, 2), unit(1, 3)}}, layout), Error);
   EXPECT_THROW(CheckPlan({{unit(0, 2), unit(2, 4)}}, layout), Error);
