@@ -11,8 +11,8 @@ const nlohmann::json& Group(const nlohmann::json& given, const char* name) {
   return group != given.end() && group->is_object() ? *group : kEmpty;
 }
 
-bool Has(const CatalogPart& part, const std::string& option) {
-  for (const auto& spec : part.options) {
+bool Has(std::span<const OptionSpec> options, const std::string& option) {
+  for (const auto& spec : options) {
     if (spec.name == option) return true;
   }
   return false;
@@ -33,6 +33,9 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
   const auto& planner = NeedEntry(catalog.planners, "planner", method.planner);
   nlohmann::json for_strategy = Group(given, "strategy_options");
   nlohmann::json for_planner = Group(given, "planner_options");
+  nlohmann::json for_payload = {{"payload_values", method.payload_values},
+                                {"payload_indices", method.payload_indices}};
+  bool codes = false;
   std::string collective = method.collective;
   for (const auto& [key, value] : given.items()) {
     if ((key == "strategy_options" || key == "planner_options") && value.is_object()) continue;
@@ -40,8 +43,13 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
       collective = value.get<std::string>();
       continue;
     }
-    const bool in_strategy = Has(strategy, key);
-    const bool in_planner = Has(planner, key);
+    if (Has(PayloadOptions(), key)) {
+      for_payload[key] = value;
+      codes = true;
+      continue;
+    }
+    const bool in_strategy = Has(strategy.options, key);
+    const bool in_planner = Has(planner.options, key);
     if (in_strategy && in_planner) {
       SPARFUSE_THROW(kConfig,
                      fmt::format("method {}: both its strategy and its planner take \"{}\"; "
@@ -50,6 +58,9 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
     }
     if (!in_strategy && !in_planner) {
       std::vector<std::string> known = {"collective"};
+      if (!method.dense()) {
+        for (const auto& spec : PayloadOptions()) known.push_back(spec.name);
+      }
       for (const auto& spec : strategy.options) known.push_back(spec.name);
       for (const auto& spec : planner.options) known.push_back(spec.name);
       SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
@@ -66,7 +77,18 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
                                                : "adds equal positions, not unequal indices,",
                                method.sparsifier));
   }
-  return {
+  const std::string owner = "payloads of method " + method.name;
+  const auto coding =
+      OptionsToJson(ResolveOptions(owner, PayloadOptions(), OptionsFromJson(owner, for_payload)));
+  const bool coded = coding != OptionsToJson(ResolveOptions(owner, PayloadOptions(), {}));
+  if (method.dense() && (codes || coded)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("method {}: payload_values = {}, payload_indices = {}: it sends "
+                               "dense gradients; expected them with sparse payloads only",
+                               method.name, coding["payload_values"].dump(),
+                               coding["payload_indices"].dump()));
+  }
+  nlohmann::json resolved = {
       {"strategy", strategy.name},
       {"strategy_options",
        Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy,
@@ -75,6 +97,8 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
       {"planner_options", Resolve(fmt::format("planner {} of method {}", planner.name, method.name),
                                   planner, method.planner_options, for_planner)},
       {"collective", collective}};
+  if (coded) resolved.update(coding);
+  return resolved;
 }
 
 void CheckMethod(const Catalog& catalog, const Method& method) {

@@ -7,6 +7,7 @@
 
 #include "harness/canonical.hpp"
 #include "harness/config_keys.hpp"
+#include "harness/python_file.hpp"
 
 namespace sparfuse {
 namespace {
@@ -139,6 +140,11 @@ bool Matches(const json& wanted, const json& given) {
                        [&](const json& one) { return Matches(one, given); });
   }
   if (wanted == "none" && given.is_null()) return true;  // link = "none"
+  if (wanted.is_string() && given.is_string() &&
+      MeansPythonSparsifier(wanted.get_ref<const std::string&>(),
+                            given.get_ref<const std::string&>())) {
+    return true;
+  }
   return wanted == given;
 }
 

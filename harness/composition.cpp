@@ -4,6 +4,7 @@
 
 #include "baselines/registry.hpp"
 #include "harness/method_file.hpp"
+#include "harness/python_file.hpp"
 
 namespace sparfuse {
 namespace {
@@ -12,6 +13,17 @@ template <class Descriptor>
 Options OptionsOf(const char* kind, const Descriptor& part, const nlohmann::json& given) {
   const std::string owner = std::string(kind) + " " + std::string(part.name);
   return ResolveOptions(owner, part.options, OptionsFromJson(owner, given));
+}
+
+PayloadCoding CodingIn(const nlohmann::json& method) {
+  Options given;
+  for (const OptionSpec& spec : PayloadOptions()) {
+    if (method.contains(spec.name)) given[spec.name] = method.at(spec.name).get<std::string>();
+  }
+  const Options options = ResolveOptions("method_options", PayloadOptions(), given);
+  return {StringOption(options, "payload_values") == "f16" ? ValueCoding::kF16 : ValueCoding::kF32,
+          StringOption(options, "payload_indices") == "delta" ? IndexCoding::kDelta
+                                                              : IndexCoding::kU32};
 }
 
 }  // namespace
@@ -30,9 +42,12 @@ Composition Compose(const nlohmann::json& config) {
       &collective;
   const std::string sparsifier = config.at("sparsifier");
   if (sparsifier != "none") {
-    made.sparsifier = &FindSparsifier(sparsifier);
+    made.sparsifier = &ResolveSparsifier(sparsifier);
     made.sparsifier_options =
-        OptionsOf("sparsifier", *made.sparsifier, config.at("sparsifier_options"));
+        IsPythonSparsifier(sparsifier)  // its constructor checks them
+            ? OptionsFromJson(sparsifier, config.at("sparsifier_options"))
+            : OptionsOf("sparsifier", *made.sparsifier, config.at("sparsifier_options"));
+    made.coding = CodingIn(method);
     made.density = config.at("density");
     made.error_feedback = config.at("feedback") == "residual";
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
+#include "core/collective/payload_coding.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/fusion/plan.hpp"
@@ -33,6 +34,7 @@ struct Composition {
   Options sparsifier_options;
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
+  PayloadCoding coding;  // of sparse payloads
   double density = 1.0;
   bool error_feedback = false;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/python_file.hpp"
 #include "harness/toml_file.hpp"
 
 namespace sparfuse {
@@ -15,9 +16,13 @@ nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config)
     const auto& entry = NeedEntry(entries, what, name.get<std::string>());
     revisions[std::string(what) + ":" + entry.name] = entry.revision;
   };
+  const auto add_sparsifier = [&](const std::string& name) {
+    if (!IsPythonSparsifier(name)) return add(catalog.sparsifiers, "sparsifier", name);
+    revisions["sparsifier:" + name] = kPythonSparsifierRevision;
+  };
   add(catalog.workloads, "workload", config["workload"]);
   if (!config.contains("method")) {  // a profile
-    for (const auto& name : config["sparsifiers"]) add(catalog.sparsifiers, "sparsifier", name);
+    for (const auto& name : config["sparsifiers"]) add_sparsifier(name);
     return revisions;
   }
   add(catalog.methods, "method", config["method"]);
@@ -25,7 +30,7 @@ nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config)
   add(catalog.strategies, "strategy", options["strategy"]);
   add(catalog.planners, "planner", options["planner"]);
   add(catalog.collectives, "collective", options["collective"]);
-  if (config["sparsifier"] != "none") add(catalog.sparsifiers, "sparsifier", config["sparsifier"]);
+  if (config["sparsifier"] != "none") add_sparsifier(config["sparsifier"]);
   return revisions;
 }
 

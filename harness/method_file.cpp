@@ -22,6 +22,8 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
                                                  "sparsifier",
                                                  "feedback",
                                                  "collective",
+                                                 "payload_values",
+                                                 "payload_indices",
                                                  "planner_options",
                                                  "sparsifier_fixed",
                                                  "strategy_options"};
@@ -49,6 +51,8 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
   method.sparsifier = file.RequiredString("", "sparsifier");
   method.feedback = file.String("", "feedback", "none");
   method.collective = file.RequiredString("", "collective");
+  method.payload_values = file.String("", "payload_values", method.payload_values);
+  method.payload_indices = file.String("", "payload_indices", method.payload_indices);
   method.sparsifier_fixed = file.Boolean("", "sparsifier_fixed", false);
   for (auto [key, table] : {std::pair{"strategy_options", &method.strategy_options},
                             std::pair{"planner_options", &method.planner_options}}) {
@@ -58,6 +62,23 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
     }
   }
   return method;
+}
+
+std::span<const OptionSpec> PayloadOptions() {
+  static const std::vector<OptionSpec> kOptions = {
+      {"payload_values",
+       std::string("f32"),
+       0,
+       0,
+       {"f32", "f16"},
+       "values of a sparse payload; what a half cannot hold goes into the residual"},
+      {"payload_indices",
+       std::string("u32"),
+       0,
+       0,
+       {"u32", "delta"},
+       "indices of a sparse payload; delta: two bytes where a gap is below 65535"}};
+  return kOptions;
 }
 
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@ struct Method {
   int revision = 0;
   std::string deviations;  // "" or what differs from the paper, one sentence each
   std::string strategy, planner, sparsifier, feedback, collective;
+  std::string payload_values = "f32", payload_indices = "u32";  // of PayloadOptions()
   bool sparsifier_fixed = false;  // an experiment may not choose another sparsifier
   nlohmann::json strategy_options = nlohmann::json::object();  // as the file gives them
   nlohmann::json planner_options = nlohmann::json::object();
@@ -26,6 +28,9 @@ struct Method {
 // or its last two joined by '-'. The parts that it
 // names are checked where the catalog is joined. Throws Error{kConfig} with file and line.
 Method ParseMethodFile(std::string_view folder, std::string_view text);
+
+// How a sparse method may code its payloads: payload_values and payload_indices.
+std::span<const OptionSpec> PayloadOptions();
 
 // A table of scalars as options. `owner` begins the Error{kConfig} for any other value.
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);

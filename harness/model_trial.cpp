@@ -114,6 +114,7 @@ ModelConfig Configure(const json& config, const json& profiles) {
   model.make_strategy = [composition] { return composition.MakeStrategy(); };
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
+  model.coding = composition.coding;
   if (composition.sparsifier != nullptr) {
     model.sparsifier = composition.sparsifier->name;
     model.selector = composition.sparsifier->make(composition.sparsifier_options, 0);

@@ -9,6 +9,7 @@
 #include "harness/commands.hpp"
 #include "harness/durable_file.hpp"
 #include "harness/profiles.hpp"
+#include "harness/python_file.hpp"
 #include "harness/runner.hpp"
 #include "harness/spec.hpp"
 
@@ -112,7 +113,12 @@ int Commands::Profile(const std::string& workload, int max_ranks, int threads,
   const auto defaults = [](const std::vector<OptionSpec>& specs) {
     return OptionsToJson(ResolveOptions("workload", specs, {}));
   };
-  for (const std::string& name : sparsifiers) NeedEntry(catalog().sparsifiers, "sparsifier", name);
+  std::vector<std::string> resolved;
+  for (const std::string& name : sparsifiers) {
+    const bool python = IsPythonSparsifier(name);
+    if (!python) NeedEntry(catalog().sparsifiers, "sparsifier", name);
+    resolved.push_back(python ? PythonSparsifierName(name, std::filesystem::current_path()) : name);
+  }
   // An experiment of one part whose cells are the profiles themselves.
   Experiment experiment;
   experiment.id = "profile";
@@ -122,7 +128,7 @@ int Commands::Profile(const std::string& workload, int max_ranks, int threads,
     Cell cell;
     cell.config =
         ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
-                      batch.value_or(entry.batch_per_worker), threads, ranks, nullptr, sparsifiers);
+                      batch.value_or(entry.batch_per_worker), threads, ranks, nullptr, resolved);
     cell.config_hash = ConfigHash(cell.config);
     part.cells.push_back(std::move(cell));
   }

@@ -4,6 +4,7 @@
 #include "harness/cells.hpp"
 #include "harness/config_keys.hpp"
 #include "harness/profiles.hpp"
+#include "harness/python_file.hpp"
 
 namespace sparfuse {
 namespace {
@@ -152,14 +153,26 @@ class Resolver {
            fmt::format("sparsifier = {}: method {} is defined with \"{}\" only",
                        Shown(config_["sparsifier"]), method.name, method.sparsifier));
     }
+    ChosenSparsifier();
+    Take("density", 0.01);
+    Take("feedback", method.feedback);
+  }
+
+  void ChosenSparsifier() {
+    const std::string name = config_["sparsifier"];
+    if (IsPythonSparsifier(name)) {
+      config_["sparsifier"] = At({"sparsifier"}, [&] {
+        return PythonSparsifierName(name, std::filesystem::path(source_.file.name()).parent_path());
+      });
+      Take("sparsifier_options", json::object());  // the class's constructor knows them
+      At({"sparsifier_options"}, [&] { OptionsFromJson(name, config_["sparsifier_options"]); });
+      return;
+    }
     const auto& sparsifier = *At({"sparsifier"}, [&] {
-      return &NeedEntry(source_.catalog.sparsifiers, "sparsifier",
-                        config_["sparsifier"].get<std::string>());
+      return &NeedEntry(source_.catalog.sparsifiers, "sparsifier", name);
     });
     config_["sparsifier_options"] =
         ResolveTable("sparsifier_options", "sparsifier " + sparsifier.name, sparsifier.options);
-    Take("density", 0.01);
-    Take("feedback", method.feedback);
   }
 
   void DenseTensors() {

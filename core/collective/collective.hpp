@@ -33,8 +33,8 @@ struct RoundPlan {
   std::vector<Traffic> per_rank;  // exact totals, [ranks]
 };
 
-// Wire form of a sparse payload: `count` u32 indices, then `count` f32 values; its length says the
-// count. Indices are relative to the unit's range and strictly increasing.
+// Wire form of a sparse payload that is not coded: `count` u32 indices, then `count` f32 values;
+// its length says the count. Indices are relative to the unit's range and strictly increasing.
 inline constexpr std::size_t kSparseElementBytes = sizeof(std::uint32_t) + sizeof(float);
 
 struct SparsePayload {
@@ -50,6 +50,8 @@ struct ExchangeBuffers {
   std::span<const std::byte> own;  // this rank's sparse payload
   std::span<std::byte> gathered;   // room for size() * capacity_bytes
   std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
+  // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).
+  std::size_t element_bytes = kSparseElementBytes;
   std::vector<std::span<const std::byte>> by_rank;  // out: payloads in rank order, own included
 };
 

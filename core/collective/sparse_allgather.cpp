@@ -14,11 +14,12 @@ namespace sparfuse {
 namespace {
 
 void CheckBuffers(const ExchangeBuffers& buffers, std::size_t ranks) {
-  if (buffers.capacity_bytes % kSparseElementBytes != 0 ||
-      buffers.own.size() % kSparseElementBytes != 0) {
+  if (buffers.capacity_bytes % buffers.element_bytes != 0 ||
+      buffers.own.size() % buffers.element_bytes != 0) {
     SPARFUSE_THROW(kInternal, "sparse-allgather: payload of " + std::to_string(buffers.own.size()) +
                                   " bytes, capacity of " + std::to_string(buffers.capacity_bytes) +
-                                  ": expected multiples of 8");
+                                  ": expected multiples of " +
+                                  std::to_string(buffers.element_bytes));
   }
   if (buffers.own.size() > buffers.capacity_bytes ||
       buffers.gathered.size() < ranks * buffers.capacity_bytes) {
@@ -47,10 +48,11 @@ Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
         co_await Complete(communicator.Irecv(previous, tag, slot),
                           communicator.Isend(next, tag, buffers.by_rank[outgoing]));
     const std::size_t bytes = requests[0]->bytes();
-    if (bytes % kSparseElementBytes != 0) {
+    if (bytes % buffers.element_bytes != 0) {
       SPARFUSE_THROW(kComm, "sparse-allgather: payload of rank " + std::to_string(incoming) +
                                 " has " + std::to_string(bytes) +
-                                " bytes: expected a multiple of 8");
+                                " bytes: expected a multiple of " +
+                                std::to_string(buffers.element_bytes));
     }
     buffers.by_rank[incoming] = slot.first(bytes);
   }

@@ -95,7 +95,8 @@ class Engine {
   virtual Handle Apply(ApplyRequest request) = 0;
   virtual Handle StartTimer(double seconds, Continuation then) = 0;
 
-  // Wire bytes of a finished selection. Precondition: its continuation has run or is running.
+  // Bytes of a finished selection, 8 an element: what a coding makes of it is known when an
+  // exchange has merged its selections. Precondition: its continuation has run or is running.
   virtual std::uint64_t PayloadBytes(Handle sparsified) const = 0;
 
   // A wait that belongs to the method (say for other ranks to close a buffer): a span of kind

@@ -176,8 +176,7 @@ void LiveEngine::Account(const Op& done) {
     const auto& state = *static_cast<const ExchangeState*>(done.attachment);
     ++record_.exchanges;
     record_.payload_bytes += done.payload_bytes;
-    record_.selected +=
-        done.payload_bytes / (done.selections.empty() ? sizeof(float) : kSparseElementBytes);
+    record_.selected += state.elements;
     record_.sent_bytes += state.traffic.bytes_sent;
     record_.received_bytes += state.traffic.bytes_received;
     record_.messages_sent += state.traffic.messages_sent;
@@ -291,6 +290,51 @@ int LiveEngine::NextTag(const Op& exchange) {
   return (next++ % kTagBlocks) * kTagsPerExchange;
 }
 
+void LiveEngine::Elements::Reserve(std::size_t count) {
+  if (indices.size() >= count) return;
+  indices = Buffer<std::uint32_t>(count);
+  values = Buffer<float>(count);
+}
+
+// Merges the selections into the payload that this rank sends.
+void LiveEngine::PreparePayload(Op& exchange, ExchangeState& state) {
+  const std::size_t n = exchange.range.size();
+  state.capacity = 0;
+  state.elements = 0;
+  for (const Selection* part : state.parts) {
+    state.capacity += part->slot.capacity;
+    state.elements += part->slot.count;
+  }
+  ExchangeBuffers& buffers = state.buffers;
+  buffers.element_bytes = IsCoded() ? 1 : kSparseElementBytes;
+  buffers.capacity_bytes = IsCoded() ? EncodedBytesBound(config_.coding, state.capacity, n)
+                                     : state.capacity * kSparseElementBytes;
+  const std::size_t room = buffers.capacity_bytes * static_cast<std::size_t>(workers());
+  if (state.own.size() < buffers.capacity_bytes)
+    state.own = Buffer<std::byte>(buffers.capacity_bytes);
+  if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
+
+  if (IsCoded()) merged_.Reserve(state.capacity);
+  auto* const indices =
+      IsCoded() ? merged_.indices.data() : reinterpret_cast<std::uint32_t*>(state.own.data());
+  auto* const values =
+      IsCoded() ? merged_.values.data() : reinterpret_cast<float*>(indices + state.elements);
+  std::size_t merged = 0;
+  for (const Selection* part : state.parts) {
+    const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
+    const auto from = part->slot.indices.host();
+    for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] = from[i] + base;
+    std::memcpy(values + merged, part->slot.values.data, part->slot.count * sizeof(float));
+    merged += part->slot.count;
+  }
+  if (IsCoded()) {
+    exchange.payload_bytes =
+        EncodePayload(config_.coding, {{indices, merged}, {values, merged}}, n, state.own.host());
+  }
+  buffers.own = state.own.host().first(exchange.payload_bytes);
+  buffers.gathered = state.gathered.host().first(room);
+}
+
 Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   Communicator& communicator = ChannelOf(exchange);
   const double begin = Now();
@@ -299,28 +343,9 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   const Collective& collective = sparse ? *config_.sparse_collective : *config_.dense_collective;
   ExchangeBuffers& buffers = state.buffers;
   if (sparse) {
-    std::size_t capacity = 0;
-    for (const Selection* part : state.parts) capacity += part->slot.capacity;
-    buffers.capacity_bytes = capacity * kSparseElementBytes;
-    const std::size_t room = buffers.capacity_bytes * static_cast<std::size_t>(workers());
-    if (state.own.size() < buffers.capacity_bytes)
-      state.own = Buffer<std::byte>(buffers.capacity_bytes);
-    if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
-
-    const std::size_t count = exchange.payload_bytes / kSparseElementBytes;
-    auto* indices = reinterpret_cast<std::uint32_t*>(state.own.data());
-    auto* values = reinterpret_cast<float*>(state.own.data()) + count;
-    for (const Selection* part : state.parts) {
-      const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
-      const auto from = part->slot.indices.host();
-      for (std::size_t i = 0; i < part->slot.count; ++i) indices[i] = from[i] + base;
-      std::memcpy(values, part->slot.values.data, part->slot.count * sizeof(float));
-      indices += part->slot.count;
-      values += part->slot.count;
-    }
-    buffers.own = state.own.host().first(exchange.payload_bytes);
-    buffers.gathered = state.gathered.host().first(room);
+    PreparePayload(exchange, state);
   } else {
+    state.elements = exchange.range.size();
     buffers.dense = flat_.host().subspan(exchange.range.begin, exchange.range.size());
   }
   co_await collective.run(communicator, buffers, NextTag(exchange));

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
+#include "core/collective/payload_coding.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/engine/timeline.hpp"
 #include "core/feedback/residual_store.hpp"
@@ -44,6 +45,7 @@ struct LiveConfig {
   bool error_feedback = false;                   // what is not sent is kept; else it is lost
   const Collective* dense_collective = nullptr;  // for exchanges without selections
   const Collective* sparse_collective = nullptr;
+  PayloadCoding coding;                       // of sparse payloads; f32 and u32: without a header
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
 };
 
@@ -57,7 +59,7 @@ class LiveEngine final : public StepScheduler {
   // What follows is called by the training loop, on the compute lane, in this order. Each call
   // throws what went wrong on any thread of this rank since.
 
-  // `verify`: check in this step that each selection conserves mass bit for bit (costs copies).
+  // `verify`: check in this step that each selection conserves mass exactly (costs copies).
   void BeginStep(std::uint64_t step, bool verify);
   void BeginForward();
   void EndForward();
@@ -111,12 +113,20 @@ class LiveEngine final : public StepScheduler {
     std::vector<const Selection*> parts;
     Buffer<std::byte> own;
     Buffer<std::byte> gathered;
+    std::size_t capacity = 0;  // elements that one rank may send
+    std::size_t elements = 0;  // that this rank sends
     Traffic traffic;
   };
   struct Work {  // an operation on its way to a lane
     Handle handle = 0;
     Op* op = nullptr;
     ExchangeState* exchange = nullptr;  // kApply
+  };
+  // Elements on their way between the wire form and a coded one. Grows, and is used again.
+  struct Elements {
+    Buffer<std::uint32_t> indices;
+    Buffer<float> values;
+    void Reserve(std::size_t count);
   };
   enum class EventKind { kStepBegin, kGradientReady, kBackwardEnd, kDone, kStepTimeout };
   struct Event {
@@ -128,6 +138,7 @@ class LiveEngine final : public StepScheduler {
     std::thread thread;  // kSide and kHost
     Workspace workspace;
     SelectCounters counters;
+    Elements decoded;
   };
 
   // In reactions.
@@ -157,10 +168,11 @@ class LiveEngine final : public StepScheduler {
   void Execute(Lane lane, const Work& work);
   void DoPack(const Op& op);
   void DoSparsify(Lane lane, Op& op);
-  void DoApply(const Op& op, const ExchangeState& exchange);
+  void DoApply(Lane lane, const Op& op, const ExchangeState& exchange);
   void CheckMass(std::span<const float> x, const Selection& selection,
                  std::span<const float> unsent);
   std::uint64_t CountMissing(const Selection& selection, std::span<const float> unsent) const;
+  bool IsCoded() const { return config_.coding != PayloadCoding{}; }
 
   // Compute lane.
   std::uint64_t ExecuteNext(std::unique_lock<std::mutex>& lock, bool waited);
@@ -171,6 +183,7 @@ class LiveEngine final : public StepScheduler {
   Task SplitChannels(Communicator& world);
   Task ReleaseChannels(Communicator& world);
   Task RunExchange(Op& op, ExchangeState& state);
+  void PreparePayload(Op& op, ExchangeState& state);
   Task RunNegotiate(Op& op);
   Communicator& ChannelOf(const Op& op) { return *channels_[static_cast<std::size_t>(op.channel)]; }
   int NextTag(const Op& op);
@@ -184,6 +197,7 @@ class LiveEngine final : public StepScheduler {
   Buffer<float> zeros_;  // the gradient of tensors that got none
   std::array<std::unique_ptr<Communicator>, kChannels> channels_;
   std::array<int, kChannels> next_tag_{};
+  Elements merged_;  // communication thread
 
   std::vector<std::span<const float>> gradients_;  // [tensors] of this step; empty: not announced
   std::vector<std::uint8_t> packed_;               // [tensors]

@@ -163,7 +163,7 @@ void LiveEngine::Execute(Lane lane, const Work& work) {
     default:
       assert(work.op->kind == OpKind::kApply);
       kind = SpanKind::kDecompress;
-      DoApply(*work.op, *work.exchange);
+      DoApply(lane, *work.op, *work.exchange);
       break;
   }
   const double end = Now();
@@ -202,6 +202,8 @@ void LiveEngine::DoSparsify(Lane which, Op& sparsify) {
   const std::span<const float> unsent =
       config_.error_feedback ? std::span<const float>(source.residual.host()) : gradient;
   selection.missing = CountMissing(selection, unsent);
+  RoundToCoding(config_.coding, selection.slot.indices.host().first(selection.slot.count),
+                selection.slot.values.host().first(selection.slot.count), source.residual.host());
   if (verify_) CheckMass(x, selection, unsent);
 }
 
@@ -224,7 +226,8 @@ std::uint64_t LiveEngine::CountMissing(const Selection& selection,
 }
 
 // sent + new residual = gradient + old residual, bit for bit: every element is in exactly one of
-// the two, unchanged. Without error feedback only what was sent is checked.
+// the two, unchanged. Where the coding rounds, a sent element is split between the two, and their
+// sum is exact but for the sign of a zero. Without error feedback only what was sent is checked.
 void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection,
                            std::span<const float> unsent) {
   ++mass_checks_;
@@ -232,14 +235,23 @@ void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection,
   bool conserved = true;
   for (std::size_t i = 0; i < selection.slot.count; ++i) {
     const std::uint32_t index = selection.slot.indices.data[i];
-    if (config_.error_feedback && kept[index] != 0.0f) conserved = false;
-    kept[index] = selection.slot.values.data[i];
+    const float sent = selection.slot.values.data[i];
+    if (config_.coding.values == ValueCoding::kF32) {
+      if (config_.error_feedback && kept[index] != 0.0f) conserved = false;
+      kept[index] = sent;
+      continue;
+    }
+    float whole = x[index];
+    if (!config_.error_feedback) RoundToCoding(config_.coding, {&index, 1}, {&whole, 1}, {});
+    const float rest = config_.error_feedback ? kept[index] : 0.0f;
+    if (sent + rest != whole) conserved = false;
+    kept[index] = x[index];
   }
   if (std::memcmp(kept.data(), x.data(), x.size() * sizeof(float)) != 0) conserved = false;
   if (!conserved) ++mass_violations_;
 }
 
-void LiveEngine::DoApply(const Op& apply, const ExchangeState& exchange) {
+void LiveEngine::DoApply(Lane which, const Op& apply, const ExchangeState& exchange) {
   const std::span<float> out = averaged_.host().subspan(apply.range.begin, apply.range.size());
   const float scale = 1.0f / static_cast<float>(workers());
   if (exchange.parts.empty()) {
@@ -248,7 +260,19 @@ void LiveEngine::DoApply(const Op& apply, const ExchangeState& exchange) {
   }
   std::vector<SparsePayload> payloads;
   payloads.reserve(exchange.buffers.by_rank.size());
-  for (const auto bytes : exchange.buffers.by_rank) payloads.push_back(ViewSparsePayload(bytes));
+  const auto& by_rank = exchange.buffers.by_rank;
+  Elements& decoded = lanes_[static_cast<std::size_t>(which)].decoded;
+  if (IsCoded()) decoded.Reserve(by_rank.size() * exchange.capacity);
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (IsCoded()) {
+      const std::size_t begin = rank * exchange.capacity;
+      payloads.push_back(DecodePayload(by_rank[rank], apply.range.size(),
+                                       decoded.indices.host().subspan(begin, exchange.capacity),
+                                       decoded.values.host().subspan(begin, exchange.capacity)));
+    } else {
+      payloads.push_back(ViewSparsePayload(by_rank[rank]));
+    }
+  }
   AccumulateSparse(payloads, scale, out, pool_);
 }
 

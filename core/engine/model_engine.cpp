@@ -26,6 +26,28 @@ double UniformOf(std::initializer_list<std::uint64_t> key) {
   return (static_cast<double>(state >> 11) + 0.5) / 9007199254740992.0;
 }
 
+// Of k random elements of n, how many are expected to be `gap` places or more after the one before
+// or, the first of them, after the start: each of n - gap places may hold such an element, the
+// gap - 1 places before it being free, and n - gap places are left for the k - 1 others.
+double ExpectedGaps(double gap, double k, double n) {
+  if (k == 0 || n - gap < std::max(1.0, k - 1)) return 0;
+  const auto log_choose = [](double of, double count) {
+    return std::lgamma(of + 1) - std::lgamma(count + 1) - std::lgamma(of - count + 1);
+  };
+  return (n - gap) * std::exp(log_choose(n - gap, k - 1) - log_choose(n, k));
+}
+
+// What a coded payload of k elements of n takes, gaps being those of a random selection.
+std::uint64_t PayloadBytesOf(PayloadCoding coding, std::size_t k, std::size_t n) {
+  if (coding == PayloadCoding{}) return k * kSparseElementBytes;
+  constexpr double kEscapedGap = 65535;  // takes four bytes more
+  const std::size_t values = coding.values == ValueCoding::kF32 ? 4 * k : (2 * k + 3) / 4 * 4;
+  const std::size_t header_and_values = kPayloadHeaderBytes + values;
+  if (coding.indices == IndexCoding::kU32) return header_and_values + 4 * k;
+  const double escapes = ExpectedGaps(kEscapedGap, static_cast<double>(k), static_cast<double>(n));
+  return header_and_values + 2 * k + static_cast<std::uint64_t>(std::llround(4 * escapes));
+}
+
 class ModelRank;
 
 // Everything that ranks share: the clock, machines, links, and the exchanges under way.
@@ -41,13 +63,14 @@ class Cluster {
     return *machines_[static_cast<std::size_t>(rank / config_.ranks_per_machine)];
   }
   // A rank has reached its next exchange on a channel; it starts when all members have.
-  void Arrive(int rank, Handle handle, Op& op);
+  void Arrive(int rank, Handle handle, Op& op, std::size_t elements);
 
  private:
   struct Member {
     int rank = -1;
     Handle handle = 0;
     Op* op = nullptr;
+    std::size_t elements = 0;  // that it contributes
   };
   struct Meeting {
     std::vector<Member> members;
@@ -85,8 +108,10 @@ class ModelRank final : public StepScheduler {
     RunProgram();
   }
 
-  // The exchange that this rank waits for is over; `traffic` is its share.
-  void ExchangeDone(Handle handle, double began, const Traffic& traffic) {
+  // The exchange that this rank waits for is over; `traffic` is its share, `entries` those of all
+  // ranks together.
+  void ExchangeDone(Handle handle, double began, const Traffic& traffic, std::size_t elements,
+                    std::size_t entries) {
     const Op& done = op(handle);
     const bool negotiate = done.kind == OpKind::kNegotiate;
     Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
@@ -94,18 +119,15 @@ class ModelRank final : public StepScheduler {
     if (!negotiate) {
       ++record_.exchanges;
       record_.payload_bytes += done.payload_bytes;
-      record_.selected +=
-          done.payload_bytes / (done.selections.empty() ? sizeof(float) : kSparseElementBytes);
+      record_.selected += elements;
       record_.sent_bytes += traffic.bytes_sent;
       record_.received_bytes += traffic.bytes_received;
       record_.messages_sent += traffic.messages_sent;
-      entries_[handle] = received_entries_;
+      entries_[handle] = entries;
     }
     Finish(handle);
     WakeCompute();
   }
-  // Set before ExchangeDone of a sparse exchange: entries of all ranks together.
-  void SetReceivedEntries(std::size_t entries) { received_entries_ = entries; }
 
   void BeginWait(std::string label) override { waits_[std::move(label)] = Now(); }
   void EndWait(const std::string& label) override {
@@ -142,7 +164,13 @@ class ModelRank final : public StepScheduler {
     }
   }
   void StartExchange(Handle handle, Op& started) override {
-    cluster_.Arrive(rank(), handle, started);
+    std::size_t elements = started.range.size();
+    if (!started.selections.empty()) {
+      elements = started.payload_bytes / kSparseElementBytes;
+      started.payload_bytes =
+          PayloadBytesOf(cluster_.config().coding, elements, started.range.size());
+    }
+    cluster_.Arrive(rank(), handle, started, elements);
   }
   void StartTimerOp(Handle handle, Op& timer) override {
     cluster_.simulation().After(timer.seconds, [this, handle] {
@@ -321,7 +349,6 @@ class ModelRank final : public StepScheduler {
   std::size_t next_tensor_ = 0;
   double idle_since_ = 0;
   std::array<LaneState, kLanes> lanes_;
-  std::size_t received_entries_ = 0;
   std::map<Handle, std::size_t> entries_;
   std::map<std::string, double> waits_;
   StepRecord record_;
@@ -356,7 +383,7 @@ ModelStep Cluster::Run(int traced_ranks) {
   return result;
 }
 
-void Cluster::Arrive(int rank, Handle handle, Op& op) {
+void Cluster::Arrive(int rank, Handle handle, Op& op, std::size_t elements) {
   const Topology& topology = config_.topology;
   GroupKey group{op.channel, 0};
   std::size_t size = static_cast<std::size_t>(topology.ranks);
@@ -372,7 +399,7 @@ void Cluster::Arrive(int rank, Handle handle, Op& op) {
   const std::size_t index = next_meeting_[{op.channel, rank}]++;
   const auto key = std::pair(group, index);
   Meeting& meeting = meetings_[key];
-  meeting.members.push_back({rank, handle, &op});
+  meeting.members.push_back({rank, handle, &op, elements});
   if (++meeting.arrived < size) return;
   Meeting complete = std::move(meeting);
   meetings_.erase(key);
@@ -431,14 +458,13 @@ void Cluster::Start(const GroupKey& group, Meeting started) {
   const double began = simulation_.now();
   const auto finish = [this, meeting, rounds, began] {
     std::size_t entries = 0;
-    for (const Member& member : meeting->members)
-      entries += member.op->payload_bytes / kSparseElementBytes;
+    for (const Member& member : meeting->members) entries += member.elements;
     for (std::size_t i = 0; i < meeting->members.size(); ++i) {
       const Member& member = meeting->members[i];
       ModelRank& rank = *ranks_[static_cast<std::size_t>(member.rank)];
-      rank.SetReceivedEntries(entries);
       rank.ExchangeDone(member.handle, began,
-                        rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i]);
+                        rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i], member.elements,
+                        entries);
     }
   };
   const auto local = [this, meeting, finish, seconds = phases.local_seconds] {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
+#include "core/collective/payload_coding.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/timeline.hpp"
@@ -28,6 +29,7 @@ struct ModelConfig {
   bool unbounded_count = false;                // of the sparsifier's descriptor
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
+  PayloadCoding coding;  // changes bytes; the seconds of encoding and decoding are not modelled
   CostModel cost;
   BackwardProfile backward;
   // Ranks of one machine share its cores; each lane that works, and each rank's communication

@@ -12,6 +12,7 @@
 #include "core/collective/accumulate.hpp"
 #include "core/engine/live_engine.hpp"
 #include "harness/composition.hpp"
+#include "harness/python_file.hpp"
 #include "harness/statistics.hpp"
 #include "harness/worker/calibration.hpp"
 #include "harness/worker/rank.hpp"
@@ -275,7 +276,7 @@ class Profiler {
     SelectCounters counters;
     const SelectContext context{&rank_.pool, &workspace, &counters, {}};
     for (const json& name : rank_.config.at("sparsifiers")) {
-      const SparsifierDescriptor& descriptor = FindSparsifier(name.get<std::string>());
+      const SparsifierDescriptor& descriptor = ResolveSparsifier(name.get<std::string>());
       const Options options = ResolveOptions(descriptor.name, descriptor.options, {});
       const auto sparsifier = descriptor.make(options, 1);
       for (const double density : kDensities) {

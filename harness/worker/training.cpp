@@ -80,6 +80,7 @@ class Training {
     live.error_feedback = composition_.error_feedback;
     live.dense_collective = composition_.dense_collective;
     live.sparse_collective = composition_.sparse_collective;
+    live.coding = composition_.coding;
     // Longer than any single wait, so that the wait that names a rank ends first.
     live.deadline = std::chrono::milliseconds(
         static_cast<std::int64_t>(2000 * config_.at("deadline_seconds").get<double>()) + 5000);

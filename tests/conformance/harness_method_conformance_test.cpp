@@ -1,7 +1,10 @@
 // What every registered method must do, live and modelled, over ranks that are threads.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <random>
+#include <set>
 
 #include "core/engine/model_engine.hpp"
 #include "harness/catalog.hpp"
@@ -25,9 +28,11 @@ std::vector<TensorShape> Tensors() {
   return tensors;
 }
 
-json ConfigOf(const Method& method, const std::string& sparsifier = "") {
+const json kCoded = {{"payload_values", "f16"}, {"payload_indices", "delta"}};
+
+json ConfigOf(const Method& method, const std::string& sparsifier = "",
+              json options = json::object()) {
   static const Catalog kCatalog = BuiltInCatalog();
-  json options = json::object();
   if (method.name == "safusion-naive") options["buffer_fraction"] = 0.125;
   if (method.name == "safusion-inter") options["units"] = 3;
   return {{"method_options", ResolveMethodOptions(kCatalog, method, options)},
@@ -59,22 +64,27 @@ std::vector<RankResult> RunLive(const json& config, int workers,
     live.error_feedback = composition.error_feedback;
     live.dense_collective = composition.dense_collective;
     live.sparse_collective = composition.sparse_collective;
+    live.coding = composition.coding;
     live.deadline = testing::kLiveDeadline;
     return live;
   };
   return testing::RunLive(configure, workers, gradient_of, without_gradient);
 }
 
+Method MethodOf(const std::string& name) {
+  for (const Method& method : BuiltInCatalog().methods) {
+    if (method.name == name) return method;
+  }
+  throw std::runtime_error("no such method");
+}
+
 class EveryMethod : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
-  Method Which() const {
-    for (const Method& method : BuiltInCatalog().methods) {
-      if (method.name == std::get<0>(GetParam())) return method;
-    }
-    throw std::runtime_error("no such method");
-  }
+  Method Which() const { return MethodOf(std::get<0>(GetParam())); }
   int Workers() const { return std::get<1>(GetParam()); }
 };
+
+class EverySparseMethod : public EveryMethod {};
 
 TEST_P(EveryMethod, LosesNothingAndLeavesReplicasEqual) {
   const Method method = Which();
@@ -126,26 +136,28 @@ TEST_P(EveryMethod, RefusesANaN) {
   }
 }
 
-// The two engines run the same strategy: for a sparsifier with exact counts they exchange the same
-// units, of the same bytes, in as many messages.
-TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
-  const Method method = Which();
-  const json config = ConfigOf(method);
-  const auto live = RunLive(config, Workers(), IntegerGradient);
-  const Composition composition = Compose(config);
+ModelConfig Modelled(const json& config, const Composition& composition,
+                     const std::vector<TensorShape>& tensors, int workers) {
   ModelConfig model;
-  model.layout = MakeLayout(Tensors(), config);
-  model.topology = {Workers(), 1};
+  model.layout = MakeLayout(tensors, config);
+  model.topology = {workers, 1};
   model.plan = MakePlan(composition, model.layout, model.topology, nullptr, nullptr);
-  model.make_strategy = [&] { return composition.MakeStrategy(); };
+  model.make_strategy = [composition] { return composition.MakeStrategy(); };
   model.sparsifier = "topk";
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
-  model.cost.selection["topk"].Add(0.05, PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}}));
+  model.coding = composition.coding;
+  model.cost.selection["topk"].Add(composition.density, PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}}));
   model.cost.pack_seconds = PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}});
   model.cost.links.fill(LinkCost::FromAlphaBeta(1e-4, 8e-9));
-  model.backward = {0, 0.01, std::vector<double>(kTensorSizes.size(), 0.001), 0.0005, 0.001};
-  const ModelStep modelled = SimulateStep(model, 0, Workers());
+  model.backward = {0, 0.01, std::vector<double>(tensors.size(), 0.001), 0.0005, 0.001};
+  return model;
+}
+
+void ExpectModelledAsLive(const Method& method, const json& config, int workers) {
+  const auto live = RunLive(config, workers, IntegerGradient);
+  const ModelStep modelled =
+      SimulateStep(Modelled(config, Compose(config), Tensors(), workers), 0, workers);
   for (std::size_t r = 0; r < live.size(); ++r) {
     const StepRecord& expected = live[r].records.back();
     const StepRecord& record = modelled.records[r];
@@ -165,21 +177,134 @@ TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
   }
 }
 
-std::vector<std::string> MethodNames() {
+// The two engines run the same strategy: for a sparsifier with exact counts they exchange the same
+// units, of the same bytes, in as many messages.
+TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
+  ExpectModelledAsLive(Which(), ConfigOf(Which()), Workers());
+}
+
+// The tensors are too small for gaps that would have to be escaped: these bytes are exact, too.
+TEST_P(EverySparseMethod, IsModelledWithTheBytesOfItsCoding) {
+  for (const json& coding :
+       std::vector<json>{{{"payload_values", "f16"}}, {{"payload_indices", "delta"}}, kCoded}) {
+    SCOPED_TRACE(coding.dump());
+    ExpectModelledAsLive(Which(), ConfigOf(Which(), "", coding), Workers());
+  }
+}
+
+// Integers of up to 99,700: halves round most of them and cut the largest off, but what they hold
+// are integers again, so that sums stay exact.
+std::vector<float> WideGradient(int rank, int step, std::size_t tensor) {
+  auto gradient = IntegerGradient(rank, step, tensor);
+  for (float& value : gradient) value *= 997;
+  return gradient;
+}
+
+// As testing::LostMass, which knows integer gradients: these are 997 times as large.
+std::vector<double> LostWideMass(const std::vector<RankResult>& results) {
+  std::vector<double> lost = LostMass(results);
+  for (int step = 0; step < testing::kLiveSteps; ++step) {
+    for (int rank = 0; rank < static_cast<int>(results.size()); ++rank) {
+      std::size_t i = 0;
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+        for (const float value : IntegerGradient(rank, step, t)) lost[i++] -= 996.0 * value;
+      }
+    }
+  }
+  return lost;
+}
+
+TEST_P(EverySparseMethod, FeedsBackWhatCodingTakes) {
+  const auto plain = RunLive(ConfigOf(Which()), Workers(), WideGradient);
+  const auto coded = RunLive(ConfigOf(Which(), "", kCoded), Workers(), WideGradient);
+  EXPECT_EQ(LostWideMass(coded), std::vector<double>(coded.front().residual.size(), 0.0));
+  for (const RankResult& rank : coded) {
+    EXPECT_EQ(rank.averaged, coded.front().averaged);
+    EXPECT_GT(rank.mass_checks, 0u);
+    EXPECT_EQ(rank.mass_violations, 0u);
+    const StepRecord& record = rank.records.front();
+    const StepRecord& expected = plain.front().records.front();
+    EXPECT_EQ(record.selected, expected.selected);
+    // Half the bytes, but for a header and a rounded-up length an exchange.
+    EXPECT_GE(record.payload_bytes, expected.payload_bytes / 2 + 8 * record.exchanges);
+    EXPECT_LE(record.payload_bytes, expected.payload_bytes / 2 + 10 * record.exchanges);
+  }
+  EXPECT_NE(coded.front().averaged, plain.front().averaged);  // something was rounded
+  // Indices alone lose nothing.
+  const auto delta =
+      RunLive(ConfigOf(Which(), "", {{"payload_indices", "delta"}}), Workers(), WideGradient);
+  EXPECT_EQ(delta.front().averaged, plain.front().averaged);
+  EXPECT_EQ(delta.front().residual, plain.front().residual);
+}
+
+std::vector<std::string> MethodNames(bool with_dense) {
   std::vector<std::string> names;
-  for (const Method& method : BuiltInCatalog().methods) names.push_back(method.name);
+  for (const Method& method : BuiltInCatalog().methods) {
+    if (with_dense || !method.dense()) names.push_back(method.name);
+  }
   return names;
 }
 
+std::string NameOf(const ::testing::TestParamInfo<std::tuple<std::string, int>>& info) {
+  std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Registered, EveryMethod,
-                         ::testing::Combine(::testing::ValuesIn(MethodNames()),
+                         ::testing::Combine(::testing::ValuesIn(MethodNames(true)),
                                             ::testing::Values(1, 2, 3, 4)),
-                         [](const auto& info) {
-                           std::string name = std::get<0>(info.param) + "_" +
-                                              std::to_string(std::get<1>(info.param));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Registered, EverySparseMethod,
+                         ::testing::Combine(::testing::ValuesIn(MethodNames(false)),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         NameOf);
+
+TEST(PayloadCoding, LosesOnlyWhatRoundingTakesWithoutFeedback) {
+  json config = ConfigOf(MethodOf("wfbp"), "", kCoded);
+  config["feedback"] = "none";
+  const auto results = RunLive(config, 3, WideGradient);
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_GT(rank.mass_checks, 0u);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+}
+
+// Gaps of 65535 and more take six bytes: the model expects as many as random selections have.
+TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
+  constexpr std::size_t kElements = 1'000'000;
+  constexpr int kDraws = 2000;
+  std::mt19937 generator(7);
+  for (const double density : {1e-6, 5e-6, 4e-5, 4e-4}) {
+    json config = ConfigOf(MethodOf("wfbp"), "", kCoded);
+    config["density"] = density;
+    const std::vector<TensorShape> tensors = {
+        {"tensor0", {static_cast<std::int64_t>(kElements)}, kElements}};
+    const Composition composition = Compose(config);
+    const StepRecord modelled =
+        SimulateStep(Modelled(config, composition, tensors, 1), 0, 1).records.front();
+    const std::size_t count = modelled.selected;
+
+    const std::vector<float> values(count, 1.0f);
+    std::vector<std::byte> room(EncodedBytesBound(composition.coding, count, kElements));
+    double sum = 0;
+    double squares = 0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      std::set<std::uint32_t> chosen;
+      while (chosen.size() < count) chosen.insert(generator() % kElements);
+      const std::vector<std::uint32_t> indices(chosen.begin(), chosen.end());
+      const auto bytes = static_cast<double>(
+          EncodePayload(composition.coding, {indices, values}, kElements, room));
+      sum += bytes;
+      squares += bytes * bytes;
+    }
+    const double mean = sum / kDraws;
+    const double error = std::sqrt(std::max(0.0, squares / kDraws - mean * mean) / kDraws);
+    EXPECT_NEAR(static_cast<double>(modelled.payload_bytes), mean, 0.5 + 4 * error)
+        << count << " of " << kElements;
+  }
+}
 
 // A threshold sparsifier gives the ranks different counts: buffers of the naive scheme would close
 // at different tensors, and must not.

@@ -139,6 +139,11 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   sparse_only.replace(sparse_only.find("\"dense\", "), 9, "");
   EXPECT_SAYS(ErrorOf(sparse_only), "not unequal indices");
   EXPECT_SAYS(ErrorOf(WithLine("sparsifier = \"none\"")), "sends sparse payloads");
+  EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_values = \"f16\" }")),
+              "method dense: payload_values = \"f16\", payload_indices = \"u32\": it sends dense "
+              "gradients");
+  EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_indices = \"u32\" }")),
+              "it sends dense gradients");
   EXPECT_SAYS(ErrorOf(WithLine("ranks_per_node = 3")), "expected a divisor of workers");
   EXPECT_SAYS(ErrorOf(WithLine("target = 0.9")), "kind = \"convergence\" only");
   std::string fused = WithLine("dense_tensors = { max_ndim = 1 }");
@@ -277,6 +282,41 @@ TEST(MethodFile, NamesFileAndLineOfWhatIsWrong) {
     EXPECT_SAYS(error.what(), "baselines/m/method.toml:12: ");
     EXPECT_SAYS(error.what(), "did you mean \"sparsifier\"");
   }
+}
+
+TEST(MethodFile, PayloadsAreCodedByTheFileOrTheExperiment) {
+  const Catalog catalog = SmallCatalog();
+  Method method = catalog.methods[1];  // wfbp
+  const json plain = ResolveMethodOptions(catalog, method, json::object());
+  EXPECT_FALSE(plain.contains("payload_values"));  // as when there was no coding
+  const json defaults = {{"payload_values", "f32"}, {"payload_indices", "u32"}};
+  EXPECT_EQ(ResolveMethodOptions(catalog, method, defaults), plain);
+
+  json given = {{"payload_values", "f16"}};
+  json resolved = ResolveMethodOptions(catalog, method, given);
+  EXPECT_EQ(resolved["payload_values"], "f16");
+  EXPECT_EQ(resolved["payload_indices"], "u32");
+  method.payload_indices = "delta";
+  resolved = ResolveMethodOptions(catalog, method, given);
+  EXPECT_EQ(resolved["payload_values"], "f16");
+  EXPECT_EQ(resolved["payload_indices"], "delta");
+  EXPECT_EQ(ResolveMethodOptions(catalog, method, defaults), plain);
+
+  const auto error = [&](const Method& of, const json& options) -> std::string {
+    try {
+      ResolveMethodOptions(catalog, of, options);
+    } catch (const Error& caught) {
+      return caught.what();
+    }
+    return "no error";
+  };
+  EXPECT_SAYS(error(method, {{"payload_values", "f8"}}), "payload_values = \"f8\"");
+  EXPECT_SAYS(error(method, {{"payload_indices", 16}}), "payload_indices = 16");
+  EXPECT_SAYS(error(method, {{"payload_value", "f16"}}), "did you mean \"payload_values\"");
+  Method dense = catalog.methods[0];
+  EXPECT_SAYS(error(dense, given), "method dense: payload_values = \"f16\"");
+  dense.payload_values = "f16";
+  EXPECT_SAYS(error(dense, json::object()), "it sends dense gradients");
 }
 
 }  // namespace
