@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,11 @@
 namespace sparfuse::testing {
 
 // Sanitizers make tests ten times slower; races and stray accesses show in smaller shapes as well.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitized = true;
+#else
+inline constexpr bool kThreadSanitized = false;
+#endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitized = true;
 #else
@@ -25,6 +31,25 @@ inline constexpr bool kSanitized = false;
 #endif
 // Large enough for several threads, and no multiple of anything.
 inline constexpr std::size_t kLargeShape = (std::size_t{1} << (kSanitized ? 18 : 20)) + 7;
+
+// Every registered sparsifier; under the thread sanitizer without the forms as shipped, whose
+// threads are those of the kernels that the canonical ones use too.
+inline std::vector<std::string> SparsifierNames() {
+  std::vector<std::string> names;
+  for (const SparsifierDescriptor& descriptor : Sparsifiers()) {
+    if (kThreadSanitized && descriptor.name.find('@') != std::string_view::npos) continue;
+    names.emplace_back(descriptor.name);
+  }
+  return names;
+}
+
+// A name that googletest accepts.
+inline std::string CaseName(std::string name) {
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+}
 
 inline const std::vector<std::string>& DataNames() {
   static const std::vector<std::string> names = {

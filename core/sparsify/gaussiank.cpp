@@ -89,6 +89,7 @@ SparsifierDescriptor GaussianKDescriptor() {
       .revision = 1,
       .exact_count = false,
       .index_shared = false,
+      // On random data and a small network's gradients (SelectionModels.OfCorrectedEstimatesHold).
       .selection_model = {0, 0.003},
       .contraction = CorrectedFraction,
       .deviations =
@@ -108,7 +109,7 @@ SparsifierDescriptor GaussianKPaperDescriptor() {
       .revision = 1,
       .exact_count = false,
       .index_shared = false,
-      .selection_model = {0.25, 1.44},
+      .selection_model = {0.787, 1.728},
       .contraction = OneElement,
       .deviations = "An empty selection, or one that overflows its slot, becomes an exact top-k.",
       .options = {},

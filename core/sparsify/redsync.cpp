@@ -42,10 +42,7 @@ class RedSync final : public Sparsifier {
       if (bound != nullptr) bound->Learn(key, 0, k, false);
       return;
     }
-    const SelectCounters before = *context.counters;
-    const std::uint32_t key = SelectLargest(context, input, info, k, bound->key(), slot);
-    bound->Learn(key, context.counters->candidates - before.candidates, k,
-                 context.counters->fallbacks != before.fallbacks);
+    SelectLargestWarm(context, input, info, k, bound, slot);
   }
 
  private:

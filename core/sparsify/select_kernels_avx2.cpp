@@ -9,23 +9,8 @@ namespace {
 
 #include "core/sparsify/select_kernels_loops.inc"
 #include "core/sparsify/select_kernels_scalar.inc"
+#include "core/sparsify/select_kernels_scan.inc"
 #include "core/sparsify/select_kernels_statistics.inc"
-
-constexpr std::size_t kPrefetchFloats = 512;  // 2 KB ahead
-
-// Writes the positions of the bits of `mask`, plus `base`. Writes up to four entries past the last.
-inline std::size_t Flatten(std::uint64_t mask, std::uint32_t base, std::uint16_t* out) {
-  const std::size_t count = static_cast<std::size_t>(_mm_popcnt_u64(mask));
-  std::uint16_t* at = out;
-  do {
-    for (int j = 0; j < 4; ++j) {
-      at[j] = static_cast<std::uint16_t>(base + _tzcnt_u64(mask));
-      mask = _blsr_u64(mask);
-    }
-    at += 4;
-  } while (__builtin_expect(mask != 0, 0));
-  return count;
-}
 
 template <bool kResidual>
 inline std::uint64_t Mask8(const float* gradient, float* residual, std::size_t i, __m256i below) {
@@ -59,21 +44,10 @@ std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std:
       }
       mask |= Mask8<kResidual>(gradient, residual, i + j, below) << j;
     }
-    count += Flatten(mask, static_cast<std::uint32_t>(i), offsets + count);
+    Flatten(mask, static_cast<std::uint32_t>(i), offsets + count);
+    count += static_cast<std::size_t>(_mm_popcnt_u64(mask));
   }
-  for (; i < n; ++i) {
-    float x = gradient[i];
-    if (kResidual) residual[i] = x = x + residual[i];
-    offsets[count] = static_cast<std::uint16_t>(i);
-    count += static_cast<std::size_t>(Key(x) >= lo);
-  }
-  return count;
-}
-
-std::size_t Scan(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
-                 std::uint16_t* offsets) {
-  return residual == nullptr ? ScanImpl<false>(gradient, nullptr, n, lo, offsets)
-                             : ScanImpl<true>(gradient, residual, n, lo, offsets);
+  return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
 }
 
 std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {

@@ -9,9 +9,8 @@ namespace sparfuse {
 namespace {
 
 #include "core/sparsify/select_kernels_loops.inc"
+#include "core/sparsify/select_kernels_scan.inc"
 #include "core/sparsify/select_kernels_statistics.inc"
-
-constexpr std::size_t kPrefetchFloats = 512;  // 2 KB ahead
 
 inline __m512i Keys16(__m512 x) {
   return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(kAbsMask)));
@@ -37,18 +36,7 @@ inline __mmask16 Mask16(const float* gradient, float* residual, std::size_t i, _
   return _mm512_cmpge_epu32_mask(Keys16(x), lo);
 }
 
-// Few bits expected: their positions four at a time. Many: a compress a vector, whatever the count.
-// Both write up to 16 entries past the last.
-inline void FlattenFew(std::uint64_t mask, std::uint32_t base, std::uint16_t* at) {
-  do {
-    for (int j = 0; j < 4; ++j) {
-      at[j] = static_cast<std::uint16_t>(base + _tzcnt_u64(mask));
-      mask = _blsr_u64(mask);
-    }
-    at += 4;
-  } while (__builtin_expect(mask != 0, 0));
-}
-
+// For many bits: a compress a vector, whatever the count. Writes up to 16 entries past the last.
 inline void FlattenMany(std::uint64_t mask, std::uint32_t base, std::uint16_t* at) {
   __m512i positions =
       _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(base)),
@@ -79,23 +67,11 @@ std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std:
     if (count * 32 > i) {
       FlattenMany(mask, static_cast<std::uint32_t>(i), offsets + count);
     } else {
-      FlattenFew(mask, static_cast<std::uint32_t>(i), offsets + count);
+      Flatten(mask, static_cast<std::uint32_t>(i), offsets + count);
     }
     count += static_cast<std::size_t>(_mm_popcnt_u64(mask));
   }
-  for (; i < n; ++i) {
-    float x = gradient[i];
-    if (kResidual) residual[i] = x = x + residual[i];
-    offsets[count] = static_cast<std::uint16_t>(i);
-    count += static_cast<std::size_t>(Key(x) >= lo);
-  }
-  return count;
-}
-
-std::size_t Scan(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
-                 std::uint16_t* offsets) {
-  return residual == nullptr ? ScanImpl<false>(gradient, nullptr, n, lo, offsets)
-                             : ScanImpl<true>(gradient, residual, n, lo, offsets);
+  return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
 }
 
 std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {

@@ -59,7 +59,7 @@ std::vector<SparsifierDescriptor> ShippedRandomKDescriptors() {
        .revision = 1,
        .exact_count = false,
        .index_shared = true,
-       .selection_model = {-0.005, 0.004},
+       .selection_model = {-0.006, 0.006},
        .contraction = DrawnFraction,
        .deviations =
            "As in GRACE's code for distributed PyTorch: k draws with replacement, keyed as in "

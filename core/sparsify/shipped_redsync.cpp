@@ -74,7 +74,7 @@ std::vector<SparsifierDescriptor> ShippedRedSyncDescriptors() {
       .revision = 1,
       .exact_count = false,
       .index_shared = false,
-      .selection_model = {-0.329, 0.872},
+      .selection_model = {-0.403, 1.01},
       .contraction = OneOfAll,
       .deviations =
           "In the code of SAFusion, SSFusion, ADTopk and SIDCo: a binary search of three counts at "
@@ -87,7 +87,7 @@ std::vector<SparsifierDescriptor> ShippedRedSyncDescriptors() {
       .unbounded_count = true};
   SparsifierDescriptor trimmed = binary;
   trimmed.name = "redsynctrim@sidco";
-  trimmed.selection_model = {1.085, 0.489};
+  trimmed.selection_model = {1.107, 0.567};
   trimmed.deviations =
       "In the code of SIDCo and ADTopk: the threshold comes down from 0.8 of the way between mean "
       "and maximum in steps of 0.2 until k elements are above it, and all of them are sent, "

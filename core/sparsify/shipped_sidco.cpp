@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/sparsify/fits.hpp"
 #include "core/sparsify/shipped.hpp"
 
 namespace sparfuse {
@@ -27,31 +28,13 @@ Fit FitOf(const std::string& name) {
   return name == "gamma" ? Fit::kGamma : Fit::kNormal;
 }
 
-// Each of these gives the value that a fraction `density` lies above. In later stages that is a
-// ratio of densities, which is above 1 where more is asked for than the first stage leaves.
-
 double ExponentialQuantile(const Moments& y, double density) { return -y.mean * std::log(density); }
-
-// Generalised Pareto, fitted by moments.
-double ParetoQuantile(const Moments& y, double density) {
-  const double q = y.mean * y.mean / y.variance;
-  const double shape = (q - 1) / 2;
-  const double scale = y.mean * (q + 1) / 2;
-  // Near an exponential distribution the shape is near 0, and 1 - exp(shape * log) would cancel.
-  const double log = std::log(density);
-  return shape == 0 ? -scale * log : -scale * std::expm1(shape * log) / shape;
-}
 
 // The quantile of the two-sided normal distribution, defined up to a density of 2.
 double NormalQuantile(const Moments& y, double density) {
   const double deviation = std::sqrt(y.variance);
   if (density <= 1) return y.mean + TwoSidedNormalQuantile(density) * deviation;
   return density < 2 ? y.mean - TwoSidedNormalQuantile(2 - density) * deviation : kNoThreshold;
-}
-
-double LogGamma(double x) {
-  int sign = 0;
-  return lgamma_r(x, &sign);  // std::lgamma writes a global
 }
 
 // Q(shape, x), the fraction of a gamma distribution of scale 1 that lies above x > 0.
@@ -110,9 +93,9 @@ double GammaThreshold(const ShippedCall& call, const Moments& x, double density,
   const double mean = x.mean / norm;
   const double s = std::log(mean) - logs / n;
   if (!(s > 0)) return kNoThreshold;  // all equal, but for rounding
-  const double shape = (3 - s + std::sqrt((s - 3) * (s - 3) + 24 * s)) / (12 * s);
+  const double shape = GammaShape(s);
   const double scale = norm * mean / shape;
-  if (approximate) return -scale * (std::log(density) + LogGamma(shape));
+  if (approximate) return SmallGammaQuantile(shape, scale, density);
   return scale * GammaQuantile(shape, density);
 }
 
@@ -171,7 +154,7 @@ double FirstThreshold(const ShippedCall& call, const SidcoForm& form, double den
     case Fit::kExponential:
       return ExponentialQuantile(x, density);
     case Fit::kPareto:
-      return ParetoQuantile(x, density);
+      return ParetoQuantile(x.mean, x.variance, density);
     case Fit::kGamma:
       return GammaThreshold(call, x, density, form.approximate_gamma);
     case Fit::kNormal:
@@ -198,8 +181,9 @@ double Threshold(const ShippedCall& call, const SidcoForm& form) {
     if (survivors.count == 0) return kNoThreshold;
     const Moments& y = survivors.above;
     threshold = survivors.smallest + (form.fit == Fit::kExponential ? ExponentialQuantile(y, ratio)
-                                      : form.fit == Fit::kNormal    ? NormalQuantile(y, ratio)
-                                                                    : ParetoQuantile(y, ratio));
+                                      : form.fit == Fit::kNormal
+                                          ? NormalQuantile(y, ratio)
+                                          : ParetoQuantile(y.mean, y.variance, ratio));
   }
   return threshold;
 }
@@ -282,7 +266,7 @@ std::vector<SparsifierDescriptor> ShippedSidcoDescriptors() {
       .revision = 1,
       .exact_count = false,
       .index_shared = false,
-      .selection_model = {-1.996, 2.054},
+      .selection_model = {-0.868, 1.698},
       .contraction = OneOfAll,
       .deviations =
           "In the code of SAFusion, SSFusion, WFBP and ADTopk: one stage, never adapted. With fit "

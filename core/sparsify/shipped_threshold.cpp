@@ -37,7 +37,7 @@ std::vector<SparsifierDescriptor> ShippedThresholdDescriptors() {
        .revision = 1,
        .exact_count = false,
        .index_shared = false,
-       .selection_model = {-0.003, 0.002},
+       .selection_model = {-0.006, 0.006},
        .contraction = OneOfAll,
        .deviations =
            "As in the code of WFBP, ADTopk and Ok-Topk: what is above the k-th magnitude, so k - 1 "
@@ -50,7 +50,7 @@ std::vector<SparsifierDescriptor> ShippedThresholdDescriptors() {
        .revision = 1,
        .exact_count = false,
        .index_shared = false,
-       .selection_model = {4.596, 0.001},
+       .selection_model = {1.844, 1.813},
        .contraction = OneOfAll,
        .deviations =
            "As in GRACE's code for distributed PyTorch: |x| >= the smaller of tau and the largest "

@@ -26,6 +26,7 @@
 #include <limits>
 
 #include "core/sparsify/corrected.hpp"
+#include "core/sparsify/fits.hpp"
 #include "core/sparsify/largest.hpp"
 
 namespace sparfuse {
@@ -36,23 +37,6 @@ enum class Fit { kExponential, kPareto, kGamma };
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxStages = static_cast<int>(kMaxTails) + 1;
 constexpr int kAdaptSteps = 5;
-
-// The value that a fraction `ratio` of a generalised Pareto distribution exceeds.
-double ParetoQuantile(double mean, double variance, double ratio) {
-  const double squared = mean * mean / variance;
-  const double shape = 0.5 * (squared - 1);
-  const double scale = 0.5 * mean * (squared + 1);
-  const double log_ratio = std::log(ratio);
-  // shape -> 0 is the exponential distribution; expm1 keeps the digits that 1 - exp would lose.
-  return shape == 0 ? -scale * log_ratio : -scale * std::expm1(shape * log_ratio) / shape;
-}
-
-// The same of a gamma distribution, for small ratios (the paper's corollary 1.2).
-double GammaQuantile(double mean, double mean_log, double ratio) {
-  const double s = std::log(mean) - mean_log;
-  const double shape = (3 - s + std::sqrt((s - 3) * (s - 3) + 24 * s)) / (12 * s);
-  return -mean / shape * (std::log(ratio) + std::lgamma(shape));
-}
 
 double FirstThreshold(Fit fit, const Statistics& all, double ratio) {
   const double mean = all.MeanAbs();
@@ -68,7 +52,8 @@ double FirstThreshold(Fit fit, const Statistics& all, double ratio) {
   const double zero = std::numeric_limits<double>::epsilon() * std::sqrt(all.sum_squares);
   const auto zeros = static_cast<double>(all.n - all.log_count);
   const double logs = all.sum_log + (zeros > 0 ? zeros * std::log(zero) : 0.0);
-  return GammaQuantile(mean, logs / static_cast<double>(all.n), ratio);
+  const double shape = GammaShape(std::log(mean) - logs / static_cast<double>(all.n));
+  return SmallGammaQuantile(shape, mean / shape, ratio);
 }
 
 double Location(const Tail& tail) { return static_cast<double>(std::bit_cast<float>(tail.key)); }
@@ -274,7 +259,9 @@ SparsifierDescriptor Descriptor(bool corrected) {
       .revision = 1,
       .exact_count = false,
       .index_shared = false,
-      .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.53, 1.26},
+      // The first on random data and a small network's gradients
+      // (SelectionModels.OfCorrectedEstimatesHold).
+      .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.311, 1.096},
       .contraction = corrected ? CorrectedFraction : OneElement,
       .deviations =
           corrected

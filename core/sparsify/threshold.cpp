@@ -40,7 +40,7 @@ SparsifierDescriptor ThresholdDescriptor() {
       .revision = 1,
       .exact_count = false,
       .index_shared = false,
-      .selection_model = {2.23, 2.4},
+      .selection_model = {1.844, 1.813},
       .contraction = OneElement,
       .deviations =
           "Values are sent as they are, not as a sign times tau. The count follows tau and the "

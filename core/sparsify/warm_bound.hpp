@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/sparsify/sparsifier.hpp"
+#include "core/sparsify/largest.hpp"
 
 namespace sparfuse {
 
@@ -71,6 +71,17 @@ struct WarmState final : SparsifierState {
 // Null where there is no state.
 inline WarmBound* BoundOf(SparsifierState* state) {
   return state == nullptr ? nullptr : &static_cast<WarmState*>(state)->bound;
+}
+
+// SelectLargest from the bound (or null), which learns how it fared.
+inline void SelectLargestWarm(const SelectContext& context, SelectInput& input,
+                              const TensorInfo& info, std::size_t k, WarmBound* bound, Slot& slot) {
+  const SelectCounters before = *context.counters;
+  const std::uint32_t key =
+      SelectLargest(context, input, info, k, bound == nullptr ? 0 : bound->key(), slot);
+  if (bound == nullptr) return;
+  bound->Learn(key, context.counters->candidates - before.candidates, k,
+               context.counters->fallbacks != before.fallbacks);
 }
 
 }  // namespace sparfuse

@@ -23,7 +23,8 @@ bool Supported(Isa isa) {
       return true;
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
+             __builtin_cpu_supports("f16c");
     case Isa::kAvx512:
       return Supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -43,25 +43,26 @@ TEST_P(Feedback, EqualsAddingSelectingAndClearingByHand) {
   }
 }
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const auto& descriptor : Sparsifiers()) names.emplace_back(descriptor.name);
-  return names;
+// (name, instruction set, elements); as-shipped forms share the kernels of the canonical ones,
+// which are tested on large tensors.
+std::vector<std::tuple<std::string, Isa, std::size_t>> Cases() {
+  std::vector<std::tuple<std::string, Isa, std::size_t>> cases;
+  for (const std::string& name : testing::SparsifierNames()) {
+    for (const Isa isa : SupportedIsas()) {
+      for (const std::size_t n : {37u, 9001u, 400'003u}) {
+        if (n > 100'000 && name.find('@') != std::string::npos) continue;
+        cases.emplace_back(name, isa, n);
+      }
+    }
+  }
+  return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Feedback,
-    ::testing::Combine(::testing::ValuesIn(Names()), ::testing::ValuesIn(SupportedIsas()),
-                       ::testing::Values(std::size_t{37}, std::size_t{9001}, std::size_t{400'003})),
-    [](const auto& info) {
-      std::string name = std::get<0>(info.param) + "_" +
-                         testing::IsaSuffix(std::get<1>(info.param)) + "_" +
-                         std::to_string(std::get<2>(info.param));
-      for (char& c : name) {
-        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-      }
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(All, Feedback, ::testing::ValuesIn(Cases()), [](const auto& info) {
+  return testing::CaseName(std::get<0>(info.param) + "_" +
+                           testing::IsaSuffix(std::get<1>(info.param)) + "_" +
+                           std::to_string(std::get<2>(info.param)));
+});
 
 }  // namespace
 }  // namespace sparfuse

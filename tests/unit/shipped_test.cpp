@@ -507,34 +507,5 @@ TEST(Shipped, NeverSendNothing) {
   }
 }
 
-// The descriptors' selection models are what this loop measures, over 40 selections each.
-TEST(Shipped, SelectionModelsHold) {
-  for (const SparsifierDescriptor& form : Forms()) {
-    if (form.exact_count) continue;
-    const auto sparsifier = MakeSparsifier(std::string(form.name));
-    double sum = 0;
-    double squares = 0;
-    int runs = 0;
-    for (const char* data : {"gaussian", "laplace"}) {
-      for (const std::size_t n : {std::size_t{20'000}, std::size_t{100'000}}) {
-        Selection selection(*sparsifier, n, 0.01, 1, false);
-        for (std::uint64_t step = 0; step < 10; ++step) {
-          const auto x = MakeData(data, n, static_cast<std::uint32_t>(step * 31 + n));
-          const double ratio = static_cast<double>(selection.Run(x, step).indices.size()) /
-                               static_cast<double>(KeptCount(n, 0.01));
-          sum += std::log(ratio);
-          squares += std::log(ratio) * std::log(ratio);
-          ++runs;
-        }
-      }
-    }
-    const double mean = sum / runs;
-    const double sigma = std::sqrt(std::max(0.0, squares / runs - mean * mean));
-    const SelectionModel& model = form.selection_model;
-    EXPECT_NEAR(model.mean, mean, 0.02) << form.name << " sigma " << sigma;
-    EXPECT_NEAR(model.sigma, sigma, 0.02) << form.name;
-  }
-}
-
 }  // namespace
 }  // namespace sparfuse
