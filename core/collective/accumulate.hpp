@@ -12,9 +12,8 @@ namespace sparfuse {
 // out[i] = scale * sum over payloads of their value at i (0 where none has i).
 //
 //   out       [n] float32, overwritten whole.
-//   payloads  index-sorted, indices < n. Added in the order given, so that equal payloads give
-//   equal
-//             bits on every rank, whatever the pool's size.
+//   payloads  index-sorted, indices < n. Added in the order given: equal payloads give equal bits
+//             on every rank, whatever the pool's size.
 //
 // Works block by block so that a block is cleared, summed and scaled while it is in cache: about
 // one memset of `out`. Throws Error{kComm} when an index is out of range (a corrupt payload).

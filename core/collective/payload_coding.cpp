@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/quantize/quantize_kernels.hpp"
+#include "core/sparsify/fits.hpp"
 #include "core/sparsify/select_kernels.hpp"
 #include "core/tensor/cpu.hpp"
 
@@ -163,7 +164,27 @@ void DecodeValues(PayloadCoding coding, const std::byte* from, std::span<float> 
   }
 }
 
+// Of `count` random elements of n, how many are expected to lie kEscape places or more after the
+// one before or, the first of them, after the start: each of n - kEscape places may hold such an
+// element, the kEscape - 1 places before it being free, and as many are left for the others.
+double ExpectedEscapes(double count, double n) {
+  const double places = n - kEscape;
+  if (count == 0 || places < std::max(1.0, count - 1)) return 0;
+  const auto log_choose = [](double of, double chosen) {
+    return LogGamma(of + 1) - LogGamma(chosen + 1) - LogGamma(of - chosen + 1);
+  };
+  return places * std::exp(log_choose(places, count - 1) - log_choose(n, count));
+}
+
 }  // namespace
+
+std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::size_t n) {
+  const std::size_t header_and_values = kPayloadHeaderBytes + ValueBytes(coding, count);
+  if (coding.indices == IndexCoding::kU32) return header_and_values + 4 * count;
+  const double escapes = ExpectedEscapes(static_cast<double>(count), static_cast<double>(n));
+  return header_and_values + 2 * count +
+         static_cast<std::size_t>(std::llround((kEscapedBytes - 2) * escapes));
+}
 
 std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n) {
   // A gap of 65535 and more takes as much of the range.

@@ -1,9 +1,10 @@
 // Shorter wire forms of a sparse payload: values as halves, indices as gaps.
 //
 // A coded payload, little-endian:
-//   header   8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, bit 1: delta indices), u32
-//   count values   count f32 or f16, padded with zeros to a multiple of 4 bytes indices  count u32,
-//   or a gap each: u16 where it is below 65535, else u16 65535 and then the gap
+//   header   8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, bit 1: delta indices),
+//            count as u32
+//   values   f32 or f16 each, padded with zeros to a multiple of 4 bytes
+//   indices  u32 each, or a gap each: u16 where it is below 65535, else u16 65535 and then the gap
 //            as u32. The first gap is the first index.
 // Every payload has exactly one encoding in each coding, and its length says where it ends.
 #pragma once
@@ -30,6 +31,10 @@ inline constexpr std::size_t kPayloadHeaderBytes = 8;
 // The most that EncodePayload writes for up to `capacity` elements of a range of n, rounded up to a
 // multiple of 8.
 std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n);
+
+// The bytes of `count` elements of a range of n, as expected of a random selection, whose gaps
+// decide how many are escaped; exact without delta indices.
+std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::size_t n);
 
 // Makes `values` what a receiver will decode and adds what rounding took to the residual at their
 // indices, so that sent + residual stays what it was: exactly, where the residual was zero there,

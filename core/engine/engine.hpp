@@ -105,8 +105,8 @@ class Engine {
   virtual void EndWait(const std::string& label) = 0;
 };
 
-// What a method does when something happens. One object a rank, used by one thread; it sees no
-// values. A step ends when every element of the layout has been applied.
+// What a method does when something happens. One object a rank, used by one thread at a time; it
+// sees no values. A step ends when every element of the layout has been applied.
 class Strategy {
  public:
   virtual ~Strategy() = default;

@@ -26,28 +26,6 @@ double UniformOf(std::initializer_list<std::uint64_t> key) {
   return (static_cast<double>(state >> 11) + 0.5) / 9007199254740992.0;
 }
 
-// Of k random elements of n, how many are expected to be `gap` places or more after the one before
-// or, the first of them, after the start: each of n - gap places may hold such an element, the
-// gap - 1 places before it being free, and n - gap places are left for the k - 1 others.
-double ExpectedGaps(double gap, double k, double n) {
-  if (k == 0 || n - gap < std::max(1.0, k - 1)) return 0;
-  const auto log_choose = [](double of, double count) {
-    return std::lgamma(of + 1) - std::lgamma(count + 1) - std::lgamma(of - count + 1);
-  };
-  return (n - gap) * std::exp(log_choose(n - gap, k - 1) - log_choose(n, k));
-}
-
-// What a coded payload of k elements of n takes, gaps being those of a random selection.
-std::uint64_t PayloadBytesOf(PayloadCoding coding, std::size_t k, std::size_t n) {
-  if (coding == PayloadCoding{}) return k * kSparseElementBytes;
-  constexpr double kEscapedGap = 65535;  // takes four bytes more
-  const std::size_t values = coding.values == ValueCoding::kF32 ? 4 * k : (2 * k + 3) / 4 * 4;
-  const std::size_t header_and_values = kPayloadHeaderBytes + values;
-  if (coding.indices == IndexCoding::kU32) return header_and_values + 4 * k;
-  const double escapes = ExpectedGaps(kEscapedGap, static_cast<double>(k), static_cast<double>(n));
-  return header_and_values + 2 * k + static_cast<std::uint64_t>(std::llround(4 * escapes));
-}
-
 class ModelRank;
 
 // Everything that ranks share: the clock, machines, links, and the exchanges under way.
@@ -167,8 +145,10 @@ class ModelRank final : public StepScheduler {
     std::size_t elements = started.range.size();
     if (!started.selections.empty()) {
       elements = started.payload_bytes / kSparseElementBytes;
-      started.payload_bytes =
-          PayloadBytesOf(cluster_.config().coding, elements, started.range.size());
+      const PayloadCoding coding = cluster_.config().coding;
+      if (coding != PayloadCoding{}) {  // else what it is: kSparseElementBytes an element
+        started.payload_bytes = ExpectedPayloadBytes(coding, elements, started.range.size());
+      }
     }
     cluster_.Arrive(rank(), handle, started, elements);
   }

@@ -38,8 +38,8 @@ struct Op {
   void* attachment = nullptr;       // the engine's own
 };
 
-// All members are used by one thread (the event thread), except that an engine may read a started
-// Op from the thread that works on it.
+// All members are used by one thread at a time (the one that reacts), except that an engine may
+// read a started Op from the thread that works on it.
 class StepScheduler : public Engine {
  public:
   StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank);
@@ -59,7 +59,7 @@ class StepScheduler : public Engine {
   std::uint64_t PayloadBytes(Handle sparsified) const final;
 
  protected:
-  // The operation's dependencies are done; do it, then call Finish(handle) on the event thread.
+  // The operation's dependencies are done; do it, then call Finish(handle) in a reaction.
   virtual void StartLocal(Handle handle, Op& op) = 0;
   virtual void StartExchange(Handle handle, Op& op) = 0;  // kExchange and kNegotiate
   virtual void StartTimerOp(Handle handle, Op& op) = 0;
