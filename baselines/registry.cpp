@@ -5,7 +5,10 @@
 #include <vector>
 
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
+#include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
+#include "core/safusion/planner.hpp"
+#include "core/ssfusion/planner.hpp"
 
 namespace sparfuse {
 namespace {
@@ -34,7 +37,16 @@ std::span<const StrategyDescriptor> Strategies() {
   return kTable;
 }
 
-std::span<const PlannerDescriptor> Planners() { return CorePlanners(); }
+std::span<const PlannerDescriptor> Planners() {
+  static const std::vector<PlannerDescriptor> kTable = [] {
+    std::vector<PlannerDescriptor> table(CorePlanners().begin(), CorePlanners().end());
+    table.push_back(kSafusionPlanner);
+    table.push_back(kSsfusionPlanner);
+    table.push_back(kAdtopkPlanner);
+    return table;
+  }();
+  return kTable;
+}
 
 const StrategyDescriptor& FindStrategy(std::string_view name) {
   return Find(Strategies(), "strategy", name);

@@ -17,16 +17,18 @@ Catalog BuiltInCatalog() {
     entry.deviations = from.deviations;
     entry.options = from.options;
     entry.sparse = from.sparsified != Sparsified::kNever;
+    entry.ahead = from.sparsified == Sparsified::kAhead;
     entry.from_fused = from.sparsified == Sparsified::kBehind;
     catalog.strategies.push_back(std::move(entry));
   }
   for (const auto& from : Planners()) {
-    CatalogPart entry;
+    CatalogPlanner entry;
     entry.name = from.name;
     entry.summary = from.summary;
     entry.source = from.source;
     entry.revision = from.revision;
     entry.options = from.options;
+    entry.ahead_only = from.ahead_only;
     catalog.planners.push_back(std::move(entry));
   }
   for (const auto& from : Sparsifiers()) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/config_keys.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -33,9 +35,8 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
   const auto& planner = NeedEntry(catalog.planners, "planner", method.planner);
   nlohmann::json for_strategy = Group(given, "strategy_options");
   nlohmann::json for_planner = Group(given, "planner_options");
-  nlohmann::json for_payload = {{"payload_values", method.payload_values},
-                                {"payload_indices", method.payload_indices}};
-  bool codes = false;
+  nlohmann::json for_sending = OptionsToJson(method.sending);
+  std::string sends;  // an option of sending that `given` has
   std::string collective = method.collective;
   for (const auto& [key, value] : given.items()) {
     if ((key == "strategy_options" || key == "planner_options") && value.is_object()) continue;
@@ -43,9 +44,9 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
       collective = value.get<std::string>();
       continue;
     }
-    if (Has(PayloadOptions(), key)) {
-      for_payload[key] = value;
-      codes = true;
+    if (Has(SendingOptions(), key)) {
+      for_sending[key] = value;
+      sends = key;
       continue;
     }
     const bool in_strategy = Has(strategy.options, key);
@@ -58,8 +59,8 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
     }
     if (!in_strategy && !in_planner) {
       std::vector<std::string> known = {"collective"};
-      if (!method.dense()) {
-        for (const auto& spec : PayloadOptions()) known.push_back(spec.name);
+      if (method.sends_payloads()) {
+        for (const auto& spec : SendingOptions()) known.push_back(spec.name);
       }
       for (const auto& spec : strategy.options) known.push_back(spec.name);
       for (const auto& spec : planner.options) known.push_back(spec.name);
@@ -69,7 +70,7 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
     (in_strategy ? for_strategy : for_planner)[key] = value;
   }
   const auto& exchange = NeedEntry(catalog.collectives, "collective", collective);
-  if (exchange.sparse == method.dense()) {
+  if (exchange.sparse != method.sends_payloads()) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("method {}: the collective \"{}\" {} and the sparsifier is \"{}\"",
                                method.name, collective,
@@ -77,16 +78,15 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
                                                : "adds equal positions, not unequal indices,",
                                method.sparsifier));
   }
-  const std::string owner = "payloads of method " + method.name;
-  const auto coding =
-      OptionsToJson(ResolveOptions(owner, PayloadOptions(), OptionsFromJson(owner, for_payload)));
-  const bool coded = coding != OptionsToJson(ResolveOptions(owner, PayloadOptions(), {}));
-  if (method.dense() && (codes || coded)) {
+  const std::string owner = "method " + method.name;
+  const auto sending =
+      OptionsToJson(ResolveOptions(owner, SendingOptions(), OptionsFromJson(owner, for_sending)));
+  if (!method.sends_payloads() && !for_sending.empty()) {
+    const std::string key = sends.empty() ? for_sending.begin().key() : sends;
     SPARFUSE_THROW(kConfig,
-                   fmt::format("method {}: payload_values = {}, payload_indices = {}: it sends "
-                               "dense gradients; expected them with sparse payloads only",
-                               method.name, coding["payload_values"].dump(),
-                               coding["payload_indices"].dump()));
+                   fmt::format("method {}: {} = {}: it sends dense gradients; expected it with "
+                               "payloads only",
+                               method.name, key, sending[key].dump()));
   }
   nlohmann::json resolved = {
       {"strategy", strategy.name},
@@ -97,7 +97,14 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
       {"planner_options", Resolve(fmt::format("planner {} of method {}", planner.name, method.name),
                                   planner, method.planner_options, for_planner)},
       {"collective", collective}};
-  if (coded) resolved.update(coding);
+  const auto defaults = OptionsToJson(ResolveOptions(owner, SendingOptions(), {}));
+  for (const auto& [key, value] : sending.items()) {
+    // The two codings came together, before the others: what they identify stays the same.
+    const bool together = key == "payload_values" || key == "payload_indices";
+    const bool coded = sending["payload_values"] != defaults["payload_values"] ||
+                       sending["payload_indices"] != defaults["payload_indices"];
+    if (together ? coded : value != defaults[key]) resolved[key] = value;
+  }
   return resolved;
 }
 
@@ -105,16 +112,21 @@ void CheckMethod(const Catalog& catalog, const Method& method) {
   try {
     const auto& strategy = NeedEntry(catalog.strategies, "strategy", method.strategy);
     if (!method.dense()) NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
-    static const std::vector<std::string> kFeedback = {"none", "residual"};
-    if (std::find(kFeedback.begin(), kFeedback.end(), method.feedback) == kFeedback.end()) {
+    const auto& known = FindConfigKey("feedback")->choices;
+    if (std::find(known.begin(), known.end(), method.feedback) == known.end()) {
       SPARFUSE_THROW(kConfig, fmt::format("unknown feedback \"{}\"{}", method.feedback,
-                                          Suggestion(method.feedback, kFeedback)));
+                                          Suggestion(method.feedback, known)));
     }
-    if (strategy.sparse == method.dense()) {
+    if (strategy.sparse != method.sends_payloads()) {
       SPARFUSE_THROW(
           kConfig,
           fmt::format("strategy \"{}\" {} and the sparsifier is \"{}\"", strategy.name,
                       strategy.sparse ? "sparsifies" : "sends dense gradients", method.sparsifier));
+    }
+    if (NeedEntry(catalog.planners, "planner", method.planner).ahead_only && !strategy.ahead) {
+      SPARFUSE_THROW(kConfig, fmt::format("planner \"{}\" plans tensor by tensor and strategy \"{}\" "
+                                          "does not sparsify ahead",
+                                          method.planner, strategy.name));
     }
     ResolveMethodOptions(catalog, method, nlohmann::json::object());
   } catch (const Error& error) {

@@ -17,6 +17,7 @@ namespace sparfuse {
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
 inline constexpr int kModelEngineRevision = 1;
+inline constexpr int kProfileRevision = 2;  // of what profile trials measure
 
 struct CatalogPart {
   std::string name, summary, source;
@@ -27,7 +28,12 @@ struct CatalogPart {
 
 struct CatalogStrategy : CatalogPart {
   bool sparse = false;      // some of its units are sparsified
+  bool ahead = false;       // it selects from tensors before they are fused
   bool from_fused = false;  // it selects from fused buffers: every tensor is sparsified
+};
+
+struct CatalogPlanner : CatalogPart {
+  bool ahead_only = false;  // for strategies that sparsify ahead
 };
 
 struct CatalogCollective : CatalogPart {
@@ -52,7 +58,7 @@ struct CatalogWorkload : CatalogPart {
 struct Catalog {
   std::vector<Method> methods;
   std::vector<CatalogStrategy> strategies;
-  std::vector<CatalogPart> planners;
+  std::vector<CatalogPlanner> planners;
   std::vector<CatalogSparsifier> sparsifiers;
   std::vector<CatalogCollective> collectives;
   std::vector<CatalogWorkload> workloads;
@@ -65,8 +71,8 @@ Catalog BuiltInCatalog();
 // What a method is made of in one trial: {"strategy", "strategy_options", "planner",
 // "planner_options", "collective"}, from the method's file, its parts' defaults and `given`: a flat
 // table whose keys are options of the strategy or of the planner, these groups' names, or, where
-// sparse payloads are sent, those of PayloadOptions(). The latter are in the result only where one
-// is not its default, so that what was measured before they existed keeps its identity.
+// payloads are sent, those of SendingOptions(). The latter are in the result only where they are not
+// their defaults, so that what was measured before they existed keeps its identity.
 // Throws Error{kConfig} naming method, key, value and the nearest known option.
 nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method,
                                     const nlohmann::json& given);

@@ -125,7 +125,7 @@ json PlainValues(const GivenKeys& given) {
 
 // A dense method has one cell however many densities or sparsifiers the axes list.
 bool DiffersOnlyInSparsity(json a, json b) {
-  for (const char* key : {"density", "sparsifier", "sparsifier_options", "feedback"}) {
+  for (const std::string& key : SparsityKeys()) {
     a.erase(key);
     b.erase(key);
   }

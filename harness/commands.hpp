@@ -43,7 +43,8 @@ class Commands {
   int Report(const std::string& experiment, const std::filesystem::path& out);
   int Reproduce(const std::string& experiment, bool fresh, bool strict);
   int Profile(const std::string& workload, int max_ranks, int threads, std::optional<int> batch,
-              const std::vector<std::string>& sparsifiers, bool fresh);
+              const std::vector<std::string>& sparsifiers,
+              const std::vector<std::string>& quantizers, bool fresh);
   int Prove(const std::string& method);
   int RebuildIndex();
   int Doctor();

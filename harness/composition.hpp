@@ -12,7 +12,9 @@
 #include "core/collective/payload_coding.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
+#include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
+#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -34,19 +36,26 @@ struct Composition {
   Options sparsifier_options;
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
-  PayloadCoding coding;  // of sparse payloads
+  Options sending;       // of SendingOptions()
+  PayloadCoding coding;  // of what has indices
   double density = 1.0;
-  bool error_feedback = false;
+  int threshold_period = 1;
+  Feedback feedback;
 
   std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }
+  std::unique_ptr<Sparsifier> MakeSparsifier(std::uint64_t seed) const;  // null: none
+  // What codes tensors of density 1; null: they have indices like others.
+  std::unique_ptr<Quantizer> MakeRuns(std::uint64_t seed) const;
+  bool needs_profile() const;  // to plan
 };
 
 // Throws Error{kConfig} naming what does not exist or does not fit, among them tensors kept dense
-// with a strategy that selects from fused buffers.
+// or without feedback with a strategy that selects from fused buffers.
 Composition Compose(const nlohmann::json& config);
 
-// Tensors in ready order, those named by config.dense_tensors marked. Throws Error{kConfig} when a
-// name fits no tensor.
+// Tensors in ready order, those of config.dense_tensors and config.no_feedback_tensors marked: by
+// name, or by a regular expression that is found in theirs. Throws Error{kConfig} when one fits no
+// tensor.
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const nlohmann::json& config);
 
 Plan MakePlan(const Composition& composition, const GradientLayout& layout,

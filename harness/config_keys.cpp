@@ -27,6 +27,15 @@ std::string WhatIsWrongWithLink(const nlohmann::json& value) {
 
 }  // namespace
 
+std::span<const std::string> SparsityKeys() { return MethodKeys().subspan(2); }
+
+std::span<const std::string> MethodKeys() {
+  static const std::vector<std::string> kKeys = {
+      "method",  "method_options", "sparsifier",      "sparsifier_options",
+      "density", "feedback",       "feedback_options"};
+  return kKeys;
+}
+
 std::span<const ConfigKey> ConfigKeys() {
   using enum KeyType;
   static const std::vector<ConfigKey> kKeys = {
@@ -39,8 +48,10 @@ std::span<const ConfigKey> ConfigKeys() {
       {"sparsifier", kString},
       {"sparsifier_options", kTable},
       {"density", kDensity},
-      {"feedback", kString, 0, {"none", "residual"}},
+      {"feedback", kString, 0, {"none", "residual", "momentum"}},
+      {"feedback_options", kTable},
       {"dense_tensors", kTable},
+      {"no_feedback_tensors", kStrings},
       {"workers", kInteger, 1},
       {"ranks_per_node", kInteger, 1},
       {"threads_per_worker", kInteger, 1},
@@ -98,6 +109,11 @@ std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value) {
                  : "a number in (0, 1]: the fraction of elements that is kept";
     case KeyType::kTable:
       return value.is_object() ? "" : "a table";
+    case KeyType::kStrings:
+      return value.is_array() && std::all_of(value.begin(), value.end(),
+                                             [](const auto& each) { return each.is_string(); })
+                 ? ""
+                 : "a list of strings";
     case KeyType::kLink:
       return WhatIsWrongWithLink(value);
   }
@@ -122,6 +138,7 @@ std::span<const std::string> MetricNames() {
                                                   "achieved_density",
                                                   "residual_norm",
                                                   "tensors_missing",
+                                                  "fibres_missing",
                                                   "exchanges",
                                                   "loss",
                                                   "final_metric",

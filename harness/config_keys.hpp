@@ -15,6 +15,7 @@ enum class KeyType {
   kNumber,   // above 0
   kDensity,  // in (0, 1]
   kTable,
+  kStrings,  // a list of them
   kLink,  // { gbps, alpha_us } or "none"
 };
 
@@ -25,6 +26,10 @@ struct ConfigKey {
   std::vector<std::string> choices =
       {};  // strings only; empty: checked against the catalog, or any
 };
+
+// What two cells of one setting differ in, and the part of it that a dense method lacks.
+std::span<const std::string> MethodKeys();
+std::span<const std::string> SparsityKeys();
 
 std::span<const ConfigKey> ConfigKeys();
 std::vector<std::string> ConfigKeyNames();

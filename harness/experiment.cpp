@@ -7,6 +7,7 @@
 
 #include "harness/canonical.hpp"
 #include "harness/cells.hpp"
+#include "harness/claims.hpp"
 #include "harness/config_keys.hpp"
 
 namespace sparfuse {
@@ -33,63 +34,6 @@ void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
   part.base_seed = file.Integer(at, "seed", part.base_seed, 0);
   part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, 0);
   part.predict = file.Boolean(at, "predict", part.predict);
-}
-
-// The one cell that `wanted` describes.
-std::size_t FindClaimCell(const TomlFile& file, const std::string& pointer, const Part& part) {
-  const json* wanted = file.Find(pointer);
-  if (wanted == nullptr || !wanted->is_object() || wanted->empty()) {
-    file.Fail(pointer, "[[claim]]: expected of = { key = value, ... } and over = { ... }");
-  }
-  file.CheckKeys(pointer, "[[claim]]", ConfigKeyNames());
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < part.cells.size(); ++i) {
-    bool all = true;
-    for (const auto& [key, value] : wanted->items()) {
-      all = all && Matches(value, part.cells[i].config[key]);
-    }
-    if (all) found.push_back(i);
-  }
-  if (found.size() != 1) {
-    file.Fail(pointer, fmt::format("[[claim]] {}: matches {} cells: expected exactly one",
-                                   wanted->dump(), found.size()));
-  }
-  return found.front();
-}
-
-void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part) {
-  const json* claims = file.Find(pointer + "/claim");
-  if (claims == nullptr) return;
-  if (!claims->is_array()) file.FailValue(pointer + "/claim", "[[claim]] tables");
-  for (std::size_t i = 0; i < claims->size(); ++i) {
-    const std::string at = pointer + "/claim/" + std::to_string(i);
-    static const std::vector<std::string> kKeys = {"quote",  "metric", "of",   "over",
-                                                   "stated", "figure", "judge"};
-    file.CheckKeys(at, "[[claim]]", kKeys);
-    Claim claim;
-    claim.quote = file.RequiredString(at, "quote");
-    claim.metric = file.RequiredString(at, "metric");
-    const auto metrics = MetricNames();
-    if (std::find(metrics.begin(), metrics.end(), claim.metric) == metrics.end()) {
-      file.Fail(at + "/metric", fmt::format("unknown metric \"{}\"{}", claim.metric,
-                                            Suggestion(claim.metric, metrics)));
-    }
-    claim.of_cell = FindClaimCell(file, at + "/of", part);
-    claim.over_cell = FindClaimCell(file, at + "/over", part);
-    claim.of = *file.Find(at + "/of");
-    claim.over = *file.Find(at + "/over");
-    if (file.Find(at + "/stated") == nullptr)
-      file.Fail(at, "[[claim]]: the key \"stated\" is missing");
-    claim.stated = file.Number(at, "stated", 0, 0);
-    const std::string judge = file.String(at, "judge", "stated");
-    if (judge != "stated" && judge != "figure")
-      file.FailValue(at + "/judge", "\"stated\" or \"figure\"");
-    claim.judge_figure = judge == "figure";
-    if (file.Find(at + "/figure") != nullptr) claim.figure = file.Number(at, "figure", 0, 0);
-    if (claim.judge_figure && !claim.figure)
-      file.FailValue(at + "/judge", "figure = ... beside it");
-    part.claims.push_back(std::move(claim));
-  }
 }
 
 void ReadFigures(const TomlFile& file, const std::string& pointer, Part& part) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/catalog.hpp"
+#include "harness/statistics.hpp"
 #include "harness/toml_file.hpp"
 
 namespace sparfuse {
@@ -22,14 +23,21 @@ struct ExcludedCell {
   std::string reason;
 };
 
+// What a claim is about: `of`'s metric divided by `over`'s, less it, or alone.
+enum class Compared { kRatio, kDifference, kValue };
+
+// One pair of cells, or one cell, of a [[claim]]; harness/README.md, "Claims".
 struct Claim {
   std::string quote, metric;
-  nlohmann::json of, over;                 // as the file gives them
-  std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells
-  double stated = 0;                       // the text's ratio of the metric
-  std::optional<double> figure;  // what the paper's figure or table shows, where it differs
-  double judged() const { return judge_figure ? *figure : stated; }
+  Compared compared = Compared::kRatio;
+  nlohmann::json of, over;                 // as the file gives them, completed by for_each
+  std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells; equal for kValue
+  // Either the number that a paper states, in its text and in its figure where they differ, or a
+  // relation to a bound.
+  std::optional<double> stated, figure;
   bool judge_figure = false;
+  double judged() const { return judge_figure ? *figure : *stated; }
+  Bound bound;
 };
 
 struct Part {

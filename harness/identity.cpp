@@ -22,6 +22,7 @@ nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config)
   };
   add(catalog.workloads, "workload", config["workload"]);
   if (!config.contains("method")) {  // a profile
+    revisions["profile"] = kProfileRevision;
     for (const auto& name : config["sparsifiers"]) add_sparsifier(name);
     return revisions;
   }

@@ -64,6 +64,7 @@ int Main(int argc, char** argv) {
   bool why = false, fresh = false, strict = false, rebuild = false;
   int max_ranks = 2, threads = 1, batch = 0;
   std::vector<std::string> sparsifiers = {"topk"};
+  std::vector<std::string> quantizers;
 
   auto* list = verb("list", "what experiment files may name, and the experiments there are", true);
   list->add_option(
@@ -113,7 +114,7 @@ int Main(int argc, char** argv) {
   auto* reproduce = verb("reproduce", "run, verify, report", false);
   reproduce->add_option("experiment", experiment)->required();
   reproduce->add_flag("--fresh", fresh, "run everything again");
-  reproduce->add_flag("--strict", strict, "exit 3 where a claim is not reproduced");
+  reproduce->add_flag("--strict", strict, "exit 3 where a claim is not reproduced or does not hold");
   reproduce->callback(
       [&] { act = [&](Commands& c) { return c.Reproduce(experiment, fresh, strict); }; });
 
@@ -129,11 +130,13 @@ int Main(int argc, char** argv) {
   profile->add_option("--sparsifiers", sparsifiers, "whose selections are measured")
       ->delimiter(',')
       ->capture_default_str();
+  profile->add_option("--quantizers", quantizers, "whose encoding of whole tensors is measured")
+      ->delimiter(',');
   profile->add_flag("--fresh", fresh, "measure again");
   profile->callback([&] {
     act = [&](Commands& c) {
       return c.Profile(what, max_ranks, threads, batch > 0 ? std::optional(batch) : std::nullopt,
-                       sparsifiers, fresh);
+                       sparsifiers, quantizers, fresh);
     };
   });
 

@@ -24,6 +24,9 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
                                                  "collective",
                                                  "payload_values",
                                                  "payload_indices",
+                                                 "payload_dense",
+                                                 "threshold_period",
+                                                 "replan_every",
                                                  "planner_options",
                                                  "sparsifier_fixed",
                                                  "strategy_options"};
@@ -51,8 +54,11 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
   method.sparsifier = file.RequiredString("", "sparsifier");
   method.feedback = file.String("", "feedback", "none");
   method.collective = file.RequiredString("", "collective");
-  method.payload_values = file.String("", "payload_values", method.payload_values);
-  method.payload_indices = file.String("", "payload_indices", method.payload_indices);
+  nlohmann::json sending = nlohmann::json::object();
+  for (const OptionSpec& option : SendingOptions()) {
+    if (const auto* given = file.Find("/" + option.name)) sending[option.name] = *given;
+  }
+  method.sending = OptionsFromJson("method.toml of \"" + method.name + "\"", sending);
   method.sparsifier_fixed = file.Boolean("", "sparsifier_fixed", false);
   for (auto [key, table] : {std::pair{"strategy_options", &method.strategy_options},
                             std::pair{"planner_options", &method.planner_options}}) {
@@ -64,7 +70,7 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
   return method;
 }
 
-std::span<const OptionSpec> PayloadOptions() {
+std::span<const OptionSpec> SendingOptions() {
   static const std::vector<OptionSpec> kOptions = {
       {"payload_values",
        std::string("f32"),
@@ -77,7 +83,25 @@ std::span<const OptionSpec> PayloadOptions() {
        0,
        0,
        {"u32", "delta"},
-       "indices of a sparse payload; delta: two bytes where a gap is below 65535"}};
+       "indices of a sparse payload; delta: two bytes where a gap is below 65535"},
+      {"payload_dense",
+       std::string("indexed"),
+       0,
+       0,
+       {"indexed", "fp32", "fp16", "qsgd", "sign"},
+       "tensors of density 1: with indices like others, or without, coded by this quantizer"},
+      {"threshold_period",
+       std::int64_t{1},
+       0,
+       1e9,
+       {},
+       "steps for which an estimated threshold is used; 0: 32, or 1 where none is estimated"},
+      {"replan_every",
+       std::int64_t{0},
+       0,
+       1e9,
+       {},
+       "steps after which a plan is made anew from their times; 0: never"}};
   return kOptions;
 }
 

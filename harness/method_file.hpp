@@ -16,12 +16,15 @@ struct Method {
   int revision = 0;
   std::string deviations;  // "" or what differs from the paper, one sentence each
   std::string strategy, planner, sparsifier, feedback, collective;
-  std::string payload_values = "f32", payload_indices = "u32";  // of PayloadOptions()
+  Options sending;  // of SendingOptions(), as the file gives them
   bool sparsifier_fixed = false;  // an experiment may not choose another sparsifier
   nlohmann::json strategy_options = nlohmann::json::object();  // as the file gives them
   nlohmann::json planner_options = nlohmann::json::object();
 
+  // Sends whole tensors.
   bool dense() const { return sparsifier == "none"; }
+  // Sends what each rank makes of its own gradient, not sums.
+  bool sends_payloads() const { return !dense() || sending.contains("payload_dense"); }
 };
 
 // `text`: the content of <folder>/method.toml; `name` must be the last part of `folder`,
@@ -29,8 +32,9 @@ struct Method {
 // names are checked where the catalog is joined. Throws Error{kConfig} with file and line.
 Method ParseMethodFile(std::string_view folder, std::string_view text);
 
-// How a sparse method may code its payloads: payload_values and payload_indices.
-std::span<const OptionSpec> PayloadOptions();
+// What a method that sends payloads takes beside the options of its parts: how payloads are coded,
+// how often thresholds are estimated and plans made.
+std::span<const OptionSpec> SendingOptions();
 
 // A table of scalars as options. `owner` begins the Error{kConfig} for any other value.
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);

@@ -5,6 +5,8 @@
 
 #include "core/engine/model_engine.hpp"
 #include "harness/composition.hpp"
+#include "harness/plan_data.hpp"
+#include "harness/profile_data.hpp"
 #include "harness/step_log.hpp"
 #include "workloads/catalog.hpp"
 
@@ -14,13 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTracedRanks = 4;
-
-PiecewiseLinear CurveOf(const json& points) {
-  std::vector<std::pair<double, double>> pairs;
-  for (const json& point : points)
-    pairs.emplace_back(point[0].get<double>(), point[1].get<double>());
-  return PiecewiseLinear(std::move(pairs));
-}
 
 int RanksOf(const json& outcome) { return outcome.at("config").at("workers").get<int>(); }
 
@@ -33,46 +28,6 @@ const json* NearestBelow(const json& profiles, int ranks,
     if (best == nullptr || RanksOf(outcome) > RanksOf(*best)) best = &outcome;
   }
   return best;
-}
-
-BackwardProfile BackwardOf(const json& measured) {
-  BackwardProfile profile;
-  profile.begin_seconds = measured.at("begin_seconds");
-  profile.forward_seconds = measured.at("forward_seconds");
-  profile.tail_seconds = measured.at("tail_seconds");
-  profile.update_seconds = measured.at("update_seconds");
-  for (const json& tensor : measured.at("tensors"))
-    profile.backward_seconds.push_back(tensor.at("seconds"));
-  return profile;
-}
-
-CostModel KernelCosts(const json& profile) {
-  CostModel cost;
-  cost.pack_seconds = CurveOf(profile.at("pack"));
-  cost.scale_seconds = CurveOf(profile.at("scale"));
-  cost.clear_seconds = CurveOf(profile.at("clear"));
-  cost.seconds_per_entry = profile.at("seconds_per_entry");
-  cost.seconds_per_reduced_element = profile.at("seconds_per_reduced_element");
-  cost.dispatch_seconds = profile.at("dispatch_seconds");
-  cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
-  for (const auto& [name, curves] : profile.at("selection").items()) {
-    for (const json& curve : curves)
-      cost.selection[name].Add(curve.at("density"), CurveOf(curve.at("seconds")));
-  }
-  return cost;
-}
-
-void AddLink(CostModel& cost, const json& profile) {
-  LinkCost link;
-  link.round_seconds = CurveOf(profile.at("link").at("round_seconds"));
-  link.seconds_per_extra_message = profile.at("link").at("seconds_per_extra_message");
-  cost.links.fill(link);
-  cost.exchange_cpu_seconds = profile.at("link").at("cpu_seconds");
-  cost.round_cpu_seconds = profile.at("link").at("round_cpu_seconds");
-  cost.exchange_cpu_fraction = profile.at("link").at("cpu_fraction");
-  if (profile.contains("native_all_reduce")) {
-    cost.native_all_reduce_seconds = CurveOf(profile.at("native_all_reduce"));
-  }
 }
 
 [[noreturn]] void Lacks(const json& config, const std::string& what) {
@@ -92,8 +47,10 @@ ModelConfig Configure(const json& config, const json& profiles) {
                                      [](const json&) { return true; });
   if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
   ModelConfig model;
-  model.cost = KernelCosts(compute->at("profile"));
-  model.backward = BackwardOf(compute->at("profile").at("backward"));
+  const json& measured = compute->at("profile");
+  model.layout = MakeLayout(TensorsOf(measured), config);
+  model.backward = BackwardOf(measured, model.layout);
+  model.cost = KernelCosts(measured);
   if (workers > 1) {
     const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
       return RanksOf(outcome) > 1 && outcome.at("config").at("link") == config.at("link");
@@ -103,18 +60,14 @@ ModelConfig Configure(const json& config, const json& profiles) {
     AddLink(model.cost, link->at("profile"));
   }
 
-  std::vector<TensorShape> tensors;
-  for (const json& tensor : compute->at("profile").at("backward").at("tensors")) {
-    tensors.push_back({tensor.at("name"), tensor.at("shape"), tensor.at("numel")});
-  }
   const Composition composition = Compose(config);
   model.topology = {workers, config.at("ranks_per_node").get<int>()};
-  model.layout = MakeLayout(tensors, config);
   model.plan = MakePlan(composition, model.layout, model.topology, &model.backward, &model.cost);
   model.make_strategy = [composition] { return composition.MakeStrategy(); };
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
   model.coding = composition.coding;
+  model.runs = composition.MakeRuns(0);
   if (composition.sparsifier != nullptr) {
     model.sparsifier = composition.sparsifier->name;
     model.selector = composition.sparsifier->make(composition.sparsifier_options, 0);
@@ -180,6 +133,7 @@ json RunModelledTrial(const json& config, const json& profiles,
           {"metrics", MetricsOf(log, context)},
           {"checks", json::object()},
           {"plan", model.plan.UnitSizes()},
+          {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
           {"layout", std::move(layout)},
           {"machine", profiles.front().at("machine")},
           {"software", profiles.front().at("software")},

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "harness/canonical.hpp"
+#include "harness/config_keys.hpp"
 
 namespace sparfuse {
 namespace {
@@ -12,8 +13,7 @@ using nlohmann::json;
 // Two cells of one setting differ in the method alone.
 std::string Setting(const json& config) {
   json setting = config;
-  for (const char* key :
-       {"method", "method_options", "sparsifier", "sparsifier_options", "density", "feedback"}) {
+  for (const std::string& key : MethodKeys()) {
     setting.erase(key);
   }
   return CanonicalJson(setting);

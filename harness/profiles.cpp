@@ -21,7 +21,7 @@ bool IsOwnCluster(const json& cluster) {
 
 json ProfileConfig(const CatalogWorkload& workload, const json& workload_options,
                    const json& recipe, int batch_per_worker, int threads_per_worker, int ranks,
-                   const json& link, const std::vector<std::string>& sparsifiers) {
+                   const json& link, const ProfileNeeds& needs) {
   return {{"kind", "profile"},
           {"mode", link.is_null() ? "measured" : "emulated"},
           {"workload", workload.name},
@@ -34,7 +34,8 @@ json ProfileConfig(const CatalogWorkload& workload, const json& workload_options
           {"accumulation", 1},
           {"transport", "mpi"},
           {"link", link},
-          {"sparsifiers", sparsifiers},
+          {"sparsifiers", needs.sparsifiers},
+          {"quantizers", needs.quantizers},
           {"warmup_steps", 3},
           {"steps", 15},
           {"deadline_seconds", 60}};
@@ -56,7 +57,7 @@ std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
   for (const int count : ranks) {
     configs.push_back(ProfileConfig(workload, config["workload_options"], config["recipe"],
                                     config["batch_per_worker"], config["threads_per_worker"], count,
-                                    count > 1 ? config["link"] : json(), needs.sparsifiers));
+                                    count > 1 ? config["link"] : json(), needs));
   }
   return configs;
 }
@@ -64,16 +65,20 @@ std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
 ProfileNeeds NeedsOf(const Experiment& experiment) {
   ProfileNeeds needs;
   std::set<std::string> sparsifiers;
+  std::set<std::string> quantizers;
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
       if (cell.config["mode"] != "modelled") {
         needs.most_ranks = std::max(needs.most_ranks, cell.config["workers"].get<int>());
       }
       sparsifiers.insert(cell.config.value("sparsifier", "none"));
+      quantizers.insert(cell.config.value("/method_options/payload_dense"_json_pointer, "indexed"));
     }
   }
   sparsifiers.erase("none");
+  quantizers.erase("indexed");
   needs.sparsifiers.assign(sparsifiers.begin(), sparsifiers.end());
+  needs.quantizers.assign(quantizers.begin(), quantizers.end());
   return needs;
 }
 

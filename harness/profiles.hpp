@@ -19,19 +19,19 @@ bool IsOwnCluster(const nlohmann::json& cluster);
 
 // What the profiles of an experiment must cover.
 struct ProfileNeeds {
-  int most_ranks = 2;                    // at once: the most workers of a live cell, at least two
-  std::vector<std::string> sparsifiers;  // of its cells, sorted
+  int most_ranks = 2;  // at once: the most workers of a live cell, at least two
+  std::vector<std::string> sparsifiers = {};  // of its cells, sorted
+  std::vector<std::string> quantizers = {};   // of its cells' dense tensors, sorted
 };
 ProfileNeeds NeedsOf(const Experiment& experiment);
 
 // The config of the trial that measures `workload`'s backward pass, the machine's kernels, the
-// selections of `sparsifiers` and the link with `ranks` on the machine at once. link: null for the
-// machine's own, or a shape.
+// selections and encodings of `needs` and the link with `ranks` on the machine at once. link: null
+// for the machine's own, or a shape.
 nlohmann::json ProfileConfig(const CatalogWorkload& workload,
                              const nlohmann::json& workload_options, const nlohmann::json& recipe,
                              int batch_per_worker, int threads_per_worker, int ranks,
-                             const nlohmann::json& link,
-                             const std::vector<std::string>& sparsifiers);
+                             const nlohmann::json& link, const ProfileNeeds& needs);
 
 // The profile trials that `config` (modelled, of an own cluster) needs: one rank alone; two over
 // its link; and on "this-machine" 4, 8, ... up to its workers, at most `needs.most_ranks` at once.

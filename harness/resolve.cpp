@@ -3,6 +3,7 @@
 
 #include "harness/cells.hpp"
 #include "harness/config_keys.hpp"
+#include "core/feedback/feedback.hpp"
 #include "harness/profiles.hpp"
 #include "harness/python_file.hpp"
 
@@ -101,6 +102,7 @@ class Resolver {
       config_["sparsifier_options"] = json::object();
       config_["density"] = 1;
       config_["feedback"] = "none";
+      if (method.sends_payloads()) FeedbackOf(method);
     } else {
       Sparsity(method);
     }
@@ -124,14 +126,19 @@ class Resolver {
     }
     Take("dense_tensors", json::object());
     DenseTensors();
+    if (Has("no_feedback_tensors") && !given_.at("no_feedback_tensors").value.empty()) {
+      config_["no_feedback_tensors"] = given_.at("no_feedback_tensors").value;
+    }
+    if (!NeedEntry(catalog.strategies, "strategy", method.strategy).from_fused) return;
     const auto& dense = config_["dense_tensors"];
-    if (NeedEntry(catalog.strategies, "strategy", method.strategy).from_fused &&
-        (dense["max_ndim"] > 0 || !dense["names"].empty())) {
-      Fail({"dense_tensors", "method"},
-           fmt::format(
-               "dense_tensors = {} with method {}, which selects from fused buffers: expected "
-               "none",
-               dense.dump(), method.name));
+    for (const char* key : {"dense_tensors", "no_feedback_tensors"}) {
+      const bool some = key == std::string("dense_tensors")
+                            ? dense["max_ndim"] > 0 || !dense["names"].empty()
+                            : config_.contains(key);
+      if (!some) continue;
+      Fail({key, "method"},
+           fmt::format("{} = {} with method {}, which selects from fused buffers: expected none",
+                       key, config_[key].dump(), method.name));
     }
   }
 
@@ -155,7 +162,19 @@ class Resolver {
     }
     ChosenSparsifier();
     Take("density", 0.01);
+    FeedbackOf(method);
+  }
+
+  // Options appear only where they are not their defaults, as cells were before there were any.
+  void FeedbackOf(const sparfuse::Method& method) {
     Take("feedback", method.feedback);
+    const std::string kind = config_["feedback"];
+    const auto specs = FeedbackOptions(kind);
+    const std::vector<OptionSpec> options(specs.begin(), specs.end());
+    json table = ResolveTable("feedback_options", "feedback " + kind, options);
+    if (table != OptionsToJson(ResolveOptions(kind, options, {}))) {
+      config_["feedback_options"] = std::move(table);
+    }
   }
 
   void ChosenSparsifier() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/config_keys.hpp"
 #include "harness/identity.hpp"
 
 namespace sparfuse {
@@ -13,8 +14,7 @@ namespace {
 using nlohmann::json;
 
 bool SameButForTheMethod(json a, json b) {
-  for (const char* key :
-       {"method", "method_options", "sparsifier", "sparsifier_options", "density", "feedback"}) {
+  for (const std::string& key : MethodKeys()) {
     a.erase(key);
     b.erase(key);
   }
@@ -55,7 +55,44 @@ std::string ChooseSystem(const Part& part, const std::vector<TrialRow>& rows,
   return newest;
 }
 
+// Fills in what the values say: ours, n and the verdict.
+void Compare(const std::map<int, double>& of, const std::map<int, double>& over,
+             ClaimResult& entry) {
+  const Claim& claim = *entry.claim;
+  const bool exact = entry.mode == "modelled";
+  const bool measured = entry.mode == "measured";
+  const bool ratio = claim.compared == Compared::kRatio;
+  const auto difference = PairedDifference(of, over);
+  entry.n = difference ? difference->n : 0;
+  if (claim.compared == Compared::kDifference) {
+    entry.ours = difference;
+  } else if (claim.compared == Compared::kValue) {
+    std::vector<double> values;
+    for (const auto& [block, value] : of) values.push_back(value);
+    entry.ours = MeanInterval(values);
+  } else if (entry.ours = PairedRatio(of, over);
+             entry.n > 0 && (!entry.ours || entry.ours->n < entry.n)) {
+    entry.ours.reset();  // leaving out the blocks with a 0 would choose among them
+    entry.verdict = Verdict::kInconclusive;
+    return;
+  }
+  if (!claim.stated) {
+    entry.verdict = JudgeBound(entry.ours, claim.bound,
+                               ratio ? kReproducedWithin * claim.bound.value : 0, exact);
+  } else if (ratio) {
+    entry.verdict = Judge(entry.ours, claim.judged(), measured, exact);
+  } else {
+    entry.verdict = JudgeDifference(entry.ours, claim.judged(), measured, exact);
+  }
+}
+
 }  // namespace
+
+bool ClaimResult::fails_strict() const {
+  if (claim->stated)
+    return verdict != Verdict::kReproduced && verdict != Verdict::kConsistentModelled;
+  return verdict != Verdict::kHolds && verdict != Verdict::kInconclusive;
+}
 
 std::map<int, double> CellResult::Values(const std::string& metric) const {
   std::map<int, double> values;
@@ -165,9 +202,7 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
     if (of.invalid || over.invalid) {
       entry.verdict = Verdict::kInvalid;
     } else {
-      entry.ratio = PairedRatio(of.Values(claim.metric), over.Values(claim.metric));
-      entry.verdict =
-          Judge(entry.ratio, claim.judged(), entry.mode == "measured", entry.mode == "modelled");
+      Compare(of.Values(claim.metric), over.Values(claim.metric), entry);
     }
     judged.push_back(entry);
   }

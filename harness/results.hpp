@@ -45,9 +45,14 @@ std::string HardwareLine(const nlohmann::json& system);
 
 struct ClaimResult {
   const Claim* claim = nullptr;
-  std::optional<Interval> ratio;
+  std::optional<Interval> ours;  // of what the claim compares; none also where a ratio's value is 0
+  std::size_t n = 0;             // blocks that have the values
   Verdict verdict = Verdict::kNotRun;
   std::string mode;  // of the numbers: the weaker of the two cells'
+
+  // What --strict does not let pass: a paper's number that is not reproduced, a relation that does
+  // not hold or was not looked at. A relation may be inconclusive.
+  bool fails_strict() const;
 };
 std::vector<ClaimResult> JudgeClaims(const PartResult& result);
 

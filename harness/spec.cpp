@@ -20,17 +20,17 @@ json IntervalJson(const std::optional<Interval>& interval) {
 json ClaimsJson(const PartResult& result) {
   json claims = json::array();
   for (const auto& judged : JudgeClaims(result)) {
-    const Claim& claim = *judged.claim;
-    claims.push_back({{"quote", claim.quote},
-                      {"metric", claim.metric},
-                      {"of", claim.of},
-                      {"over", claim.over},
-                      {"stated", claim.stated},
-                      {"figure", claim.figure ? json(*claim.figure) : json()},
-                      {"judged", claim.judged()},
-                      {"ratio", IntervalJson(judged.ratio)},
+    const ClaimWords words = WordsOf(judged);
+    claims.push_back({{"quote", judged.claim->quote},
+                      {"metric", judged.claim->metric},
+                      {"of", judged.claim->of},
+                      {"over", judged.claim->over},
+                      {"expected", words.expected},
+                      {"ours", words.ours},
+                      {"interval", IntervalJson(judged.ours)},
+                      {"n", judged.n},
                       {"mode", judged.mode},
-                      {"verdict", VerdictName(judged.verdict)}});
+                      {"verdict", words.verdict}});
   }
   return claims;
 }

@@ -80,6 +80,22 @@ std::optional<Interval> LogInterval(std::span<const double> values) {
   return interval;
 }
 
+std::optional<Interval> MeanInterval(std::span<const double> values) {
+  if (values.empty()) return std::nullopt;
+  const auto n = static_cast<double>(values.size());
+  const bool equal = std::equal(values.begin() + 1, values.end(), values.begin());
+  double mean = equal ? values.front() : 0;  // not what rounding makes of it
+  for (const double value : values) mean += equal ? 0 : value / n;
+  Interval interval{mean, mean, mean, values.size()};
+  if (equal) return interval;
+  double variance = 0;
+  for (const double value : values) variance += std::pow(value - mean, 2) / (n - 1);
+  const double half = StudentTQuantile(0.5 + kConfidence / 2, n - 1) * std::sqrt(variance / n);
+  interval.low = mean - half;
+  interval.high = mean + half;
+  return interval;
+}
+
 std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
                                     const std::map<int, double>& other) {
   std::vector<double> ratios;
@@ -89,6 +105,16 @@ std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
       ratios.push_back(value / pair->second);
   }
   return LogInterval(ratios);
+}
+
+std::optional<Interval> PairedDifference(const std::map<int, double>& ours,
+                                         const std::map<int, double>& other) {
+  std::vector<double> differences;
+  for (const auto& [block, value] : ours) {
+    const auto pair = other.find(block);
+    if (pair != other.end()) differences.push_back(value - pair->second);
+  }
+  return MeanInterval(differences);
 }
 
 std::string_view VerdictName(Verdict verdict) {
@@ -107,6 +133,10 @@ std::string_view VerdictName(Verdict verdict) {
       return "invalid";
     case Verdict::kConsistentModelled:
       return "consistent with the paper";
+    case Verdict::kHolds:
+      return "holds";
+    case Verdict::kDoesNotHold:
+      return "does not hold";
   }
   return "not run";
 }
@@ -120,6 +150,39 @@ Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured
   }
   if (ratio->low <= 1 && ratio->high >= 1) return Verdict::kInconclusive;
   return (ratio->value > 1) == (stated > 1) ? Verdict::kDirectionOnly : Verdict::kNotReproduced;
+}
+
+Verdict JudgeDifference(const std::optional<Interval>& difference, double stated, bool measured,
+                        bool exact) {
+  if (!difference) return Verdict::kNotRun;
+  if (!difference->has_bounds() && !exact) return Verdict::kInconclusive;
+  if (difference->low <= 0 && difference->high >= 0) return Verdict::kInconclusive;
+  if (difference->low <= stated && difference->high >= stated) {
+    return measured ? Verdict::kReproduced : Verdict::kConsistentModelled;
+  }
+  return (difference->value > 0) == (stated > 0) ? Verdict::kDirectionOnly
+                                                 : Verdict::kNotReproduced;
+}
+
+Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slack, bool exact) {
+  if (!ours) return Verdict::kNotRun;
+  double low = ours->low;
+  double high = ours->high;
+  double limit = bound.value;
+  if (bound.comparison == Comparison::kEquals) {
+    return low == limit && high == limit ? Verdict::kHolds : Verdict::kDoesNotHold;
+  }
+  if (!ours->has_bounds() && !exact) return Verdict::kInconclusive;
+  if (bound.comparison == Comparison::kMore || bound.comparison == Comparison::kAtLeast) {
+    low = -ours->high;  // mirrored, so that the rest asks how high it is
+    high = -ours->low;
+    limit = -bound.value;
+  }
+  const bool strict =
+      bound.comparison == Comparison::kLess || bound.comparison == Comparison::kMore;
+  if (strict ? low >= limit : low > limit) return Verdict::kDoesNotHold;
+  const bool holds = strict ? high < limit : high <= limit + slack;
+  return holds ? Verdict::kHolds : Verdict::kInconclusive;
 }
 
 }  // namespace sparfuse

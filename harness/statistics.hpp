@@ -21,7 +21,7 @@ double Median(std::span<const double> values);
 // Preconditions: 0 < probability < 1, freedom >= 1.
 double StudentTQuantile(double probability, double freedom);
 
-// A positive quantity over blocks. low and high are equal to value where one block leaves no
+// A quantity over blocks. low and high are equal to value where one block leaves no
 // interval.
 struct Interval {
   double value = 0, low = 0, high = 0;
@@ -33,9 +33,16 @@ struct Interval {
 // Geometric mean with the t interval of the logarithms; none for an empty span or a value <= 0.
 std::optional<Interval> LogInterval(std::span<const double> values);
 
+// Mean with its t interval; none for an empty span.
+std::optional<Interval> MeanInterval(std::span<const double> values);
+
 // ours / other, paired over the blocks that both have.
 std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
                                     const std::map<int, double>& other);
+
+// ours - other, likewise.
+std::optional<Interval> PairedDifference(const std::map<int, double>& ours,
+                                         const std::map<int, double>& other);
 
 enum class Verdict {
   kReproduced,
@@ -45,6 +52,8 @@ enum class Verdict {
   kNotRun,
   kInvalid,
   kConsistentModelled,  // emulated or modelled numbers reproduce at most this
+  kHolds,               // these two: of a relation
+  kDoesNotHold,
 };
 std::string_view VerdictName(Verdict verdict);
 
@@ -53,5 +62,23 @@ std::string_view VerdictName(Verdict verdict);
 // is no interval and the verdict is inconclusive; `exact` says that a single value has none because
 // it is computed.
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact);
+
+// A difference against the stated one: reproduced where the interval contains it and not 0.
+// Precondition: stated is not 0.
+Verdict JudgeDifference(const std::optional<Interval>& difference, double stated, bool measured,
+                        bool exact);
+
+enum class Comparison { kLess, kAtMost, kEquals, kAtLeast, kMore };
+
+struct Bound {
+  Comparison comparison = Comparison::kEquals;
+  double value = 0;
+};
+
+// Whether `ours` stands to the bound as it should: it holds where the whole interval does, does not
+// hold where none of it does, and is inconclusive between. kAtMost and kAtLeast allow `slack`
+// beyond the bound, as long as the bound itself is in the interval: two equal quantities differ by
+// noise. kEquals wants every block's value to be the bound.
+Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slack, bool exact);
 
 }  // namespace sparfuse

@@ -107,10 +107,34 @@ std::string MetricText(const CellResult& result, const MetricColumn& column,
   return text;
 }
 
+const char* ComparisonSign(Comparison comparison) {
+  switch (comparison) {
+    case Comparison::kLess:
+      return "<";
+    case Comparison::kAtMost:
+      return "<=";
+    case Comparison::kEquals:
+      return "=";
+    case Comparison::kAtLeast:
+      return ">=";
+    case Comparison::kMore:
+      return ">";
+  }
+  return "?";
+}
+
+std::string_view MetricUnit(const std::string& metric) {
+  if (metric.find("seconds") != std::string::npos) return "s";
+  return metric.ends_with("_bytes") ? "B" : "1";
+}
+
 std::string RatioText(const std::optional<Interval>& ratio) {
   if (!ratio) return kNone;
-  if (!ratio->has_bounds()) return fmt::format("{:.2f}x", ratio->value);
-  return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", ratio->value, ratio->low, ratio->high);
+  const auto number = [](double value) {  // below 0.1, two decimals say too little
+    return value < 0.095 ? Number(value) : fmt::format("{:.2f}", value);
+  };
+  if (!ratio->has_bounds()) return number(ratio->value) + "x";
+  return fmt::format("{}x [{}, {}]", number(ratio->value), number(ratio->low), number(ratio->high));
 }
 
 std::string Caption(const PartResult& result) {
@@ -203,22 +227,52 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   return table;
 }
 
+ClaimWords WordsOf(const ClaimResult& judged) {
+  const Claim& claim = *judged.claim;
+  const bool ratio = claim.compared == Compared::kRatio;
+  const auto number = [&](double value) {
+    return ratio ? fmt::format("{:.4g}x", value) : Quantity(value, MetricUnit(claim.metric));
+  };
+  ClaimWords words;
+  if (claim.stated) {
+    words.expected = fmt::format("{}{}", ratio ? "" : "difference ", number(*claim.stated));
+    if (claim.figure) {
+      words.expected += fmt::format(" (figure {}; the {} is judged)", number(*claim.figure),
+                                    claim.judge_figure ? "figure" : "text");
+    }
+  } else {
+    const char* what = ratio                                     ? ""
+                       : claim.compared == Compared::kDifference ? "difference "
+                                                                 : "value ";
+    words.expected = fmt::format("{}{} {}", what, ComparisonSign(claim.bound.comparison),
+                                 number(claim.bound.value));
+  }
+  if (ratio) {
+    words.ours = judged.n > 0 && !judged.ours ? "a value is 0" : RatioText(judged.ours);
+  } else if (!judged.ours) {
+    words.ours = kNone;
+  } else {
+    words.ours = number(judged.ours->value);
+    if (judged.ours->has_bounds())
+      words.ours += fmt::format(" [{}, {}]", number(judged.ours->low), number(judged.ours->high));
+  }
+  words.verdict = VerdictName(judged.verdict);
+  if (judged.n > 0 && judged.n < kPreliminaryBelowBlocks && judged.mode != "modelled")
+    words.verdict += ", preliminary";
+  return words;
+}
+
 Table ClaimTable(const PartResult& result) {
   Table table;
   table.title = result.part->title + ": claims";
-  table.caption = Caption(result);
-  table.columns = {"claim", "metric", "stated", "ours (95 %)", "n", "mode", "verdict"};
+  table.caption = Caption(result) +
+                  "; ratios: geometric means of paired blocks, differences and values: means, each "
+                  "with its t interval";
+  table.columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"};
   for (const auto& judged : JudgeClaims(result)) {
-    std::string verdict(VerdictName(judged.verdict));
-    if (judged.verdict == Verdict::kConsistentModelled) verdict += " (" + judged.mode + ")";
-    std::string stated = fmt::format("{:.3f}x", judged.claim->stated);
-    if (judged.claim->figure) {
-      stated += fmt::format(" (figure {:.3f}x; the {} is judged)", *judged.claim->figure,
-                            judged.claim->judge_figure ? "figure" : "text");
-    }
-    table.rows.push_back(
-        {judged.claim->quote, judged.claim->metric, stated, RatioText(judged.ratio),
-         std::to_string(judged.ratio ? judged.ratio->n : 0), judged.mode, verdict});
+    const ClaimWords words = WordsOf(judged);
+    table.rows.push_back({judged.claim->quote, judged.claim->metric, words.expected, words.ours,
+                          std::to_string(judged.n), judged.mode, words.verdict});
   }
   return table;
 }

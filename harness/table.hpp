@@ -25,6 +25,14 @@ Table ResultTable(const PartResult& result, const Catalog& catalog);
 Table ClaimTable(const PartResult& result);
 Table PredictionTable(const Part& part, const PredictionSummary& summary);
 
+// A claim in the words of tables and reports.
+struct ClaimWords {
+  std::string expected;  // "1.874x", "difference > 0"
+  std::string ours;      // "1.31x [1.27, 1.35]"
+  std::string verdict;   // "holds, preliminary"
+};
+ClaimWords WordsOf(const ClaimResult& judged);
+
 std::string Render(const Table& table, TableFormat format);
 
 // Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".

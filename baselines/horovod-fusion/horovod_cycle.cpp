@@ -59,7 +59,7 @@ class HorovodCycle final : public Strategy {
                bytes + sizeof(float) * static_cast<double>(engine.layout().tensor(last).numel) <=
                    threshold_bytes_);
       ExchangeRequest exchange;
-      exchange.range = engine.layout().RangeOf(launched_, last);
+      exchange.ranges = {engine.layout().RangeOf(launched_, last)};
       exchange.label = "fusion " + std::to_string(fused_++);
       apply_.Launched(engine, engine.Exchange(std::move(exchange)));
       launched_ = last;

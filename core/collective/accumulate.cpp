@@ -106,15 +106,21 @@ std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size
 
 void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
                       ThreadPool& pool) {
+  AccumulateSparse(payloads, {0, out.size()}, scale, out, pool);
+}
+
+void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
+                      std::span<float> out, ThreadPool& pool) {
+  const std::size_t shift = window.first;
   for (std::size_t p = 0; p < payloads.size(); ++p) {
     const SparsePayload& payload = payloads[p];
     if (payload.indices.size() != payload.values.size()) {
       ThrowCorrupt(p, std::to_string(payload.indices.size()) + " indices, " +
                           std::to_string(payload.values.size()) + " values");
     }
-    if (!payload.indices.empty() && payload.indices.back() >= out.size()) {
+    if (!payload.indices.empty() && payload.indices.back() >= window.whole) {
       ThrowCorrupt(p, "index " + std::to_string(payload.indices.back()) + ", expected below " +
-                          std::to_string(out.size()));
+                          std::to_string(window.whole));
     }
   }
   // A block is summed in `block_sum` and streamed from there, or summed where it is to stay.
@@ -135,8 +141,8 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
           return static_cast<std::size_t>(std::lower_bound(indices.begin(), indices.end(), index) -
                                           indices.begin());
         };
-        cursors[p] = bound(begin);
-        lasts[p] = end == out.size() ? indices.size() : bound(end);
+        cursors[p] = bound(shift + begin);
+        lasts[p] = shift + end == window.whole ? indices.size() : bound(shift + end);
       }
       const bool is_last = first + group >= payloads.size();
       for (std::size_t block = begin; block < end; block += kBlock) {
@@ -146,7 +152,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
         std::size_t touched = 0;
         for (std::size_t p = 0; p < group; ++p) {
           starts[p] = cursors[p];
-          cursors[p] = AddBlock(payloads[first + p], cursors[p], lasts[p], block, size, to);
+          cursors[p] = AddBlock(payloads[first + p], cursors[p], lasts[p], shift + block, size, to);
           touched += cursors[p] - starts[p];
         }
         if (stream) {
@@ -154,7 +160,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
           if (touched * kSparseScaling < size) {
             for (std::size_t p = 0; p < group; ++p) {
               for (std::size_t i = starts[p]; i < cursors[p]; ++i) {
-                block_sum[payloads[p].indices[i] - block] = 0.0f;
+                block_sum[payloads[p].indices[i] - shift - block] = 0.0f;
               }
             }
           } else {
@@ -164,7 +170,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
         }
         if (!is_last || scale == 1.0f) continue;
         if (first == 0 && touched * kSparseScaling < size) {
-          ScaleTouched(payloads, starts, cursors, block, to, scale);
+          ScaleTouched(payloads, starts, cursors, shift + block, to, scale);
         } else {
           ScaleBlock(to, size, scale);
         }
@@ -174,7 +180,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std:
           ThrowCorrupt(first + p,
                        "index " + std::to_string(payloads[first + p].indices[cursors[p]]) +
                            " at position " + std::to_string(cursors[p]) +
-                           ", expected increasing indices below " + std::to_string(out.size()));
+                           ", expected increasing indices below " + std::to_string(window.whole));
         }
       }
     }

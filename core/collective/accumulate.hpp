@@ -14,9 +14,17 @@ namespace sparfuse {
 //   out       [n] float32, overwritten whole.
 //   payloads  index-sorted, indices < n. Added in the order given: equal payloads give equal bits
 //             on every rank, whatever the pool's size.
+//   window    where given, the payloads are of `whole` elements, and `out` is what begins with
+//             element `first` of them.
 //
 // Works block by block so that a block is cleared, summed and scaled while it is in cache: about
 // one memset of `out`. Throws Error{kComm} when an index is out of range (a corrupt payload).
+struct Window {
+  std::size_t first = 0;
+  std::size_t whole = 0;
+};
+void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
+                      std::span<float> out, ThreadPool& pool);
 void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
                       ThreadPool& pool);
 

@@ -53,6 +53,11 @@ struct ExchangeBuffers {
   // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).
   std::size_t element_bytes = kSparseElementBytes;
   std::vector<std::span<const std::byte>> by_rank;  // out: payloads in rank order, own included
+  // out, of a collective that drops: what this rank takes back into its residual, an uncoded sparse
+  // payload. Values here and in by_rank, which may then be one payload of sums, may come from
+  // several ranks: sum of by_rank + sum over ranks of `returned` = sum over ranks of `own`.
+  // Empty on entry; collectives that drop nothing leave it so.
+  std::vector<std::byte> returned;
 };
 
 enum class PayloadKind : std::uint8_t { kDense, kSparse };

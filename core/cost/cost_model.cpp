@@ -54,6 +54,22 @@ double CostModel::SelectionSeconds(std::string_view sparsifier, std::size_t elem
   return it->second(elements, density);
 }
 
+double CostModel::HostSelectionSeconds(std::string_view sparsifier, std::size_t elements,
+                                       double density) const {
+  const auto it = host_selection.find(sparsifier);
+  return it == host_selection.end() ? SelectionSeconds(sparsifier, elements, density)
+                                    : it->second(elements, density);
+}
+
+double CostModel::EncodeSeconds(std::string_view quantizer, std::size_t elements) const {
+  const auto n = static_cast<double>(elements);
+  const auto it = encode_seconds.find(quantizer);
+  if (it != encode_seconds.end()) return it->second(n);
+  if (quantizer == "fp32") return pack_seconds(n);  // a checked copy
+  SPARFUSE_THROW(kConfig, "the profile has no measurements of quantizer \"" +
+                              std::string(quantizer) + "\"; measure it with sparfuse profile");
+}
+
 double CostModel::DecompressSeconds(std::size_t elements, std::size_t entries) const {
   return clear_seconds(static_cast<double>(elements)) +
          seconds_per_entry * static_cast<double>(entries);

@@ -56,6 +56,9 @@ struct LinkCost {
 
 struct CostModel {
   std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
+  // The same on the host lane, where that is another processor; what is missing here is as there.
+  std::map<std::string, SelectionCost, std::less<>> host_selection;
+  std::map<std::string, PiecewiseLinear, std::less<>> encode_seconds;  // by quantizer; by elements
   PiecewiseLinear pack_seconds;   // by elements: checked copy into the flat gradient
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
   PiecewiseLinear clear_seconds;  // by elements: decompression, the part that each element costs
@@ -73,6 +76,10 @@ struct CostModel {
 
   // Throws Error{kConfig} when there is no curve for `sparsifier`.
   double SelectionSeconds(std::string_view sparsifier, std::size_t elements, double density) const;
+  double HostSelectionSeconds(std::string_view sparsifier, std::size_t elements,
+                              double density) const;
+  // Of a tensor that travels whole. Throws Error{kConfig} when there is no curve for `quantizer`.
+  double EncodeSeconds(std::string_view quantizer, std::size_t elements) const;
   // entries: received from all ranks together.
   double DecompressSeconds(std::size_t elements, std::size_t entries) const;
 

@@ -58,8 +58,10 @@ struct SparsifyRequest {  // selects from a range of the flat gradient, with err
 };
 
 struct ExchangeRequest {
-  Range range;                     // the part of the flat gradient that this exchange sums
-  std::vector<Handle> selections;  // sparse: Sparsify handles inside range, ascending; dense: empty
+  // Dense: what this exchange sums, packed ranges of the flat gradient, ascending and disjoint.
+  std::vector<Range> ranges;
+  // Sparse: Sparsify handles whose ranges are ascending and disjoint; their ranges are summed.
+  std::vector<Handle> selections;
   Channel channel = Channel::kData;
   std::string label;    // for the timeline: "unit 3"
   Ordering order = {};  // the selections are waited for in any case

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/collective/accumulate.hpp"
+#include "core/feedback/returned.hpp"
 #include "core/transport/priority.hpp"
 
 namespace sparfuse {
@@ -28,6 +29,7 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
       loop_(loop),
       pool_(pool),
       residuals_(layout().numel()),
+      velocities_(layout().numel()),
       flat_(layout().numel()),
       averaged_(layout().numel()),
       gradients_(layout().tensors()),
@@ -189,22 +191,40 @@ LiveEngine::Selection& LiveEngine::SelectionOf(const Op& sparsify) {
   const TensorEntry& tensor = layout().tensor(first);
   const std::size_t n = sparsify.range.size();
   const bool whole = sparsify.range == tensor.range();
-  const std::size_t capacity = std::max(
-      SlotCapacity(n, sparsify.density, config_.unbounded_count),
-      config_.sparsifier->Count(
-          n, whole ? std::span(tensor.shape) : std::span<const std::int64_t>{}, sparsify.density));
-  if (selection.slot.capacity < capacity) {
+  if (selection.name.empty()) {
     selection.range = sparsify.range;
-    selection.indices = Buffer<std::uint32_t>(capacity);
-    selection.values = Buffer<float>(capacity);
-    selection.slot = {selection.indices.view(), selection.values.view(), capacity, 0};
-    if (!selection.state) selection.state = config_.sparsifier->MakeState(n);
     selection.name = whole ? tensor.name : "the unit that begins with " + tensor.name;
     selection.info.id = static_cast<std::uint32_t>(first);
     selection.info.name = selection.name;
     if (whole) selection.info.shape = tensor.shape;
   }
+  selection.is_run = config_.runs != nullptr && sparsify.density >= 1;
+  if (selection.is_run) {
+    selection.slot = {};
+    const std::size_t bytes = config_.runs->EncodedBytes(n);
+    if (selection.run.size() != bytes) selection.run = Buffer<std::byte>(bytes);
+  } else {
+    if (!config_.sparsifier)
+      SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
+    // Equal on all ranks, which have room for one another's payloads: it follows from the density.
+    const std::size_t capacity =
+        std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count),
+                 config_.sparsifier->Count(n, selection.info.shape, sparsify.density));
+    if (selection.indices.size() < capacity) {
+      selection.indices = Buffer<std::uint32_t>(capacity);
+      selection.values = Buffer<float>(capacity);
+    }
+    selection.slot = {selection.indices.view(), selection.values.view(), capacity, 0};
+    if (!selection.state) selection.state = config_.sparsifier->MakeState(n);
+  }
   selection.info.step = step_;
+  const bool feedback = config_.feedback.kind != FeedbackKind::kNone && tensor.feedback;
+  selection.residual = {};
+  selection.velocity = {};
+  if (feedback) selection.residual = residuals_.Get(sparsify.residual, sparsify.range);
+  if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
+    selection.velocity = velocities_.Get(sparsify.residual, sparsify.range).host();
+  }
   const bool within_one = sparsify.range.end <= tensor.range().end;
   if (within_one && !packed_[first]) {
     selection.source =
@@ -218,8 +238,7 @@ LiveEngine::Selection& LiveEngine::SelectionOf(const Op& sparsify) {
 void LiveEngine::StartLocal(Handle handle, Op& started) {
   Work work{handle, &started, nullptr};
   if (started.kind == OpKind::kSparsify) {
-    if (!config_.sparsifier)
-      SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
+    if (started.density < 1) started.density = std::min(1.0, started.density * density_factor_);
     started.attachment = &SelectionOf(started);
   }
   if (started.kind == OpKind::kApply) {
@@ -231,6 +250,7 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
     std::lock_guard lock(mutex_);
     state.queue.push_back(work);
     if (lane != Lane::kCompute && !state.thread.joinable()) {
+      state.pool = std::make_unique<ThreadPool>(1);
       state.thread = std::thread([this, lane] { RunLane(lane); });
     }
   }
@@ -296,43 +316,90 @@ void LiveEngine::Elements::Reserve(std::size_t count) {
   values = Buffer<float>(count);
 }
 
-// Merges the selections into the payload that this rank sends.
+// Merges the selections into the payload that this rank sends: runs, then what has indices.
 void LiveEngine::PreparePayload(Op& exchange, ExchangeState& state) {
   const std::size_t n = exchange.range.size();
-  state.capacity = 0;
-  state.elements = 0;
+  state.capacity = state.elements = state.run_bytes = 0;
+  std::size_t with_indices = 0;
   for (const Selection* part : state.parts) {
+    state.elements += part->is_run ? part->range.size() : part->slot.count;
+    with_indices += part->slot.count;
     state.capacity += part->slot.capacity;
-    state.elements += part->slot.count;
+    if (part->is_run) state.run_bytes += part->run.size();
   }
   ExchangeBuffers& buffers = state.buffers;
-  buffers.element_bytes = IsCoded() ? 1 : kSparseElementBytes;
-  buffers.capacity_bytes = IsCoded() ? EncodedBytesBound(config_.coding, state.capacity, n)
-                                     : state.capacity * kSparseElementBytes;
+  const bool headed = IsCoded() && state.capacity > 0;
+  const std::size_t indexed_bytes = headed ? EncodedBytesBound(config_.coding, state.capacity, n)
+                                           : state.capacity * kSparseElementBytes;
+  buffers.element_bytes = headed                ? 1
+                          : state.run_bytes > 0 ? sizeof(float)
+                                                : kSparseElementBytes;
+  buffers.capacity_bytes = state.run_bytes + indexed_bytes;
   const std::size_t room = buffers.capacity_bytes * static_cast<std::size_t>(workers());
   if (state.own.size() < buffers.capacity_bytes)
     state.own = Buffer<std::byte>(buffers.capacity_bytes);
   if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
 
-  if (IsCoded()) merged_.Reserve(state.capacity);
-  auto* const indices =
-      IsCoded() ? merged_.indices.data() : reinterpret_cast<std::uint32_t*>(state.own.data());
+  std::byte* run = state.own.data();
+  if (headed) merged_.Reserve(state.capacity);
+  auto* const indices = headed
+                            ? merged_.indices.data()
+                            : reinterpret_cast<std::uint32_t*>(state.own.data() + state.run_bytes);
   auto* const values =
-      IsCoded() ? merged_.values.data() : reinterpret_cast<float*>(indices + state.elements);
+      headed ? merged_.values.data() : reinterpret_cast<float*>(indices + with_indices);
   std::size_t merged = 0;
   for (const Selection* part : state.parts) {
+    if (part->is_run) {
+      std::memcpy(run, part->run.data(), part->run.size());
+      run += part->run.size();
+      continue;
+    }
     const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
     const auto from = part->slot.indices.host();
     for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] = from[i] + base;
     std::memcpy(values + merged, part->slot.values.data, part->slot.count * sizeof(float));
     merged += part->slot.count;
   }
-  if (IsCoded()) {
-    exchange.payload_bytes =
-        EncodePayload(config_.coding, {{indices, merged}, {values, merged}}, n, state.own.host());
-  }
+  exchange.payload_bytes =
+      state.run_bytes +
+      (headed ? EncodePayload(config_.coding, {{indices, merged}, {values, merged}}, n,
+                              state.own.host().subspan(state.run_bytes))
+              : merged * kSparseElementBytes);
   buffers.own = state.own.host().first(exchange.payload_bytes);
   buffers.gathered = state.gathered.host().first(room);
+}
+
+// Dense ranges are reduced where they lie, or side by side in a buffer where there are several.
+void LiveEngine::PrepareDense(const Op& exchange, ExchangeState& state) {
+  state.elements = exchange.elements();
+  if (exchange.parts.size() == 1) {
+    state.buffers.dense = flat_.host().subspan(exchange.range.begin, exchange.range.size());
+    return;
+  }
+  if (state.dense.size() < state.elements) state.dense = Buffer<float>(state.elements);
+  state.buffers.dense = state.dense.host().first(state.elements);
+  std::size_t to = 0;
+  for (const Range& part : exchange.parts) {
+    std::memcpy(state.dense.data() + to, flat_.data() + part.begin, part.size() * sizeof(float));
+    to += part.size();
+  }
+}
+
+// What did not survive a collective that drops goes back to where it was selected from.
+void LiveEngine::TakeBack(const Op& exchange, const ExchangeState& state) {
+  const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
+  std::size_t taken = 0;
+  for (const Selection* part : state.parts) {
+    if (part->is_run) continue;
+    const Range range{part->range.begin - exchange.range.begin,
+                      part->range.end - exchange.range.begin};
+    taken += AddReturned(returned, range, part->residual.host());
+  }
+  if (taken != returned.indices.size()) {
+    SPARFUSE_THROW(kInternal, exchange.label + ": " + std::to_string(returned.indices.size()) +
+                                  " elements came back, of which " + std::to_string(taken) +
+                                  " lie where something was selected");
+  }
 }
 
 Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
@@ -341,14 +408,10 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   const Traffic before = Total(communicator.traffic());
   const bool sparse = !exchange.selections.empty();
   const Collective& collective = sparse ? *config_.sparse_collective : *config_.dense_collective;
-  ExchangeBuffers& buffers = state.buffers;
-  if (sparse) {
-    PreparePayload(exchange, state);
-  } else {
-    state.elements = exchange.range.size();
-    buffers.dense = flat_.host().subspan(exchange.range.begin, exchange.range.size());
-  }
-  co_await collective.run(communicator, buffers, NextTag(exchange));
+  sparse ? PreparePayload(exchange, state) : PrepareDense(exchange, state);
+  state.buffers.returned.clear();
+  co_await collective.run(communicator, state.buffers, NextTag(exchange));
+  if (!state.buffers.returned.empty()) TakeBack(exchange, state);
   if (collective.native) {
     const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()),
                                            exchange.payload_bytes);
@@ -387,6 +450,20 @@ Task LiveEngine::SplitChannels(Communicator& world) {
 Task LiveEngine::ReleaseChannels(Communicator&) {
   for (auto& channel : channels_) channel.reset();
   co_return;
+}
+
+void LiveEngine::Replan(Plan plan) {
+  SetPlan(std::move(plan));
+  // What was remembered of fused ranges is of no use to other ones.
+  std::erase_if(selections_, [this](const auto& entry) {
+    return entry.second.range != layout().tensor(entry.second.info.id).range();
+  });
+}
+
+void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
+
+ThreadPool& LiveEngine::PoolOf(Lane lane) {
+  return lane == Lane::kCompute ? pool_ : *lanes_[static_cast<std::size_t>(lane)].pool;
 }
 
 void LiveEngine::BeginWait(std::string label) { waits_[std::move(label)] = Now(); }

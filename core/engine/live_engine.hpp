@@ -28,7 +28,9 @@
 #include "core/collective/payload_coding.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/engine/timeline.hpp"
+#include "core/feedback/feedback.hpp"
 #include "core/feedback/residual_store.hpp"
+#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "core/tensor/thread_pool.hpp"
 #include "core/transport/progress.hpp"
@@ -42,10 +44,13 @@ struct LiveConfig {
   std::unique_ptr<Strategy> strategy;
   std::unique_ptr<Sparsifier> sparsifier;        // null when nothing is sparsified
   bool unbounded_count = false;                  // of its descriptor: slots hold all elements
-  bool error_feedback = false;                   // what is not sent is kept; else it is lost
+  Feedback feedback;                             // for all tensors but those without feedback
+  // Codes tensors of density 1, which then travel without indices. Null: they have indices, as
+  // others do.
+  std::unique_ptr<Quantizer> runs;
   const Collective* dense_collective = nullptr;  // for exchanges without selections
   const Collective* sparse_collective = nullptr;
-  PayloadCoding coding;                       // of sparse payloads; f32 and u32: without a header
+  PayloadCoding coding;  // of what has indices; f32 and u32: without a header
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
 };
 
@@ -83,11 +88,19 @@ class LiveEngine final : public StepScheduler {
   std::span<const float> Residual(std::string_view name, Range range) {
     return residuals_.Get(name, range).host();
   }
+  // Between steps only. What follows goes by another plan; residuals stay where they are.
+  void Replan(Plan plan);
+  // Between steps only. Changes what is selected from the next step on: every rank must.
+  void SetDensity(double factor);
   const Timeline& timeline() const noexcept { return timeline_; }
   SelectCounters select_counters() const;
   // Selections checked in steps with `verify`, and those found not to conserve mass.
   std::uint64_t mass_checks() const noexcept { return mass_checks_; }
   std::uint64_t mass_violations() const noexcept { return mass_violations_; }
+  // Fibres along axis 1 (ADTopk's) that had something to send in these steps, and those that sent
+  // nothing.
+  std::uint64_t fibres_checked() const noexcept { return fibres_checked_; }
+  std::uint64_t fibres_missing() const noexcept { return fibres_missing_; }
 
   // For strategies.
   void BeginWait(std::string label) override;
@@ -105,16 +118,24 @@ class LiveEngine final : public StepScheduler {
     Buffer<float> values;
     Slot slot;
     std::unique_ptr<SparsifierState> state;
-    std::span<const float> source;  // of this step
-    std::uint64_t missing = 0;      // tensors of which nothing was selected in this step
+    Buffer<std::byte> run;  // what `runs` makes of a whole tensor
+
+    // Of this step.
+    std::span<const float> source;
+    DeviceSpan<float> residual;  // empty: what is not sent is lost
+    std::span<float> velocity;   // with momentum
+    bool is_run = false;         // travels in `run`, not in the slot
+    std::uint64_t missing = 0;   // tensors of which nothing was selected
   };
   struct ExchangeState {
     ExchangeBuffers buffers;
     std::vector<const Selection*> parts;
+    Buffer<float> dense;  // where several ranges are reduced as one
     Buffer<std::byte> own;
     Buffer<std::byte> gathered;
-    std::size_t capacity = 0;  // elements that one rank may send
-    std::size_t elements = 0;  // that this rank sends
+    std::size_t capacity = 0;   // elements with indices that one rank may send
+    std::size_t elements = 0;   // that this rank sends
+    std::size_t run_bytes = 0;  // of the runs, which begin a payload; equal on all ranks
     Traffic traffic;
   };
   struct Work {  // an operation on its way to a lane
@@ -136,9 +157,11 @@ class LiveEngine final : public StepScheduler {
   struct LaneState {
     std::deque<Work> queue;
     std::thread thread;  // kSide and kHost
+    std::unique_ptr<ThreadPool> pool;  // kSide and kHost: their thread alone
     Workspace workspace;
     SelectCounters counters;
     Elements decoded;
+    Buffer<float> growth;  // of velocities, with nesterov
   };
 
   // In reactions.
@@ -168,11 +191,21 @@ class LiveEngine final : public StepScheduler {
   void Execute(Lane lane, const Work& work);
   void DoPack(const Op& op);
   void DoSparsify(Lane lane, Op& op);
+  void SelectInto(Lane lane, Selection& selection, double density);
+  void EncodeRun(Lane lane, Selection& selection);
   void DoApply(Lane lane, const Op& op, const ExchangeState& exchange);
-  void CheckMass(std::span<const float> x, const Selection& selection,
-                 std::span<const float> unsent);
-  std::uint64_t CountMissing(const Selection& selection, std::span<const float> unsent) const;
+  void ApplyReduced(Lane lane, const Op& op, const ExchangeState& exchange);
+  void ApplyRuns(Lane lane, const Op& op, const ExchangeState& exchange);
+  void ApplySelected(Lane lane, const Op& op, const ExchangeState& exchange);
+  void CheckMass(std::span<const float> x, const Selection& selection);
+  void CheckRunMass(std::span<const float> x, const Selection& selection);
+  std::uint64_t CountMissing(const Selection& selection) const;
+  void CheckFibres(std::span<const float> x, const Selection& selection);
   bool IsCoded() const { return config_.coding != PayloadCoding{}; }
+  ThreadPool& PoolOf(Lane lane);
+  std::span<float> AveragedRange(const Range& range) {
+    return averaged_.host().subspan(range.begin, range.size());
+  }
 
   // Compute lane.
   std::uint64_t ExecuteNext(std::unique_lock<std::mutex>& lock, bool waited);
@@ -184,6 +217,8 @@ class LiveEngine final : public StepScheduler {
   Task ReleaseChannels(Communicator& world);
   Task RunExchange(Op& op, ExchangeState& state);
   void PreparePayload(Op& op, ExchangeState& state);
+  void PrepareDense(const Op& op, ExchangeState& state);
+  void TakeBack(const Op& op, const ExchangeState& state);
   Task RunNegotiate(Op& op);
   Communicator& ChannelOf(const Op& op) { return *channels_[static_cast<std::size_t>(op.channel)]; }
   int NextTag(const Op& op);
@@ -192,6 +227,8 @@ class LiveEngine final : public StepScheduler {
   ProgressLoop& loop_;
   ThreadPool& pool_;
   ResidualStore residuals_;
+  ResidualStore velocities_;  // with momentum
+  double density_factor_ = 1;
   Buffer<float> flat_;  // packed gradients; after a dense exchange their sum
   Buffer<float> averaged_;
   Buffer<float> zeros_;  // the gradient of tensors that got none
@@ -206,6 +243,8 @@ class LiveEngine final : public StepScheduler {
   std::size_t exchanges_used_ = 0;
   std::atomic<std::uint64_t> mass_checks_ = 0;
   std::atomic<std::uint64_t> mass_violations_ = 0;
+  std::atomic<std::uint64_t> fibres_checked_ = 0;
+  std::atomic<std::uint64_t> fibres_missing_ = 0;
 
   std::uint64_t step_ = 0;
   bool verify_ = false;

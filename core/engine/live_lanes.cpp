@@ -1,7 +1,9 @@
 // The compute lane of LiveEngine, as the training loop drives it, and the work that lanes do.
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/collective/accumulate.hpp"
 #include "core/engine/live_engine.hpp"
@@ -182,34 +184,69 @@ void LiveEngine::DoPack(const Op& pack) {
   packed_[pack.tensor] = 1;
 }
 
-void LiveEngine::DoSparsify(Lane which, Op& sparsify) {
-  LaneState& lane = lanes_[static_cast<std::size_t>(which)];
+void LiveEngine::DoSparsify(Lane lane, Op& sparsify) {
   Selection& selection = *static_cast<Selection*>(sparsify.attachment);
-  const std::span<const float> gradient = selection.source;
-  SelectSource source;
-  source.gradient = {gradient.data(), gradient.size(), {}};
-  if (config_.error_feedback) source.residual = residuals_.Get(sparsify.residual, sparsify.range);
-
+  if (!selection.velocity.empty()) {
+    Buffer<float>& growth = lanes_[static_cast<std::size_t>(lane)].growth;
+    const MomentumOptions& options = config_.feedback.momentum;
+    if (options.nesterov && growth.size() < selection.source.size()) {
+      growth = Buffer<float>(selection.source.size());
+    }
+    selection.source = AdvanceVelocity(options, selection.source, 1.0f, selection.velocity,
+                                       growth.host(), PoolOf(lane));
+  }
   std::vector<float> x;
   if (verify_) {
-    x.assign(gradient.begin(), gradient.end());
-    for (std::size_t i = 0; i < source.residual.size; ++i) x[i] += source.residual.data[i];
+    x.assign(selection.source.begin(), selection.source.end());
+    for (std::size_t i = 0; i < selection.residual.size; ++i) x[i] += selection.residual.data[i];
   }
-  const SelectContext context{&pool_, &lane.workspace, &lane.counters, {}};
-  config_.sparsifier->Select(context, source, sparsify.density, selection.info,
-                             selection.state.get(), selection.slot);
-  sparsify.payload_bytes = selection.slot.count * kSparseElementBytes;
-  const std::span<const float> unsent =
-      config_.error_feedback ? std::span<const float>(source.residual.host()) : gradient;
-  selection.missing = CountMissing(selection, unsent);
-  RoundToCoding(config_.coding, selection.slot.indices.host().first(selection.slot.count),
-                selection.slot.values.host().first(selection.slot.count), source.residual.host());
-  if (verify_) CheckMass(x, selection, unsent);
+  if (selection.is_run) {
+    EncodeRun(lane, selection);
+    sparsify.payload_bytes = selection.run.size();
+    if (verify_) CheckRunMass(x, selection);
+  } else {
+    SelectInto(lane, selection, sparsify.density);
+    sparsify.payload_bytes = selection.slot.count * kSparseElementBytes;
+    if (verify_) {
+      CheckMass(x, selection);
+      CheckFibres(x, selection);
+    }
+  }
 }
 
-// Tensors that have something to send and send nothing. Where nothing was selected, x is `unsent`.
-std::uint64_t LiveEngine::CountMissing(const Selection& selection,
-                                       std::span<const float> unsent) const {
+void LiveEngine::SelectInto(Lane which, Selection& selection, double density) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(which)];
+  const SelectContext context{&PoolOf(which), &lane.workspace, &lane.counters, {}};
+  const SelectSource source{{selection.source.data(), selection.source.size(), {}},
+                            selection.residual};
+  config_.sparsifier->Select(context, source, density, selection.info, selection.state.get(),
+                             selection.slot);
+  selection.missing = CountMissing(selection);
+  const auto indices = selection.slot.indices.host().first(selection.slot.count);
+  RoundToCoding(config_.coding, indices, selection.slot.values.host().first(selection.slot.count),
+                selection.residual.host());
+  if (!selection.velocity.empty()) {
+    MaskVelocity(config_.feedback.momentum, indices, selection.velocity);
+  }
+}
+
+void LiveEngine::EncodeRun(Lane which, Selection& selection) {
+  const QuantizeContext context{&PoolOf(which),
+                                &lanes_[static_cast<std::size_t>(which)].workspace, rank()};
+  const SelectSource source{{selection.source.data(), selection.source.size(), {}},
+                            selection.residual};
+  config_.runs->Encode(context, source, selection.info, selection.run.host());
+  selection.missing = 0;
+  if (!selection.velocity.empty() && config_.feedback.momentum.masking) {
+    std::fill(selection.velocity.begin(), selection.velocity.end(), 0.0f);
+  }
+}
+
+// Tensors that have something to send and send nothing. Where nothing was selected, x is what is
+// left.
+std::uint64_t LiveEngine::CountMissing(const Selection& selection) const {
+  const std::span<const float> unsent =
+      selection.residual.size > 0 ? selection.residual.host() : selection.source;
   const auto indices = selection.slot.indices.host().first(selection.slot.count);
   std::uint64_t missing = 0;
   for (std::size_t t = selection.info.id;
@@ -225,25 +262,26 @@ std::uint64_t LiveEngine::CountMissing(const Selection& selection,
   return missing;
 }
 
-// sent + new residual = gradient + old residual, bit for bit: every element is in exactly one of
-// the two, unchanged. Where the coding rounds, a sent element is split between the two, and their
-// sum is exact but for the sign of a zero. Without error feedback only what was sent is checked.
-void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection,
-                           std::span<const float> unsent) {
+// sent + new residual = x, bit for bit: every element is in exactly one of the two, unchanged.
+// Where the coding rounds, a sent element is split between the two, and their sum is exact but for
+// the sign of a zero. Without feedback only what was sent is checked.
+void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection) {
   ++mass_checks_;
+  const bool feedback = selection.residual.size > 0;
+  const std::span<const float> unsent = feedback ? selection.residual.host() : selection.source;
   std::vector<float> kept(unsent.begin(), unsent.end());
   bool conserved = true;
   for (std::size_t i = 0; i < selection.slot.count; ++i) {
     const std::uint32_t index = selection.slot.indices.data[i];
     const float sent = selection.slot.values.data[i];
     if (config_.coding.values == ValueCoding::kF32) {
-      if (config_.error_feedback && kept[index] != 0.0f) conserved = false;
+      if (feedback && kept[index] != 0.0f) conserved = false;
       kept[index] = sent;
       continue;
     }
     float whole = x[index];
-    if (!config_.error_feedback) RoundToCoding(config_.coding, {&index, 1}, {&whole, 1}, {});
-    const float rest = config_.error_feedback ? kept[index] : 0.0f;
+    if (!feedback) RoundToCoding(config_.coding, {&index, 1}, {&whole, 1}, {});
+    const float rest = feedback ? kept[index] : 0.0f;
     if (sent + rest != whole) conserved = false;
     kept[index] = x[index];
   }
@@ -251,29 +289,125 @@ void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection,
   if (!conserved) ++mass_violations_;
 }
 
-void LiveEngine::DoApply(Lane which, const Op& apply, const ExchangeState& exchange) {
-  const std::span<float> out = averaged_.host().subspan(apply.range.begin, apply.range.size());
-  const float scale = 1.0f / static_cast<float>(workers());
-  if (exchange.parts.empty()) {
-    ScaleDense(flat_.host().subspan(apply.range.begin, apply.range.size()), scale, out, pool_);
-    return;
+void LiveEngine::CheckFibres(std::span<const float> x, const Selection& selection) {
+  const auto indices = selection.slot.indices.host().first(selection.slot.count);
+  std::vector<bool> has;   // something to send
+  std::vector<bool> sent;  // something of it
+  for (std::size_t t = selection.info.id;
+       t < layout().tensors() && layout().tensor(t).offset < selection.range.end; ++t) {
+    const TensorEntry& tensor = layout().tensor(t);
+    if (tensor.shape.size() < 2 || tensor.range().end > selection.range.end) continue;
+    const std::size_t begin = tensor.offset - selection.range.begin;
+    const auto length = static_cast<std::size_t>(tensor.shape[1]);
+    const std::size_t inner =
+        tensor.numel / static_cast<std::size_t>(tensor.shape[0]) / std::max<std::size_t>(length, 1);
+    const auto fibre = [&](std::size_t i) { return i / (length * inner) * inner + i % inner; };
+    has.assign(tensor.numel / length, false);
+    sent.assign(tensor.numel / length, false);
+    for (std::size_t i = 0; i < tensor.numel; ++i) {
+      if (x[begin + i] != 0.0f) has[fibre(i)] = true;
+    }
+    for (auto it = std::lower_bound(indices.begin(), indices.end(), begin);
+         it != indices.end() && *it < begin + tensor.numel; ++it) {
+      sent[fibre(*it - begin)] = true;
+    }
+    for (std::size_t f = 0; f < has.size(); ++f) {
+      fibres_checked_ += has[f];
+      fibres_missing_ += has[f] && !sent[f];
+    }
   }
-  std::vector<SparsePayload> payloads;
-  payloads.reserve(exchange.buffers.by_rank.size());
-  const auto& by_rank = exchange.buffers.by_rank;
+}
+
+// decoded + new residual = x but for the rounding of their difference. Without feedback there is
+// nothing to compare with.
+void LiveEngine::CheckRunMass(std::span<const float> x, const Selection& selection) {
+  ++mass_checks_;
+  if (selection.residual.size == 0) return;
+  constexpr float kRounding = 2 * std::numeric_limits<float>::epsilon();
+  std::vector<float> decoded(x.size());
+  const std::span<const std::byte> payload = selection.run.host();
+  ThreadPool alone(1);
+  AccumulateQuantized(*config_.runs, {&payload, 1}, 1.0f, decoded, alone);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float error = std::abs(x[i] - (decoded[i] + selection.residual.data[i]));
+    if (error > kRounding * (std::abs(x[i]) + std::abs(decoded[i]))) {
+      ++mass_violations_;
+      return;
+    }
+  }
+}
+
+void LiveEngine::DoApply(Lane lane, const Op& apply, const ExchangeState& exchange) {
+  if (exchange.parts.empty()) return ApplyReduced(lane, apply, exchange);
+  if (exchange.run_bytes > 0) ApplyRuns(lane, apply, exchange);
+  if (exchange.capacity > 0) ApplySelected(lane, apply, exchange);
+}
+
+void LiveEngine::ApplyReduced(Lane lane, const Op& apply, const ExchangeState& exchange) {
+  const float scale = 1.0f / static_cast<float>(workers());
+  std::size_t from = 0;
+  for (const Range& part : apply.parts) {
+    ScaleDense(exchange.buffers.dense.subspan(from, part.size()), scale, AveragedRange(part),
+               PoolOf(lane));
+    from += part.size();
+  }
+}
+
+void LiveEngine::ApplyRuns(Lane lane, const Op&, const ExchangeState& exchange) {
+  const float scale = 1.0f / static_cast<float>(workers());
+  std::vector<std::span<const std::byte>> runs(exchange.buffers.by_rank.size());
+  std::size_t from = 0;
+  for (const Selection* part : exchange.parts) {
+    if (!part->is_run) continue;
+    for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+      const auto payload = exchange.buffers.by_rank[rank];
+      if (payload.size() < exchange.run_bytes) {
+        SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
+                                  std::to_string(payload.size()) + " bytes: expected at least " +
+                                  std::to_string(exchange.run_bytes) + " for whole tensors");
+      }
+      runs[rank] = payload.subspan(from, part->run.size());
+    }
+    AccumulateQuantized(*config_.runs, runs, scale, AveragedRange(part->range), PoolOf(lane));
+    from += part->run.size();
+  }
+}
+
+// What has indices, relative to the exchange's first element.
+void LiveEngine::ApplySelected(Lane which, const Op& apply, const ExchangeState& exchange) {
+  const float scale = 1.0f / static_cast<float>(workers());
   Elements& decoded = lanes_[static_cast<std::size_t>(which)].decoded;
+  const auto& by_rank = exchange.buffers.by_rank;
   if (IsCoded()) decoded.Reserve(by_rank.size() * exchange.capacity);
+  std::vector<SparsePayload> payloads;
+  payloads.reserve(by_rank.size());
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const auto payload = by_rank[rank].subspan(exchange.run_bytes);
     if (IsCoded()) {
       const std::size_t begin = rank * exchange.capacity;
-      payloads.push_back(DecodePayload(by_rank[rank], apply.range.size(),
+      payloads.push_back(DecodePayload(payload, apply.range.size(),
                                        decoded.indices.host().subspan(begin, exchange.capacity),
                                        decoded.values.host().subspan(begin, exchange.capacity)));
     } else {
-      payloads.push_back(ViewSparsePayload(by_rank[rank]));
+      payloads.push_back(ViewSparsePayload(payload));
     }
   }
-  AccumulateSparse(payloads, scale, out, pool_);
+  // Runs lie between the ranges that have indices; what is between ranges is another exchange's.
+  Range range{};
+  const auto flush = [&] {
+    if (range.size() == 0) return;
+    AccumulateSparse(payloads, {range.begin - apply.range.begin, apply.range.size()}, scale,
+                     AveragedRange(range), PoolOf(which));
+  };
+  for (const Selection* part : exchange.parts) {
+    if (part->is_run) continue;
+    if (part->range.begin != range.end) {
+      flush();
+      range = part->range;
+    }
+    range.end = part->range.end;
+  }
+  flush();
 }
 
 }  // namespace sparfuse

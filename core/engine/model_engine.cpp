@@ -142,13 +142,22 @@ class ModelRank final : public StepScheduler {
     }
   }
   void StartExchange(Handle handle, Op& started) override {
-    std::size_t elements = started.range.size();
+    std::size_t elements = started.elements();
     if (!started.selections.empty()) {
-      elements = started.payload_bytes / kSparseElementBytes;
-      const PayloadCoding coding = cluster_.config().coding;
-      if (coding != PayloadCoding{}) {  // else what it is: kSparseElementBytes an element
-        started.payload_bytes = ExpectedPayloadBytes(coding, elements, started.range.size());
+      std::uint64_t run_bytes = 0;
+      std::size_t run_elements = 0;
+      for (const Handle selection : started.selections) {
+        if (!IsRun(op(selection))) continue;
+        run_bytes += op(selection).payload_bytes;
+        run_elements += op(selection).range.size();
       }
+      const std::size_t selected = (started.payload_bytes - run_bytes) / kSparseElementBytes;
+      const PayloadCoding coding = cluster_.config().coding;
+      if (coding != PayloadCoding{} && run_elements < elements) {
+        started.payload_bytes =
+            run_bytes + ExpectedPayloadBytes(coding, selected, started.range.size());
+      }
+      elements = run_elements + selected;
     }
     cluster_.Arrive(rank(), handle, started, elements);
   }
@@ -199,20 +208,40 @@ class ModelRank final : public StepScheduler {
   double LocalSeconds(Handle handle) {
     Op& started = op(handle);
     const CostModel& cost = cluster_.config().cost;
-    const auto n = static_cast<double>(started.range.size());
+    const auto n = static_cast<double>(started.kind == OpKind::kApply ? started.elements()
+                                                                     : started.range.size());
     switch (started.kind) {
       case OpKind::kPack:
         return cost.dispatch_seconds + cost.pack_seconds(n);
       case OpKind::kSparsify:
-        started.payload_bytes = SelectedCount(started) * kSparseElementBytes;
-        return cost.dispatch_seconds + cost.SelectionSeconds(cluster_.config().sparsifier,
-                                                             started.range.size(), started.density);
+        return cost.dispatch_seconds + SelectionSeconds(started);
       default:
         return cost.dispatch_seconds +
                (op(started.exchange).selections.empty()
                     ? cost.scale_seconds(n)
-                    : cost.DecompressSeconds(started.range.size(), entries_[started.exchange]));
+                    : cost.DecompressSeconds(started.elements(), entries_[started.exchange]));
     }
+  }
+
+  double SelectionSeconds(Op& sparsify) const {
+    const ModelConfig& config = cluster_.config();
+    const std::size_t n = sparsify.range.size();
+    if (IsRun(sparsify)) {
+      sparsify.payload_bytes = config.runs->EncodedBytes(n);
+      return config.cost.EncodeSeconds(config.runs->name(), n);
+    }
+    if (sparsify.density >= 1) {  // nothing to select: a checked copy
+      sparsify.payload_bytes = n * kSparseElementBytes;
+      return config.cost.pack_seconds(static_cast<double>(n));
+    }
+    sparsify.payload_bytes = SelectedCount(sparsify) * kSparseElementBytes;
+    return sparsify.lane == Lane::kHost
+               ? config.cost.HostSelectionSeconds(config.sparsifier, n, sparsify.density)
+               : config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
+  }
+
+  bool IsRun(const Op& sparsify) const {
+    return cluster_.config().runs != nullptr && sparsify.density >= 1;
   }
 
   std::size_t SelectedCount(const Op& sparsify) const {

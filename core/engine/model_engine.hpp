@@ -13,6 +13,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/timeline.hpp"
+#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -30,6 +31,7 @@ struct ModelConfig {
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
   PayloadCoding coding;  // changes bytes; the seconds of encoding and decoding are not modelled
+  std::shared_ptr<const Quantizer> runs;  // codes tensors of density 1; null: they have indices
   CostModel cost;
   BackwardProfile backward;
   // Ranks of one machine share its cores; each lane that works, and each rank's communication

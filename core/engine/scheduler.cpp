@@ -17,9 +17,20 @@ std::string_view ChannelName(Channel channel) {
   return kNames[static_cast<std::size_t>(channel)];
 }
 
+std::size_t Op::elements() const {
+  std::size_t sum = 0;
+  for (const Range& part : parts) sum += part.size();
+  return sum;
+}
+
 StepScheduler::StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank)
     : layout_(std::move(layout)), plan_(std::move(plan)), topology_(topology), rank_(rank) {
   CheckPlan(plan_, layout_);
+}
+
+void StepScheduler::SetPlan(Plan plan) {
+  CheckPlan(plan, layout_);
+  plan_ = std::move(plan);
 }
 
 void StepScheduler::ResetStep() {
@@ -73,7 +84,7 @@ void StepScheduler::AdvanceChannel(Channel which) {
   channel.busy = true;
   if (op(head).kind == OpKind::kExchange) {
     for (const Handle part : op(head).selections) op(head).payload_bytes += op(part).payload_bytes;
-    if (op(head).selections.empty()) op(head).payload_bytes = sizeof(float) * op(head).range.size();
+    if (op(head).selections.empty()) op(head).payload_bytes = sizeof(float) * op(head).elements();
   }
   StartExchange(head, op(head));
 }
@@ -82,7 +93,7 @@ void StepScheduler::Finish(Handle handle) {
   Op& finished = op(handle);
   assert(!finished.done);
   finished.done = true;
-  if (finished.kind == OpKind::kApply) applied_ += finished.range.size();
+  if (finished.kind == OpKind::kApply) applied_ += finished.elements();
   // Continuations come before dependents: what a strategy asks for now is queued before what was
   // only waiting, in both engines.
   if (finished.then) finished.then();
@@ -126,8 +137,18 @@ Handle StepScheduler::Exchange(ExchangeRequest request) {
   Op exchange;
   exchange.kind = OpKind::kExchange;
   exchange.channel = request.channel;
-  exchange.range = request.range;
   exchange.selections = std::move(request.selections);
+  const auto add = [&parts = exchange.parts](const Range& range) {
+    if (range.size() == 0) return;
+    if (!parts.empty() && parts.back().end == range.begin) {
+      parts.back().end = range.end;
+    } else {
+      parts.push_back(range);
+    }
+  };
+  for (const Range& range : request.ranges) add(range);
+  for (const Handle selection : exchange.selections) add(op(selection).range);
+  exchange.range = {exchange.parts.front().begin, exchange.parts.back().end};
   exchange.label = std::move(request.label);
   exchange.then = std::move(request.order.then);
   return Add(std::move(exchange), request.order.after);
@@ -148,6 +169,7 @@ Handle StepScheduler::Apply(ApplyRequest request) {
   apply.lane = request.lane;
   apply.exchange = request.exchange;
   apply.range = op(request.exchange).range;
+  apply.parts = op(request.exchange).parts;
   apply.then = std::move(request.order.then);
   return Add(std::move(apply), request.order.after);
 }

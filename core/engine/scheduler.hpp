@@ -19,7 +19,8 @@ struct Op {
   OpKind kind = OpKind::kPack;
   Lane lane = Lane::kCompute;
   Channel channel = Channel::kData;
-  Range range;
+  Range range;                       // kExchange, kApply: from the first of `parts` to the last
+  std::vector<Range> parts;          // kExchange, kApply: ascending, none touching the next
   std::size_t tensor = 0;            // kPack
   double density = 1.0;              // kSparsify
   std::string_view residual;         // kSparsify
@@ -35,6 +36,8 @@ struct Op {
   std::vector<Handle> dependents;
   bool done = false;
   std::uint64_t payload_bytes = 0;  // kSparsify, kExchange: what this rank contributes
+
+  std::size_t elements() const;  // of `parts`
   void* attachment = nullptr;       // the engine's own
 };
 
@@ -59,6 +62,9 @@ class StepScheduler : public Engine {
   std::uint64_t PayloadBytes(Handle sparsified) const final;
 
  protected:
+  // Between steps: what follows goes by another plan of the same layout.
+  void SetPlan(Plan plan);
+
   // The operation's dependencies are done; do it, then call Finish(handle) in a reaction.
   virtual void StartLocal(Handle handle, Op& op) = 0;
   virtual void StartExchange(Handle handle, Op& op) = 0;  // kExchange and kNegotiate

@@ -5,48 +5,68 @@
 namespace sparfuse {
 
 void UnitStrategy::StepBegin(Engine& engine) {
-  const auto& units = engine.plan().units;
-  const std::size_t tensors = engine.layout().tensors();
-  unit_of_ = engine.plan().UnitOfTensors();
-  missing_.resize(units.size());
-  for (std::size_t u = 0; u < units.size(); ++u) missing_[u] = units[u].last - units[u].first;
-  local_.assign(tensors, 0);
+  if (plan_ != engine.plan()) {
+    plan_ = engine.plan();
+    MakeMessages(engine.layout());
+  }
+  for (Message& message : messages_) message.missing = message.tensors.size();
+  local_.assign(engine.layout().tensors(), 0);
   apply_.StepBegin();
-  next_unit_ = 0;
+  next_message_ = 0;
+}
+
+void UnitStrategy::MakeMessages(const GradientLayout& layout) {
+  const std::size_t tensors = layout.tensors();
+  messages_.clear();
+  message_of_.assign(tensors, 0);
+  how_.resize(tensors);
+  for (std::size_t t = 0; t < tensors; ++t) how_[t] = plan_.TensorOf(layout, t);
+  for (std::size_t u = 0; u < plan_.units.size(); ++u) {
+    for (const bool reduced : {true, false}) {
+      Message message{u, reduced, {}, 0};
+      for (std::size_t t = plan_.units[u].first; t < plan_.units[u].last; ++t) {
+        if (how_[t].reduced != reduced) continue;
+        message.tensors.push_back(t);
+        message_of_[t] = messages_.size();
+      }
+      if (!message.tensors.empty()) messages_.push_back(std::move(message));
+    }
+  }
 }
 
 void UnitStrategy::GradientReady(Engine& engine, std::size_t tensor) {
-  const Unit& unit = engine.plan().units[unit_of_[tensor]];
-  if (unit.sparsified == Sparsified::kAhead) {
-    const TensorEntry& entry = engine.layout().tensor(tensor);
-    local_[tensor] =
-        engine.Sparsify({.range = entry.range(), .density = entry.dense ? 1.0 : unit.density});
+  Message& message = messages_[message_of_[tensor]];
+  const TensorPlan& how = how_[tensor];
+  if (plan_.units[message.unit].sparsified == Sparsified::kAhead && !how.reduced) {
+    local_[tensor] = engine.Sparsify({.range = engine.layout().tensor(tensor).range(),
+                                      .density = how.density,
+                                      .lane = how.offloaded ? Lane::kHost : Lane::kCompute});
   } else {
     local_[tensor] = engine.Pack({.tensor = tensor});
   }
-  --missing_[unit_of_[tensor]];
-  while (next_unit_ < missing_.size() && missing_[next_unit_] == 0) Launch(engine, next_unit_++);
+  --message.missing;
+  while (next_message_ < messages_.size() && messages_[next_message_].missing == 0) {
+    Launch(engine, messages_[next_message_++]);
+  }
 }
 
-void UnitStrategy::Launch(Engine& engine, std::size_t index) {
-  const Unit& unit = engine.plan().units[index];
-  const std::vector<Handle> parts(local_.begin() + static_cast<std::ptrdiff_t>(unit.first),
-                                  local_.begin() + static_cast<std::ptrdiff_t>(unit.last));
+void UnitStrategy::Launch(Engine& engine, const Message& message) {
+  const Unit& unit = plan_.units[message.unit];
+  std::vector<Handle> local;
+  for (const std::size_t t : message.tensors) local.push_back(local_[t]);
   ExchangeRequest exchange;
-  exchange.range = engine.layout().RangeOf(unit.first, unit.last);
-  exchange.label = "unit " + std::to_string(index);
-  switch (unit.sparsified) {
-    case Sparsified::kNever:
-      exchange.order.after = parts;
-      break;
-    case Sparsified::kAhead:
-      exchange.selections = parts;
-      break;
-    case Sparsified::kBehind:
-      exchange.selections = {engine.Sparsify({.range = exchange.range,
-                                              .density = unit.density,
-                                              .order = {.after = parts, .then = {}}})};
-      break;
+  exchange.label = "unit " + std::to_string(message.unit) + (message.reduced ? ", dense" : "");
+  if (unit.sparsified == Sparsified::kBehind) {
+    exchange.selections = {engine.Sparsify({.range = engine.layout().RangeOf(unit.first, unit.last),
+                                            .density = unit.density,
+                                            .order = {.after = local, .then = {}}})};
+  } else if (unit.sparsified == Sparsified::kAhead && !message.reduced) {
+    exchange.selections = local;
+  } else {
+    for (const std::size_t t : message.tensors) {
+      exchange.ranges.push_back(engine.layout().tensor(t).range());
+    }
+    exchange.order.after = local;
   }
   apply_.Launched(engine, engine.Exchange(std::move(exchange)));
 }

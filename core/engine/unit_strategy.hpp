@@ -9,9 +9,12 @@
 
 namespace sparfuse {
 
-// Sparsification never, ahead or behind follows from the units. Units are launched in plan order on
-// the data channel (a unit that is complete early waits for its predecessors), averaged on the
-// compute lane after backward, in launch order, as the papers' synchronize() does.
+// Sparsification never, ahead or behind follows from the units, and so does what is left dense,
+// reduced or offloaded within a unit that is sparsified ahead. A unit is one exchange, or two where
+// it has tensors to reduce: first their all-reduce, which need not wait for the unit's selections,
+// then the all-gather of the rest. Exchanges are launched in this order on the data channel (one
+// that is complete early waits for its predecessors) and averaged on the compute lane after
+// backward, in launch order, as the papers' synchronize() does.
 class UnitStrategy final : public Strategy {
  public:
   void StepBegin(Engine& engine) override;
@@ -19,12 +22,22 @@ class UnitStrategy final : public Strategy {
   void BackwardEnd(Engine& engine) override;
 
  private:
-  void Launch(Engine& engine, std::size_t unit);
+  struct Message {
+    std::size_t unit = 0;
+    bool reduced = false;              // of the unit's dense tensors, else of the others
+    std::vector<std::size_t> tensors;  // ascending
+    std::size_t missing = 0;           // tensors not ready yet
+  };
 
-  std::vector<std::size_t> unit_of_;  // [tensors]
-  std::vector<std::size_t> missing_;  // [units] tensors not ready yet
-  std::vector<Handle> local_;         // [tensors] pack or sparsify
-  std::size_t next_unit_ = 0;
+  void MakeMessages(const GradientLayout& layout);
+  void Launch(Engine& engine, const Message& message);
+
+  Plan plan_;                            // that the messages were made for
+  std::vector<Message> messages_;        // in launch order
+  std::vector<std::size_t> message_of_;  // [tensors]
+  std::vector<TensorPlan> how_;          // [tensors]
+  std::vector<Handle> local_;            // [tensors] pack or sparsify
+  std::size_t next_message_ = 0;
   ApplyAfterBackward apply_;
 };
 

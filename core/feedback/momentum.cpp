@@ -19,11 +19,18 @@ MomentumCorrection::MomentumCorrection(std::size_t numel, const MomentumOptions&
 std::span<const float> MomentumCorrection::Advance(std::string_view name, Range range,
                                                    std::span<const float> gradient, float scale,
                                                    ThreadPool& pool) {
-  assert(gradient.size() == range.size());
-  const std::size_t n = range.size();
   const std::span<float> velocity = velocities_.Get(name, range).host();
-  if (options_.nesterov && growth_.size() < n) growth_ = Buffer<float>(n);
-  const auto momentum = static_cast<float>(options_.momentum);
+  if (options_.nesterov && growth_.size() < range.size()) growth_ = Buffer<float>(range.size());
+  return AdvanceVelocity(options_, gradient, scale, velocity, growth_.host(), pool);
+}
+
+std::span<const float> AdvanceVelocity(const MomentumOptions& options,
+                                       std::span<const float> gradient, float scale,
+                                       std::span<float> velocity, std::span<float> growth,
+                                       ThreadPool& pool) {
+  assert(gradient.size() == velocity.size());
+  const std::size_t n = gradient.size();
+  const auto momentum = static_cast<float>(options.momentum);
   if (n == 0) return {};
   const std::size_t chunk_size = ChunkSize(n);
   pool.ParallelFor((n + chunk_size - 1) / chunk_size, [&](std::size_t c, int) {
@@ -31,25 +38,29 @@ std::span<const float> MomentumCorrection::Advance(std::string_view name, Range 
     const std::size_t size = std::min(chunk_size, n - begin);
     const float* const g = gradient.data() + begin;
     float* const u = velocity.data() + begin;
-    if (!options_.nesterov) {
+    if (!options.nesterov) {
       for (std::size_t i = 0; i < size; ++i) u[i] = momentum * u[i] + scale * g[i];
       return;
     }
-    float* const growth = growth_.data() + begin;
+    float* const grown = growth.data() + begin;
     for (std::size_t i = 0; i < size; ++i) {
       const float step = scale * g[i];
       u[i] = momentum * (u[i] + step);
-      growth[i] = u[i] + step;
+      grown[i] = u[i] + step;
     }
   });
-  return options_.nesterov ? growth_.host().first(n) : velocity;
+  return options.nesterov ? growth.first(n) : velocity;
 }
 
 void MomentumCorrection::Sent(std::string_view name, Range range,
                               std::span<const std::uint32_t> indices) {
-  if (!options_.masking) return;
-  const std::span<float> velocity = velocities_.Get(name, range).host();
-  for (const std::uint32_t i : indices) velocity[i] = 0.0f;
+  MaskVelocity(options_, indices, velocities_.Get(name, range).host());
+}
+
+void MaskVelocity(const MomentumOptions& options, std::span<const std::uint32_t> sent,
+                  std::span<float> velocity) {
+  if (!options.masking) return;
+  for (const std::uint32_t i : sent) velocity[i] = 0.0f;
 }
 
 std::span<const float> MomentumCorrection::Velocity(std::string_view name, Range range) {

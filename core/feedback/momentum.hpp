@@ -21,6 +21,19 @@ struct MomentumOptions {
   bool masking = true;  // momentum factor masking: the velocity of what was sent becomes zero
 };
 
+// u = m * u + g over one range, all [n]; returns what v grows by: u, with nesterov `growth`, which is
+// written then only. One pass: reads gradient and u, writes u and, with nesterov, growth.
+//
+//   gradient  not modified; taken `scale` times: what clipping made of it, or 1.
+std::span<const float> AdvanceVelocity(const MomentumOptions& options,
+                                       std::span<const float> gradient, float scale,
+                                       std::span<float> velocity, std::span<float> growth,
+                                       ThreadPool& pool);
+
+// The velocity after a selection: zero, with masking, where something was sent.
+void MaskVelocity(const MomentumOptions& options, std::span<const std::uint32_t> sent,
+                  std::span<float> velocity);
+
 // The velocities u over ranges of the flat gradient, by name as in a ResidualStore. One step is
 //
 //   u = m * u + g             v += u          (nesterov: u = m * (u + g), v += u + g)

@@ -7,8 +7,8 @@
 namespace sparfuse {
 
 void GradientLayout::Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel,
-                         bool dense) {
-  entries_.push_back({std::move(name), std::move(shape), numel, numel_, dense});
+                         bool dense, bool feedback) {
+  entries_.push_back({std::move(name), std::move(shape), numel, numel_, dense, feedback});
   numel_ += numel;
 }
 

@@ -22,6 +22,7 @@ struct TensorEntry {
   std::size_t numel = 0;
   std::size_t offset = 0;  // first element in the flat gradient
   bool dense = false;      // never sparsified (the experiment's dense_tensors)
+  bool feedback = true;    // false: what is not sent of it is lost (no_feedback_tensors)
 
   Range range() const noexcept { return {offset, offset + numel}; }
 };
@@ -33,7 +34,7 @@ class GradientLayout {
  public:
   // Appends a tensor; its offset is the present total.
   void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel,
-           bool dense = false);
+           bool dense = false, bool feedback = true);
 
   std::size_t tensors() const noexcept { return entries_.size(); }
   const TensorEntry& tensor(std::size_t position) const { return entries_[position]; }

@@ -15,6 +15,7 @@
 
 namespace sparfuse {
 
+struct Collective;       // core/collective/collective.hpp
 struct CostModel;        // core/cost/cost_model.hpp
 struct BackwardProfile;  // core/cost/cost_model.hpp
 
@@ -31,11 +32,23 @@ struct Unit {
   bool operator==(const Unit&) const = default;
 };
 
+// How one tensor of a unit that is sparsified ahead travels.
+struct TensorPlan {
+  double density = 1.0;    // 1: all of it
+  bool offloaded = false;  // selected on the host lane
+  bool reduced = false;    // dense, in its unit's all-reduce instead of in the payload
+  bool operator==(const TensorPlan&) const = default;
+};
+
 struct Plan {
   std::vector<Unit> units;
+  std::vector<TensorPlan> tensors = {};  // [tensors], or empty: each as its unit says
+  bool operator==(const Plan&) const = default;
 
   // Equal plans give equal hashes on every machine; ranks compare it before the first step.
   std::uint64_t Hash() const;
+  // How a tensor of the layout travels; one that the experiment keeps dense has density 1.
+  TensorPlan TensorOf(const GradientLayout& layout, std::size_t tensor) const;
   // The number of tensors of each unit, "3,8,66,85": the form of golden plans.
   std::string UnitSizes() const;
   // [tensors] the unit that holds each tensor.
@@ -43,7 +56,8 @@ struct Plan {
 };
 
 // Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none
-// empty.
+// empty, and what is said of tensors is said of all, reduces dense ones only, and only in units that
+// are sparsified ahead.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
 
 // What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that
@@ -55,6 +69,9 @@ struct PlanInput {
   Sparsified sparsified = Sparsified::kNever;  // the method's choice for its units
   const BackwardProfile* backward = nullptr;   // null where none was measured
   const CostModel* cost = nullptr;             // null where none was measured
+  std::string_view sparsifier = {};            // key of cost->selection; empty: none
+  const Collective* dense_collective = nullptr;
+  const Collective* sparse_collective = nullptr;
 };
 
 class Planner {
@@ -72,6 +89,9 @@ struct PlannerDescriptor {
   int revision;
   std::vector<OptionSpec> options;
   std::unique_ptr<Planner> (*make)(const Options& resolved);
+  // With these options it looks at backward and cost, which must then be there; null: it never does.
+  bool (*needs_profile)(const Options& resolved) = nullptr;
+  bool ahead_only = false;  // plans tensor by tensor: for strategies that sparsify ahead
 };
 
 // The planners that no paper owns: layer-wise, by bytes, by count, whole model.

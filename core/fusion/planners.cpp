@@ -97,7 +97,26 @@ std::uint64_t Plan::Hash() const {
     mix(static_cast<std::uint64_t>(unit.sparsified));
     mix(static_cast<std::uint64_t>(unit.density * 1e12));
   }
+  for (const TensorPlan& tensor : tensors) {
+    mix(static_cast<std::uint64_t>(tensor.density * 1e12));
+    mix(tensor.offloaded ? 1 : 0);
+    mix(tensor.reduced ? 1 : 0);
+  }
   return hash;
+}
+
+TensorPlan Plan::TensorOf(const GradientLayout& layout, std::size_t tensor) const {
+  TensorPlan plan;
+  if (tensors.empty()) {
+    const auto unit =
+        std::partition_point(units.begin(), units.end(),
+                             [tensor](const Unit& each) { return each.last <= tensor; });
+    plan.density = unit->density;
+  } else {
+    plan = tensors[tensor];
+  }
+  if (layout.tensor(tensor).dense) plan.density = 1.0;
+  return plan;
 }
 
 std::string Plan::UnitSizes() const {
@@ -126,6 +145,24 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   if (next != layout.tensors()) {
     SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " ends before tensor " +
                                   std::to_string(layout.tensors()));
+  }
+  if (plan.tensors.empty()) return;
+  if (plan.tensors.size() != layout.tensors()) {
+    SPARFUSE_THROW(kInternal, "plan speaks of " + std::to_string(plan.tensors.size()) + " of " +
+                                  std::to_string(layout.tensors()) + " tensors");
+  }
+  for (const Unit& unit : plan.units) {
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      const TensorPlan tensor = plan.TensorOf(layout, t);
+      if (unit.sparsified != Sparsified::kAhead || !(tensor.density > 0) || tensor.density > 1 ||
+          (tensor.reduced && tensor.density < 1)) {
+        SPARFUSE_THROW(kInternal, "plan: tensor " + layout.tensor(t).name + " has density " +
+                                      std::to_string(tensor.density) +
+                                      (tensor.reduced ? ", reduced" : "") +
+                                      ": expected one in (0, 1], 1 where it is reduced, in a unit "
+                                      "that is sparsified ahead");
+      }
+    }
   }
 }
 

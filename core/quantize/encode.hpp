@@ -10,6 +10,7 @@
 
 namespace sparfuse {
 
+QuantizerDescriptor Fp32Descriptor();
 QuantizerDescriptor Fp16Descriptor();
 QuantizerDescriptor QsgdDescriptor();
 QuantizerDescriptor SignDescriptor();

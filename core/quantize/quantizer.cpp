@@ -68,6 +68,7 @@ void AccumulateQuantized(const Quantizer& quantizer,
 
 std::span<const QuantizerDescriptor> Quantizers() {
   static const std::vector<QuantizerDescriptor> table = {
+      Fp32Descriptor(),
       Fp16Descriptor(),
       QsgdDescriptor(),
       SignDescriptor(),

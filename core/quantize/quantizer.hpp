@@ -79,7 +79,7 @@ struct QuantizerDescriptor {
   std::unique_ptr<Quantizer> (*make)(const Options& resolved, std::uint64_t seed);
 };
 
-// Every quantizer of core: fp16, qsgd, sign.
+// Every quantizer of core: fp32, fp16, qsgd, sign.
 std::span<const QuantizerDescriptor> Quantizers();
 
 // Throws Error{kConfig} naming the nearest known name.

@@ -3,9 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/collective/collective.hpp"
+#include "core/cost/plan_times.hpp"
 #include "core/engine/apply_after_backward.hpp"
-#include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
@@ -17,7 +16,6 @@ class SafusionNaive final : public Strategy {
 
   void StepBegin(Engine& engine) override {
     if (buffer_fraction_ > 0) buffer_bytes_ = buffer_fraction_ * TargetPayloadBytes(engine);
-    unit_of_ = engine.plan().UnitOfTensors();
     selections_.assign(engine.layout().tensors(), 0);
     finished_.assign(engine.layout().tensors(), false);
     prefix_ = first_ = counted_ = end_ = buffers_ = 0;
@@ -27,10 +25,9 @@ class SafusionNaive final : public Strategy {
   }
 
   void GradientReady(Engine& engine, std::size_t tensor) override {
-    const TensorEntry& entry = engine.layout().tensor(tensor);
     SparsifyRequest request;
-    request.range = entry.range();
-    request.density = entry.dense ? 1.0 : engine.plan().units[unit_of_[tensor]].density;
+    request.range = engine.layout().tensor(tensor).range();
+    request.density = engine.plan().TensorOf(engine.layout(), tensor).density;
     request.order.then = [this, &engine, tensor] {
       finished_[tensor] = true;
       while (prefix_ < finished_.size() && finished_[prefix_]) ++prefix_;
@@ -73,7 +70,6 @@ class SafusionNaive final : public Strategy {
   void Close(Engine& engine) {
     engine.EndWait(Label());
     ExchangeRequest exchange;
-    exchange.range = engine.layout().RangeOf(first_, end_);
     exchange.selections.assign(selections_.begin() + static_cast<std::ptrdiff_t>(first_),
                                selections_.begin() + static_cast<std::ptrdiff_t>(end_));
     exchange.label = Label();
@@ -89,26 +85,22 @@ class SafusionNaive final : public Strategy {
   // What a rank would send in a step if every tensor met its target density.
   static double TargetPayloadBytes(const Engine& engine) {
     double bytes = 0;
-    for (const Unit& unit : engine.plan().units) {
-      for (std::size_t t = unit.first; t < unit.last; ++t) {
-        const TensorEntry& entry = engine.layout().tensor(t);
-        bytes += static_cast<double>(kSparseElementBytes *
-                                     KeptCount(entry.numel, entry.dense ? 1.0 : unit.density));
-      }
+    for (std::size_t t = 0; t < engine.layout().tensors(); ++t) {
+      const double density = engine.plan().TensorOf(engine.layout(), t).density;
+      bytes += static_cast<double>(PlannedPayloadBytes(engine.layout(), t, density));
     }
     return bytes;
   }
 
   double buffer_bytes_;
   const double buffer_fraction_;
-  std::vector<std::size_t> unit_of_;  // [tensors]; units only carry densities here
-  std::vector<Handle> selections_;    // [tensors]
-  std::vector<bool> finished_;        // [tensors] sparsified
-  std::size_t prefix_ = 0;            // tensors [0, prefix_) are sparsified
-  std::size_t first_ = 0;             // first tensor of the open buffer
-  std::size_t counted_ = 0;           // tensors [first_, counted_) are in it as this rank sees it
-  double open_bytes_ = 0;             // their payload
-  std::size_t end_ = 0;               // agreed end of the buffer being closed
+  std::vector<Handle> selections_;  // [tensors]
+  std::vector<bool> finished_;      // [tensors] sparsified
+  std::size_t prefix_ = 0;          // tensors [0, prefix_) are sparsified
+  std::size_t first_ = 0;           // first tensor of the open buffer
+  std::size_t counted_ = 0;         // tensors [first_, counted_) are in it as this rank sees it
+  double open_bytes_ = 0;           // their payload
+  std::size_t end_ = 0;             // agreed end of the buffer being closed
   std::size_t buffers_ = 0;
   State state_ = State::kFilling;
   ApplyAfterBackward apply_;

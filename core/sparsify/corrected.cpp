@@ -24,15 +24,18 @@ Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,
                              Statistics* statistics) {
   const std::size_t needed = std::min(k + CountTolerance(k) + 1, input.n);
   const std::size_t capacity = CandidateCapacity(input.n, needed);
-  std::uint32_t lo = bound == nullptr ? 0 : bound->key();
+  Bound from;
+  if (bound != nullptr) from = {bound->key(), bound->kth()};
   for (double margin = 1;; margin *= 8) {
-    if (lo == 0) lo = SampledBound(context, input, info, needed, margin);
-    const int shift = lo == 0 ? kCoarseShift : kFineShift;
-    const Candidates candidates = Collect(context, input, info, lo, shift, capacity, statistics);
+    if (from.key == 0) from = SampledBound(context, input, info, needed, margin);
+    const int shift = from.key == 0 ? kCoarseShift : kFineShift;
+    const Candidates candidates =
+        Collect(context, input, info, from.key, shift, capacity, statistics, from.kth);
     if (candidates.count >= needed) return candidates;
     ++context.counters->fallbacks;
+    Restore(input, candidates);
     statistics = nullptr;  // the first pass has measured
-    lo = 0;
+    from.key = 0;
   }
 }
 

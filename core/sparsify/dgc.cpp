@@ -78,7 +78,11 @@ class Dgc final : public Sparsifier {
     const SamplePlan plan = PlanSample(n, density, options_.sample_ratio);
     float threshold = Threshold(context, input, info, plan, density);
     const std::size_t capacity = CandidateCapacity(n, k);
-    Candidates kept = Collect(context, input, info, Key(threshold), kFineShift, capacity);
+    const auto collect = [&] {
+      const std::uint32_t key = Key(threshold);
+      return Collect(context, input, info, key, kFineShift, capacity, nullptr, key);
+    };
+    Candidates kept = collect();
     if (plan.samples < n) {
       const double upper = options_.upper_bound * static_cast<double>(k);
       const double lower = options_.lower_bound * static_cast<double>(k);
@@ -100,7 +104,8 @@ class Dgc final : public Sparsifier {
         // At zero and at the smallest denormals a threshold no longer moves.
         if (next == threshold || !std::isfinite(next)) break;
         threshold = next;
-        kept = Collect(context, input, info, Key(threshold), kFineShift, capacity);
+        Restore(input, kept);
+        kept = collect();
       }
     }
     if (kept.count == 0) {
@@ -223,7 +228,8 @@ SparsifierDescriptor DgcDescriptor() {
             .choices = {},
             .meaning =
                 "at last keep the K largest instead of the first K by position (a deviation)"}},
-      .make = Make};
+      .make = Make,
+      .reusable_threshold = true};
 }
 
 }  // namespace sparfuse

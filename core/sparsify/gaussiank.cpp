@@ -30,8 +30,8 @@ class GaussianK final : public Sparsifier {
  public:
   std::string_view name() const noexcept override { return "gaussiank"; }
 
-  std::unique_ptr<SparsifierState> MakeState(std::size_t /*n*/) const override {
-    return std::make_unique<WarmState>();
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    return std::make_unique<WarmState>(n);
   }
 
   void Select(const SelectContext& context, const SelectSource& source, double density,
@@ -99,7 +99,8 @@ SparsifierDescriptor GaussianKDescriptor() {
       .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<GaussianK>();
       },
-      .aliases = {"gaussian"}};
+      .aliases = {"gaussian"},
+      .reusable_threshold = true};
 }
 
 SparsifierDescriptor GaussianKPaperDescriptor() {
@@ -116,7 +117,8 @@ SparsifierDescriptor GaussianKPaperDescriptor() {
       .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<GaussianKPaper>();
       },
-      .unbounded_count = true};
+      .unbounded_count = true,
+      .reusable_threshold = true};
 }
 
 }  // namespace sparfuse

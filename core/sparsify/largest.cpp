@@ -16,6 +16,9 @@ namespace {
 constexpr int kKeyBits = 31;
 constexpr std::size_t kSmall = 8192;  // below, counting over all keys beats sampling
 constexpr std::size_t kLine = 16;     // floats of a 64-byte line: the unit of the sample
+constexpr int kCoarseBits = 12;       // of a key: half a thousandth of the magnitude
+constexpr int kKthBits = 26;          // of a key: eight octaves
+constexpr int kBracketBits = 6;
 
 std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
@@ -66,10 +69,15 @@ std::uint32_t SelectSmall(const SelectContext& context, SelectInput& input, cons
 // Keys of a stratified random sample of 64-byte lines of x.
 class Sample {
  public:
-  Sample(const SelectContext& context, const SelectInput& input, const TensorInfo& info)
+  // k: how many elements the bound is for.
+  Sample(const SelectContext& context, const SelectInput& input, const TensorInfo& info,
+         std::size_t k)
       : kernels_(SelectKernelsFor(ActiveIsa())), n_(input.n) {
     const std::size_t lines = n_ / kLine;
-    const std::size_t wanted = std::clamp<std::size_t>(n_ / 64, 4096, 65536) / kLine;
+    // Of s elements, the bound lets pass about 4 n sqrt(k / n / s) candidates more than k. One of
+    // those takes twice the time of an element of the sample: this many make the least of both.
+    const double best = 2.5 * std::cbrt(static_cast<double>(n_) * static_cast<double>(k));
+    const std::size_t wanted = static_cast<std::size_t>(std::clamp(best, 2048.0, 65536.0)) / kLine;
     const RandomStream stream(0, info.id, info.step);
     keys_ = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, wanted * kLine);
     for (std::size_t i = 0; i < wanted; ++i) {
@@ -88,22 +96,35 @@ class Sample {
   }
 
   // A bound that k elements of x reach, but for one case in some 30,000 (four standard deviations
-  // of a binomial) where elements of a line are independent; `margin` widens that.
-  Cut SafeBound(std::size_t k, double margin) const {
-    const double expected =
-        static_cast<double>(k) * static_cast<double>(keys_.size()) / static_cast<double>(n_);
+  // of a binomial) where elements of a line are independent; `margin` widens that. It is coarse,
+  // unless more than `crowd` elements are expected to reach it: then many may equal it.
+  Cut SafeBound(std::size_t k, double margin, double crowd) const {
+    const double expected = Expected(k);
     const double rank = margin * (expected + 4 * std::sqrt(expected) + 4);
     if (rank >= static_cast<double>(keys_.size())) return {0, keys_.size()};
-    return FindCut(kernels_, keys_, static_cast<std::size_t>(rank), 0, kKeyBits);
+    const auto whole = static_cast<std::size_t>(rank);
+    const Cut cut = FindCut(kernels_, keys_, whole, 0, kKeyBits, kCoarseBits);
+    return Reaching(cut) > crowd ? FindCut(kernels_, keys_, whole, cut.key, kCoarseBits) : cut;
+  }
+
+  // About the k-th largest key of x, for which `lo` is a safe bound.
+  std::uint32_t KthKey(std::size_t k, std::uint32_t lo) const {
+    const auto rank = static_cast<std::size_t>(std::max(1.0, Expected(k)));
+    return FindCut(kernels_, keys_, rank, lo, kKthBits, kCoarseBits).key;
   }
 
   // How many elements of x are expected to reach a cut of the sample.
-  double Expected(const Cut& cut) const {
+  double Reaching(const Cut& cut) const {
     return static_cast<double>(cut.count) / static_cast<double>(keys_.size()) *
            static_cast<double>(n_);
   }
 
  private:
+  // How many of the k largest elements are expected in the sample.
+  double Expected(std::size_t k) const {
+    return static_cast<double>(k) * static_cast<double>(keys_.size()) / static_cast<double>(n_);
+  }
+
   const SelectKernels& kernels_;
   std::size_t n_;
   std::span<std::uint32_t> keys_;
@@ -132,6 +153,98 @@ Bin FindBin(const Candidates& candidates, std::size_t k) {
   return {b, above};
 }
 
+// Keys between which the one of a rank lies.
+struct Bracket {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+
+// Most likely such a bracket, with few candidates in it, from every so many-th of them.
+Bracket LikelyBracket(const SelectKernels& kernels, const Candidates& candidates,
+                      std::size_t rank) {
+  constexpr std::size_t kSampled = 1024;
+  if (candidates.count <= 4 * kSampled) return {candidates.lo, candidates.largest};
+  std::uint32_t keys[kSampled];
+  for (std::size_t i = 0; i < kSampled; ++i) {
+    keys[i] = KeyOf(candidates.values[i * candidates.count / kSampled]);
+  }
+  const double fraction = static_cast<double>(rank) / static_cast<double>(candidates.count);
+  const double expected = fraction * kSampled;
+  const double reach = 3 * std::sqrt(expected * (1 - fraction)) + 2;
+  const int bits = std::bit_width(candidates.largest - candidates.lo);
+  Bracket bracket{candidates.lo, candidates.largest};
+  if (expected + reach < kSampled) {
+    const auto low = static_cast<std::size_t>(expected + reach);
+    bracket.first = FindCut(kernels, keys, low, candidates.lo, bits, kBracketBits).key;
+  }
+  if (expected - reach >= 1) {
+    const auto high = static_cast<std::size_t>(expected - reach);
+    bracket.last = FindCut(kernels, keys, high, bracket.first, bits, kBracketBits).key;
+    bracket.last += (1u << kBracketBits) - 1;
+  }
+  return bracket;
+}
+
+// Writes the keys in the bracket, a run's to keys + its offset, and how many there are and how many
+// above to the runs. Returns the sums.
+struct Counted {
+  std::size_t inside = 0;
+  std::size_t above = 0;
+};
+
+Counted KeysInBracket(const SelectContext& context, const Candidates& candidates,
+                      const Bracket& bracket, std::uint32_t* keys) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
+    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
+      CandidateRun& run = candidates.chunks[c].runs[r];
+      std::size_t above = 0;
+      run.in_bin = static_cast<std::uint32_t>(
+          kernels.keys_in_range(candidates.values + run.offset, run.count, bracket.first,
+                                bracket.last, keys + run.offset, &above));
+      run.above = static_cast<std::uint32_t>(above);
+    }
+  });
+  Counted counted;
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      counted.inside += chunk.runs[r].in_bin;
+      counted.above += chunk.runs[r].above;
+    }
+  }
+  return counted;
+}
+
+// What is around the k-th largest of stored candidates.
+struct KthCut {
+  std::span<const std::uint32_t> keys;  // in the bracket around it, in index order
+  std::size_t rank = 0;                 // of it, among those
+  Cut cut;                              // of those
+};
+
+KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::size_t k) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
+  Bracket bracket = LikelyBracket(kernels, candidates, k);
+  Counted counted = KeysInBracket(context, candidates, bracket, keys.data());
+  if (counted.above >= k || counted.above + counted.inside < k) {
+    bracket = {candidates.lo, candidates.largest};
+    counted = KeysInBracket(context, candidates, bracket, keys.data());
+  }
+  const auto inside =
+      WorkspaceArray<std::uint32_t>(*context.workspace, kUseBinKeys, counted.inside);
+  std::size_t at = 0;
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      std::copy_n(keys.data() + chunk.runs[r].offset, chunk.runs[r].in_bin, inside.data() + at);
+      at += chunk.runs[r].in_bin;
+    }
+  }
+  const std::size_t rank = k - counted.above;
+  const int bits = std::bit_width(bracket.last - bracket.first);
+  return {inside, rank, FindCut(kernels, inside, rank, bracket.first, bits)};
+}
+
 // The exact cut among candidates that are all in memory.
 std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
                            const Candidates& candidates, std::size_t k, Slot& slot) {
@@ -140,42 +253,13 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
     TakeFirst(input, candidates, k, slot);
     return candidates.lo;
   }
-  const Bin bin = FindBin(candidates, k);
-  const std::uint32_t bin_lo =
-      candidates.lo + (static_cast<std::uint32_t>(bin.index) << candidates.shift);
-  const bool open = bin.index == kBins;  // the last bin has no upper end
-  const std::uint32_t bin_last = open ? kInfinityKey : bin_lo + ((1u << candidates.shift) - 1);
-
-  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
-  context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
-    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
-      CandidateRun& run = candidates.chunks[c].runs[r];
-      std::size_t above = 0;
-      run.in_bin = static_cast<std::uint32_t>(
-          kernels.keys_in_range(candidates.values + run.offset, run.count, bin_lo, bin_last,
-                                keys.data() + run.offset, &above));
-      run.above = static_cast<std::uint32_t>(above);
-    }
-  });
-  const auto bin_keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseBinKeys,
-                                                      candidates.histogram[bin.index]);
-  std::size_t in_bin = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      std::copy_n(keys.data() + chunk.runs[r].offset, chunk.runs[r].in_bin,
-                  bin_keys.data() + in_bin);
-      in_bin += chunk.runs[r].in_bin;
-    }
-  }
-  const std::size_t rank = k - bin.above;
-  const Cut cut = FindCut(kernels, bin_keys, rank, bin_lo, open ? kKeyBits : candidates.shift);
+  const auto [keys, rank, cut] = FindKth(context, candidates, k);
 
   // Ties at the cut go to the lowest indices: runs take theirs in index order until none are left.
   std::size_t ties_kept = 0;
   const bool ties = cut.count > rank;
-  if (ties) {
-    ties_kept = rank - kernels.count_at_least(bin_keys.data(), bin_keys.size(), cut.key + 1);
-  }
+  if (ties) ties_kept = rank - kernels.count_at_least(keys.data(), keys.size(), cut.key + 1);
+  const std::uint32_t sure = cut.key + (ties ? 1 : 0);  // what reaches it is sent
   struct Emission {
     std::size_t at;         // in the slot
     std::size_t ties_kept;  // of this run
@@ -184,7 +268,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   const auto emissions = WorkspaceArray<Emission>(*context.workspace, kUseSample,
                                                   candidates.chunks.size() * (kChunk / kBlock));
   std::size_t at = 0;
-  const std::uint32_t* next = bin_keys.data();
+  const std::uint32_t* next = keys.data();
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
     for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
       const CandidateRun& run = candidates.chunks[c].runs[r];
@@ -209,11 +293,12 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
       const float* const values = candidates.values + run.offset;
       std::uint32_t* const out_indices = slot.indices.data + emission.at;
       float* const out_values = slot.values.data + emission.at;
+      Settle(input, candidates, run, sure);
       std::size_t taken = 0;
-      if (emission.ties_kept == 0 || emission.ties_kept == emission.ties) {
-        const bool none = emission.ties_kept == 0 && emission.ties > 0;
-        taken = kernels.emit(indices, values, run.count, cut.key + (none ? 1 : 0), out_indices,
-                             out_values);
+      if (emission.ties_kept == 0) {
+        kernels.emit(indices, values, run.count, sure, out_indices, out_values);
+      } else if (emission.ties_kept == emission.ties) {
+        taken = kernels.emit(indices, values, run.count, cut.key, out_indices, out_values);
       } else {
         std::size_t left = emission.ties_kept;
         for (std::size_t j = 0; j < run.count; ++j) {
@@ -225,7 +310,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
           ++taken;
         }
       }
-      ZeroSelected(input, {out_indices, taken});
+      ZeroSelected(input, {out_indices, taken});  // ties are not settled
     }
   });
   slot.count = at;
@@ -310,12 +395,13 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
 }
 
 std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
-                            const TensorInfo& info, std::size_t k, std::uint32_t bound,
-                            Slot& slot) {
+                            const TensorInfo& info, std::size_t k, std::uint32_t bound, Slot& slot,
+                            std::uint32_t kth) {
   if (input.n <= kSmall) return SelectSmall(context, input, info, k, slot);
   const std::size_t capacity = CandidateCapacity(input.n, k);
   if (bound > 0) {
-    const Candidates candidates = Collect(context, input, info, bound, kFineShift, capacity);
+    const Candidates candidates =
+        Collect(context, input, info, bound, kFineShift, capacity, nullptr, kth);
     if (candidates.stored && candidates.count >= k) {
       return SelectStored(context, input, candidates, k, slot);
     }
@@ -323,32 +409,48 @@ std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
     if (candidates.count >= k) {
       return SelectLargestAmong(context, input, info, candidates, k, slot);
     }
+    Restore(input, candidates);
   }
-  const Sample sample(context, input, info);
+  const Sample sample(context, input, info, k);
   for (double margin = 1;; margin *= 8) {
-    const Cut cut = sample.SafeBound(k, margin);
+    const double crowd =
+        capacity < input.n ? 0.75 * static_cast<double>(capacity) : static_cast<double>(input.n);
+    const Cut cut = sample.SafeBound(k, margin, crowd);
     if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
     // Too many reach the bound to keep them all: most of them are ties at it. Collect what is
     // larger; if that is fewer than k, ties by index make up the rest.
-    const bool crowded =
-        capacity < input.n && sample.Expected(cut) > 0.75 * static_cast<double>(capacity);
+    const bool crowded = sample.Reaching(cut) > crowd;
     const std::uint32_t lo = crowded ? cut.key + 1 : cut.key;
-    const Candidates candidates = Collect(context, input, info, lo, kFineShift, capacity);
+    kth = crowded || input.residual == nullptr ? kNoKey : sample.KthKey(k, lo);
+    const Candidates candidates =
+        Collect(context, input, info, lo, kFineShift, capacity, nullptr, kth);
     if (candidates.count >= k) {
       if (!candidates.stored) ++context.counters->fallbacks;
       return SelectLargestAmong(context, input, info, candidates, k, slot);
     }
     if (crowded && SelectWithTies(context, input, candidates, cut.key, k, slot)) return cut.key;
+    Restore(input, candidates);
     ++context.counters->fallbacks;
   }
 }
 
-std::uint32_t SampledBound(const SelectContext& context, const SelectInput& input,
-                           const TensorInfo& info, std::size_t k, double margin) {
-  if (input.n <= kSmall) return 0;
-  const Cut cut = Sample(context, input, info).SafeBound(k, margin);
+Bound SampledBound(const SelectContext& context, const SelectInput& input, const TensorInfo& info,
+                   std::size_t k, double margin) {
+  if (input.n <= kSmall) return {};
+  const Sample sample(context, input, info, k);
+  const Cut cut = sample.SafeBound(k, margin, static_cast<double>(input.n));
   if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
-  return cut.key;
+  return {cut.key, input.residual == nullptr ? kNoKey : sample.KthKey(k, cut.key)};
+}
+
+std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
+                        std::size_t rank) {
+  const KthCut kth = FindKth(context, candidates, rank);
+  std::uint32_t smallest = kNoKey;  // of those that reach the cut, which may lie between two keys
+  for (const std::uint32_t key : kth.keys) {
+    if (key >= kth.cut.key) smallest = std::min(smallest, key);
+  }
+  return smallest;
 }
 
 }  // namespace sparfuse

@@ -27,31 +27,6 @@
 namespace sparfuse {
 namespace {
 
-// The key of the rank-th largest candidate. rank <= their number; they are stored.
-std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
-                        std::size_t rank) {
-  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
-  std::size_t bin = kBins;
-  std::size_t above = 0;
-  while (above + candidates.histogram[bin] < rank) above += candidates.histogram[bin--];
-  const std::uint32_t first = candidates.lo + (static_cast<std::uint32_t>(bin) << candidates.shift);
-  const std::uint32_t last = bin == kBins ? kInfinityKey : first + ((1u << candidates.shift) - 1);
-  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
-  std::size_t found = 0;
-  std::size_t larger = 0;
-  for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      const CandidateRun& run = chunk.runs[r];
-      found += kernels.keys_in_range(candidates.values + run.offset, run.count, first, last,
-                                     keys.data() + found, &larger);
-    }
-  }
-  const auto in_bin = keys.first(found);
-  std::nth_element(in_bin.begin(), in_bin.begin() + static_cast<std::ptrdiff_t>(rank - above - 1),
-                   in_bin.end(), std::greater<>());
-  return in_bin[rank - above - 1];
-}
-
 struct Bracket {
   std::uint32_t upper = kInfinityKey;  // all that reach it are sent
   std::uint32_t lower = 0;
@@ -85,6 +60,7 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
   for (const CandidateChunk& chunk : candidates.chunks) {
     for (std::size_t r = 0; r < chunk.run_count; ++r) {
       const CandidateRun& run = chunk.runs[r];
+      Settle(input, candidates, run, bracket.upper);
       for (std::size_t i = run.offset; i < run.offset + run.count; ++i) {
         const float value = candidates.values[i];
         const std::uint32_t key = std::bit_cast<std::uint32_t>(value) & kAbsMask;
@@ -95,7 +71,9 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
         }
         slot.indices.data[taken] = candidates.indices[i];
         slot.values.data[taken++] = value;
-        if (input.residual != nullptr) input.residual[candidates.indices[i]] = 0.0f;
+        if (key < bracket.upper && input.residual != nullptr) {
+          input.residual[candidates.indices[i]] = 0.0f;
+        }
       }
     }
   }
@@ -108,8 +86,8 @@ class MsTopK final : public Sparsifier {
 
   std::string_view name() const noexcept override { return "mstopk"; }
 
-  std::unique_ptr<SparsifierState> MakeState(std::size_t /*n*/) const override {
-    return std::make_unique<WarmState>();
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    return std::make_unique<WarmState>(n);
   }
 
   void Select(const SelectContext& context, const SelectSource& source, double density,
@@ -126,6 +104,7 @@ class MsTopK final : public Sparsifier {
       Learn(candidates, next, k, bound);
       const Bracket bracket = Bisect(statistics.MeanAbs(), statistics.MaxAbs(), next, iterations_);
       if (bracket.lower < candidates.lo) {
+        Restore(input, candidates);
         candidates =
             Collect(context, input, info, bracket.lower, kFineShift, CandidateCapacity(input.n, k));
       }

@@ -26,8 +26,8 @@ class RedSync final : public Sparsifier {
  public:
   std::string_view name() const noexcept override { return "redsync"; }
 
-  std::unique_ptr<SparsifierState> MakeState(std::size_t /*n*/) const override {
-    return std::make_unique<WarmState>();
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    return std::make_unique<WarmState>(n);
   }
 
   void Select(const SelectContext& context, const SelectSource& source, double density,

@@ -14,9 +14,15 @@ namespace {
 
 std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
-// Per worker, a cache line apart.
+// Per worker, a cache line apart: its histogram, the largest key it saw, and whether the histogram
+// is in use.
 constexpr std::size_t kHistogramStride = kBins + 16;
-constexpr std::size_t kHistogramMax = kBins + 1;  // where a worker keeps the largest key it saw
+constexpr std::size_t kHistogramMax = kBins + 1;
+constexpr std::size_t kHistogramUsed = kBins + 2;
+
+void AddToHistogram(std::uint32_t key, const Candidates& candidates, std::uint32_t* histogram) {
+  ++histogram[std::min<std::uint32_t>((key - candidates.lo) >> candidates.shift, kBins)];
+}
 
 std::string Describe(const TensorInfo& info) {
   return "tensor \"" + std::string(info.name) + "\" (id " + std::to_string(info.id) + "), step " +
@@ -100,7 +106,8 @@ void SelectAll(const SelectContext& context, SelectInput& input, const TensorInf
 }
 
 Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                   std::uint32_t lo, int shift, std::size_t capacity, Statistics* statistics) {
+                   std::uint32_t lo, int shift, std::size_t capacity, Statistics* statistics,
+                   std::uint32_t clear_from) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   Workspace& workspace = *context.workspace;
   const std::size_t chunk_size = ChunkSize(input.n);
@@ -111,6 +118,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   Candidates found;
   found.lo = lo;
   found.shift = shift;
+  found.cleared = input.residual == nullptr ? kNoKey : clear_from;
   found.indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, capacity).data();
   found.values = WorkspaceArray<float>(workspace, kUseValues, capacity).data();
   // Runs first, then the table of chunks, in one buffer: both are small.
@@ -121,7 +129,10 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   found.chunks = {reinterpret_cast<CandidateChunk*>(tables.data() + run_bytes), chunks};
   const auto histograms =
       WorkspaceArray<std::uint32_t>(workspace, kUseHistograms, workers * kHistogramStride);
-  std::fill(histograms.begin(), histograms.end(), 0u);
+  for (std::size_t w = 0; w < workers; ++w) {
+    histograms[w * kHistogramStride + kHistogramMax] = 0;
+    histograms[w * kHistogramStride + kHistogramUsed] = 0;
+  }
   const auto offsets = WorkspaceArray<std::uint16_t>(workspace, kUseOffsets, workers * kOffsetRoom);
 
   float* const residual = input.pending ? input.residual : nullptr;
@@ -150,22 +161,20 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
       const std::size_t offset = arena.fetch_add(count, std::memory_order_relaxed);
       const float* const block = x + begin;
       if (offset + count > capacity) {
+        if (histogram[kHistogramUsed]++ == 0) std::fill_n(histogram, kBins + 1, 0u);
         for (std::size_t j = 0; j < count; ++j) {
           const std::uint32_t key = KeyOf(block[at[j]]);
           largest = std::max(largest, key);
-          ++histogram[std::min<std::uint32_t>((key - lo) >> shift, kBins)];
+          AddToHistogram(key, found, histogram);
         }
         continue;
       }
-      std::uint32_t* const indices = found.indices + offset;
       float* const values = found.values + offset;
-      for (std::size_t j = 0; j < count; ++j) {
-        const float value = block[at[j]];
-        const std::uint32_t key = KeyOf(value);
-        indices[j] = static_cast<std::uint32_t>(begin + at[j]);
-        values[j] = value;
-        largest = std::max(largest, key);
-        ++histogram[std::min<std::uint32_t>((key - lo) >> shift, kBins)];
+      largest = std::max(largest,
+                         kernels.gather(block, at, count, static_cast<std::uint32_t>(begin),
+                                        found.indices + offset, values));
+      if (found.cleared != kNoKey) {
+        kernels.clear(at, values, count, found.cleared, input.residual + begin);
       }
       CandidateRun* const last = chunk.run_count == 0 ? nullptr : chunk.runs + chunk.run_count - 1;
       if (last != nullptr && last->offset + last->count == offset) {
@@ -179,47 +188,87 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   });
 
   input.pending = false;
-  std::uint32_t largest = histograms[kHistogramMax];
-  for (std::size_t w = 1; w < workers; ++w) {
-    const std::uint32_t* const other = histograms.data() + w * kHistogramStride;
-    for (std::size_t b = 0; b <= kBins; ++b) histograms[b] += other[b];
-    largest = std::max(largest, other[kHistogramMax]);
+  std::uint32_t largest = 0;
+  for (std::size_t w = 0; w < workers; ++w) {
+    largest = std::max(largest, histograms[w * kHistogramStride + kHistogramMax]);
   }
   for (const Statistics& part : parts) {
     AddStatistics(part, *statistics);
     largest = std::max(largest, part.max_key);
   }
   // Every element that is not finite has a key above any bound: it is among the candidates.
-  if (largest >= kInfinityKey) ThrowNotFinite(input, info);
-  found.histogram = histograms.data();
+  if (largest >= kInfinityKey) {
+    Restore(input, found);
+    ThrowNotFinite(input, info);
+  }
+  found.largest = largest;
   found.count = arena.load();
   found.stored = found.count <= capacity;
   context.counters->candidates += found.count;
+  if (found.stored) return found;
+
+  Restore(input, found);
+  found.cleared = kNoKey;
+  const std::span<std::uint32_t> total = histograms.first(kBins + 1);
+  if (histograms[kHistogramUsed] == 0) std::fill(total.begin(), total.end(), 0u);
+  for (std::size_t w = 1; w < workers; ++w) {
+    const std::uint32_t* const other = histograms.data() + w * kHistogramStride;
+    if (other[kHistogramUsed] == 0) continue;
+    for (std::size_t b = 0; b <= kBins; ++b) total[b] += other[b];
+  }
+  for (const CandidateChunk& chunk : found.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      const float* const values = found.values + chunk.runs[r].offset;
+      for (std::size_t j = 0; j < chunk.runs[r].count; ++j) {
+        AddToHistogram(KeyOf(values[j]), found, total.data());
+      }
+    }
+  }
+  found.histogram = total.data();
   return found;
+}
+
+void Settle(const SelectInput& input, const Candidates& candidates, const CandidateRun& run,
+            std::uint32_t key, std::size_t begin) {
+  if (input.residual == nullptr || key == candidates.cleared) return;
+  const bool zero = key < candidates.cleared;
+  SelectKernelsFor(ActiveIsa())
+      .put(candidates.indices + run.offset + begin, candidates.values + run.offset + begin,
+           run.count - begin, std::min(key, candidates.cleared), std::max(key, candidates.cleared),
+           zero, input.residual);
+}
+
+void Restore(const SelectInput& input, const Candidates& candidates) {
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      Settle(input, candidates, chunk.runs[r], kNoKey);
+    }
+  }
 }
 
 void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size_t limit,
                Slot& slot) {
   std::size_t taken = 0;
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count && taken < limit; ++r) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
       const CandidateRun& run = chunk.runs[r];
       const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
       std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
       std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);
       taken += count;
+      if (count < run.count) Settle(input, candidates, run, kNoKey, count);
     }
   }
   slot.count = taken;
-  if (input.residual == nullptr) return;
+  if (input.residual == nullptr || candidates.cleared <= candidates.lo) return;
   for (std::size_t i = 0; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
 }
 
 Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, std::size_t rank,
-            std::uint32_t base, int bits) {
+            std::uint32_t base, int bits, int coarse) {
   Cut cut{base, keys.size()};  // the count is corrected below unless the base itself is the cut
   bool counted = false;
-  for (int bit = bits - 1; bit >= 0; --bit) {
+  for (int bit = bits - 1; bit >= coarse; --bit) {
     const std::uint32_t key = cut.key + (1u << bit);
     if (key > kAbsMask) continue;  // above every key
     const std::size_t count = kernels.count_at_least(keys.data(), keys.size(), key);

@@ -62,13 +62,17 @@ struct CandidateChunk {
   std::size_t run_count = 0;
 };
 
-// The elements of x with key >= lo. All counts are exact; the elements themselves are there only if
-// `stored`: in index order within a chunk, chunks in index order.
+inline constexpr std::uint32_t kNoKey = 0xffffffffu;  // above every key
+
+// The elements of x with key >= lo. Their count is exact; if `stored` the elements themselves are
+// there, in index order within a chunk, chunks in index order, and otherwise the histogram.
 struct Candidates {
   std::uint32_t lo = 0;
   int shift = 0;
   std::size_t count = 0;
   bool stored = false;
+  std::uint32_t largest = 0;                 // key of the largest
+  std::uint32_t cleared = kNoKey;            // those with key >= cleared are 0 in the residual
   const std::uint32_t* histogram = nullptr;  // [kBins + 1]
   std::uint32_t* indices = nullptr;
   float* values = nullptr;
@@ -86,9 +90,21 @@ struct Statistics;
 // Collects up to `capacity` candidates; if there are more they are counted and not stored. Valid
 // until the next Collect on the same workspace. Throws Error{kNumeric}. Where `statistics` is given
 // (statistics.hpp), measures all of x in the same pass.
+//
+//   clear_from   a guess of the key from which candidates will be sent. Stored candidates that
+//                reach it are zeroed in the residual while their block is in cache: x is what it
+//                was again only after Restore, or after one of the functions that send candidates.
 Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                    std::uint32_t lo, int shift, std::size_t capacity,
-                   Statistics* statistics = nullptr);
+                   Statistics* statistics = nullptr, std::uint32_t clear_from = kNoKey);
+
+// Leaves zero in the residual exactly those candidates of a run, the elements [begin, count) of it,
+// that reach `key`.
+void Settle(const SelectInput& input, const Candidates& candidates, const CandidateRun& run,
+            std::uint32_t key, std::size_t begin = 0);
+
+// Puts all candidates back into the residual.
+void Restore(const SelectInput& input, const Candidates& candidates);
 
 // The first `limit` candidates in index order, into the slot and out of the residual.
 // Preconditions: stored; limit <= slot.capacity.
@@ -103,9 +119,9 @@ struct Cut {
 
 // The cut of base <= key < base + 2^bits with the fewest keys that is at least `rank`. It is
 // exactly `rank`, unless equal keys straddle it: then `key` is theirs. Precondition: `rank` keys
-// are >= base.
+// are >= base. With `coarse` only the keys at multiples of 2^coarse from base are looked at.
 Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, std::size_t rank,
-            std::uint32_t base, int bits);
+            std::uint32_t base, int bits, int coarse = 0);
 
 // Elements a pool thread takes at once (1 MB), and the size below which one thread does it all.
 inline constexpr std::size_t kChunk = 64 * kBlock;

@@ -43,13 +43,14 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 }  // namespace
 
 const SelectKernels kSelectKernelsPortable = {
-    Scan, Add,     MakeKeys,    CountAtLeast,      KeysInRange,
-    Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
+    Scan, Gather,      Clear, Put,     Add,         MakeKeys,          CountAtLeast,
+    KeysInRange, Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 const SelectKernels& SelectKernelsFor(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return kSelectKernelsAvx512;
-  if (isa == Isa::kAvx2) return kSelectKernelsAvx2;
+  // They need VBMI2 beside what the instruction set stands for: Ice Lake, Zen 4 or later.
+  if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vbmi2")) return kSelectKernelsAvx512;
+  if (isa != Isa::kPortable) return kSelectKernelsAvx2;
 #endif
   (void)isa;
   return kSelectKernelsPortable;

@@ -41,6 +41,19 @@ struct SelectKernels {
   std::size_t (*scan)(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
                       std::uint16_t* offsets);
 
+  // What a scan found of a block x whose element 0 has index `base`: indices[j] = base + offsets[j]
+  // and values[j] = x[offsets[j]]. Returns the largest key of the values.
+  std::uint32_t (*gather)(const float* x, const std::uint16_t* offsets, std::size_t count,
+                          std::uint32_t base, std::uint32_t* indices, float* values);
+
+  // Zeroes x[offsets[j]], which values[j] was copied from, where its key is >= `from`.
+  void (*clear)(const std::uint16_t* offsets, const float* values, std::size_t count,
+                std::uint32_t from, float* x);
+
+  // x[indices[j]] = values[j], or 0 with `zero`, where lo <= key of values[j] < end.
+  void (*put)(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
+              std::uint32_t end, bool zero, float* x);
+
   // residual[i] += gradient[i] where there is a residual. Returns the largest key of the sums.
   std::uint32_t (*add)(const float* gradient, float* residual, std::size_t n);
 

@@ -25,7 +25,7 @@ inline std::uint64_t Mask8(const float* gradient, float* residual, std::size_t i
   return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(kept)));
 }
 
-template <bool kResidual>
+template <bool kResidual, bool kPrefetch>
 std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
                      std::uint16_t* offsets) {
   const __m256i below = _mm256_set1_epi32(static_cast<int>(lo) - 1);
@@ -34,7 +34,7 @@ std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std:
   for (; i + 64 <= n; i += 64) {
     std::uint64_t mask = 0;
     for (std::size_t j = 0; j < 64; j += 8) {
-      if (j % 16 == 0) {
+      if (kPrefetch && j % 16 == 0) {
         _mm_prefetch(reinterpret_cast<const char*>(gradient + i + j + kPrefetchFloats),
                      _MM_HINT_T0);
         if (kResidual) {
@@ -77,8 +77,8 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 }  // namespace
 
 const SelectKernels kSelectKernelsAvx2 = {
-    Scan, Add,     MakeKeys,    CountAtLeast,      KeysInRange,
-    Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
+    Scan, Gather,      Clear, Put,     Add,         MakeKeys,          CountAtLeast,
+    KeysInRange, Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 }  // namespace sparfuse
 #endif

@@ -1,6 +1,7 @@
-// AVX-512 kernels. Compaction goes through a register and a masked store: the compressing store to
-// memory is microcoded on some machines and costs a hundred cycles there.
+// AVX-512 kernels, VBMI2 included. Compaction goes through a register and a masked store: the
+// compressing store to memory is microcoded on some machines and costs a hundred cycles there.
 #if defined(__x86_64__)
+#pragma GCC target("avx512vbmi2")
 #include <immintrin.h>
 
 #include "core/sparsify/select_kernels.hpp"
@@ -24,52 +25,59 @@ inline std::uint64_t Join(__mmask16 a, __mmask16 b, __mmask16 c, __mmask16 d) {
   return _cvtmask64_u64(_mm512_kunpackd(_mm512_kunpackw(d, c), _mm512_kunpackw(b, a)));
 }
 
-template <bool kResidual>
-inline __mmask16 Mask16(const float* gradient, float* residual, std::size_t i, __m512i lo) {
-  _mm_prefetch(reinterpret_cast<const char*>(gradient + i + kPrefetchFloats), _MM_HINT_T0);
+template <bool kPrefetch>
+inline void Prefetch(const float* x) {
+  if (kPrefetch) _mm_prefetch(reinterpret_cast<const char*>(x + kPrefetchFloats), _MM_HINT_T0);
+}
+
+template <bool kResidual, bool kPrefetch>
+inline __m512i Load16(const float* gradient, float* residual, std::size_t i) {
+  Prefetch<kPrefetch>(gradient + i);
   __m512 x = _mm512_loadu_ps(gradient + i);
   if (kResidual) {
-    _mm_prefetch(reinterpret_cast<const char*>(residual + i + kPrefetchFloats), _MM_HINT_T0);
+    Prefetch<kPrefetch>(residual + i);
     x = _mm512_add_ps(x, _mm512_loadu_ps(residual + i));
     _mm512_storeu_ps(residual + i, x);
   }
-  return _mm512_cmpge_epu32_mask(Keys16(x), lo);
+  return Keys16(x);
 }
 
-// For many bits: a compress a vector, whatever the count. Writes up to 16 entries past the last.
-inline void FlattenMany(std::uint64_t mask, std::uint32_t base, std::uint16_t* at) {
-  __m512i positions =
-      _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(base)),
-                       _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-  for (int j = 0; j < 4; ++j) {
-    const auto lanes = static_cast<__mmask16>(mask >> (16 * j));
-    const __m512i packed = _mm512_maskz_compress_epi32(lanes, positions);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at),
-                        _mm512_maskz_cvtepi32_epi16(0xffff, packed));
-    at += _mm_popcnt_u32(lanes);
-    positions = _mm512_add_epi32(positions, _mm512_set1_epi32(16));
-  }
-}
-
-template <bool kResidual>
+template <bool kResidual, bool kPrefetch>
 std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
                      std::uint16_t* offsets) {
   const __m512i bound = _mm512_set1_epi32(static_cast<int>(lo));
+  alignas(64) std::uint8_t bytes[64];
+  for (std::size_t j = 0; j < 64; ++j) bytes[j] = static_cast<std::uint8_t>(j);
+  const __m512i positions = _mm512_load_si512(bytes);
   std::size_t count = 0;
   std::size_t i = 0;
   for (; i + 64 <= n; i += 64) {
-    const __mmask16 a = Mask16<kResidual>(gradient, residual, i, bound);
-    const __mmask16 b = Mask16<kResidual>(gradient, residual, i + 16, bound);
-    const __mmask16 c = Mask16<kResidual>(gradient, residual, i + 32, bound);
-    const __mmask16 d = Mask16<kResidual>(gradient, residual, i + 48, bound);
-    const std::uint64_t mask = Join(a, b, c, d);
-    // Above two a word so far, the four-at-a-time loop would be mispredicted too often.
-    if (count * 32 > i) {
-      FlattenMany(mask, static_cast<std::uint32_t>(i), offsets + count);
-    } else {
-      Flatten(mask, static_cast<std::uint32_t>(i), offsets + count);
+    const __m512i a = Load16<kResidual, kPrefetch>(gradient, residual, i);
+    const __m512i b = Load16<kResidual, kPrefetch>(gradient, residual, i + 16);
+    const __m512i c = Load16<kResidual, kPrefetch>(gradient, residual, i + 32);
+    const __m512i d = Load16<kResidual, kPrefetch>(gradient, residual, i + 48);
+    if (count * 512 < i) {  // so few so far that most words have none: the branch is worth it
+      const __m512i largest = _mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d));
+      if (_mm512_cmpge_epu32_mask(largest, bound) == 0) continue;
     }
-    count += static_cast<std::size_t>(_mm_popcnt_u64(mask));
+    const std::uint64_t mask =
+        Join(_mm512_cmpge_epu32_mask(a, bound), _mm512_cmpge_epu32_mask(b, bound),
+             _mm512_cmpge_epu32_mask(c, bound), _mm512_cmpge_epu32_mask(d, bound));
+    // Sixteen positions in any case, and up to that many entries past the last; more are seldom.
+    const __m512i found = _mm512_maskz_compress_epi8(mask, positions);
+    const __m256i base = _mm256_set1_epi16(static_cast<short>(i));
+    const auto store = [&](std::size_t at, __m128i part) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(offsets + count + at),
+                          _mm256_add_epi16(base, _mm256_cvtepu8_epi16(part)));
+    };
+    store(0, _mm512_castsi512_si128(found));
+    const auto kept = static_cast<std::size_t>(_mm_popcnt_u64(mask));
+    if (__builtin_expect(kept > 16, 0)) {
+      store(16, _mm512_extracti32x4_epi32(found, 1));
+      store(32, _mm512_extracti32x4_epi32(found, 2));
+      store(48, _mm512_extracti32x4_epi32(found, 3));
+    }
+    count += kept;
   }
   return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
 }
@@ -131,11 +139,27 @@ std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t 
   return count;
 }
 
+void Put(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
+         std::uint32_t end, bool zero, float* x) {
+  const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(end));
+  for (std::size_t i = 0; i < n; i += 16) {
+    const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
+    const __m512i key = Keys16(_mm512_maskz_loadu_ps(lanes, values + i));
+    const __mmask16 put = _mm512_mask_cmplt_epu32_mask(
+        _mm512_mask_cmpge_epu32_mask(lanes, key, low), key, high);
+    for (auto left = static_cast<std::uint32_t>(put); left != 0; left &= left - 1) {
+      const std::size_t at = i + _tzcnt_u32(left);
+      x[indices[at]] = zero ? 0.0f : values[at];
+    }
+  }
+}
+
 }  // namespace
 
 const SelectKernels kSelectKernelsAvx512 = {
-    Scan, Add,     MakeKeys,    CountAtLeast,      KeysInRange,
-    Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
+    Scan, Gather,      Clear, Put,     Add,         MakeKeys,          CountAtLeast,
+    KeysInRange, Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 }  // namespace sparfuse
 #endif

@@ -227,7 +227,8 @@ SparsifierDescriptor Describe() {
                                    [seed](const ShippedCall& call) { kForm.select(call, seed); });
               },
           .aliases = {},
-          .unbounded_count = kForm.unbounded_count};
+          .unbounded_count = kForm.unbounded_count,
+          .reusable_threshold = kForm.contraction != Nothing};
 }
 
 }  // namespace

@@ -154,7 +154,8 @@ SparsifierDescriptor Describe() {
       .options = {},
       .make = [](const Options&, std::uint64_t) { return MakeShipped(kForm.name, kForm.select); },
       .aliases = {kForm.alias},
-      .unbounded_count = true};
+      .unbounded_count = true,
+      .reusable_threshold = true};
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ std::vector<SparsifierDescriptor> ShippedRedSyncDescriptors() {
       .options = {},
       .make = MakeBinary,
       .aliases = {"redsync@ssf", "redsync@adtopk", "redsync@sidco"},
-      .unbounded_count = true};
+      .unbounded_count = true,
+      .reusable_threshold = true};
   SparsifierDescriptor trimmed = binary;
   trimmed.name = "redsynctrim@sidco";
   trimmed.selection_model = {1.107, 0.567};

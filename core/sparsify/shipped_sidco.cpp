@@ -275,7 +275,8 @@ std::vector<SparsifierDescriptor> ShippedSidcoDescriptors() {
       .options = {FitOption({"exponential", "pareto", "gamma"})},
       .make = MakeSaf,
       .aliases = {"sidco@ssf", "sidco@wfbp", "sidco@adtopk"},
-      .unbounded_count = true};
+      .unbounded_count = true,
+      .reusable_threshold = true};
   SparsifierDescriptor repo = saf;
   repo.name = "sidco@repo";
   repo.deviations =

@@ -94,6 +94,8 @@ struct Plan {
 };
 
 struct SidcoState final : SparsifierState {
+  explicit SidcoState(std::size_t n) : bound(n) {}
+
   WarmBound bound;
   int stages = 1;
   int steps = 0;        // since the stages adapted
@@ -120,8 +122,8 @@ class Sidco final : public Sparsifier {
 
   std::string_view name() const noexcept override { return corrected_ ? "sidco" : "sidco@paper"; }
 
-  std::unique_ptr<SparsifierState> MakeState(std::size_t /*n*/) const override {
-    auto state = std::make_unique<SidcoState>();
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    auto state = std::make_unique<SidcoState>(n);
     state->stages = options_.stages;
     return state;
   }
@@ -132,7 +134,7 @@ class Sidco final : public Sparsifier {
     const std::size_t k = KeptCount(input.n, density);
     RequireRoom(name(), info, slot, k);
     if (k == input.n) return SelectAll(context, input, info, slot);
-    SidcoState stateless;
+    SidcoState stateless(input.n);
     stateless.stages = options_.stages;
     SidcoState& memory = state == nullptr ? stateless : *static_cast<SidcoState*>(state);
     const Plan plan(memory.stages, options_.first_ratio, density);
@@ -295,7 +297,8 @@ SparsifierDescriptor Descriptor(bool corrected) {
       .make = corrected ? Make<true> : Make<false>,
       .aliases =
           corrected ? std::vector<std::string_view>{"sidco-exp"} : std::vector<std::string_view>{},
-      .unbounded_count = !corrected};
+      .unbounded_count = !corrected,
+      .reusable_threshold = true};
 }
 
 }  // namespace

@@ -151,6 +151,10 @@ struct SparsifierDescriptor {
   // Counts may lie anywhere up to n, as a rule or on data that the method does not suit: only a
   // slot of n elements shows what it selects. In a smaller one an overflow becomes an exact top-k.
   bool unbounded_count = false;
+  // It keeps, to a few, what reaches a threshold that it estimates from x: one that a period may be
+  // set for (reused_threshold.hpp). Not so where the count is exact, the threshold is given, or the
+  // position decides.
+  bool reusable_threshold = false;
 };
 
 inline std::size_t SlotCapacityFor(const SparsifierDescriptor& descriptor, std::size_t n,

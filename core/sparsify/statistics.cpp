@@ -148,9 +148,8 @@ void SendCandidates(const SelectContext& context, const SelectInput& input,
       const CandidateRun& run = candidates.chunks[c].runs[r];
       at += kernels.emit(candidates.indices + run.offset, candidates.values + run.offset, run.count,
                          key, slot.indices.data + at, slot.values.data + at);
+      Settle(input, candidates, run, key);
     }
-    if (input.residual == nullptr) return;
-    for (std::size_t i = starts[c]; i < at; ++i) input.residual[slot.indices.data[i]] = 0.0f;
   });
   slot.count = total;
 }
@@ -160,7 +159,8 @@ std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const
   const std::size_t capacity =
       std::min(input.n, std::max(slot.capacity, CandidateCapacity(input.n, k)));
   return TakeReaching(context, input, info,
-                      Collect(context, input, info, key, kFineShift, capacity), key, k, slot);
+                      Collect(context, input, info, key, kFineShift, capacity, nullptr, key), key,
+                      k, slot);
 }
 
 std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const TensorInfo& info,
@@ -168,6 +168,7 @@ std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const
                          Slot& slot) {
   const bool too_many = key == candidates.lo && candidates.count > slot.capacity;
   if (key < candidates.lo || !(candidates.stored || too_many)) {
+    Restore(input, candidates);
     return TakeReaching(context, input, info, key, k, slot);
   }
   const std::size_t count = too_many ? candidates.count : CountCandidates(context, candidates, key);
@@ -179,6 +180,7 @@ std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const
   if (candidates.count >= k) {
     SelectLargestAmong(context, input, info, candidates, k, slot);
   } else {
+    Restore(input, candidates);
     SelectLargest(context, input, info, k, 0, slot);
   }
   return count;

@@ -14,10 +14,17 @@ namespace sparfuse {
 // The k-th magnitude moves slowly from step to step: 3 % below the last one it is almost always
 // reached by k elements, and by few more. Under error feedback the residual piles up just below the
 // k-th magnitude, and 3 % can be many: the margin follows the number of candidates that it gave.
+// Beside a pass over a large tensor a sample takes no time, and it knows better.
 class WarmBound {
  public:
+  // n: elements of the tensor.
+  explicit WarmBound(std::size_t n) : large_(n >= kLarge) {}
+
   // A key to start the next step with; 0: none is known.
   std::uint32_t key() const { return key_; }
+
+  // Where the next k-th magnitude is expected, if there is a key to start with.
+  std::uint32_t kth() const { return key_ > 0 ? std::bit_cast<std::uint32_t>(last_) : kNoKey; }
 
   // Nothing has been learned yet.
   bool unused() const { return unused_; }
@@ -46,7 +53,7 @@ class WarmBound {
     // next.
     const float kth = std::bit_cast<float>(kth_key);
     const bool steady = std::abs(kth - last_) <= kMaxMargin * last_;
-    key_ = steady && pause_ == 0 ? std::bit_cast<std::uint32_t>(kth * (1 - margin_)) : 0;
+    key_ = !large_ && steady && pause_ == 0 ? std::bit_cast<std::uint32_t>(kth * (1 - margin_)) : 0;
     last_ = kth;
   }
 
@@ -54,7 +61,9 @@ class WarmBound {
   static constexpr float kMaxMargin = 0.03f;
   static constexpr float kMinMargin = 0.0005f;
   static constexpr std::uint32_t kMaxPause = 64;  // steps
+  static constexpr std::size_t kLarge = std::size_t{1} << 22;
 
+  bool large_;
   bool unused_ = true;
   std::uint32_t key_ = 0;
   float last_ = 0;  // k-th magnitude of the step before
@@ -65,6 +74,7 @@ class WarmBound {
 
 // The state of a sparsifier that remembers nothing else.
 struct WarmState final : SparsifierState {
+  explicit WarmState(std::size_t n) : bound(n) {}
   WarmBound bound;
 };
 
@@ -78,7 +88,9 @@ inline void SelectLargestWarm(const SelectContext& context, SelectInput& input,
                               const TensorInfo& info, std::size_t k, WarmBound* bound, Slot& slot) {
   const SelectCounters before = *context.counters;
   const std::uint32_t key =
-      SelectLargest(context, input, info, k, bound == nullptr ? 0 : bound->key(), slot);
+      bound == nullptr
+          ? SelectLargest(context, input, info, k, 0, slot)
+          : SelectLargest(context, input, info, k, bound->key(), slot, bound->kth());
   if (bound == nullptr) return;
   bound->Learn(key, context.counters->candidates - before.candidates, k,
                context.counters->fallbacks != before.fallbacks);

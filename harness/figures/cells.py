@@ -36,10 +36,11 @@ METHOD_KEYS = {
     "sparsifier_options",
     "density",
     "feedback",
+    "feedback_options",
     "config_hash",
     "label",
 }
-SPARSITY_KEYS = ("density", "sparsifier", "sparsifier_options", "feedback")
+SPARSITY_KEYS = ("density", "sparsifier", "sparsifier_options", "feedback", "feedback_options")
 # Where cells would fall on one place of a figure they are told apart by these, the first that can.
 PANEL_KEYS = (
     "workload",
@@ -55,7 +56,9 @@ PANEL_KEYS = (
     "threads_per_worker",
     "ranks_per_node",
     "feedback",
+    "feedback_options",
     "dense_tensors",
+    "no_feedback_tensors",
     "method_options",
     "cluster",
     "transport",

@@ -19,16 +19,29 @@ QUIET = "#57606a"
 GRID = "#d8dee4"
 ALARM = "#9b1c1c"
 
-# method -> colour (CIE lightness beside it), hatch, marker, dashes. Squares mark measured points.
+# method -> colour (CIE lightness beside it), hatch, marker, dashes. A family shares hue and hatch,
+# which is denser the less of the system a method has, and its lightness falls towards the whole
+# system, so that bars can be told apart in grey. Squares mark measured points.
 _METHODS = {
     "dense": ("#24292f", "", "o", (None, None)),  # L 16
     "horovod-fusion": ("#8c959f", "//", "D", (5, 1.6)),  # L 61
+    "fp16": ("#eade91", "||||", "d", (2, 2)),  # L 88
+    "qsgd": ("#b8ad4e", "|||", "d", (4, 1, 1, 1)),  # L 70
+    "signsgd": ("#857e2b", "||", "d", (1, 1)),  # L 52
     "wfbp": ("#1f4fa3", "", "^", (3.2, 1.4)),  # L 34
     "syncea": ("#b3362b", "\\\\", "v", (5, 1.4, 1.2, 1.4)),  # L 41
-    "safusion-naive": ("#4fa8dc", "..", "P", (1.4, 1.1)),  # L 66
-    "safusion-inter": ("#f2b134", "", "*", (7, 1.6, 1.2, 1.6)),  # L 77
-    "safusion": ("#0b7a63", "xx", "X", (3.2, 1.2, 1.2, 1.2, 1.2, 1.2)),  # L 45
-    "ssfusion": ("#7a3b8f", "--", "h", (8, 1.4)),  # L 36
+    "safusion-naive": ("#98e0c7", "....", "P", (1.4, 1.1)),  # L 84
+    "safusion-inter": ("#47af91", "...", "*", (7, 1.6, 1.2, 1.6)),  # L 65
+    "safusion": ("#007d60", "..", "X", (3.2, 1.2, 1.2, 1.2, 1.2, 1.2)),  # L 46
+    "ssfusion-naive": ("#e1c8fa", "xxxx", "h", (1.2, 1.6)),  # L 84
+    "ssfusion-o": ("#bf9de3", "xxx", "H", (3, 2, 1, 2)),  # L 70
+    "ssfusion-i": ("#9c75c9", "xx", "8", (6, 2)),  # L 56
+    "ssfusion": ("#7750a9", "x", "p", (8, 1.4)),  # L 42
+    "adtopk": ("#ffcfa4", "-----", "<", (1, 2.2)),  # L 88
+    "adtopk-i": ("#ffa966", "----", ">", (2.2, 1.2)),  # L 77
+    "adtopk-t": ("#eb8739", "---", "<", (4.2, 2.2)),  # L 66
+    "adtopk-p": ("#c76c22", "--", ">", (5, 1, 1, 1, 1, 1)),  # L 55
+    "adtopk-h": ("#9e551a", "-", "<", (9, 1.2, 2, 1.2)),  # L 44
 }
 _OTHERS = (
     ("#a8c686", "oo", "<", (2.4, 1)),

@@ -2,6 +2,9 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/error.hpp"
 
 namespace sparfuse {
@@ -34,6 +37,27 @@ void RequireFloat32(const py::array& array, py::handle given, const std::string&
                        what + (torch ? ".float()" : ".astype(numpy.float32)"));
 }
 
+[[noreturn]] void ThrowOutOfRange(const std::string& what, std::size_t at, std::int64_t index,
+                                  std::size_t n) {
+  SPARFUSE_THROW(kConfig, what + "[" + std::to_string(at) + "] = " + std::to_string(index) +
+                              ": expected indices in [0, " + std::to_string(n) + ")");
+}
+
+// A copy of `indices` as uint32.
+template <class T>
+py::array_t<std::uint32_t> Narrow(const py::array& indices, std::size_t n,
+                                  const std::string& what) {
+  const py::array plain = Plain(indices);
+  const std::span<const T> from{static_cast<const T*>(plain.data()),
+                                static_cast<std::size_t>(plain.size())};
+  ArrayMemory<std::uint32_t> to(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (!std::in_range<std::uint32_t>(from[i])) ThrowOutOfRange(what, i, from[i], n);
+    to.data()[i] = static_cast<std::uint32_t>(from[i]);
+  }
+  return std::move(to).Release();
+}
+
 }  // namespace
 
 std::string TypeText(py::handle object) {
@@ -58,6 +82,13 @@ std::vector<std::int64_t> ReadShape(py::handle shape) {
     SPARFUSE_REQUIRE(extent >= 0,
                      "shape = " + ShapeText(extents) + ": expected no negative extents");
   }
+  return extents;
+}
+
+std::vector<std::int64_t> ReadShapeOfSome(py::handle shape) {
+  std::vector<std::int64_t> extents = ReadShape(shape);
+  SPARFUSE_REQUIRE(ElementCount(extents) >= 1,
+                   "the shape " + ShapeText(extents) + " has no elements");
   return extents;
 }
 
@@ -122,6 +153,59 @@ std::span<float> WritableFloats(const py::array& array, const std::string& what)
   SPARFUSE_REQUIRE(array.writeable(), what + " is read-only");
   return {static_cast<float*>(const_cast<void*>(array.data())),
           static_cast<std::size_t>(array.size())};
+}
+
+ByteArray ReadBytes(py::handle object, const std::string& what) {
+  const py::array array = ViewArray(object, what);
+  if (!py::isinstance<py::array_t<std::uint8_t>>(array)) {
+    throw py::type_error(what + " has dtype " + Text(array.dtype()) +
+                         "; expected uint8, as it was encoded");
+  }
+  py::array plain = Plain(array);
+  if (reinterpret_cast<std::uintptr_t>(plain.data()) % sizeof(std::uint32_t) != 0) {
+    plain = plain.attr("copy")().cast<py::array>();
+  }
+  return {plain};
+}
+
+py::array_t<std::uint32_t> ReadIndices(py::handle object, std::size_t n, const std::string& what) {
+  const py::array indices = ViewArray(object, what);
+  if (py::isinstance<py::array_t<std::uint32_t>>(indices)) {
+    return py::array_t<std::uint32_t>(Plain(indices));
+  }
+  if (py::isinstance<py::array_t<std::int32_t>>(indices)) {
+    return Narrow<std::int32_t>(indices, n, what);
+  }
+  if (py::isinstance<py::array_t<std::int64_t>>(indices)) {
+    return Narrow<std::int64_t>(indices, n, what);
+  }
+  throw py::type_error(what + " has dtype " + Text(indices.dtype()) +
+                       "; expected uint32 (int32 and int64 are converted)");
+}
+
+void CheckIndices(std::span<const std::uint32_t> indices, std::size_t n, const std::string& what) {
+  std::size_t wrong = 0;  // counted without a branch: this reads as fast as memory
+  for (std::size_t i = 1; i < indices.size(); ++i) wrong += indices[i] <= indices[i - 1] ? 1 : 0;
+  if (wrong == 0 && (indices.empty() || indices.back() < n)) return;
+  std::size_t at = 0;
+  while (indices[at] < n && (at == 0 || indices[at] > indices[at - 1])) ++at;
+  if (indices[at] >= n) ThrowOutOfRange(what, at, indices[at], n);
+  SPARFUSE_THROW(kConfig, what + "[" + std::to_string(at) + "] = " + std::to_string(indices[at]) +
+                              " after " + std::to_string(indices[at - 1]) +
+                              ": expected increasing indices");
+}
+
+DenseResult MakeDense(const py::object& out, const std::vector<std::int64_t>& shape,
+                      const std::string& what) {
+  if (out.is_none()) {
+    const py::array made = ArrayMemory<float>(ElementCount(shape)).Release(shape);
+    return {made, WritableFloats(made, "the result")};
+  }
+  const py::array view = ViewArray(out, what);
+  SPARFUSE_REQUIRE(std::equal(shape.begin(), shape.end(), view.shape(), view.shape() + view.ndim()),
+                   what + " has shape " + ShapeText({view.shape(), view.shape() + view.ndim()}) +
+                       "; expected " + ShapeText(shape));
+  return {out, WritableFloats(view, what)};
 }
 
 }  // namespace sparfuse

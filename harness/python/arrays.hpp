@@ -79,6 +79,42 @@ FloatArray ReadFloats(pybind11::handle object, const std::string& what);
 // to in place, naming why.
 std::span<float> WritableFloats(const pybind11::array& array, const std::string& what);
 
+// uint8, in row-major order and 4-byte aligned, kept alive. A copy only where what was given is
+// not.
+struct ByteArray {
+  pybind11::array array;
+
+  std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(array.data()), static_cast<std::size_t>(array.size())};
+  }
+};
+
+// An array of uint8, or bytes. Throws TypeError; what ViewArray throws.
+ByteArray ReadBytes(pybind11::handle object, const std::string& what);
+
+// uint32, plain: the same array where it is that; int32 and int64 below n are converted. Throws
+// TypeError; Error{kConfig}; what ViewArray throws.
+pybind11::array_t<std::uint32_t> ReadIndices(pybind11::handle object, std::size_t n,
+                                             const std::string& what);
+// Throws Error{kConfig} unless the indices are increasing and below n. Needs no GIL.
+void CheckIndices(std::span<const std::uint32_t> indices, std::size_t n, const std::string& what);
+
+template <class T>
+std::span<const T> ViewOf(const pybind11::array_t<T>& array) {
+  return {array.data(), static_cast<std::size_t>(array.size())};
+}
+
+// Where a dense result is written.
+struct DenseResult {
+  pybind11::object object;  // what the caller of Python gets
+  std::span<float> values;
+};
+
+// A new array of that shape, or `out` where it is not None. Throws as WritableFloats, and
+// Error{kConfig} where `out` has another shape.
+DenseResult MakeDense(const pybind11::object& out, const std::vector<std::int64_t>& shape,
+                      const std::string& what = "out");
+
 // C-contiguous and aligned, so that its elements can be read one after another.
 bool IsPlain(const pybind11::array& array);
 // The same elements, plain: `array` itself where it is.
@@ -86,6 +122,8 @@ pybind11::array Plain(const pybind11::array& array);
 
 // An integer, or a sequence of integers. Throws TypeError; Error{kConfig} for a negative one.
 std::vector<std::int64_t> ReadShape(pybind11::handle shape);
+// The same, of at least one element. Throws Error{kConfig} otherwise.
+std::vector<std::int64_t> ReadShapeOfSome(pybind11::handle shape);
 std::size_t ElementCount(std::span<const std::int64_t> shape);
 // "(3, 4)"
 std::string ShapeText(std::span<const std::int64_t> shape);

@@ -29,6 +29,8 @@ PyObject* MakeClass(py::module_& module, const char* name, const char* documenta
 PyObject* ClassOf(FailureKind kind) {
   switch (kind) {
     case FailureKind::kConfig:
+    case FailureKind::kComm:  // core's word for a payload that is corrupt: nothing here
+                              // communicates
       return classes.config;
     case FailureKind::kNumeric:
       return classes.numeric;

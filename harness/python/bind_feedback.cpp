@@ -3,12 +3,15 @@
 
 #include <map>
 #include <mutex>
+#include <variant>
 
 #include "core/collective/accumulate.hpp"
 #include "core/error.hpp"
 #include "core/feedback/clipping.hpp"
 #include "core/feedback/momentum.hpp"
 #include "core/feedback/warmup.hpp"
+#include "harness/python/bind_payload.hpp"
+#include "harness/python/bind_quantizer.hpp"
 #include "harness/python/bind_sparsifier.hpp"
 #include "harness/python/bindings.hpp"
 #include "harness/python/threads.hpp"
@@ -21,15 +24,24 @@ namespace {
 class ErrorFeedback {
  public:
   ErrorFeedback(py::object sparsifier, const std::string& feedback, const MomentumOptions& options,
-                std::optional<double> clip)
+                std::optional<double> clip, const std::string& values)
       : sparsifier_(std::move(sparsifier)),
-        selector_(sparsifier_.cast<BoundSparsifier&>().configured),
+        compressor_(CompressorOf(sparsifier_)),
         with_momentum_(feedback == "momentum"),
         options_(options),
-        clip_(clip) {
+        clip_(clip),
+        coding_{ReadValueCoding(values)} {
     const std::vector<std::string> known = {"residual", "momentum"};
     SPARFUSE_REQUIRE(with_momentum_ || feedback == "residual",
                      "feedback = \"" + feedback + "\"" + Suggestion(feedback, known));
+    const bool quantizes = std::holds_alternative<Encoder>(compressor_);
+    SPARFUSE_REQUIRE(!quantizes || !with_momentum_,
+                     "feedback = \"momentum\" is of what a Sparsifier leaves out; a Quantizer "
+                     "takes feedback = \"residual\", and the momentum is the optimizer's");
+    SPARFUSE_REQUIRE(!quantizes || coding_ == PayloadCoding{},
+                     "values = \"" + values +
+                         "\" is of what a Sparsifier selects; a Quantizer "
+                         "rounds as it does");
     const MomentumOptions defaults;
     SPARFUSE_REQUIRE(with_momentum_ || (options.momentum == defaults.momentum &&
                                         options.nesterov == defaults.nesterov &&
@@ -43,14 +55,14 @@ class ErrorFeedback {
   const py::object& sparsifier() const { return sparsifier_; }
   const char* feedback() const { return with_momentum_ ? "momentum" : "residual"; }
 
-  py::tuple Step(const std::string& name, const py::object& g, std::optional<std::uint64_t> step) {
+  py::object Step(const std::string& name, const py::object& g, std::optional<std::uint64_t> step) {
     const FloatArray gradient = ReadGradient(g);
-    return [&] {
+    Payload payload = [&] {
       const py::gil_scoped_release no_gil;
       const std::lock_guard lock(mutex_);
       return StepLocked(name, gradient, step);
-    }()
-               .Release();
+    }();
+    return std::visit([](auto& made) -> py::object { return std::move(made).Release(); }, payload);
   }
 
   py::array Residual(const std::string& name) {
@@ -67,14 +79,28 @@ class ErrorFeedback {
   }
 
  private:
+  using Payload = std::variant<SelectedArrays, ArrayMemory<std::uint8_t>>;
+  using Compressor = std::variant<Selector, Encoder>;
+
+  static Compressor CompressorOf(const py::object& object) {
+    if (py::isinstance<BoundQuantizer>(object)) {
+      return Compressor(std::in_place_type<Encoder>, object.cast<BoundQuantizer&>().configured);
+    }
+    if (!py::isinstance<BoundSparsifier>(object)) {
+      throw py::type_error("sparsifier is a " + TypeText(object) +
+                           "; expected a sparfuse.Sparsifier or a sparfuse.Quantizer");
+    }
+    return Compressor(std::in_place_type<Selector>, object.cast<BoundSparsifier&>().configured);
+  }
+
   struct Tensor {
     std::vector<std::int64_t> shape;
     Buffer<float> residual;
     std::optional<MomentumCorrection> momentum;
   };
 
-  SelectedArrays StepLocked(const std::string& name, const FloatArray& gradient,
-                            std::optional<std::uint64_t> step) {
+  Payload StepLocked(const std::string& name, const FloatArray& gradient,
+                     std::optional<std::uint64_t> step) {
     const std::size_t n = gradient.values().size();
     auto it = tensors_.find(name);
     if (it == tensors_.end()) {
@@ -96,8 +122,13 @@ class ErrorFeedback {
       source = clipped_.host().first(n);
     }
     try {
+      const std::span<float> residual = tensor.residual.host();
+      if (auto* const encoder = std::get_if<Encoder>(&compressor_)) {
+        return encoder->Encode(name, gradient.shape, source, residual, step);
+      }
       SelectedArrays selected =
-          selector_.Select(name, gradient.shape, source, tensor.residual.host(), step);
+          std::get<Selector>(compressor_).Select(name, gradient.shape, source, residual, step);
+      RoundToCoding(coding_, selected.indices.span(), selected.values.span(), residual);
       if (tensor.momentum) tensor.momentum->Sent("", range, selected.indices.span());
       return selected;
     } catch (const Error& error) {
@@ -114,27 +145,22 @@ class ErrorFeedback {
     {
       const py::gil_scoped_release no_gil;
       const std::lock_guard lock(mutex_);
-      const auto it = tensors_.find(name);
-      if (it == tensors_.end()) {
-        std::vector<std::string> known;
-        for (const auto& entry : tensors_) known.push_back(entry.first);
-        SPARFUSE_THROW(kConfig, "no step of a tensor \"" + name + "\" yet" +
-                                    (known.empty() ? "" : Suggestion(name, known)));
-      }
-      const std::span<const float> from = find(it->second);
+      Tensor& tensor = FindTensor(tensors_, name, "tensor");
+      const std::span<const float> from = find(tensor);
       copy.emplace(from.size());
       std::copy(from.begin(), from.end(), copy->data());
-      shape = it->second.shape;
+      shape = tensor.shape;
     }
     return std::move(*copy).Release(shape);
   }
 
   py::object sparsifier_;
   ObjectMutex mutex_;  // guards what follows
-  Selector selector_;
+  Compressor compressor_;
   bool with_momentum_;
   MomentumOptions options_;
   std::optional<double> clip_;
+  PayloadCoding coding_;  // of the values that a selection sends
   std::map<std::string, Tensor> tensors_;
   Buffer<float> clipped_;
 };
@@ -144,10 +170,11 @@ class ErrorFeedback {
 void BindFeedback(py::module_& module) {
   py::class_<ErrorFeedback>(
       module, "ErrorFeedback",
-      R"(Error feedback: what a selection leaves out is added to the next gradient.
+      R"(Error feedback: what a selection or a quantizer leaves out is added to the next gradient.
 
 sparsifier   a Sparsifier. Its density is followed, its memory of tensors is not shared: each
              ErrorFeedback is a worker of its own, and several may have the same Sparsifier.
+             Or a Quantizer: x = g + r; send encode(x); r = x - decode(sent).
 feedback     "residual": x = g + r; send x at the selected indices S; r = x with S zeroed.
              "momentum": DGC's momentum correction (Lin et al., ICLR 2018, section 3.2):
              u = momentum * u + g; x = r + u; send x at S; r = x with S zeroed, and u with S
@@ -156,9 +183,13 @@ nesterov     u = momentum * (u + g); x = r + (u + g)
 masking      False: u is left alone at S
 clip         largest Euclidean norm of g; a larger g is scaled down before all else. For a limit c
              on the average of P workers pass c / sqrt(P).
+values       "f16" rounds the values that are sent to half precision and leaves the rest of them in
+             r: for encode_payload, whose "f16" then loses nothing
+A Quantizer takes clip alone of these, and feedback="residual".
 
-Nothing is lost: at every index either the value is sent or the residual has it, bit for bit. r and
-u start at zero; the addition of r is fused with the selection.
+Nothing is lost: at every index either the value is sent or the residual has it, bit for bit; with
+values="f16" and with a Quantizer, sent and residual together have it, up to rounding. r and u start
+at zero; the addition of r is fused with the selection.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5))
@@ -167,29 +198,32 @@ u start at zero; the addition of r is fused with the selection.
 ([0], [0.0, 3.0])
 >>> f.step("fc.bias", g)[0].tolist(), f.residual("fc.bias").tolist()
 ([1], [4.0, 0.0])
+>>> q = sparfuse.Quantizer("sign")
+>>> f = sparfuse.ErrorFeedback(q)
+>>> q.decode(f.step("fc.bias", g), 2).tolist(), f.residual("fc.bias").tolist()
+([3.5, 3.5], [0.5, -0.5])
 )")
       .def(py::init([](const py::object& sparsifier, const std::string& feedback, double momentum,
-                       bool nesterov, bool masking, std::optional<double> clip) {
-             if (!py::isinstance<BoundSparsifier>(sparsifier)) {
-               throw py::type_error("sparsifier is a " + TypeText(sparsifier) +
-                                    "; expected a sparfuse.Sparsifier");
-             }
+                       bool nesterov, bool masking, std::optional<double> clip,
+                       const std::string& values) {
              return std::make_unique<ErrorFeedback>(
-                 sparsifier, feedback, MomentumOptions{momentum, nesterov, masking}, clip);
+                 sparsifier, feedback, MomentumOptions{momentum, nesterov, masking}, clip, values);
            }),
            py::arg("sparsifier"), py::arg("feedback") = "residual", py::kw_only(),
            py::arg("momentum") = MomentumOptions().momentum,
            py::arg("nesterov") = MomentumOptions().nesterov,
-           py::arg("masking") = MomentumOptions().masking, py::arg("clip") = py::none())
+           py::arg("masking") = MomentumOptions().masking, py::arg("clip") = py::none(),
+           py::arg("values") = "f32")
       .def("step", &ErrorFeedback::Step, py::arg("name"), py::arg("g"), py::kw_only(),
            py::arg("step") = py::none(),
-           R"(One step of one tensor: adds what was left out before, selects, keeps the rest.
+           R"(One step of one tensor: adds what was left out before, compresses, keeps the rest.
 
 name   of the tensor: its residual is kept by it
 g      as in Sparsifier.select; not modified
 step   as in Sparsifier.select
 
-Returns (indices, values) as Sparsifier.select does; values are sums of gradient and residual.
+Returns (indices, values) as Sparsifier.select does; values are sums of gradient and residual. With
+a Quantizer, the payload that Quantizer.encode makes of these sums.
 NumericError for a NaN or an infinity in g or in a sum: what was left out of this tensor before is
 lost then, and its next step starts from zero.
 
@@ -223,7 +257,7 @@ With feedback="momentum" this is DGC's v, the velocities accumulated and not sen
 [0.0, 3.0]
 )")
       .def_property_readonly("sparsifier", &ErrorFeedback::sparsifier,
-                             R"(The Sparsifier that this object was made with.
+                             R"(The Sparsifier or Quantizer that this object was made with.
 
 >>> import sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk"))

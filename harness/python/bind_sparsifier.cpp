@@ -15,7 +15,7 @@ namespace {
 py::tuple Select(BoundSparsifier& self, const py::object& g, const std::optional<std::string>& name,
                  std::optional<std::uint64_t> step) {
   const FloatArray gradient = ReadGradient(g);
-  const std::string tensor = name ? *name : "unnamed " + ShapeText(gradient.shape);
+  const std::string tensor = TensorName(name, gradient.shape);
   return [&] {
     const py::gil_scoped_release no_gil;
     const std::lock_guard lock(self.mutex);
@@ -25,22 +25,17 @@ py::tuple Select(BoundSparsifier& self, const py::object& g, const std::optional
 }
 
 std::size_t Count(const BoundSparsifier& self, const py::object& shape) {
-  std::vector<std::int64_t> extents = ReadShape(shape);
-  const std::size_t n = ElementCount(extents);
-  SPARFUSE_REQUIRE(n >= 1, "the shape " + ShapeText(extents) + " has no elements");
-  return self.configured->sparsifier->Count(n, extents, self.configured->density);
+  const std::vector<std::int64_t> extents = ReadShapeOfSome(shape);
+  return self.configured->sparsifier->Count(ElementCount(extents), extents,
+                                            self.configured->density);
 }
 
 std::string Repr(const BoundSparsifier& self) {
-  std::string text =
-      "sparfuse.Sparsifier(" +
-      py::cast<std::string>(py::repr(self.configured->descriptor["name"])) +
-      ", density=" + py::cast<std::string>(py::repr(py::float_(self.configured->density))) +
-      ", seed=" + std::to_string(self.configured->seed);
-  for (const auto& [key, value] : self.configured->options) {
-    text += ", " + py::cast<std::string>(key) + "=" + py::cast<std::string>(py::repr(value));
-  }
-  return text + ")";
+  const ConfiguredSparsifier& configured = *self.configured;
+  return ReprText("Sparsifier", configured.descriptor,
+                  "density=" + py::cast<std::string>(py::repr(py::float_(configured.density))) +
+                      ", seed=" + std::to_string(configured.seed),
+                  configured.options);
 }
 
 }  // namespace

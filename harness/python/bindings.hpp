@@ -7,8 +7,11 @@ namespace sparfuse {
 
 void BindErrors(pybind11::module_& module);
 void BindSparsifier(pybind11::module_& module);
+void BindQuantizer(pybind11::module_& module);
 void BindFeedback(pybind11::module_& module);
 void BindDecompress(pybind11::module_& module);
+void BindPayload(pybind11::module_& module);
+void BindPowerSgd(pybind11::module_& module);
 void BindThreads(pybind11::module_& module);
 
 }  // namespace sparfuse

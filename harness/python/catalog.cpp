@@ -53,9 +53,13 @@ py::dict DescribeOption(const OptionSpec& option) {
   return entry;
 }
 
+py::list DescribeOptions(const std::vector<OptionSpec>& options) {
+  py::list entries;
+  for (const OptionSpec& option : options) entries.append(DescribeOption(option));
+  return entries;
+}
+
 py::dict Describe(const SparsifierDescriptor& descriptor) {
-  py::list options;
-  for (const OptionSpec& option : descriptor.options) options.append(DescribeOption(option));
   py::dict entry;
   entry["name"] = descriptor.name;
   entry["aliases"] = descriptor.aliases;
@@ -65,8 +69,20 @@ py::dict Describe(const SparsifierDescriptor& descriptor) {
   entry["exact_count"] = descriptor.exact_count;
   entry["unbounded_count"] = descriptor.unbounded_count;
   entry["index_shared"] = descriptor.index_shared;
-  entry["options"] = options;
+  entry["options"] = DescribeOptions(descriptor.options);
   entry["language"] = "C++";
+  return entry;
+}
+
+py::dict Describe(const QuantizerDescriptor& descriptor) {
+  py::dict entry;
+  entry["name"] = descriptor.name;
+  entry["paper"] = descriptor.paper;
+  entry["deviations"] = descriptor.deviations;
+  entry["revision"] = descriptor.revision;
+  entry["unbiased"] = descriptor.unbiased;
+  entry["needs_feedback"] = descriptor.needs_feedback;
+  entry["options"] = DescribeOptions(descriptor.options);
   return entry;
 }
 
@@ -122,7 +138,7 @@ std::vector<std::string> OptionNames(const py::dict& descriptor) {
   return names;
 }
 
-void RequireKnown(const std::string& name, const py::dict& options,
+void RequireKnown(const std::string& owner, const py::dict& options,
                   const std::vector<std::string>& known) {
   for (const auto& [key, value] : options) {
     const auto option = key.cast<std::string>();
@@ -130,25 +146,28 @@ void RequireKnown(const std::string& name, const py::dict& options,
     const std::string nearest = NearestName(option, known);
     std::string all;
     for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
-    SPARFUSE_THROW(kConfig, "sparsifier " + name + ": unknown option \"" + option + "\"" +
+    SPARFUSE_THROW(kConfig, owner + ": unknown option \"" + option + "\"" +
                                 (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?") +
                                 (all.empty() ? "; it takes none" : "; known: " + all));
   }
 }
 
-void ConfigureCore(ConfiguredSparsifier& configured, const SparsifierDescriptor& descriptor,
+// Makes what a table of core describes, with `options` completed, and describes it. kind: what
+// errors call it.
+template <class Configured, class Descriptor>
+auto MakeDescribed(const std::string& kind, Configured& configured, const Descriptor& descriptor,
                    const py::dict& options) {
-  const std::string owner = "sparsifier " + std::string(descriptor.name);
+  const std::string owner = kind + " " + std::string(descriptor.name);
   configured.descriptor = Describe(descriptor);
-  RequireKnown(std::string(descriptor.name), options, OptionNames(configured.descriptor));
+  RequireKnown(owner, options, OptionNames(configured.descriptor));
   Options given;
   for (const auto& [key, value] : options) {
-    const auto option = key.cast<std::string>();
+    const auto option = py::cast<std::string>(key);
     given[option] = ToOption(owner + ": " + option, value);
   }
   const Options resolved = ResolveOptions(owner, descriptor.options, given);
   for (const auto& [key, value] : resolved) configured.options[key.c_str()] = ToPython(value);
-  configured.sparsifier = descriptor.make(resolved, configured.seed);
+  return descriptor.make(resolved, configured.seed);
 }
 
 void ConfigurePython(ConfiguredSparsifier& configured, const std::string& name,
@@ -158,7 +177,7 @@ void ConfigurePython(ConfiguredSparsifier& configured, const std::string& name,
   configured.descriptor = entry["descriptor"].attr("copy")();
   std::vector<std::string> known = OptionNames(configured.descriptor);
   const bool takes_seed = std::erase(known, "seed") > 0;
-  RequireKnown(name, options, known);
+  RequireKnown("sparsifier " + name, options, known);
   py::object object = registered;
   if (PyType_Check(registered.ptr()) != 0) {
     py::dict keywords = options.attr("copy")();
@@ -191,7 +210,8 @@ std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& nam
   if (Registered().contains(name.c_str())) {
     ConfigurePython(*configured, name, options);
   } else if (InCore(name)) {
-    ConfigureCore(*configured, FindSparsifier(name), options);
+    configured->sparsifier =
+        MakeDescribed("sparsifier", *configured, FindSparsifier(name), options);
   } else {
     std::vector<std::string> known;
     for (const py::handle entry : ListSparsifiers()) {
@@ -224,6 +244,34 @@ py::list ListSparsifiers() {
   for (const SparsifierDescriptor& descriptor : Sparsifiers()) list.append(Describe(descriptor));
   for (const auto& [name, entry] : Registered()) list.append(entry["descriptor"].attr("copy")());
   return list;
+}
+
+std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string& name,
+                                                              std::uint64_t seed, int rank,
+                                                              const py::dict& options) {
+  SPARFUSE_REQUIRE(rank >= 0, "rank = " + std::to_string(rank) + ": expected at least 0");
+  auto configured = std::make_shared<ConfiguredQuantizer>();
+  configured->seed = seed;
+  configured->rank = rank;
+  configured->quantizer = MakeDescribed("quantizer", *configured, FindQuantizer(name), options);
+  return configured;
+}
+
+py::list ListQuantizers() {
+  py::list list;
+  for (const QuantizerDescriptor& descriptor : Quantizers()) list.append(Describe(descriptor));
+  return list;
+}
+
+std::string ReprText(const char* type, const py::dict& descriptor, const std::string& first,
+                     const py::dict& options) {
+  const auto repr = [](py::handle object) { return py::cast<std::string>(py::repr(object)); };
+  std::string text =
+      "sparfuse." + std::string(type) + "(" + repr(descriptor["name"]) + ", " + first;
+  for (const auto& [key, value] : options) {
+    text += ", " + py::cast<std::string>(key) + "=" + repr(value);
+  }
+  return text + ")";
 }
 
 }  // namespace sparfuse

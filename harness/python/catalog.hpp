@@ -1,4 +1,4 @@
-// The sparsifiers that the module knows: core's table, and those registered from Python.
+// What the module knows: core's sparsifiers, those registered from Python, and core's quantizers.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -36,5 +37,25 @@ std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& nam
 void RegisterSparsifier(const std::string& name, pybind11::object sparsifier);
 
 pybind11::list ListSparsifiers();
+
+// A quantizer with its options: what the encodings of one or several objects share.
+struct ConfiguredQuantizer {
+  std::unique_ptr<Quantizer> quantizer;
+  std::uint64_t seed;
+  int rank;                   // of the worker
+  pybind11::dict descriptor;  // as in ListQuantizers
+  pybind11::dict options;     // defaults included
+};
+
+// Throws Error{kConfig} as ConfigureSparsifier; for a rank below 0.
+std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string& name,
+                                                              std::uint64_t seed, int rank,
+                                                              const pybind11::dict& options);
+
+pybind11::list ListQuantizers();
+
+// sparfuse.CLASS('name', first, option=value, ...)
+std::string ReprText(const char* type, const pybind11::dict& descriptor, const std::string& first,
+                     const pybind11::dict& options);
 
 }  // namespace sparfuse

@@ -5,10 +5,13 @@ PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = SPARFUSE_VERSION;
   sparfuse::BindErrors(module);
   sparfuse::BindSparsifier(module);
+  sparfuse::BindQuantizer(module);
   sparfuse::BindFeedback(module);
   sparfuse::BindDecompress(module);
+  sparfuse::BindPayload(module);
+  sparfuse::BindPowerSgd(module);
   sparfuse::BindThreads(module);
-  for (const char* name : {"Sparsifier", "ErrorFeedback"}) {
+  for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them
   }
 }

@@ -6,17 +6,12 @@
 #include "harness/python/threads.hpp"
 
 namespace sparfuse {
-namespace {
 
-// A tensor's random numbers follow from its name, so that workers agree whatever order they see
-// their tensors in. (FNV-1a.)
-std::uint32_t IdOf(std::string_view name) {
-  std::uint32_t hash = 2166136261u;
+std::uint32_t TensorId(std::string_view name) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   return hash;
 }
-
-}  // namespace
 
 void ObjectMutex::lock() {
   if (owner_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
@@ -31,6 +26,11 @@ void ObjectMutex::lock() {
 void ObjectMutex::unlock() {
   owner_.store({}, std::memory_order_relaxed);
   mutex_.unlock();
+}
+
+std::string TensorName(const std::optional<std::string>& name,
+                       std::span<const std::int64_t> shape) {
+  return name ? *name : "unnamed " + ShapeText(shape);
 }
 
 FloatArray ReadGradient(pybind11::handle g) {
@@ -74,7 +74,7 @@ SelectedArrays Selector::Select(const std::string& name, std::span<const std::in
   const std::uint64_t at = step.value_or(tensor.next_step);
   sparsifier.Select({pool.get(), &workspace_, &counters_, {}},
                     {{gradient.data(), n, {}}, {residual.data(), residual.size(), {}}}, density,
-                    {IdOf(name), name, shape, at}, tensor.state.get(), slot);
+                    {TensorId(name), name, shape, at}, tensor.state.get(), slot);
   tensor.next_step = at + 1;
   selected.indices.Shrink(slot.count);
   selected.values.Shrink(slot.count);

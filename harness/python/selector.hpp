@@ -9,9 +9,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/catalog.hpp"
@@ -73,6 +75,25 @@ class Selector {
 // The argument g of select and step: what ReadFloats takes, of 1 to 2^32 - 1 elements. Needs the
 // GIL.
 FloatArray ReadGradient(pybind11::handle g);
+
+// A tensor's random numbers follow from its name, so that workers agree whatever order they see
+// their tensors in.
+std::uint32_t TensorId(std::string_view name);
+// Of a tensor that the caller gave no name, by its shape.
+std::string TensorName(const std::optional<std::string>& name, std::span<const std::int64_t> shape);
+
+// The entry of a tensor that had a step. Throws Error{kConfig} where there is none; kind: what the
+// error calls it.
+template <class Tensor>
+Tensor& FindTensor(std::map<std::string, Tensor>& tensors, const std::string& name,
+                   const char* kind) {
+  const auto it = tensors.find(name);
+  if (it != tensors.end()) return it->second;
+  std::vector<std::string> known;
+  for (const auto& entry : tensors) known.push_back(entry.first);
+  SPARFUSE_THROW(kConfig, std::string("no step of a ") + kind + " \"" + name + "\" yet" +
+                              (known.empty() ? "" : Suggestion(name, known)));
+}
 
 // Throws Error{kConfig} if the shapes differ.
 void RequireShape(const std::string& tensor, std::span<const std::int64_t> known,

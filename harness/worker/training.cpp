@@ -11,6 +11,7 @@
 #include "harness/durable_file.hpp"
 #include "harness/step_log.hpp"
 #include "harness/worker/calibration.hpp"
+#include "harness/worker/planning.hpp"
 #include "harness/worker/rank.hpp"
 #include "harness/worker/replica.hpp"
 #include "workloads/catalog.hpp"
@@ -65,19 +66,18 @@ class Training {
       tensors.push_back({info.name, info.shape, info.numel});
     }
     GradientLayout layout = MakeLayout(tensors, config_);
-    Plan plan = MakePlan(composition_, layout, topology_, nullptr, nullptr);
-    CheckSamePlan(plan);
+    planning_.emplace(rank_, composition_, topology_, layout, ready_order_);
     LiveConfig live;
     live.layout = std::move(layout);
-    live.plan = std::move(plan);
+    live.plan = planning_->First();
     live.topology = topology_;
     live.strategy = composition_.MakeStrategy();
+    live.sparsifier = composition_.MakeSparsifier(config_.at("seed").get<std::uint64_t>());
     if (composition_.sparsifier != nullptr) {
-      live.sparsifier = composition_.sparsifier->make(composition_.sparsifier_options,
-                                                      config_.at("seed").get<std::uint64_t>());
       live.unbounded_count = composition_.sparsifier->unbounded_count;
     }
-    live.error_feedback = composition_.error_feedback;
+    live.feedback = composition_.feedback;
+    live.runs = composition_.MakeRuns(config_.at("seed").get<std::uint64_t>());
     live.dense_collective = composition_.dense_collective;
     live.sparse_collective = composition_.sparse_collective;
     live.coding = composition_.coding;
@@ -98,18 +98,10 @@ class Training {
         });
   }
 
-  // Ranks that disagree on a boundary would deadlock.
-  void CheckSamePlan(const Plan& plan) const {
-    const auto hash = static_cast<std::int64_t>(plan.Hash() >> 1);
-    const auto extremes = rank_.Max({hash, -hash});
-    if (extremes[0] != -extremes[1]) {
-      SPARFUSE_THROW(kInternal, "ranks have different plans; rank " + std::to_string(rank_.rank()) +
-                                    " has " + plan.UnitSizes());
-    }
-  }
-
   void Step(std::uint64_t step, bool measured, bool traced) {
     const int micro_steps = config_.at("accumulation");
+    if (auto plan = planning_->At(step)) engine_->Replan(*std::move(plan));
+    engine_->SetDensity(composition_.feedback.DensityFactor(step, composition_.density));
     engine_->BeginStep(step, step < kVerifiedSteps);
     workload_->ClearGradients();
     double loss = 0;
@@ -136,6 +128,7 @@ class Training {
     }
     logged.record.residual_norm = engine_->ResidualNorm();
     log_.push_back(logged);
+    planning_->Observe(step, engine_->timeline());
     if (traced) traced_.push_back({logged.step, {engine_->timeline().Sorted()}});
   }
 
@@ -158,6 +151,7 @@ class Training {
   void Finish() {
     const bool replicas_equal = StateEqualsRankZero(rank_, *workload_);
     const auto violations = rank_.Max({static_cast<std::int64_t>(engine_->mass_violations())})[0];
+    const auto fibres = rank_.Max({static_cast<std::int64_t>(engine_->fibres_missing())})[0];
     const StepLog log = GatherSteps(rank_, log_);
     const std::vector<TracedStep> traced = GatherSpans(rank_, traced_);
     nlohmann::json machine = MachineOf(rank_);
@@ -166,6 +160,12 @@ class Training {
     const StepLogContext context = LogContext();
     nlohmann::json outcome;
     outcome["metrics"] = MetricsOf(log, context);
+    if (engine_->fibres_checked() > 0) {
+      outcome["metrics"]["fibres_missing"] = {
+          {"value",
+           static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked())},
+          {"unit", "of fibres"}};
+    }
     if (!evaluations_.empty()) AddConvergence(outcome["metrics"]);
     outcome["checks"] = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
     if (composition_.sparsifier != nullptr) outcome["checks"]["mass_conserved"] = violations == 0;
@@ -177,6 +177,7 @@ class Training {
     outcome["machine"] = std::move(machine);
     outcome["software"] = SoftwareOfWorker();
     outcome["plan"] = engine_->plan().UnitSizes();
+    planning_->Describe(outcome);
     outcome["layout"] = LayoutJson();
     outcome["sampling"] = "steps: every step of every rank; spans: the last measured steps";
     outcome["selection_counters"] = {{"selections", engine_->select_counters().selections},
@@ -251,6 +252,7 @@ class Training {
   Composition composition_;
   Topology topology_;
   std::vector<std::size_t> ready_order_;  // parameters
+  std::optional<Planning> planning_;
   std::optional<LiveEngine> engine_;
   std::vector<LoggedStep> log_;
   std::vector<TracedStep> traced_;          // of this rank only, until gathered

@@ -131,6 +131,54 @@ class TrialTest(unittest.TestCase):
         trial = self.run_trial(workload="text-lstm", method="wfbp", more="accumulation = 2")
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
 
+    def test_plans_follow_measured_times_and_change_nothing_that_is_sent(self):
+        shared = {"mode": "emulated", "steps": 13}
+        link = "link = { gbps = 1.0, alpha_us = 100 }\ndensity = 0.01"
+        trials = {}
+        for method, options in (("safusion", "method_options = { replan_every = 5 }"), ("safusion-inter", "")):
+            shutil.rmtree(self.results, ignore_errors=True)
+            trials[method] = self.run_trial(method=method, more=f"{link}\n{options}", **shared)
+            self.assertEqual(trials[method]["checks"],
+                             {"loss_finite": True, "mass_conserved": True, "replicas_equal": True})
+            outcome = json.loads(next(self.results.rglob("outcome.json")).read_text())
+            names = [tensor["name"] for tensor in outcome["layout"]]
+            self.assertEqual(outcome["plans"][-1]["unit_sizes"], outcome["plan"])
+            for plan in outcome["plans"]:
+                self.assertEqual(sum(map(int, plan["unit_sizes"].split(","))), len(names))
+                self.assertEqual(plan["tensors"], {"dense": 0, "offloaded": 0, "reduced": 0})
+            steps = [plan["step"] for plan in outcome["plans"]]
+            if method == "safusion-inter":
+                self.assertEqual(steps, [0])
+                self.assertNotIn("profile", outcome)
+                continue
+            self.assertEqual(steps, [0, 7, 12])  # after two steps of warm-up
+            profile = outcome["profile"]
+            self.assertEqual([tensor["name"] for tensor in profile["backward"]["tensors"]], names)
+            self.assertGreaterEqual(profile["backward"]["steps"], 5)
+            self.assertGreater(sum(tensor["seconds"] for tensor in profile["backward"]["tensors"]), 0)
+            (curve,) = profile["selection"]["topk"]
+            self.assertEqual(curve["density"], 0.01)
+            # 4 MiB take 34 ms on a link of 1 Gbit/s.
+            self.assertEqual(profile["link"]["round_seconds"][-1][0], 4 << 20)
+            self.assertGreater(profile["link"]["round_seconds"][-1][1], 0.033)
+        # Which tensors travel together does not change sums, so neither the profile, taken beside the trial,
+        # nor a new plan, which keeps residuals, may change a bit.
+        for metric in ("loss", "residual_norm", "payload_bytes"):
+            self.assertEqual(trials["safusion"]["metrics"][metric], trials["safusion-inter"]["metrics"][metric], metric)
+
+    def test_plans_of_ranks_as_threads_follow_measured_times(self):
+        trial = self.run_trial(method="ssfusion", steps=7, more='transport = "threads"\n'
+                               "method_options = { replan_every = 3, payload_dense = \"fp16\" }")
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+        outcome = json.loads(next(self.results.rglob("outcome.json")).read_text())
+        self.assertEqual([plan["step"] for plan in outcome["plans"]], [0, 5, 8])
+        self.assertIn("fp16", outcome["profile"]["encode"])
+
+    def test_a_planner_that_looks_at_no_times_is_not_asked_again(self):
+        trial = self.run_trial(code=1, more="method_options = { replan_every = 5 }")
+        self.assertEqual(trial["failure"]["kind"], "config")
+        self.assertIn("replan_every = 5 with planner \"by-count\"", trial["failure"]["message"])
+
     def test_a_nan_in_a_gradient_is_never_a_throughput(self):
         for method in ("dense", "safusion-inter"):
             shutil.rmtree(self.results, ignore_errors=True)

@@ -455,10 +455,12 @@ def example(folder):
             "mode": "emulated",
         },
         "over": {"method": "wfbp", "workload": "text-gpt", "workers": 2, "mode": "emulated"},
-        "stated": 1.24,
-        "figure": 1.31,
-        "judged": 1.24,
-        "verdict": "direction only",
+        "expected": "1.24x (figure 1.31x; the text is judged)",
+        "ours": "1.12x [1.08, 1.16]",
+        "interval": {"value": 1.12, "low": 1.08, "high": 1.16, "n": 3},
+        "n": 3,
+        "mode": "emulated",
+        "verdict": "direction only, preliminary",
     }
     return {
         "id": "quick",
@@ -928,9 +930,24 @@ class Rendering(unittest.TestCase):
         self.assertEqual(
             other.sort(["omgs", "safusion-inter", "dense"]), ["dense", "safusion-inter", "omgs"]
         )
-        looks = [(one[name].marker, one[name].dashes) for name in METHODS]
-        self.assertEqual(len(set(looks)), len(METHODS))
-        self.assertNotIn("s", [marker for marker, _ in looks])  # squares say "measured"
+
+    def test_no_two_methods_look_alike_in_grey(self):
+        looks = list(style.Styles([]).looks.values())
+        self.assertEqual(len({(look.marker, look.dashes) for look in looks}), len(looks))
+        self.assertNotIn("s", [look.marker for look in looks])  # squares say "measured"
+
+        def grey(look):  # relative luminance of the sRGB colour, as CIE lightness
+            parts = [int(look.colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+            linear = [
+                part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+                for part in parts
+            ]
+            return 116 * (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]) ** (1 / 3)
+
+        for one in looks:
+            for other in looks:
+                if one is not other and one.hatch[:1] == other.hatch[:1]:
+                    self.assertGreater(abs(grey(one) - grey(other)), 8, (one.colour, other.colour))
 
     def test_report_is_one_self_contained_page(self):
         code, out, _ = self.render("report", out="report.html")
@@ -948,7 +965,8 @@ class Rendering(unittest.TestCase):
             self.assertIn(b"<svg", base64.b64decode(image.split(",", 1)[1])[:1000])
         words = "".join(page.text)
         for word in (
-            "direction only",
+            "direction only, preliminary",
+            "1.12x [1.08, 1.16]",
             "1.24x (figure 1.31x; the text is judged)",
             "rank 3 sent nothing for 60 s",
             "mpirun: killed process group 4711",

@@ -140,7 +140,7 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   EXPECT_SAYS(ErrorOf(sparse_only), "not unequal indices");
   EXPECT_SAYS(ErrorOf(WithLine("sparsifier = \"none\"")), "sends sparse payloads");
   EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_values = \"f16\" }")),
-              "method dense: payload_values = \"f16\", payload_indices = \"u32\": it sends dense "
+              "method dense: payload_values = \"f16\": it sends dense "
               "gradients");
   EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_indices = \"u32\" }")),
               "it sends dense gradients");
@@ -201,6 +201,78 @@ TEST(Experiment, ClaimsMustMatchOneCellEach) {
   metric.replace(metric.find("throughput"), 10, "throughputs");
   EXPECT_SAYS(ErrorOf(WithLine("", metric)), "did you mean \"throughput\"");
   EXPECT_SAYS(ErrorOf(WithLine("", "[figure]\nkind = \"bars\"\n")), "unknown kind of figure");
+}
+
+TEST(Experiment, AClaimStandsForEachCombinationOfItsKeys) {
+  const auto claims = Parse(WithLine("", R"(
+[[claim]]
+quote = "faster"
+metric = "throughput"
+for_each = ["workers"]
+of = { method = "wfbp" }
+over = { method = "dense" }
+expect = "more"
+[[claim]]
+quote = "everything sends"
+metric = "tensors_missing"
+for_each = ["method", "workers"]
+of = { method = ["wfbp", "dense"], workers = 4 }
+equals = 0
+[[claim]]
+quote = "scales"
+metric = "step_seconds"
+for_each = ["method", "workers"]
+of = { workers = 4 }
+over = { workers = 2 }
+difference = true
+at_most = 0.5
+)"))
+                          .parts.at(0)
+                          .claims;
+  ASSERT_EQ(claims.size(), 6u);
+  const auto part = Parse(WithLine("")).parts.at(0);
+  const auto cell = [&](std::size_t i) { return part.cells.at(i).config; };
+  EXPECT_EQ(claims[0].compared, Compared::kRatio);
+  EXPECT_EQ(claims[0].bound.comparison, Comparison::kMore);
+  EXPECT_EQ(claims[0].bound.value, 1);
+  EXPECT_EQ(claims[1].quote, "faster (workers 4)");
+  EXPECT_EQ(cell(claims[1].of_cell)["method"], "wfbp");
+  EXPECT_EQ(cell(claims[1].of_cell)["workers"], 4);
+  EXPECT_EQ(cell(claims[1].over_cell)["method"], "dense");
+  EXPECT_EQ(cell(claims[1].over_cell)["workers"], 4);
+  EXPECT_EQ(claims[2].compared, Compared::kValue);
+  EXPECT_EQ(claims[3].quote, "everything sends (wfbp, workers 4)");
+  EXPECT_EQ(claims[4].compared, Compared::kDifference);
+  EXPECT_EQ(cell(claims[5].of_cell)["method"], cell(claims[5].over_cell)["method"]);
+  EXPECT_EQ(cell(claims[5].over_cell)["workers"], 2);
+  EXPECT_EQ(claims[5].bound.value, 0.5);
+}
+
+TEST(Experiment, ErrorsOfClaimsSayWhatIsExpected) {
+  const auto error = [](const std::string& lines, bool over = true) {
+    return ErrorOf(WithLine(
+        "", "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\n"
+            "of = { method = \"wfbp\", workers = 4 }\n" +
+                std::string(over ? "over = { method = \"dense\", workers = 4 }\n" : "") + lines));
+  };
+  EXPECT_EQ(error("expect = \"less\""), "no error");
+  EXPECT_SAYS(error(""), "file.toml:10: [[claim]]: nothing is expected: expected exactly one of");
+  EXPECT_SAYS(error("stated = 2\nexpect = \"less\""), "stated, expect together");
+  EXPECT_SAYS(error("expect = \"lower\""),
+              "file.toml:15: expect = \"lower\": expected one of less, at_most, at_least, more");
+  EXPECT_SAYS(error("expect = \"less\"", false), "expect: expected over = { ... } beside it");
+  EXPECT_SAYS(error("stated = 2", false), "file.toml:14: stated: expected over");
+  EXPECT_SAYS(error("stated = 0"), "stated = 0: expected a number above 0");
+  EXPECT_SAYS(error("difference = true\nstated = 0"), "a difference that is not 0");
+  EXPECT_EQ(error("difference = true\nstated = -0.5"), "no error");
+  EXPECT_SAYS(error("difference = true\nequals = 0", false), "difference = true: expected over");
+  EXPECT_SAYS(error("equals = \"none\"", false), "equals = \"none\": expected a number");
+  EXPECT_SAYS(error("equals = 0\nfigure = 2", false), "figure = 2: expected stated = ... beside");
+  EXPECT_SAYS(error("expect = \"less\"\nfor_each = [\"worker\"]"),
+              "for_each = [\"worker\"]: expected a list of keys");
+  EXPECT_SAYS(error("at_leest = 0", false), "did you mean \"at_least\"");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[claim]]\nquote = \"q\"\nmetric = \"loss\"\nequals = 0\n")),
+              "of = nothing: expected { key = value, ... }");
 }
 
 TEST(Experiment, PartsInheritDefaultsAndTwinsDifferInModeAndCluster) {
@@ -296,7 +368,7 @@ TEST(MethodFile, PayloadsAreCodedByTheFileOrTheExperiment) {
   json resolved = ResolveMethodOptions(catalog, method, given);
   EXPECT_EQ(resolved["payload_values"], "f16");
   EXPECT_EQ(resolved["payload_indices"], "u32");
-  method.payload_indices = "delta";
+  method.sending["payload_indices"] = std::string("delta");
   resolved = ResolveMethodOptions(catalog, method, given);
   EXPECT_EQ(resolved["payload_values"], "f16");
   EXPECT_EQ(resolved["payload_indices"], "delta");
@@ -315,7 +387,7 @@ TEST(MethodFile, PayloadsAreCodedByTheFileOrTheExperiment) {
   EXPECT_SAYS(error(method, {{"payload_value", "f16"}}), "did you mean \"payload_values\"");
   Method dense = catalog.methods[0];
   EXPECT_SAYS(error(dense, given), "method dense: payload_values = \"f16\"");
-  dense.payload_values = "f16";
+  dense.sending["payload_values"] = std::string("f16");
   EXPECT_SAYS(error(dense, json::object()), "it sends dense gradients");
 }
 

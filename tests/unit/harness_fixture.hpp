@@ -23,8 +23,8 @@ inline Catalog SmallCatalog() {
   sparse.from_fused = true;
   catalog.strategies.push_back(part(sparse, "behind"));
   catalog.planners = {
-      part(CatalogPart{}, "layer-wise"),
-      part(CatalogPart{}, "by-bytes", {{"threshold_bytes", 1000.0, 1, 1e9, {}, ""}})};
+      part(CatalogPlanner{}, "layer-wise"),
+      part(CatalogPlanner{}, "by-bytes", {{"threshold_bytes", 1000.0, 1, 1e9, {}, ""}})};
   catalog.sparsifiers = {part(CatalogSparsifier{}, "topk"),
                          part(CatalogSparsifier{}, "dgc", {{"sample", 0.01, 1e-6, 1, {}, ""}})};
   CatalogCollective gather;

@@ -70,6 +70,61 @@ TEST(Statistics, Verdicts) {
   EXPECT_EQ(Judge(single, 1.5, false, true), Verdict::kConsistentModelled);
 }
 
+TEST(Statistics, DifferencesArePairedAndExactWhereBlocksAgree) {
+  // differences 1, 3: mean 2, standard error 1, t(0.975, 1) = 12.7062
+  const auto difference = PairedDifference({{0, 5.0}, {1, 10.0}, {2, 1.0}}, {{0, 4.0}, {1, 7.0}});
+  ASSERT_TRUE(difference);
+  EXPECT_EQ(difference->n, 2u);
+  EXPECT_NEAR(difference->value, 2, 1e-12);
+  EXPECT_NEAR(difference->low, 2 - 12.7062, 5e-5);
+  EXPECT_NEAR(difference->high, 2 + 12.7062, 5e-5);
+  EXPECT_FALSE(PairedDifference({{0, 1.0}}, {{1, 1.0}}));
+  const auto tenths = MeanInterval(std::vector(7, 0.1));  // whose sum is not 0.7
+  EXPECT_EQ(tenths->low, 0.1);
+  EXPECT_EQ(tenths->high, 0.1);
+}
+
+TEST(Statistics, VerdictsOfBounds) {
+  const auto judge = [](double low, double high, Comparison comparison, double slack = 0) {
+    return JudgeBound(Interval{(low + high) / 2, low, high, 5}, {comparison, 1}, slack, false);
+  };
+  using enum Comparison;
+  EXPECT_EQ(judge(0.8, 0.9, kLess), Verdict::kHolds);
+  EXPECT_EQ(judge(0.8, 1.0, kLess), Verdict::kInconclusive);
+  EXPECT_EQ(judge(1.0, 1.0, kLess), Verdict::kDoesNotHold);
+  EXPECT_EQ(judge(1.1, 1.2, kLess), Verdict::kDoesNotHold);
+  EXPECT_EQ(judge(1.1, 1.2, kMore), Verdict::kHolds);
+  EXPECT_EQ(judge(1.0, 1.2, kMore), Verdict::kInconclusive);
+  EXPECT_EQ(judge(0.8, 0.9, kMore), Verdict::kDoesNotHold);
+  EXPECT_EQ(judge(1.0, 1.0, kAtMost), Verdict::kHolds);
+  EXPECT_EQ(judge(0.9, 1.05, kAtMost), Verdict::kInconclusive);
+  EXPECT_EQ(judge(0.9, 1.05, kAtMost, 0.08), Verdict::kHolds);
+  EXPECT_EQ(judge(0.9, 1.2, kAtMost, 0.08), Verdict::kInconclusive);
+  EXPECT_EQ(judge(1.01, 1.05, kAtMost, 0.08), Verdict::kDoesNotHold);
+  EXPECT_EQ(judge(0.95, 1.2, kAtLeast, 0.08), Verdict::kHolds);
+  EXPECT_EQ(judge(0.8, 1.2, kAtLeast, 0.08), Verdict::kInconclusive);
+  EXPECT_EQ(judge(0.8, 0.9, kAtLeast, 0.08), Verdict::kDoesNotHold);
+  EXPECT_EQ(judge(1.0, 1.0, kEquals), Verdict::kHolds);
+  EXPECT_EQ(judge(0.9, 1.1, kEquals), Verdict::kDoesNotHold);
+
+  const std::optional<Interval> single = Interval{0.5, 0.5, 0.5, 1};
+  EXPECT_EQ(JudgeBound(single, {kLess, 1}, 0, false), Verdict::kInconclusive);
+  EXPECT_EQ(JudgeBound(single, {kLess, 1}, 0, true), Verdict::kHolds);
+  EXPECT_EQ(JudgeBound(single, {kEquals, 0.5}, 0, false), Verdict::kHolds);
+  EXPECT_EQ(JudgeBound(std::nullopt, {kEquals, 0}, 0, false), Verdict::kNotRun);
+}
+
+TEST(Statistics, VerdictsOfStatedDifferences) {
+  const auto judge = [](double low, double high, double stated) {
+    return JudgeDifference(Interval{(low + high) / 2, low, high, 5}, stated, true, false);
+  };
+  EXPECT_EQ(judge(0.01, 0.03, 0.02), Verdict::kReproduced);
+  EXPECT_EQ(judge(-0.03, -0.01, -0.02), Verdict::kReproduced);
+  EXPECT_EQ(judge(0.01, 0.03, 0.05), Verdict::kDirectionOnly);
+  EXPECT_EQ(judge(0.01, 0.03, -0.02), Verdict::kNotReproduced);
+  EXPECT_EQ(judge(-0.01, 0.03, 0.02), Verdict::kInconclusive);
+}
+
 PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows) {
   return ResultsOf(part, catalog, rows, "machine");
 }
@@ -130,6 +185,51 @@ TEST(Table, RatiosFailuresAndExclusions) {
   EXPECT_EQ(JudgeClaims(result).at(0).verdict, Verdict::kNotRun);
   only_failed.back().status = "invalid";
   EXPECT_EQ(JudgeClaims(ResultOf(part, catalog, only_failed)).at(0).verdict, Verdict::kInvalid);
+}
+
+TEST(Table, ClaimsAreShownWithWhatWasExpectedAndFound) {
+  const Catalog catalog = SmallCatalog();
+  Part part = TwoMethods(catalog);
+  const auto claim = [&](Compared compared, const char* metric, Bound bound) {
+    Claim made;
+    made.quote = "q";
+    made.metric = metric;
+    made.compared = compared;
+    made.of_cell = 1;
+    made.over_cell = compared == Compared::kValue ? 1 : 0;
+    made.bound = bound;
+    part.claims.push_back(made);
+  };
+  part.claims.clear();
+  claim(Compared::kRatio, "step_seconds", {Comparison::kLess, 1});
+  claim(Compared::kDifference, "step_seconds", {Comparison::kMore, 0});
+  claim(Compared::kValue, "tensors_missing", {Comparison::kEquals, 0});
+  claim(Compared::kRatio, "tensors_missing", {Comparison::kLess, 1});
+  claim(Compared::kValue, "loss", {Comparison::kEquals, 0});
+  std::vector<TrialRow> rows;
+  for (int block = 0; block < 5; ++block) {
+    for (std::size_t cell = 0; cell < 2; ++cell) {
+      rows.push_back(Row(part, catalog, cell, block, 100.0 * static_cast<double>(1 + cell)));
+      rows.back().metrics["tensors_missing"] = cell == 0 ? 3 : 0;
+    }
+  }
+  const auto judged = JudgeClaims(ResultOf(part, catalog, rows));
+  const Table table = ClaimTable(ResultOf(part, catalog, rows));
+  const auto shown = [&](std::size_t i) {
+    const auto& row = table.rows.at(i);
+    return row[2] + " | " + row[3] + " | " + row[4] + " | " + row[6];
+  };
+  EXPECT_EQ(shown(0), "< 1x | 0.50x [0.50, 0.50] | 5 | holds");
+  EXPECT_EQ(shown(1), "difference > 0 s | -5.00 ms [-5.00 ms, -5.00 ms] | 5 | does not hold");
+  EXPECT_EQ(shown(2), "value = 0 | 0 [0, 0] | 5 | holds");
+  EXPECT_EQ(shown(3), "< 1x | a value is 0 | 5 | inconclusive");
+  EXPECT_EQ(shown(4), "value = 0 | – | 0 | not run");
+  EXPECT_FALSE(judged[0].fails_strict());
+  EXPECT_TRUE(judged[1].fails_strict());
+  EXPECT_FALSE(judged[3].fails_strict());
+  EXPECT_TRUE(judged[4].fails_strict());
+  rows.resize(6);
+  EXPECT_EQ(ClaimTable(ResultOf(part, catalog, rows)).rows.at(0)[6], "holds, preliminary");
 }
 
 TEST(Table, MachinesRevisionsAndBadTrialsAreNeverMixed) {

@@ -35,7 +35,7 @@ class LateTimer final : public Strategy {
  private:
   void Send(Engine& engine, Range range, Continuation applied) {
     ExchangeRequest request;
-    request.range = range;
+    request.ranges = {range};
     request.order.after = packed_;
     ApplyRequest apply{engine.Exchange(std::move(request))};
     apply.order.then = std::move(applied);

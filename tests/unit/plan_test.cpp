@@ -5,6 +5,7 @@
 #include "baselines/registry.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/feedback/residual_store.hpp"
+#include "tests/synthetic_profile.hpp"
 
 namespace sparfuse {
 namespace {
@@ -38,9 +39,15 @@ TEST(Planners, CoverEveryLayoutOnce) {
     for (const std::size_t tensors : {1u, 2u, 19u, 20u, 21u, 161u}) {
       GradientLayout layout;
       for (std::size_t t = 0; t < tensors; ++t) layout.Add("t", {1}, 1 + 977 * t % 5000);
+      const BackwardProfile backward = testing::EvenBackward(tensors);
+      const CostModel cost = testing::EvenCost();
+      const PlanInput input{layout,    {4, 1},
+                            0.1,       Sparsified::kAhead,
+                            &backward, &cost,
+                            "topk",    &FindCollective("ring-allreduce"),
+                            &FindCollective("sparse-allgather")};
       const Plan plan =
-          planner.make(ResolveOptions(planner.name, planner.options, {}))
-              ->MakePlan({layout, {4, 1}, 0.1, Sparsified::kBehind, nullptr, nullptr});
+          planner.make(ResolveOptions(planner.name, planner.options, {}))->MakePlan(input);
       EXPECT_NO_THROW(CheckPlan(plan, layout)) << planner.name << " with " << tensors;
     }
   }

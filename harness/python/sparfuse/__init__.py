@@ -14,7 +14,10 @@ A step of data-parallel training that sends 1 % of the gradient, seen from one w
 
 Sparsifier selects, ErrorFeedback adds what was left out to the next gradient, decompress averages
 the payloads of all workers. list_sparsifiers() says what there is and where it is from;
-register_sparsifier adds one that is written in Python.
+register_sparsifier adds one that is written in Python. encode_payload halves a payload's bytes.
+
+Whole gradients in fewer bits: Quantizer encodes, decodes and averages, ErrorFeedback takes one too;
+list_quantizers() has them. Matrices as products of thin ones: PowerSGD.
 """
 
 from sparfuse._core import (
@@ -22,10 +25,15 @@ from sparfuse._core import (
     Error,
     ErrorFeedback,
     NumericError,
+    PowerSGD,
+    Quantizer,
     Sparsifier,
     UnsupportedError,
     __version__,
+    decode_payload,
     decompress,
+    encode_payload,
+    list_quantizers,
     list_sparsifiers,
     register_sparsifier,
     set_threads,
@@ -38,10 +46,15 @@ __all__ = [
     "Error",
     "ErrorFeedback",
     "NumericError",
+    "PowerSGD",
+    "Quantizer",
     "Sparsifier",
     "UnsupportedError",
     "__version__",
+    "decode_payload",
     "decompress",
+    "encode_payload",
+    "list_quantizers",
     "list_sparsifiers",
     "register_sparsifier",
     "set_threads",

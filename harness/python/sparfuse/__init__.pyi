@@ -1,5 +1,5 @@
-from collections.abc import Sequence
-from typing import Any, Literal, Optional, Protocol, TypeVar, Union, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Literal, Optional, Protocol, TypeVar, Union, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -9,10 +9,15 @@ __all__ = [
     "Error",
     "ErrorFeedback",
     "NumericError",
+    "PowerSGD",
+    "Quantizer",
     "Sparsifier",
     "UnsupportedError",
     "__version__",
+    "decode_payload",
     "decompress",
+    "encode_payload",
+    "list_quantizers",
     "list_sparsifiers",
     "register_sparsifier",
     "set_threads",
@@ -38,6 +43,9 @@ _Indices = Union[
     NDArray[numpy.uint32], NDArray[numpy.int32], NDArray[numpy.int64], _DLPack, memoryview
 ]
 _Payload = tuple[NDArray[numpy.uint32], NDArray[numpy.float32]]
+_Bytes = Union[NDArray[numpy.uint8], _DLPack, memoryview, bytes, bytearray]
+_Shape = Union[int, Sequence[int]]
+_Option = Union[bool, int, float, str]
 _Out = TypeVar("_Out", bound=_Floats)
 
 class Error(RuntimeError): ...
@@ -52,12 +60,12 @@ class Sparsifier:
         name: str,
         density: float = 0.01,
         seed: int = 0,
-        **options: Union[bool, int, float, str],
+        **options: _Option,
     ) -> None: ...
     def select(
         self, g: _Floats, *, name: Optional[str] = None, step: Optional[int] = None
     ) -> _Payload: ...
-    def count(self, shape: Union[int, Sequence[int]]) -> int: ...
+    def count(self, shape: _Shape) -> int: ...
     @property
     def name(self) -> str: ...
     @property
@@ -71,9 +79,47 @@ class Sparsifier:
     @property
     def descriptor(self) -> dict[str, Any]: ...
 
-class ErrorFeedback:
+class Quantizer:
+    def __init__(self, name: str, seed: int = 0, rank: int = 0, **options: _Option) -> None: ...
+    def encode(
+        self, g: _Floats, *, name: Optional[str] = None, step: Optional[int] = None
+    ) -> NDArray[numpy.uint8]: ...
+    @overload
+    def decode(
+        self, payload: _Bytes, shape: _Shape, *, out: None = None
+    ) -> NDArray[numpy.float32]: ...
+    @overload
+    def decode(self, payload: _Bytes, shape: _Shape, *, out: _Out) -> _Out: ...
+    @overload
+    def average(
+        self, payloads: Sequence[_Bytes], shape: _Shape, *, out: None = None
+    ) -> NDArray[numpy.float32]: ...
+    @overload
+    def average(self, payloads: Sequence[_Bytes], shape: _Shape, *, out: _Out) -> _Out: ...
+    def bytes(self, shape: _Shape) -> int: ...
+    def error_bound(self, shape: _Shape) -> float: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def options(self) -> dict[str, Any]: ...
+    @property
+    def paper(self) -> str: ...
+    @property
+    def deviations(self) -> str: ...
+    @property
+    def descriptor(self) -> dict[str, Any]: ...
+
+# What ErrorFeedback.step returns follows from what the object was made with.
+_Made = TypeVar("_Made", Sparsifier, Quantizer)
+
+class ErrorFeedback(Generic[_Made]):
+    @overload
     def __init__(
-        self,
+        self: "ErrorFeedback[Sparsifier]",
         sparsifier: Sparsifier,
         feedback: Literal["residual", "momentum"] = "residual",
         *,
@@ -81,19 +127,66 @@ class ErrorFeedback:
         nesterov: bool = False,
         masking: bool = True,
         clip: Optional[float] = None,
+        values: Literal["f16", "f32"] = "f32",
     ) -> None: ...
-    def step(self, name: str, g: _Floats, *, step: Optional[int] = None) -> _Payload: ...
+    @overload
+    def __init__(
+        self: "ErrorFeedback[Quantizer]",
+        sparsifier: Quantizer,
+        feedback: Literal["residual"] = "residual",
+        *,
+        clip: Optional[float] = None,
+    ) -> None: ...
+    @overload
+    def step(
+        self: "ErrorFeedback[Sparsifier]", name: str, g: _Floats, *, step: Optional[int] = None
+    ) -> _Payload: ...
+    @overload
+    def step(
+        self: "ErrorFeedback[Quantizer]", name: str, g: _Floats, *, step: Optional[int] = None
+    ) -> NDArray[numpy.uint8]: ...
     def residual(self, name: str) -> NDArray[numpy.float32]: ...
     def velocity(self, name: str) -> NDArray[numpy.float32]: ...
     @property
-    def sparsifier(self) -> Sparsifier: ...
+    def sparsifier(self) -> _Made: ...
     @property
     def feedback(self) -> Literal["residual", "momentum"]: ...
+
+class PowerSGD:
+    def __init__(self, rank: int = 4, seed: int = 0, workers: int = 1) -> None: ...
+    def compresses(self, shape: _Shape) -> bool: ...
+    @overload
+    def average(
+        self, gradients: Mapping[str, Sequence[_Floats]], *, out: None = None
+    ) -> dict[str, NDArray[numpy.float32]]: ...
+    @overload
+    def average(
+        self, gradients: Mapping[str, Sequence[_Floats]], *, out: Mapping[str, _Out]
+    ) -> dict[str, _Out]: ...
+    def compute_p(self, name: str, g: _Floats) -> NDArray[numpy.float32]: ...
+    def compute_q(self, name: str, p: Optional[_Floats] = None) -> NDArray[numpy.float32]: ...
+    @overload
+    def reconstruct(
+        self, name: str, q: Optional[_Floats] = None, *, out: None = None
+    ) -> NDArray[numpy.float32]: ...
+    @overload
+    def reconstruct(self, name: str, q: Optional[_Floats] = None, *, out: _Out) -> _Out: ...
+    def residual(self, name: str, worker: int = 0) -> NDArray[numpy.float32]: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def paper(self) -> str: ...
+    @property
+    def deviations(self) -> str: ...
 
 @overload
 def decompress(
     payloads: Sequence[tuple[_Indices, _Floats]],
-    shape: Union[int, Sequence[int]],
+    shape: _Shape,
     average: bool = True,
     *,
     out: None = None,
@@ -101,11 +194,21 @@ def decompress(
 @overload
 def decompress(
     payloads: Sequence[tuple[_Indices, _Floats]],
-    shape: Union[int, Sequence[int]],
+    shape: _Shape,
     average: bool = True,
     *,
     out: _Out,
 ) -> _Out: ...
+def encode_payload(
+    idx: _Indices,
+    val: _Floats,
+    n: int,
+    values: Literal["f16", "f32"] = "f16",
+    indices: Literal["delta", "u32"] = "delta",
+    *,
+    residual: Optional[_Floats] = None,
+) -> NDArray[numpy.uint8]: ...
+def decode_payload(payload: _Bytes, n: int) -> _Payload: ...
 def warmup_density(
     epoch: int,
     density: float,
@@ -113,6 +216,7 @@ def warmup_density(
     factor: Optional[float] = None,
     schedule: Optional[Sequence[float]] = None,
 ) -> float: ...
+def list_quantizers() -> list[dict[str, Any]]: ...
 def list_sparsifiers() -> list[dict[str, Any]]: ...
 def register_sparsifier(name: str, sparsifier: Union[type[_Selects], _Selects]) -> None: ...
 def set_threads(threads: int) -> None: ...

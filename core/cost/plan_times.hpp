@@ -1,0 +1,41 @@
+// The times that planners weigh against one another, tensor by tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/cost/cost_model.hpp"
+#include "core/fusion/plan.hpp"
+
+namespace sparfuse {
+
+// Seconds of the parts of a step, from the profile of a PlanInput. All are those of one rank; an
+// exchange is one in which every rank contributes as much, from its request to its end.
+class PlanTimes {
+ public:
+  // Keeps a reference to `input`. Throws Error{kConfig} naming `planner` when a part of the profile
+  // is missing.
+  PlanTimes(const PlanInput& input, std::string_view planner);
+
+  // Backward of one tensor: since the previous gradient was ready.
+  double Backward(std::size_t tensor) const;
+  // Selection from one tensor at this density, error feedback and dispatch included; at density 1
+  // its copy into the payload.
+  double Sparsify(std::size_t tensor, double density) const;
+  // The same on the host lane.
+  double SparsifyOnHost(std::size_t tensor, double density) const;
+  // All-gather of payloads of this many bytes a rank.
+  double Gather(std::uint64_t payload_bytes) const;
+  // All-reduce of this many elements.
+  double Reduce(std::size_t elements) const;
+  // Decompression of `entries` received from all ranks into `elements`.
+  double Decompress(std::size_t elements, std::size_t entries) const;
+
+ private:
+  const PlanInput& input_;
+};
+
+// Bytes of a tensor in a payload: kSparseElementBytes for each element that it is to keep.
+std::uint64_t PlannedPayloadBytes(const GradientLayout& layout, std::size_t tensor, double density);
+
+}  // namespace sparfuse

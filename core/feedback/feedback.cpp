@@ -1,0 +1,69 @@
+#include "core/feedback/feedback.hpp"
+
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+FeedbackKind KindOf(std::string_view name) {
+  static const std::vector<std::string> kNames = {"none", "residual", "momentum"};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<FeedbackKind>(i);
+  }
+  SPARFUSE_THROW(kConfig,
+                 "unknown feedback \"" + std::string(name) + "\"" + Suggestion(name, kNames));
+}
+
+}  // namespace
+
+double Feedback::DensityFactor(std::uint64_t step, double density) const {
+  if (warmup_epochs == 0 || density >= 1) return 1;
+  return WarmupDensity(step / epoch_steps, density, {warmup_epochs, {}, {}}) / density;
+}
+
+std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
+  static const std::vector<OptionSpec> kWarmup = {
+      {"warmup_epochs",
+       std::int64_t{0},
+       0,
+       1e6,
+       {},
+       "epochs in which the density falls from density^(1 / (epochs + 1)) to its value"},
+      {"epoch_steps", std::int64_t{1}, 1, 1e9, {}, "steps of such an epoch"}};
+  static const std::vector<OptionSpec> kMomentum = [] {
+    const MomentumOptions defaults;
+    std::vector<OptionSpec> specs = {
+        {"momentum", defaults.momentum, 0, 0.999999, {}, "factor m of u = m * u + g"},
+        {"nesterov", defaults.nesterov, 0, 0, {}, "u = m * (u + g), and u + g accumulates"},
+        {"masking", defaults.masking, 0, 0, {}, "velocities of what was sent become zero"}};
+    specs.insert(specs.end(), kWarmup.begin(), kWarmup.end());
+    return specs;
+  }();
+  switch (KindOf(kind)) {
+    case FeedbackKind::kNone:
+      return {};
+    case FeedbackKind::kResidual:
+      return kWarmup;
+    case FeedbackKind::kMomentum:
+      return kMomentum;
+  }
+  return {};
+}
+
+Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
+  Feedback feedback;
+  feedback.kind = KindOf(kind);
+  if (feedback.kind == FeedbackKind::kNone) return feedback;
+  feedback.warmup_epochs = static_cast<std::size_t>(IntOption(resolved, "warmup_epochs"));
+  feedback.epoch_steps = static_cast<std::size_t>(IntOption(resolved, "epoch_steps"));
+  if (feedback.kind == FeedbackKind::kMomentum) {
+    feedback.momentum = {DoubleOption(resolved, "momentum"), BoolOption(resolved, "nesterov"),
+                         BoolOption(resolved, "masking")};
+  }
+  return feedback;
+}
+
+}  // namespace sparfuse

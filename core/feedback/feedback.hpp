@@ -1,0 +1,36 @@
+// What becomes of the part of a gradient that is not sent.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/feedback/momentum.hpp"
+#include "core/feedback/warmup.hpp"
+#include "core/options.hpp"
+
+namespace sparfuse {
+
+enum class FeedbackKind : std::uint8_t {
+  kNone,      // it is lost
+  kResidual,  // it is added to the next gradient
+  kMomentum,  // DGC's momentum correction: velocities are what is added
+};
+
+struct Feedback {
+  FeedbackKind kind = FeedbackKind::kNone;
+  MomentumOptions momentum = {};  // kMomentum
+
+  // Density warm-up: `warmup_epochs` epochs of `epoch_steps` steps, in which more is sent.
+  std::size_t warmup_epochs = 0;
+  std::size_t epoch_steps = 1;
+
+  // What densities are multiplied with in a step, for a method of this density.
+  double DensityFactor(std::uint64_t step, double density) const;
+};
+
+// Of "none", "residual" or "momentum". Throws Error{kConfig} naming the nearest known name.
+std::span<const OptionSpec> FeedbackOptions(std::string_view kind);
+Feedback MakeFeedback(std::string_view kind, const Options& resolved);
+
+}  // namespace sparfuse

@@ -1,0 +1,51 @@
+// Selective sparsification: units of equally many tensors of which the small ones are left dense,
+// because selecting from them costs more than it saves. What SSFusion and ADTopk have in common;
+// their published planners are one file.
+//
+// In what follows `sizes` are the elements of the tensors of one unit that may be sparsified, in
+// ready order, and a cut leaves those dense that have at most `cut` elements.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/fusion/plan.hpp"
+
+namespace sparfuse {
+
+// Throws Error{kConfig} naming `planner` unless the strategy sparsifies ahead: no other sends
+// tensor by tensor.
+void RequireAhead(const PlanInput& input, std::string_view planner);
+
+// Units of max(1, trunc(L / buffers)) tensors, or of `tensors_per_unit` unless that is 0; the last
+// one takes what is left. With 20 buffers there are usually more than 20 units.
+std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, std::size_t buffers,
+                                    std::size_t tensors_per_unit);
+
+// The tensors of a unit that the experiment leaves to the planner.
+std::vector<std::size_t> SparsifiableSizes(const GradientLayout& layout, const Unit& unit);
+
+// The budget rule. A unit may send max(1, density * sum of sizes) elements; the largest cut is the
+// one below the first size, walking upwards, that what is left of the budget cannot pay in full.
+std::size_t LargestCut(std::span<const std::size_t> sizes, double density);
+
+// 0 and every size up to LargestCut, ascending: any cut leaves dense what one of these does.
+std::vector<std::size_t> AdmissibleCuts(std::span<const std::size_t> sizes, double density);
+
+// The density with which what lies above the cut keeps the unit within density * sum of sizes, but
+// at least `least`: (density * S - F) / (S - F), F of S elements being dense.
+double DensityAboveCut(std::span<const std::size_t> sizes, std::size_t cut, double density,
+                       double least);
+
+// The cut that the authors' planners choose: the first admissible one with the least time of
+// backward, selection and all-gather by their tables, in which the density is applied to what is
+// sent a second time.
+std::size_t AuthorsCut(const GradientLayout& layout, const Unit& unit, double density,
+                       std::string_view model);
+
+// The options "buffers", "tensors_per_unit" and "model", which both planners have.
+std::vector<OptionSpec> SelectiveOptions();
+
+}  // namespace sparfuse

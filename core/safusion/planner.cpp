@@ -1,0 +1,196 @@
+#include "core/safusion/planner.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cost/plan_times.hpp"
+#include "core/safusion/authors_planner.hpp"
+
+namespace sparfuse {
+namespace {
+
+double DensityOf(const PlanInput& input) {
+  return input.sparsified == Sparsified::kNever ? 1.0 : input.density;
+}
+
+// Times of the buffer that holds tensors [first, last).
+class BufferTimes {
+ public:
+  explicit BufferTimes(const PlanInput& input) : input_(input), times_(input, "safusion") {
+    for (std::size_t t = 0; t < tensors(); ++t) {
+      const double density = input.layout.tensor(t).dense ? 1.0 : DensityOf(input);
+      backward_.push_back(backward_.back() + times_.Backward(t));
+      sparsify_.push_back(sparsify_.back() + times_.Sparsify(t, density));
+      bytes_.push_back(bytes_.back() + PlannedPayloadBytes(input.layout, t, density));
+    }
+  }
+
+  std::size_t tensors() const { return input_.layout.tensors(); }
+  double Backward(std::size_t first, std::size_t last) const {
+    return backward_[last] - backward_[first];
+  }
+  // Backward and, tensor by tensor, sparsification.
+  double Compute(std::size_t first, std::size_t last) const {
+    return Backward(first, last) + (sparsify_[last] - sparsify_[first]);
+  }
+  double Exchange(std::size_t first, std::size_t last) const {
+    return input_.sparsified == Sparsified::kNever
+               ? times_.Reduce(input_.layout.RangeOf(first, last).size())
+               : times_.Gather(bytes_[last] - bytes_[first]);
+  }
+
+ private:
+  const PlanInput& input_;
+  PlanTimes times_;
+  // [tensors + 1] of all tensors before
+  std::vector<double> backward_ = {0};
+  std::vector<double> sparsify_ = {0};
+  std::vector<std::uint64_t> bytes_ = {0};
+};
+
+// Both forms return the number of tensors of each buffer.
+
+std::vector<std::size_t> PaperLengths(const BufferTimes& times) {
+  const std::size_t tensors = times.tensors();
+  std::size_t first_length = 1;  // Eq. 2
+  double one_by_one = times.Exchange(0, 1);
+  while (first_length < tensors) {
+    ++first_length;
+    one_by_one += times.Exchange(first_length - 1, first_length);
+    if (times.Backward(0, first_length) + times.Exchange(0, first_length) < one_by_one) break;
+  }
+
+  std::vector<std::size_t> lengths = {first_length};
+  std::vector<double> exchange = {times.Exchange(0, first_length)};
+  for (std::size_t first = first_length; first < tensors;) {  // Eq. 1
+    std::size_t last = first + 1;
+    while (last < tensors && times.Compute(first, last) < exchange.back()) ++last;
+    lengths.push_back(last - first);
+    exchange.push_back(times.Exchange(first, last));
+    first = last;
+  }
+
+  const double computation = times.Compute(first_length, tensors);  // Eq. 3
+  double communication = 0;
+  std::size_t before = 0;  // tensors
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    communication += exchange[i];
+    if (communication > computation) {
+      lengths.resize(i + 1);
+      lengths[i] = tensors - before;
+      break;
+    }
+    before += lengths[i];
+  }
+  return lengths;
+}
+
+// With e(u, j) the earliest end of u exchanges that hold the first j tensors together,
+//   e(u, j) = min over i < j of max(e(u - 1, i), ready(j)) + exchange(i, j),
+// because an exchange that can begin earlier never ends later. Quadratic in tensors for each u.
+std::vector<std::size_t> ProfiledLengths(const BufferTimes& times) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  constexpr double kSame = 1 + 1e-9;  // above the rounding of sums in another order
+  const std::size_t tensors = times.tensors();
+  const std::size_t row = tensors + 1;
+  std::vector<double> exchange(row * row);
+  std::vector<double> earliest(row, kNever);  // e(u, j) minimised over u
+  earliest[0] = 0;
+  for (std::size_t j = 1; j < row; ++j) {
+    for (std::size_t i = 0; i < j; ++i) {
+      exchange[j * row + i] = times.Exchange(i, j);
+      earliest[j] =
+          std::min(earliest[j], std::max(earliest[i], times.Compute(0, j)) + exchange[j * row + i]);
+    }
+  }
+
+  std::vector<std::vector<std::size_t>> begins;  // [buffers][j] where the last of them begins
+  std::vector<double> ends(row, kNever);         // e(number of buffers, j)
+  ends[0] = 0;
+  while (ends[tensors] > earliest[tensors] * kSame) {
+    std::vector<double> longer(row, kNever);
+    std::vector<std::size_t>& begin = begins.emplace_back(row, 0);
+    for (std::size_t j = 1; j < row; ++j) {
+      for (std::size_t i = 0; i < j; ++i) {
+        const double end = std::max(ends[i], times.Compute(0, j)) + exchange[j * row + i];
+        if (end < longer[j]) {
+          longer[j] = end;
+          begin[j] = i;
+        }
+      }
+    }
+    ends = std::move(longer);
+  }
+
+  std::vector<std::size_t> lengths(begins.size());
+  for (std::size_t u = begins.size(), last = tensors; u-- > 0;) {
+    lengths[u] = last - begins[u][last];
+    last = begins[u][last];
+  }
+  return lengths;
+}
+
+class Safusion final : public Planner {
+ public:
+  Safusion(std::string form, std::string model)
+      : form_(std::move(form)), model_(std::move(model)) {}
+  std::string_view name() const noexcept override { return "safusion"; }
+
+  Plan MakePlan(const PlanInput& input) const override {
+    Plan plan;
+    std::size_t first = 0;
+    for (const std::size_t length : Lengths(input)) {
+      const std::size_t last = first + length;
+      if (length > 0) plan.units.push_back({first, last, input.sparsified, DensityOf(input)});
+      first = last;
+    }
+    return plan;
+  }
+
+ private:
+  std::vector<std::size_t> Lengths(const PlanInput& input) const {
+    if (form_ == "authors") {
+      std::vector<std::size_t> lengths =
+          AuthorsBufferLengths(input.layout, model_, DensityOf(input));
+      --lengths.front();  // counts one more than it holds
+      return lengths;
+    }
+    const BufferTimes times(input);
+    return form_ == "paper" ? PaperLengths(times) : ProfiledLengths(times);
+  }
+
+  std::string form_;
+  std::string model_;
+};
+
+}  // namespace
+
+const PlannerDescriptor kSafusionPlanner = {
+    "safusion",
+    "sizes buffers so that communication hides behind backward and sparsification",
+    "SAFusion, HPDC 2025, section 3.3",
+    1,
+    {{"form",
+      std::string("profiled"),
+      0,
+      0,
+      {"profiled", "paper", "authors"},
+      "by measured times with the earliest end of communication, by measured times and the paper's "
+      "equations, or with the published code's tables"},
+     {"model",
+      std::string(),
+      0,
+      0,
+      {},
+      "authors only: row of the published backward times (resnet50, resnet101, resnet152, vgg16, "
+      "vgg19, lstm, transformer, bert_base); any other takes no time"}},
+    [](const Options& options) -> std::unique_ptr<Planner> {
+      return std::make_unique<Safusion>(StringOption(options, "form"),
+                                        StringOption(options, "model"));
+    },
+    [](const Options& options) { return StringOption(options, "form") != "authors"; }};
+
+}  // namespace sparfuse

@@ -1,0 +1,23 @@
+// A plan as data: for other ranks, and in outcomes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "core/fusion/plan.hpp"
+
+namespace sparfuse {
+
+// Units and tensors, densities exactly.
+std::vector<std::uint8_t> EncodePlan(const Plan& plan);
+// Throws Error{kData} where the bytes cannot have come from EncodePlan.
+Plan DecodePlan(std::span<const std::uint8_t> bytes);
+
+// {"step", "unit_sizes", "tensors": {"dense", "offloaded", "reduced"}}: from which step the plan
+// held, and how many tensors of `layout` travel in which way.
+nlohmann::json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t step);
+
+}  // namespace sparfuse

@@ -1,0 +1,115 @@
+#include "harness/worker/planning.hpp"
+
+#include <string>
+#include <unordered_map>
+
+#include "core/error.hpp"
+#include "core/options.hpp"
+#include "harness/plan_data.hpp"
+#include "harness/profile_data.hpp"
+#include "harness/statistics.hpp"
+#include "harness/worker/calibration.hpp"
+#include "harness/worker/profiler.hpp"
+
+namespace sparfuse {
+namespace {
+
+// SAFusion's code times 50 passes after 5; here as many as two seconds allow.
+constexpr ProfileEffort kEffort{.warmup_steps = 5, .steps = 5, .seconds = 2, .repeats = 5};
+
+}  // namespace
+
+Planning::Planning(const Rank& rank, const Composition& composition, const Topology& topology,
+                   const GradientLayout& layout, std::span<const std::size_t> ready_order)
+    : rank_(rank),
+      composition_(composition),
+      topology_(topology),
+      layout_(layout),
+      warmup_steps_(rank.config.at("warmup_steps")),
+      replan_every_(static_cast<std::uint64_t>(IntOption(composition.sending, "replan_every"))),
+      observed_(layout.tensors()) {
+  if (composition.needs_profile()) Profile(ready_order);
+}
+
+void Planning::Profile(std::span<const std::size_t> ready_order) {
+  const auto workload = MakeTrialWorkload(rank_);
+  ProfileSubject subject{*workload, {ready_order.begin(), ready_order.end()}, {}, {}};
+  const std::uint64_t seed = rank_.config.at("seed");
+  if (composition_.sparsifier != nullptr) {
+    subject.sparsifiers.push_back(
+        {composition_.sparsifier, composition_.MakeSparsifier(seed), {composition_.density}});
+  }
+  if (auto runs = composition_.MakeRuns(seed)) subject.quantizers.push_back(std::move(runs));
+  profile_ = MeasureProfile(rank_, subject, kEffort);
+  backward_ = BackwardOf(profile_, layout_);
+  cost_ = KernelCosts(profile_);
+  if (rank_.size() > 1) AddLink(cost_, profile_);
+}
+
+Plan Planning::First() { return Make(0); }
+
+std::optional<Plan> Planning::At(std::uint64_t step) {
+  if (replan_every_ == 0 || step <= warmup_steps_ || (step - warmup_steps_) % replan_every_ != 0) {
+    return std::nullopt;
+  }
+  if (rank_.rank() == 0) {
+    for (std::size_t t = 0; t < observed_.size(); ++t) {
+      backward_.backward_seconds[t] = Median(observed_[t]);
+      observed_[t].clear();
+    }
+  }
+  return Make(step);
+}
+
+void Planning::Observe(std::uint64_t step, const Timeline& timeline) {
+  if (replan_every_ == 0 || step < warmup_steps_ || rank_.rank() != 0) return;
+  std::unordered_map<std::string, double> seconds;
+  for (const Span& span : timeline.Sorted()) {
+    if (span.kind == SpanKind::kBackward) {
+      seconds[span.label] += span.end_seconds - span.begin_seconds;
+    }
+  }
+  // A tensor that got no gradient took no time.
+  for (std::size_t t = 0; t < observed_.size(); ++t)
+    observed_[t].push_back(seconds[layout_.tensor(t).name]);
+}
+
+Plan Planning::Make(std::uint64_t step) {
+  const bool profiled = !profile_.is_null();
+  Plan plan;
+  if (rank_.rank() == 0) {
+    plan = MakePlan(composition_, layout_, topology_, profiled ? &backward_ : nullptr,
+                    profiled ? &cost_ : nullptr);
+  }
+  plan = Share(plan);
+  CheckSamePlan(plan);
+  plans_.push_back(PlanSummary(plan, layout_, step));
+  return plan;
+}
+
+Plan Planning::Share(const Plan& own) const {
+  std::vector<std::uint8_t> bytes;
+  if (rank_.rank() == 0) bytes = EncodePlan(own);
+  std::uint64_t size = bytes.size();
+  rank_.BroadcastFromZero(std::as_writable_bytes(std::span(&size, 1)));
+  bytes.resize(size);
+  rank_.BroadcastFromZero(std::as_writable_bytes(std::span(bytes)));
+  return DecodePlan(bytes);
+}
+
+// Ranks that disagree on a boundary would deadlock.
+void Planning::CheckSamePlan(const Plan& plan) const {
+  const auto hash = static_cast<std::int64_t>(plan.Hash() >> 1);
+  const auto extremes = rank_.Max({hash, -hash});
+  if (extremes[0] != -extremes[1]) {
+    SPARFUSE_THROW(kInternal, "ranks have different plans; rank " + std::to_string(rank_.rank()) +
+                                  " has " + plan.UnitSizes());
+  }
+}
+
+void Planning::Describe(nlohmann::json& outcome) const {
+  outcome["plans"] = plans_;
+  if (!profile_.is_null()) outcome["profile"] = profile_;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,57 @@
+// The plans of a live trial: rank 0 plans, every rank goes by its plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/cost/cost_model.hpp"
+#include "core/engine/timeline.hpp"
+#include "harness/composition.hpp"
+#include "harness/worker/rank.hpp"
+
+namespace sparfuse {
+
+class Planning {
+ public:
+  // Measures a profile where the planner needs one, on an instance of the workload of its own, so
+  // that the trial's keeps its state. The references must outlive this object. Collective.
+  Planning(const Rank& rank, const Composition& composition, const Topology& topology,
+           const GradientLayout& layout, std::span<const std::size_t> ready_order);
+
+  // The plan to begin with. Collective.
+  Plan First();
+
+  // Another plan from `step` on, every replan_every steps after warm-up: from the medians of rank
+  // 0's backward times in the steps since the last plan. Collective.
+  std::optional<Plan> At(std::uint64_t step);
+
+  // What happened in a step.
+  void Observe(std::uint64_t step, const Timeline& timeline);
+
+  // Adds "plans", and "profile" where there is one.
+  void Describe(nlohmann::json& outcome) const;
+
+ private:
+  void Profile(std::span<const std::size_t> ready_order);
+  Plan Make(std::uint64_t step);
+  Plan Share(const Plan& own) const;
+  void CheckSamePlan(const Plan& plan) const;
+
+  const Rank& rank_;
+  const Composition& composition_;
+  const Topology& topology_;
+  GradientLayout layout_;
+  std::uint64_t warmup_steps_;
+  std::uint64_t replan_every_;  // 0: never
+  nlohmann::json profile_;      // null: none
+  BackwardProfile backward_;
+  CostModel cost_;
+  std::vector<std::vector<double>> observed_;  // rank 0: [tensors][steps] backward seconds
+  nlohmann::json plans_ = nlohmann::json::array();
+};
+
+}  // namespace sparfuse
