@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "baselines/composition.hpp"
 #include "harness/config_keys.hpp"
 
 namespace sparfuse {
@@ -11,13 +12,6 @@ const nlohmann::json& Group(const nlohmann::json& given, const char* name) {
   static const nlohmann::json kEmpty = nlohmann::json::object();
   const auto group = given.find(name);
   return group != given.end() && group->is_object() ? *group : kEmpty;
-}
-
-bool Has(std::span<const OptionSpec> options, const std::string& option) {
-  for (const auto& spec : options) {
-    if (spec.name == option) return true;
-  }
-  return false;
 }
 
 nlohmann::json Resolve(const std::string& owner, const CatalogPart& part,
@@ -38,36 +32,25 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
   nlohmann::json for_sending = OptionsToJson(method.sending);
   std::string sends;  // an option of sending that `given` has
   std::string collective = method.collective;
+  const MethodOptions takes{strategy.options, planner.options, SendingOptions()};
   for (const auto& [key, value] : given.items()) {
     if ((key == "strategy_options" || key == "planner_options") && value.is_object()) continue;
     if (key == "collective" && value.is_string()) {
       collective = value.get<std::string>();
       continue;
     }
-    if (Has(SendingOptions(), key)) {
-      for_sending[key] = value;
-      sends = key;
-      continue;
-    }
-    const bool in_strategy = Has(strategy.options, key);
-    const bool in_planner = Has(planner.options, key);
-    if (in_strategy && in_planner) {
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("method {}: both its strategy and its planner take \"{}\"; "
-                                 "expected it in strategy_options or planner_options",
-                                 method.name, key));
-    }
-    if (!in_strategy && !in_planner) {
-      std::vector<std::string> known = {"collective"};
-      if (method.sends_payloads()) {
-        for (const auto& spec : SendingOptions()) known.push_back(spec.name);
-      }
-      for (const auto& spec : strategy.options) known.push_back(spec.name);
-      for (const auto& spec : planner.options) known.push_back(spec.name);
+    const auto owner = takes.OwnerOf(key, method.name);
+    if (!owner) {
+      std::vector<std::string> known = takes.Names();
+      known.emplace_back("collective");
       SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
                                           key, value.dump(), Suggestion(key, known)));
     }
-    (in_strategy ? for_strategy : for_planner)[key] = value;
+    using enum MethodOptions::Owner;
+    if (*owner == kSending) sends = key;
+    (*owner == kSending    ? for_sending
+     : *owner == kStrategy ? for_strategy
+                           : for_planner)[key] = value;
   }
   const auto& exchange = NeedEntry(catalog.collectives, "collective", collective);
   if (exchange.sparse != method.sends_payloads()) {
@@ -124,9 +107,10 @@ void CheckMethod(const Catalog& catalog, const Method& method) {
                       strategy.sparse ? "sparsifies" : "sends dense gradients", method.sparsifier));
     }
     if (NeedEntry(catalog.planners, "planner", method.planner).ahead_only && !strategy.ahead) {
-      SPARFUSE_THROW(kConfig, fmt::format("planner \"{}\" plans tensor by tensor and strategy \"{}\" "
-                                          "does not sparsify ahead",
-                                          method.planner, strategy.name));
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("planner \"{}\" plans tensor by tensor and strategy \"{}\" "
+                                 "does not sparsify ahead",
+                                 method.planner, strategy.name));
     }
     ResolveMethodOptions(catalog, method, nlohmann::json::object());
   } catch (const Error& error) {

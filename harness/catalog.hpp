@@ -71,9 +71,9 @@ Catalog BuiltInCatalog();
 // What a method is made of in one trial: {"strategy", "strategy_options", "planner",
 // "planner_options", "collective"}, from the method's file, its parts' defaults and `given`: a flat
 // table whose keys are options of the strategy or of the planner, these groups' names, or, where
-// payloads are sent, those of SendingOptions(). The latter are in the result only where they are not
-// their defaults, so that what was measured before they existed keeps its identity.
-// Throws Error{kConfig} naming method, key, value and the nearest known option.
+// payloads are sent, those of SendingOptions(). The latter are in the result only where they are
+// not their defaults, so that what was measured before they existed keeps its identity. Throws
+// Error{kConfig} naming method, key, value and the nearest known option.
 nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method,
                                     const nlohmann::json& given);
 

@@ -152,9 +152,10 @@ void ReadExpectation(const TomlFile& file, const std::string& at, Claim& claim) 
 }
 
 // "safusion, digits-resnet, workers 2"
-std::string SettingText(const json& setting) {
+std::string SettingText(const std::vector<std::string>& keys, const json& setting) {
   std::string text;
-  for (const auto& [key, value] : setting.items()) {
+  for (const auto& key : keys) {
+    const json& value = setting[key];
     text += (text.empty() ? "" : ", ") +
             (value.is_string() ? value.get<std::string>() : key + " " + value.dump());
   }
@@ -201,7 +202,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
       one.over.update(RequiredTable(file, at + "/over"));
       one.over_cell = OnlyCell(file, at + "/over", one.over, part);
     }
-    if (!setting.empty()) one.quote += " (" + SettingText(setting) + ")";
+    if (!keys.empty()) one.quote += " (" + SettingText(keys, setting) + ")";
     part.claims.push_back(std::move(one));
   }
 }

@@ -16,7 +16,7 @@ enum class KeyType {
   kDensity,  // in (0, 1]
   kTable,
   kStrings,  // a list of them
-  kLink,  // { gbps, alpha_us } or "none"
+  kLink,     // { gbps, alpha_us } or "none"
 };
 
 struct ConfigKey {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "baselines/composition.hpp"
 #include "core/error.hpp"
 #include "harness/toml_file.hpp"
 
@@ -68,41 +69,6 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
     }
   }
   return method;
-}
-
-std::span<const OptionSpec> SendingOptions() {
-  static const std::vector<OptionSpec> kOptions = {
-      {"payload_values",
-       std::string("f32"),
-       0,
-       0,
-       {"f32", "f16"},
-       "values of a sparse payload; what a half cannot hold goes into the residual"},
-      {"payload_indices",
-       std::string("u32"),
-       0,
-       0,
-       {"u32", "delta"},
-       "indices of a sparse payload; delta: two bytes where a gap is below 65535"},
-      {"payload_dense",
-       std::string("indexed"),
-       0,
-       0,
-       {"indexed", "fp32", "fp16", "qsgd", "sign"},
-       "tensors of density 1: with indices like others, or without, coded by this quantizer"},
-      {"threshold_period",
-       std::int64_t{1},
-       0,
-       1e9,
-       {},
-       "steps for which an estimated threshold is used; 0: 32, or 1 where none is estimated"},
-      {"replan_every",
-       std::int64_t{0},
-       0,
-       1e9,
-       {},
-       "steps after which a plan is made anew from their times; 0: never"}};
-  return kOptions;
 }
 
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table) {

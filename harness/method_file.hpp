@@ -16,7 +16,7 @@ struct Method {
   int revision = 0;
   std::string deviations;  // "" or what differs from the paper, one sentence each
   std::string strategy, planner, sparsifier, feedback, collective;
-  Options sending;  // of SendingOptions(), as the file gives them
+  Options sending;                // of SendingOptions(), as the file gives them
   bool sparsifier_fixed = false;  // an experiment may not choose another sparsifier
   nlohmann::json strategy_options = nlohmann::json::object();  // as the file gives them
   nlohmann::json planner_options = nlohmann::json::object();
@@ -31,10 +31,6 @@ struct Method {
 // or its last two joined by '-'. The parts that it
 // names are checked where the catalog is joined. Throws Error{kConfig} with file and line.
 Method ParseMethodFile(std::string_view folder, std::string_view text);
-
-// What a method that sends payloads takes beside the options of its parts: how payloads are coded,
-// how often thresholds are estimated and plans made.
-std::span<const OptionSpec> SendingOptions();
 
 // A table of scalars as options. `owner` begins the Error{kConfig} for any other value.
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);

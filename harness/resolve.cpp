@@ -1,9 +1,9 @@
 // One cell: every default filled in, every name looked up, pairs without meaning refused.
 #include <fmt/format.h>
 
+#include "core/feedback/feedback.hpp"
 #include "harness/cells.hpp"
 #include "harness/config_keys.hpp"
-#include "core/feedback/feedback.hpp"
 #include "harness/profiles.hpp"
 #include "harness/python_file.hpp"
 

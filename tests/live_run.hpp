@@ -40,10 +40,11 @@ struct RankResult {
 using Gradients = std::function<std::vector<float>(int rank, int step, std::size_t tensor)>;
 
 // `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
-// announced.
-inline std::vector<RankResult> RunLive(const std::function<LiveConfig()>& configure, int workers,
-                                       const Gradients& gradient_of,
-                                       std::size_t without_gradient = 999) {
+// announced. `before_step` may change the engine between steps.
+inline std::vector<RankResult> RunLive(
+    const std::function<LiveConfig()>& configure, int workers, const Gradients& gradient_of,
+    std::size_t without_gradient = 999,
+    const std::function<void(LiveEngine&, int step)>& before_step = {}) {
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
   RunRanks(workers, 1, kLiveDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
@@ -53,6 +54,7 @@ inline std::vector<RankResult> RunLive(const std::function<LiveConfig()>& config
       std::vector<std::vector<float>> gradients;
       for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
         gradients.push_back(gradient_of(loop.rank(), step, t));
+      if (before_step) before_step(engine, step);
       engine.BeginStep(static_cast<std::uint64_t>(step), true);
       engine.BeginForward();
       engine.EndForward();

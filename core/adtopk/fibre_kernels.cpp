@@ -18,8 +18,9 @@ const FibreKernels kFibreKernelsPortable = {Scan, Rank};
 
 const FibreKernels& FibreKernelsFor(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return kFibreKernelsAvx512;
-  if (isa == Isa::kAvx2) return kFibreKernelsAvx2;
+  // As in SelectKernelsFor.
+  if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vbmi2")) return kFibreKernelsAvx512;
+  if (isa != Isa::kPortable) return kFibreKernelsAvx2;
 #endif
   (void)isa;
   return kFibreKernelsPortable;

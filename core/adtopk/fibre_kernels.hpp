@@ -21,7 +21,7 @@ struct FibreScan {
   // Element i is compared with bounds[i % period]; period + kScanLanes - 1 entries, repeating.
   const std::uint32_t* bounds;
   std::size_t period;
-  std::size_t ahead;   // elements from the one that is read to the one that is prefetched
+  std::size_t ahead;   // elements from the one that is read to the one that is prefetched; 0: none
   std::uint32_t base;  // index of element 0
   // Room for n + 16: up to 16 entries behind the last that is found are overwritten.
   std::uint32_t* indices;

@@ -20,7 +20,7 @@ std::size_t ScanImpl(const FibreScan& s, std::uint32_t* largest) {
   for (; i + kScanLanes <= s.n; i += kScanLanes) {
     std::uint64_t mask = 0;
     for (std::size_t j = 0; j < kScanLanes; j += 8) {
-      if (j % 16 == 0) {
+      if (s.ahead != 0 && j % 16 == 0) {
         _mm_prefetch(reinterpret_cast<const char*>(s.gradient + i + j + s.ahead), _MM_HINT_T0);
         if (kResidual) {
           _mm_prefetch(reinterpret_cast<const char*>(s.residual + i + j + s.ahead), _MM_HINT_T0);

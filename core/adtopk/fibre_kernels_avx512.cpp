@@ -1,6 +1,7 @@
-// AVX-512: masks of 64 elements. Their bits are taken four at a time, most often once; where many
-// are set, whole vectors are packed in registers.
+// AVX-512, VBMI2 included: masks of 64 elements, and the positions of their bits packed in a
+// register, without a branch; then what lies there is copied.
 #if defined(__x86_64__)
+#pragma GCC target("avx512vbmi2")
 #include <immintrin.h>
 
 #include "core/adtopk/fibre_kernels.hpp"
@@ -12,17 +13,21 @@ namespace {
 
 // The bits of the elements [i, i + 64) that reach their bounds, among those in `valid`. The
 // residual is added to them, and *top raised to the largest key of each lane.
-template <bool kResidual>
+template <bool kResidual, bool kPrefetch>
 inline std::uint64_t Reaching(const FibreScan& s, std::size_t i, const std::uint32_t* bounds,
                               std::uint64_t valid, __m512i* top) {
   __mmask16 reach[4];
   for (std::size_t j = 0; j < 4; ++j) {
     const auto lanes = static_cast<__mmask16>(valid >> (16 * j));
     const std::size_t at = i + 16 * j;
-    _mm_prefetch(reinterpret_cast<const char*>(s.gradient + at + s.ahead), _MM_HINT_T0);
+    if (kPrefetch) {
+      _mm_prefetch(reinterpret_cast<const char*>(s.gradient + at + s.ahead), _MM_HINT_T0);
+    }
     __m512 x = _mm512_maskz_loadu_ps(lanes, s.gradient + at);
     if (kResidual) {
-      _mm_prefetch(reinterpret_cast<const char*>(s.residual + at + s.ahead), _MM_HINT_T0);
+      if (kPrefetch) {
+        _mm_prefetch(reinterpret_cast<const char*>(s.residual + at + s.ahead), _MM_HINT_T0);
+      }
       x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(lanes, s.residual + at));
       _mm512_mask_storeu_ps(s.residual + at, lanes, x);
     }
@@ -37,54 +42,50 @@ inline std::uint64_t Reaching(const FibreScan& s, std::size_t i, const std::uint
       _mm512_kunpackd(_mm512_kunpackw(reach[3], reach[2]), _mm512_kunpackw(reach[1], reach[0])));
 }
 
-// Writes the elements [i, i + 64) of x whose bits are set behind the first `count`.
-inline void Take(const FibreScan& s, const float* x, std::size_t i, std::uint64_t mask,
-                 std::size_t count) {
-  if (__builtin_expect(_mm_popcnt_u64(mask) <= 12, 1)) {
-    do {
-      for (std::size_t j = 0; j < 4; ++j) {
-        const std::size_t from = i + (_tzcnt_u64(mask) & 63);  // 64, of no bits: any element
-        mask = _blsr_u64(mask);
-        s.indices[count + j] = s.base + static_cast<std::uint32_t>(from);
-        s.values[count + j] = x[from];
-      }
-      count += 4;
-    } while (__builtin_expect(mask != 0, 0));
-    return;
-  }
-  __m512i index =
-      _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(s.base + i)),
-                       _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-  for (std::size_t j = 0; j < 4; ++j, i += 16, mask >>= 16) {
-    const auto kept = static_cast<__mmask16>(mask);
-    _mm512_storeu_si512(s.indices + count, _mm512_maskz_compress_epi32(kept, index));
-    _mm512_storeu_ps(s.values + count,
-                     _mm512_maskz_compress_ps(kept, _mm512_maskz_loadu_ps(kept, x + i)));
-    count += static_cast<std::size_t>(_mm_popcnt_u64(mask & 0xffff));
-    index = _mm512_add_epi32(index, _mm512_set1_epi32(16));
-  }
-}
+constexpr std::size_t kPiece = 2048;  // elements between two rounds of copying
 
-template <bool kResidual>
+template <bool kResidual, bool kPrefetch>
 std::size_t ScanImpl(const FibreScan& s, std::uint32_t* largest) {
   const std::size_t turn = kScanLanes % s.period;
   const float* const x = kResidual ? s.residual : s.gradient;  // once it is added
+  alignas(64) std::uint8_t bytes[64];
+  for (std::size_t j = 0; j < 64; ++j) bytes[j] = static_cast<std::uint8_t>(j);
+  const __m512i positions = _mm512_load_si512(bytes);
+  std::uint16_t offsets[kPiece + 64];
   __m512i top = _mm512_setzero_si512();
   std::size_t count = 0;
   std::size_t at = 0;
-  std::size_t i = 0;
-  for (; i + kScanLanes <= s.n; i += kScanLanes) {
-    const std::uint64_t mask = Reaching<kResidual>(s, i, s.bounds + at, ~std::uint64_t{0}, &top);
-    Take(s, x, i, mask, count);
-    count += static_cast<std::size_t>(_mm_popcnt_u64(mask));
-    at += turn;
-    at = at >= s.period ? at - s.period : at;
-  }
-  if (i < s.n) {
-    const std::uint64_t valid = (std::uint64_t{1} << (s.n - i)) - 1;
-    const std::uint64_t mask = Reaching<kResidual>(s, i, s.bounds + at, valid, &top);
-    Take(s, x, i, mask, count);
-    count += static_cast<std::size_t>(_mm_popcnt_u64(mask));
+  for (std::size_t begin = 0; begin < s.n; begin += kPiece) {
+    const std::size_t size = s.n - begin < kPiece ? s.n - begin : kPiece;
+    std::size_t found = 0;
+    const auto find = [&](std::size_t i, std::uint64_t valid) {
+      const std::uint64_t mask =
+          Reaching<kResidual, kPrefetch>(s, begin + i, s.bounds + at, valid, &top);
+      // Sixteen positions in any case, and up to that many entries past the last.
+      const __m512i packed = _mm512_maskz_compress_epi8(mask, positions);
+      const __m256i base = _mm256_set1_epi16(static_cast<short>(i));
+      const auto store = [&](std::size_t to, __m128i part) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(offsets + found + to),
+                            _mm256_add_epi16(base, _mm256_cvtepu8_epi16(part)));
+      };
+      store(0, _mm512_castsi512_si128(packed));
+      const auto kept = static_cast<std::size_t>(_mm_popcnt_u64(mask));
+      if (__builtin_expect(kept > 16, 0)) {
+        store(16, _mm512_extracti32x4_epi32(packed, 1));
+        store(32, _mm512_extracti32x4_epi32(packed, 2));
+        store(48, _mm512_extracti32x4_epi32(packed, 3));
+      }
+      found += kept;
+      at += turn;
+      at = at >= s.period ? at - s.period : at;
+    };
+    std::size_t i = 0;
+    for (; i + kScanLanes <= size; i += kScanLanes) find(i, ~std::uint64_t{0});
+    if (i < size) find(i, (std::uint64_t{1} << (size - i)) - 1);
+    const auto base = s.base + static_cast<std::uint32_t>(begin);
+    for (std::size_t j = 0; j < found; ++j) s.indices[count + j] = base + offsets[j];
+    for (std::size_t j = 0; j < found; ++j) s.values[count + j] = x[begin + offsets[j]];
+    count += found;
   }
   const auto top_lane = static_cast<std::uint32_t>(_mm512_reduce_max_epu32(top));
   *largest = top_lane > *largest ? top_lane : *largest;
@@ -92,7 +93,12 @@ std::size_t ScanImpl(const FibreScan& s, std::uint32_t* largest) {
 }
 
 std::size_t Scan(const FibreScan& s, std::uint32_t* largest) {
-  return s.residual == nullptr ? ScanImpl<false>(s, largest) : ScanImpl<true>(s, largest);
+  if (s.ahead == 0) {
+    return s.residual == nullptr ? ScanImpl<false, false>(s, largest)
+                                 : ScanImpl<true, false>(s, largest);
+  }
+  return s.residual == nullptr ? ScanImpl<false, true>(s, largest)
+                               : ScanImpl<true, true>(s, largest);
 }
 
 }  // namespace

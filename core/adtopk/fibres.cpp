@@ -155,7 +155,7 @@ class FibreSelection {
                    fibres_.length * block.side,
                    s.bounds,
                    block.side,
-                   512,  // 2 KB
+                   kPrefetchPays ? std::size_t{512} : 0,  // 2 KB
                    static_cast<std::uint32_t>(block.begin),
                    s.indices,
                    s.values};

@@ -39,9 +39,8 @@ double PlanTimes::Backward(std::size_t tensor) const {
 
 double PlanTimes::Sparsify(std::size_t tensor, double density) const {
   const std::size_t n = input_.layout.tensor(tensor).numel;
-  const double work = density < 1
-                          ? input_.cost->SelectionSeconds(input_.sparsifier, n, density)
-                          : input_.cost->pack_seconds(static_cast<double>(n));
+  const double work = density < 1 ? input_.cost->SelectionSeconds(input_.sparsifier, n, density)
+                                  : input_.cost->pack_seconds(static_cast<double>(n));
   return input_.cost->dispatch_seconds + work;
 }
 

@@ -331,9 +331,7 @@ void LiveEngine::PreparePayload(Op& exchange, ExchangeState& state) {
   const bool headed = IsCoded() && state.capacity > 0;
   const std::size_t indexed_bytes = headed ? EncodedBytesBound(config_.coding, state.capacity, n)
                                            : state.capacity * kSparseElementBytes;
-  buffers.element_bytes = headed                ? 1
-                          : state.run_bytes > 0 ? sizeof(float)
-                                                : kSparseElementBytes;
+  buffers.element_bytes = headed ? 1 : state.run_bytes > 0 ? sizeof(float) : kSparseElementBytes;
   buffers.capacity_bytes = state.run_bytes + indexed_bytes;
   const std::size_t room = buffers.capacity_bytes * static_cast<std::size_t>(workers());
   if (state.own.size() < buffers.capacity_bytes)
@@ -361,10 +359,10 @@ void LiveEngine::PreparePayload(Op& exchange, ExchangeState& state) {
     merged += part->slot.count;
   }
   exchange.payload_bytes =
-      state.run_bytes +
-      (headed ? EncodePayload(config_.coding, {{indices, merged}, {values, merged}}, n,
-                              state.own.host().subspan(state.run_bytes))
-              : merged * kSparseElementBytes);
+      state.run_bytes + (headed
+                             ? EncodePayload(config_.coding, {{indices, merged}, {values, merged}},
+                                             n, state.own.host().subspan(state.run_bytes))
+                             : merged * kSparseElementBytes);
   buffers.own = state.own.host().first(exchange.payload_bytes);
   buffers.gathered = state.gathered.host().first(room);
 }

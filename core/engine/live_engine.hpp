@@ -42,15 +42,15 @@ struct LiveConfig {
   Plan plan;
   Topology topology;
   std::unique_ptr<Strategy> strategy;
-  std::unique_ptr<Sparsifier> sparsifier;        // null when nothing is sparsified
-  bool unbounded_count = false;                  // of its descriptor: slots hold all elements
-  Feedback feedback;                             // for all tensors but those without feedback
+  std::unique_ptr<Sparsifier> sparsifier;  // null when nothing is sparsified
+  bool unbounded_count = false;            // of its descriptor: slots hold all elements
+  Feedback feedback;                       // for all tensors but those without feedback
   // Codes tensors of density 1, which then travel without indices. Null: they have indices, as
   // others do.
   std::unique_ptr<Quantizer> runs;
   const Collective* dense_collective = nullptr;  // for exchanges without selections
   const Collective* sparse_collective = nullptr;
-  PayloadCoding coding;  // of what has indices; f32 and u32: without a header
+  PayloadCoding coding;                       // of what has indices; f32 and u32: without a header
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
 };
 
@@ -156,7 +156,7 @@ class LiveEngine final : public StepScheduler {
   };
   struct LaneState {
     std::deque<Work> queue;
-    std::thread thread;  // kSide and kHost
+    std::thread thread;                // kSide and kHost
     std::unique_ptr<ThreadPool> pool;  // kSide and kHost: their thread alone
     Workspace workspace;
     SelectCounters counters;

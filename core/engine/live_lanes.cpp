@@ -231,8 +231,8 @@ void LiveEngine::SelectInto(Lane which, Selection& selection, double density) {
 }
 
 void LiveEngine::EncodeRun(Lane which, Selection& selection) {
-  const QuantizeContext context{&PoolOf(which),
-                                &lanes_[static_cast<std::size_t>(which)].workspace, rank()};
+  const QuantizeContext context{&PoolOf(which), &lanes_[static_cast<std::size_t>(which)].workspace,
+                                rank()};
   const SelectSource source{{selection.source.data(), selection.source.size(), {}},
                             selection.residual};
   config_.runs->Encode(context, source, selection.info, selection.run.host());

@@ -209,7 +209,7 @@ class ModelRank final : public StepScheduler {
     Op& started = op(handle);
     const CostModel& cost = cluster_.config().cost;
     const auto n = static_cast<double>(started.kind == OpKind::kApply ? started.elements()
-                                                                     : started.range.size());
+                                                                      : started.range.size());
     switch (started.kind) {
       case OpKind::kPack:
         return cost.dispatch_seconds + cost.pack_seconds(n);

@@ -38,7 +38,7 @@ struct Op {
   std::uint64_t payload_bytes = 0;  // kSparsify, kExchange: what this rank contributes
 
   std::size_t elements() const;  // of `parts`
-  void* attachment = nullptr;       // the engine's own
+  void* attachment = nullptr;    // the engine's own
 };
 
 // All members are used by one thread at a time (the one that reacts), except that an engine may

@@ -21,8 +21,8 @@ struct MomentumOptions {
   bool masking = true;  // momentum factor masking: the velocity of what was sent becomes zero
 };
 
-// u = m * u + g over one range, all [n]; returns what v grows by: u, with nesterov `growth`, which is
-// written then only. One pass: reads gradient and u, writes u and, with nesterov, growth.
+// u = m * u + g over one range, all [n]; returns what v grows by: u, with nesterov `growth`, which
+// is written then only. One pass: reads gradient and u, writes u and, with nesterov, growth.
 //
 //   gradient  not modified; taken `scale` times: what clipping made of it, or 1.
 std::span<const float> AdvanceVelocity(const MomentumOptions& options,

@@ -33,8 +33,8 @@ struct TensorEntry {
 class GradientLayout {
  public:
   // Appends a tensor; its offset is the present total.
-  void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel,
-           bool dense = false, bool feedback = true);
+  void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel, bool dense = false,
+           bool feedback = true);
 
   std::size_t tensors() const noexcept { return entries_.size(); }
   const TensorEntry& tensor(std::size_t position) const { return entries_[position]; }

@@ -56,8 +56,8 @@ struct Plan {
 };
 
 // Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none
-// empty, and what is said of tensors is said of all, reduces dense ones only, and only in units that
-// are sparsified ahead.
+// empty, and what is said of tensors is said of all, reduces dense ones only, and only in units
+// that are sparsified ahead.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
 
 // What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that
@@ -89,7 +89,8 @@ struct PlannerDescriptor {
   int revision;
   std::vector<OptionSpec> options;
   std::unique_ptr<Planner> (*make)(const Options& resolved);
-  // With these options it looks at backward and cost, which must then be there; null: it never does.
+  // With these options it looks at backward and cost, which must then be there; null: it never
+  // does.
   bool (*needs_profile)(const Options& resolved) = nullptr;
   bool ahead_only = false;  // plans tensor by tensor: for strategies that sparsify ahead
 };

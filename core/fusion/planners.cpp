@@ -108,9 +108,8 @@ std::uint64_t Plan::Hash() const {
 TensorPlan Plan::TensorOf(const GradientLayout& layout, std::size_t tensor) const {
   TensorPlan plan;
   if (tensors.empty()) {
-    const auto unit =
-        std::partition_point(units.begin(), units.end(),
-                             [tensor](const Unit& each) { return each.last <= tensor; });
+    const auto unit = std::partition_point(
+        units.begin(), units.end(), [tensor](const Unit& each) { return each.last <= tensor; });
     plan.density = unit->density;
   } else {
     plan = tensors[tensor];

@@ -139,6 +139,8 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   const float* const from = input.pending ? input.gradient : input.x();
   const float* const x = input.x();  // after the scan of a block, in L1
   std::atomic<std::size_t> arena{0};
+  // Where all is measured, nothing added and nothing finite reaches the bound.
+  const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
   std::span<Statistics> parts;  // added up in index order, whoever measures them
   if (statistics != nullptr) parts = WorkspaceArray<Statistics>(workspace, kUseKeys, chunks);
 
@@ -152,8 +154,10 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
     for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
       const std::size_t size = std::min(kBlock, end - begin);
-      const std::size_t count = kernels.scan(
-          from + begin, residual == nullptr ? nullptr : residual + begin, size, lo, at);
+      const std::size_t count =
+          skip ? 0
+               : kernels.scan(from + begin, residual == nullptr ? nullptr : residual + begin, size,
+                              lo, at);
       if (statistics != nullptr) MeasureBlock(kernels, x + begin, size, parts[c]);
       if (count == 0) continue;
       // Which block comes first into the arena depends on timing; what a block holds, the order in

@@ -46,6 +46,12 @@ const SelectKernels kSelectKernelsPortable = {
     Scan, Gather,      Clear, Put,     Add,         MakeKeys,          CountAtLeast,
     KeysInRange, Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
+#if defined(__x86_64__)
+const bool kPrefetchPays = !__builtin_cpu_is("amd");
+#else
+const bool kPrefetchPays = true;
+#endif
+
 const SelectKernels& SelectKernelsFor(Isa isa) {
 #if defined(__x86_64__)
   // They need VBMI2 beside what the instruction set stands for: Ice Lake, Zen 4 or later.

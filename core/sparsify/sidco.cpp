@@ -163,6 +163,8 @@ class Sidco final : public Sparsifier {
         statistics = Measure(context, input, info, statistics);
         thresholds[0] = FirstThreshold(options_.fit, statistics, plan.first);
       } else {
+        statistics.moments = false;
+        statistics.logs = false;
         statistics.tail_count = 1;
         statistics.tails[0].key = KeyAbove(thresholds[stage - 1]);
         statistics = Measure(context, input, info, statistics);

@@ -14,8 +14,12 @@ namespace sparfuse {
 double Statistics::MaxAbs() const { return static_cast<double>(std::bit_cast<float>(max_key)); }
 
 void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, Statistics& total) {
-  BlockSums sums;
-  kernels.measure(x, n, &sums);
+  BlockSums sums = {};
+  if (total.moments) {
+    kernels.measure(x, n, &sums);
+  } else {
+    sums.max_key = kernels.add(x, nullptr, n);
+  }
   total.n += n;
   total.sum += sums.sum;
   total.sum_abs += sums.sum_abs;

@@ -26,6 +26,7 @@ struct Statistics {
   std::size_t tail_count = 0;
   Tail tails[kMaxTails];
   bool tail_squares = false;
+  bool moments = true;  // else the sums over all elements stay zero
   bool logs = false;
 
   // Of all elements of x.

@@ -67,20 +67,9 @@ class Training {
     }
     GradientLayout layout = MakeLayout(tensors, config_);
     planning_.emplace(rank_, composition_, topology_, layout, ready_order_);
-    LiveConfig live;
-    live.layout = std::move(layout);
-    live.plan = planning_->First();
-    live.topology = topology_;
-    live.strategy = composition_.MakeStrategy();
-    live.sparsifier = composition_.MakeSparsifier(config_.at("seed").get<std::uint64_t>());
-    if (composition_.sparsifier != nullptr) {
-      live.unbounded_count = composition_.sparsifier->unbounded_count;
-    }
-    live.feedback = composition_.feedback;
-    live.runs = composition_.MakeRuns(config_.at("seed").get<std::uint64_t>());
-    live.dense_collective = composition_.dense_collective;
-    live.sparse_collective = composition_.sparse_collective;
-    live.coding = composition_.coding;
+    Plan plan = planning_->First();
+    LiveConfig live = MakeLiveConfig(composition_, std::move(layout), std::move(plan), topology_,
+                                     config_.at("seed").get<std::uint64_t>());
     // Longer than any single wait, so that the wait that names a rank ends first.
     live.deadline = std::chrono::milliseconds(
         static_cast<std::int64_t>(2000 * config_.at("deadline_seconds").get<double>()) + 5000);

@@ -56,22 +56,13 @@ std::vector<RankResult> RunLive(const json& config, int workers,
                                 std::size_t without_gradient = 999) {
   const auto configure = [&] {
     const Composition composition = Compose(config);
-    LiveConfig live;
-    live.layout = MakeLayout(Tensors(), config);
-    live.topology = {workers, 1};
+    GradientLayout layout = MakeLayout(Tensors(), config);
+    const Topology topology{workers, 1};
     const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
     const CostModel cost = testing::EvenCost();
-    live.plan = MakePlan(composition, live.layout, live.topology, &backward, &cost);
-    live.strategy = composition.MakeStrategy();
-    live.sparsifier = composition.MakeSparsifier(7);
-    if (composition.sparsifier != nullptr) {
-      live.unbounded_count = composition.sparsifier->unbounded_count;
-    }
-    live.feedback = composition.feedback;
-    live.runs = composition.MakeRuns(7);
-    live.dense_collective = composition.dense_collective;
-    live.sparse_collective = composition.sparse_collective;
-    live.coding = composition.coding;
+    Plan plan = MakePlan(composition, layout, topology, &backward, &cost);
+    LiveConfig live =
+        MakeLiveConfig(composition, std::move(layout), std::move(plan), topology, 7);
     live.deadline = testing::kLiveDeadline;
     return live;
   };

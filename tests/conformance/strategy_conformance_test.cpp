@@ -24,16 +24,22 @@ LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor
   Options planner_options;
   if (planner.name == "by-bytes") planner_options["threshold_bytes"] = 3000.0;
   if (planner.name == "by-count") planner_options["units"] = std::int64_t{3};
+  if (planner.ahead_only) planner_options["tensors_per_unit"] = std::int64_t{4};
+  if (planner.name == "ssfusion") {
+    planner_options["offload"] = true;
+    planner_options["interleave"] = true;
+    planner_options["partition"] = std::string("all");
+  }
   Options strategy_options;
   if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
   config.dense_collective = &FindCollective("ring-allreduce");
   config.sparse_collective = &FindCollective("sparse-allgather");
   const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
   const CostModel cost = testing::EvenCost();
-  config.plan = planner.make(ResolveOptions(planner.name, planner.options, planner_options))
-                    ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified,
-                                &backward, &cost, "dgc", config.dense_collective,
-                                config.sparse_collective});
+  config.plan =
+      planner.make(ResolveOptions(planner.name, planner.options, planner_options))
+          ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, &backward, &cost,
+                      "dgc", config.dense_collective, config.sparse_collective});
   config.strategy =
       strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
   if (strategy.sparsified != Sparsified::kNever) {

@@ -251,9 +251,10 @@ at_most = 0.5
 TEST(Experiment, ErrorsOfClaimsSayWhatIsExpected) {
   const auto error = [](const std::string& lines, bool over = true) {
     return ErrorOf(WithLine(
-        "", "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\n"
-            "of = { method = \"wfbp\", workers = 4 }\n" +
-                std::string(over ? "over = { method = \"dense\", workers = 4 }\n" : "") + lines));
+        "",
+        "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\n"
+        "of = { method = \"wfbp\", workers = 4 }\n" +
+            std::string(over ? "over = { method = \"dense\", workers = 4 }\n" : "") + lines));
   };
   EXPECT_EQ(error("expect = \"less\""), "no error");
   EXPECT_SAYS(error(""), "file.toml:10: [[claim]]: nothing is expected: expected exactly one of");

@@ -41,10 +41,14 @@ TEST(Planners, CoverEveryLayoutOnce) {
       for (std::size_t t = 0; t < tensors; ++t) layout.Add("t", {1}, 1 + 977 * t % 5000);
       const BackwardProfile backward = testing::EvenBackward(tensors);
       const CostModel cost = testing::EvenCost();
-      const PlanInput input{layout,    {4, 1},
-                            0.1,       Sparsified::kAhead,
-                            &backward, &cost,
-                            "topk",    &FindCollective("ring-allreduce"),
+      const PlanInput input{layout,
+                            {4, 1},
+                            0.1,
+                            Sparsified::kAhead,
+                            &backward,
+                            &cost,
+                            "topk",
+                            &FindCollective("ring-allreduce"),
                             &FindCollective("sparse-allgather")};
       const Plan plan =
           planner.make(ResolveOptions(planner.name, planner.options, {}))->MakePlan(input);

@@ -13,65 +13,21 @@
 #include "core/error.hpp"
 #include "core/feedback/momentum.hpp"
 #include "core/feedback/residual_store.hpp"
+#include "tests/dropping_collective.hpp"
 #include "tests/run_ranks.hpp"
 #include "tests/sparsifier_oracle.hpp"
 
 namespace sparfuse {
 namespace {
 
-constexpr std::size_t kSurvivors = 12;
+using testing::Elements;
+using testing::GlobalTopK;
+using testing::kSurvivors;
+
 constexpr int kSteps = 10;
 constexpr std::size_t kNumel = 900;
 const std::vector<Range> kParts = {{40, 400}, {500, 823}};  // of the flat gradient
 constexpr Range kExchanged = {40, 823};
-
-struct Elements {
-  std::vector<std::uint32_t> indices;
-  std::vector<float> values;
-
-  void Add(std::uint32_t index, float value) {
-    indices.push_back(index);
-    values.push_back(value);
-  }
-  std::size_t WriteTo(std::byte* out) const {
-    const std::size_t half = indices.size() * sizeof(std::uint32_t);
-    if (half > 0) {
-      std::memcpy(out, indices.data(), half);
-      std::memcpy(out + half, values.data(), half);
-    }
-    return 2 * half;
-  }
-};
-
-// All ranks gather all payloads and apply the kSurvivors largest sums; what a rank sent of the
-// others goes back to it. Its result is one payload of sums, the same on all ranks.
-Task GlobalTopK(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
-  co_await FindCollective("sparse-allgather").run(communicator, buffers, tag);
-  std::map<std::uint32_t, float> sums;
-  for (const std::span<const std::byte> bytes : buffers.by_rank) {
-    const SparsePayload payload = ViewSparsePayload(bytes);
-    for (std::size_t i = 0; i < payload.indices.size(); ++i) {
-      sums[payload.indices[i]] += payload.values[i];
-    }
-  }
-  std::vector<std::pair<std::uint32_t, float>> ordered(sums.begin(), sums.end());
-  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
-    return std::abs(a.second) > std::abs(b.second);
-  });
-  for (std::size_t i = kSurvivors; i < ordered.size(); ++i) sums.erase(ordered[i].first);
-
-  Elements back;
-  const SparsePayload own = ViewSparsePayload(buffers.own);
-  for (std::size_t i = 0; i < own.indices.size(); ++i) {
-    if (!sums.contains(own.indices[i])) back.Add(own.indices[i], own.values[i]);
-  }
-  buffers.returned.resize(back.indices.size() * kSparseElementBytes);
-  back.WriteTo(buffers.returned.data());
-  Elements applied;
-  for (const auto& [index, sum] : sums) applied.Add(index, sum);
-  const std::size_t bytes = applied.WriteTo(buffers.gathered.data());
-  buffers.by_rank.assign(1, buffers.gathered.first(bytes));
-}
 
 // One rank's view of the run, per step.
 struct Trace {

@@ -1,0 +1,257 @@
+#include "baselines/composition.hpp"
+
+#include <algorithm>
+#include <regex>
+#include <utility>
+
+#include "baselines/registry.hpp"
+#include "core/error.hpp"
+#include "core/sparsify/reused_threshold.hpp"
+
+namespace sparfuse {
+namespace {
+
+bool Takes(std::span<const OptionSpec> options, std::string_view key) {
+  return std::ranges::find(options, key, &OptionSpec::name) != options.end();
+}
+
+template <class Descriptor>
+Options OptionsOf(const char* kind, const Descriptor& part, const Options& given) {
+  return ResolveOptions(std::string(kind) + " " + std::string(part.name), part.options, given);
+}
+
+PayloadCoding CodingOf(const Options& sending) {
+  return {StringOption(sending, "payload_values") == "f16" ? ValueCoding::kF16 : ValueCoding::kF32,
+          StringOption(sending, "payload_indices") == "delta" ? IndexCoding::kDelta
+                                                              : IndexCoding::kU32};
+}
+
+// Whether what the strategy sends, the sparsifier selects and the collective takes are the same.
+void CheckPayloads(const Composition& made, const Collective& collective) {
+  const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
+  const bool sends_payloads = made.strategy->sparsified != Sparsified::kNever;
+  if ((collective.payload == PayloadKind::kSparse) != sends_payloads) {
+    SPARFUSE_THROW(kConfig, "the collective \"" + std::string(collective.name) + "\" " +
+                                (sends_payloads ? "adds equal positions, not unequal indices"
+                                                : "takes sparse payloads") +
+                                ", and " + strategy + " sends " +
+                                (sends_payloads ? "payloads" : "dense gradients"));
+  }
+  for (const OptionSpec& option : SendingOptions()) {
+    const OptionValue& value = made.sending.at(option.name);
+    if (sends_payloads || value == option.fallback) continue;
+    SPARFUSE_THROW(kConfig, option.name + " = " + ToString(value) + ": " + strategy +
+                                " sends dense gradients; expected it with payloads only");
+  }
+  if (!sends_payloads && made.feedback.kind != FeedbackKind::kNone) {
+    SPARFUSE_THROW(kConfig, strategy + " sends dense gradients: expected feedback \"none\"");
+  }
+  if (!sends_payloads && made.sparsifier != nullptr) {
+    SPARFUSE_THROW(kConfig, "the sparsifier is \"" + std::string(made.sparsifier->name) +
+                                "\", and " + strategy +
+                                " sends dense gradients: expected \"none\"");
+  }
+  if (sends_payloads && made.sparsifier == nullptr &&
+      StringOption(made.sending, "payload_dense") == "indexed") {
+    SPARFUSE_THROW(kConfig, "the sparsifier is \"none\", and " + strategy +
+                                " sends payloads: expected a sparsifier, or a quantizer as "
+                                "payload_dense");
+  }
+}
+
+// The tensors that a name means; `key`: where it is given.
+std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const TensorShape> tensors,
+                                      const std::string& key, const std::string& whose) {
+  std::vector<std::size_t> found;
+  std::vector<std::string> known;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].name == name) return {t};
+    known.push_back(tensors[t].name);
+  }
+  const std::string what = key + " has \"" + name + "\"";
+  try {
+    const std::regex pattern(name);
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (std::regex_search(tensors[t].name, pattern)) found.push_back(t);
+    }
+  } catch (const std::regex_error& error) {
+    SPARFUSE_THROW(kConfig, what + ", which is no regular expression: " + error.what());
+  }
+  if (found.empty()) {
+    SPARFUSE_THROW(kConfig, what + ", which is no tensor of " + whose + Suggestion(name, known));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::span<const OptionSpec> SendingOptions() {
+  static const std::vector<OptionSpec> kOptions = {
+      {"payload_values",
+       std::string("f32"),
+       0,
+       0,
+       {"f32", "f16"},
+       "values of a sparse payload; what a half cannot hold goes into the residual"},
+      {"payload_indices",
+       std::string("u32"),
+       0,
+       0,
+       {"u32", "delta"},
+       "indices of a sparse payload; delta: two bytes where a gap is below 65535"},
+      {"payload_dense",
+       std::string("indexed"),
+       0,
+       0,
+       {"indexed", "fp32", "fp16", "qsgd", "sign"},
+       "tensors of density 1: with indices like others, or without, coded by this quantizer"},
+      {"threshold_period",
+       std::int64_t{1},
+       0,
+       1e9,
+       {},
+       "steps for which an estimated threshold is used; 0: 32, or 1 where none is estimated"},
+      {"replan_every",
+       std::int64_t{0},
+       0,
+       1e9,
+       {},
+       "steps after which a plan is made anew from their times; 0: never"}};
+  return kOptions;
+}
+
+std::optional<MethodOptions::Owner> MethodOptions::OwnerOf(std::string_view key,
+                                                           std::string_view method) const {
+  if (Takes(sending, key)) return Owner::kSending;
+  const bool in_strategy = Takes(strategy, key);
+  const bool in_planner = Takes(planner, key);
+  if (in_strategy && in_planner) {
+    SPARFUSE_THROW(kConfig, "method " + std::string(method) +
+                                ": both its strategy and its planner take \"" + std::string(key) +
+                                "\"; expected it in strategy_options or planner_options");
+  }
+  if (in_strategy) return Owner::kStrategy;
+  if (in_planner) return Owner::kPlanner;
+  return std::nullopt;
+}
+
+std::vector<std::string> MethodOptions::Names() const {
+  std::vector<std::string> names;
+  for (const auto options : {sending, strategy, planner}) {
+    for (const OptionSpec& option : options) names.push_back(option.name);
+  }
+  return names;
+}
+
+std::unique_ptr<Sparsifier> Composition::MakeSparsifier(std::uint64_t seed) const {
+  if (sparsifier == nullptr) return nullptr;
+  return ReuseThreshold(sparsifier->make(sparsifier_options, seed), threshold_period);
+}
+
+std::unique_ptr<Quantizer> Composition::MakeRuns(std::uint64_t seed) const {
+  const std::string& name = StringOption(sending, "payload_dense");
+  if (name == "indexed") return nullptr;
+  const QuantizerDescriptor& quantizer = FindQuantizer(name);
+  return quantizer.make(ResolveOptions("quantizer " + name, quantizer.options, {}), seed);
+}
+
+bool Composition::needs_profile() const {
+  return planner->needs_profile != nullptr && planner->needs_profile(planner_options);
+}
+
+Composition Compose(const MethodParts& parts) {
+  Composition made;
+  made.strategy = &FindStrategy(parts.strategy);
+  made.strategy_options = OptionsOf("strategy", *made.strategy, parts.strategy_options);
+  made.planner = &FindPlanner(parts.planner);
+  made.planner_options = OptionsOf("planner", *made.planner, parts.planner_options);
+  const Collective& collective = FindCollective(parts.collective);
+  made.dense_collective = &FindCollective("ring-allreduce");
+  made.sparse_collective = &FindCollective("sparse-allgather");
+  (collective.payload == PayloadKind::kDense ? made.dense_collective : made.sparse_collective) =
+      &collective;
+  made.sending = ResolveOptions("method_options", SendingOptions(), parts.sending);
+  made.coding = CodingOf(made.sending);
+  const std::int64_t replan_every = IntOption(made.sending, "replan_every");
+  if (replan_every > 0 && !made.needs_profile()) {
+    SPARFUSE_THROW(kConfig, "replan_every = " + std::to_string(replan_every) + " with planner \"" +
+                                std::string(made.planner->name) +
+                                "\", which looks at no times with these options: expected 0");
+  }
+  if (parts.sparsifier != nullptr) {
+    made.sparsifier = parts.sparsifier;
+    made.sparsifier_options = parts.sparsifier_options;
+    made.density = parts.density;
+    made.threshold_period =
+        ThresholdPeriod(*made.sparsifier, IntOption(made.sending, "threshold_period"));
+  }
+  made.feedback = MakeFeedback(
+      parts.feedback, ResolveOptions("feedback " + parts.feedback, FeedbackOptions(parts.feedback),
+                                     parts.feedback_options));
+  CheckPayloads(made, collective);
+  return made;
+}
+
+GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,
+                          const std::string& whose) {
+  std::vector<bool> dense(tensors.size());
+  std::vector<bool> feedback(tensors.size(), true);
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    dense[t] = choice.max_ndim > 0 && tensors[t].shape.size() <= choice.max_ndim;
+  }
+  for (const std::string& name : choice.dense) {
+    for (const std::size_t t : TensorsNamed(name, tensors, "dense_tensors: names", whose)) {
+      dense[t] = true;
+    }
+  }
+  for (const std::string& name : choice.without_feedback) {
+    for (const std::size_t t : TensorsNamed(name, tensors, "no_feedback_tensors", whose)) {
+      feedback[t] = false;
+    }
+  }
+  GradientLayout layout;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    layout.Add(tensors[t].name, tensors[t].shape, tensors[t].numel, dense[t], feedback[t]);
+  }
+  return layout;
+}
+
+Plan MakePlan(const Composition& composition, const GradientLayout& layout,
+              const Topology& topology, const BackwardProfile* backward, const CostModel* cost) {
+  const StrategyDescriptor& strategy = *composition.strategy;
+  for (std::size_t t = 0; t < layout.tensors(); ++t) {
+    const TensorEntry& tensor = layout.tensor(t);
+    if (strategy.sparsified != Sparsified::kBehind || (!tensor.dense && tensor.feedback)) continue;
+    SPARFUSE_THROW(kConfig, std::string(tensor.dense ? "dense_tensors" : "no_feedback_tensors") +
+                                " has " + tensor.name + " with strategy \"" +
+                                std::string(strategy.name) +
+                                "\", which selects from fused buffers: expected none");
+  }
+  PlanInput input{layout, topology, composition.density, strategy.sparsified, backward, cost};
+  if (composition.sparsifier != nullptr) input.sparsifier = composition.sparsifier->name;
+  input.dense_collective = composition.dense_collective;
+  input.sparse_collective = composition.sparse_collective;
+  Plan plan = composition.planner->make(composition.planner_options)->MakePlan(input);
+  CheckPlan(plan, layout);
+  return plan;
+}
+
+LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout, Plan plan,
+                          const Topology& topology, std::uint64_t seed) {
+  LiveConfig live;
+  live.layout = std::move(layout);
+  live.plan = std::move(plan);
+  live.topology = topology;
+  live.strategy = composition.MakeStrategy();
+  live.sparsifier = composition.MakeSparsifier(seed);
+  live.unbounded_count =
+      composition.sparsifier != nullptr && composition.sparsifier->unbounded_count;
+  live.feedback = composition.feedback;
+  live.runs = composition.MakeRuns(seed);
+  live.dense_collective = composition.dense_collective;
+  live.sparse_collective = composition.sparse_collective;
+  live.coding = composition.coding;
+  return live;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,107 @@
+// From the names and options of a method's parts to the parts themselves; used by everything that
+// runs methods, live and modelled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+#include "core/collective/payload_coding.hpp"
+#include "core/cost/cost_model.hpp"
+#include "core/engine/engine.hpp"
+#include "core/engine/live_engine.hpp"
+#include "core/feedback/feedback.hpp"
+#include "core/fusion/plan.hpp"
+#include "core/quantize/quantizer.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+// What a method that sends payloads takes beside the options of its parts: how payloads are coded,
+// how often thresholds are estimated and plans made.
+std::span<const OptionSpec> SendingOptions();
+
+// The options that a method takes, its parts' together.
+struct MethodOptions {
+  std::span<const OptionSpec> strategy, planner, sending;
+
+  enum class Owner : std::uint8_t { kStrategy, kPlanner, kSending };
+  // Whose option a key is; nothing where it is nobody's. Throws Error{kConfig} naming `method`
+  // where its strategy and its planner both take it.
+  std::optional<Owner> OwnerOf(std::string_view key, std::string_view method) const;
+  std::vector<std::string> Names() const;
+};
+
+// What a method is composed of, by names. Compose completes options and checks them, but for those
+// of the sparsifier, which are resolved: not every sparsifier says what it takes.
+struct MethodParts {
+  std::string strategy, planner, collective;
+  Options strategy_options, planner_options;
+  Options sending;                                   // of SendingOptions()
+  const SparsifierDescriptor* sparsifier = nullptr;  // null: nothing is sparsified
+  Options sparsifier_options;
+  double density = 1.0;  // without a sparsifier it stays 1
+  std::string feedback = "none";
+  Options feedback_options;
+};
+
+struct Composition {
+  const StrategyDescriptor* strategy = nullptr;
+  Options strategy_options;
+  const PlannerDescriptor* planner = nullptr;
+  Options planner_options;
+  const SparsifierDescriptor* sparsifier = nullptr;  // null: nothing is sparsified
+  Options sparsifier_options;
+  const Collective* dense_collective = nullptr;
+  const Collective* sparse_collective = nullptr;
+  Options sending;       // of SendingOptions()
+  PayloadCoding coding;  // of what has indices
+  double density = 1.0;
+  int threshold_period = 1;
+  Feedback feedback;
+
+  std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }
+  std::unique_ptr<Sparsifier> MakeSparsifier(std::uint64_t seed) const;  // null: none
+  // What codes tensors of density 1; null: they have indices like others.
+  std::unique_ptr<Quantizer> MakeRuns(std::uint64_t seed) const;
+  bool needs_profile() const;  // to plan
+};
+
+// Throws Error{kConfig} naming what does not exist or does not fit.
+Composition Compose(const MethodParts& parts);
+
+struct TensorShape {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::size_t numel = 0;
+};
+
+// The tensors that an experiment treats apart. A name means the tensor of that name, or those in
+// which it is found as a regular expression.
+struct TensorChoice {
+  std::size_t max_ndim = 0;                   // those of so many dimensions or fewer are dense
+  std::vector<std::string> dense;             // never sparsified
+  std::vector<std::string> without_feedback;  // what is not sent of them is lost
+};
+
+// Tensors in ready order, the chosen ones marked. Throws Error{kConfig} where a name fits no tensor
+// of `whose` ("workload digits-mlp").
+GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,
+                          const std::string& whose);
+
+// Throws Error{kConfig} for tensors that are treated apart and a strategy that selects from fused
+// buffers.
+Plan MakePlan(const Composition& composition, const GradientLayout& layout,
+              const Topology& topology, const BackwardProfile* backward, const CostModel* cost);
+
+// A rank's engine but for its deadline. Equal on all ranks.
+LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout, Plan plan,
+                          const Topology& topology, std::uint64_t seed);
+
+}  // namespace sparfuse

@@ -1,0 +1,66 @@
+// A collective that drops, as small as it can be.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+
+namespace sparfuse::testing {
+
+inline constexpr std::size_t kSurvivors = 12;
+
+struct Elements {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+
+  void Add(std::uint32_t index, float value) {
+    indices.push_back(index);
+    values.push_back(value);
+  }
+  std::size_t WriteTo(std::byte* out) const {
+    const std::size_t half = indices.size() * sizeof(std::uint32_t);
+    if (half > 0) {
+      std::memcpy(out, indices.data(), half);
+      std::memcpy(out + half, values.data(), half);
+    }
+    return 2 * half;
+  }
+};
+
+// All ranks gather all payloads and apply the kSurvivors largest sums; what a rank sent of the
+// others goes back to it. Its result is one payload of sums, the same on all ranks.
+inline Task GlobalTopK(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
+  co_await FindCollective("sparse-allgather").run(communicator, buffers, tag);
+  std::map<std::uint32_t, float> sums;
+  for (const std::span<const std::byte> bytes : buffers.by_rank) {
+    const SparsePayload payload = ViewSparsePayload(bytes);
+    for (std::size_t i = 0; i < payload.indices.size(); ++i) {
+      sums[payload.indices[i]] += payload.values[i];
+    }
+  }
+  std::vector<std::pair<std::uint32_t, float>> ordered(sums.begin(), sums.end());
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
+    return std::abs(a.second) > std::abs(b.second);
+  });
+  for (std::size_t i = kSurvivors; i < ordered.size(); ++i) sums.erase(ordered[i].first);
+
+  Elements back;
+  const SparsePayload own = ViewSparsePayload(buffers.own);
+  for (std::size_t i = 0; i < own.indices.size(); ++i) {
+    if (!sums.contains(own.indices[i])) back.Add(own.indices[i], own.values[i]);
+  }
+  buffers.returned.resize(back.indices.size() * kSparseElementBytes);
+  back.WriteTo(buffers.returned.data());
+  Elements applied;
+  for (const auto& [index, sum] : sums) applied.Add(index, sum);
+  const std::size_t bytes = applied.WriteTo(buffers.gathered.data());
+  buffers.by_rank.assign(1, buffers.gathered.first(bytes));
+}
+
+}  // namespace sparfuse::testing
