@@ -74,9 +74,13 @@ std::string NearestName(std::string_view name, std::span<const std::string> know
 std::string Suggestion(std::string_view name, std::span<const std::string> known) {
   const std::string nearest = NearestName(name, known);
   if (!nearest.empty()) return "; did you mean \"" + nearest + "\"?";
+  if (known.empty()) return "; it takes none";
+  constexpr std::size_t kShown = 40;  // more would bury the message
   std::string text = "; known:";
-  for (std::size_t i = 0; i < known.size(); ++i) text += (i == 0 ? " " : ", ") + known[i];
-  return known.empty() ? "; it takes none" : text;
+  const std::size_t shown = std::min(kShown, known.size());
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? " " : ", ") + known[i];
+  if (shown < known.size()) text += " and " + std::to_string(known.size() - shown) + " more";
+  return text;
 }
 
 Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs,

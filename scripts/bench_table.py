@@ -10,7 +10,7 @@ same, matched by the keys that both have. If nothing is called NAME, every row i
     x limit   median of the kernel / median of its limit, of the same n in the same run: limit/add
               with error feedback (variant `feedback`), else the limit that is registered first;
               `min x limit` is the same of the minima, and disturbed less by a busy machine
-    x peer    median of the peer / median of the kernel: how many times faster the kernel is
+    x PEER    median of that peer / median of the kernel: how many times faster the kernel is
     selected  counter selected/k: achieved density over target density
 """
 
@@ -69,8 +69,10 @@ def find_limit(row, limits):
     return same_size[0] if same_size else None
 
 
-def find_peer(row, peers):
+def find_peer(row, peers, kernel):
     for peer in peers:
+        if peer.kernel != kernel:
+            continue
         shared = peer.keys.keys() & row.keys.keys()
         if shared and all(peer.keys[k] == row.keys[k] for k in shared):
             return peer
@@ -89,19 +91,20 @@ def table_of(path, name):
     rest = [r for r in rows if r.kernel != "limit"]
     own = [r for r in rest if r.kernel == name] or rest
     peers = [r for r in rest if r not in own]
+    peer_kernels = list(dict.fromkeys(p.kernel for p in peers))
     shown_keys = list(dict.fromkeys(k for r in rest for k in r.keys))
     header = (["kernel", *shown_keys, "variant", "min us", "median us", "min x limit", "x limit",
-               "x peer", "selected", "candidates", "fallbacks"])
+               *(f"x {kernel}" for kernel in peer_kernels), "selected", "candidates", "fallbacks"])
     lines = []
     for row in limits + peers + own:
         limit = find_limit(row, limits) if row in rest else None
-        peer = find_peer(row, peers) if row in own else None
+        own_peers = [find_peer(row, peers, kernel) if row in own else None for kernel in peer_kernels]
         mean = {k: f"{statistics.fmean(v):.3g}" for k, v in row.counters.items()}
         lines.append([row.kernel, *(row.keys.get(k, "") for k in shown_keys), row.variant,
                       format_time(min(row.times)), format_time(row.median),
                       f"{min(row.times) / min(limit.times):.2f}" if limit else "",
                       f"{row.median / limit.median:.2f}" if limit else "",
-                      f"{peer.median / row.median:.1f}" if peer else "",
+                      *(f"{peer.median / row.median:.1f}" if peer else "" for peer in own_peers),
                       mean.get("selected/k", ""), mean.get("candidates/k", ""),
                       mean.get("fallbacks", "")])
     used = [i for i in range(len(header)) if any(line[i] for line in lines)]

@@ -42,15 +42,23 @@ inline std::uint64_t Reaching(const FibreScan& s, std::size_t i, const std::uint
       _mm512_kunpackd(_mm512_kunpackw(reach[3], reach[2]), _mm512_kunpackw(reach[1], reach[0])));
 }
 
+// Sixty-four bytes that count up from 0.
+struct Positions {
+  alignas(64) std::uint8_t at[64];
+};
+constexpr Positions kPositions = [] {
+  Positions positions{};
+  for (std::size_t j = 0; j < 64; ++j) positions.at[j] = static_cast<std::uint8_t>(j);
+  return positions;
+}();
+
 constexpr std::size_t kPiece = 2048;  // elements between two rounds of copying
 
 template <bool kResidual, bool kPrefetch>
 std::size_t ScanImpl(const FibreScan& s, std::uint32_t* largest) {
   const std::size_t turn = kScanLanes % s.period;
   const float* const x = kResidual ? s.residual : s.gradient;  // once it is added
-  alignas(64) std::uint8_t bytes[64];
-  for (std::size_t j = 0; j < 64; ++j) bytes[j] = static_cast<std::uint8_t>(j);
-  const __m512i positions = _mm512_load_si512(bytes);
+  const __m512i positions = _mm512_load_si512(kPositions.at);
   std::uint16_t offsets[kPiece + 64];
   __m512i top = _mm512_setzero_si512();
   std::size_t count = 0;
@@ -83,8 +91,10 @@ std::size_t ScanImpl(const FibreScan& s, std::uint32_t* largest) {
     for (; i + kScanLanes <= size; i += kScanLanes) find(i, ~std::uint64_t{0});
     if (i < size) find(i, (std::uint64_t{1} << (size - i)) - 1);
     const auto base = s.base + static_cast<std::uint32_t>(begin);
-    for (std::size_t j = 0; j < found; ++j) s.indices[count + j] = base + offsets[j];
-    for (std::size_t j = 0; j < found; ++j) s.values[count + j] = x[begin + offsets[j]];
+    for (std::size_t j = 0; j < found; ++j) {
+      s.indices[count + j] = base + offsets[j];
+      s.values[count + j] = x[begin + offsets[j]];
+    }
     count += found;
   }
   const auto top_lane = static_cast<std::uint32_t>(_mm512_reduce_max_epu32(top));

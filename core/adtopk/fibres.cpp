@@ -55,16 +55,18 @@ struct Scratch {
   std::size_t side;                          // period of the bounds; 0: there are none yet
   std::int64_t kth[kSide];                   // running mean of the k-th largest keys
   std::int64_t margin;                       // from that down to the bound
-  std::size_t ends[kSide + 1];               // where a fibre's part of `packed` ends
+  std::size_t counts[kSide];                 // how many candidates a fibre has
   Verdict verdicts[kSide];
   std::uint64_t fallbacks;
   std::uint64_t candidates;
   bool finite;
-  // Candidates of a block in index order, the fibre of each, and their values fibre by fibre.
+  // Candidates of a block in index order, the fibre of each, and their values fibre by fibre: those
+  // of fibre f from packed + f * stride on.
   std::uint32_t* indices;
   float* values;
   std::uint8_t* columns;
   float* packed;
+  std::size_t stride;
   std::uint32_t* keys;  // [length + 1]
 };
 
@@ -91,9 +93,8 @@ class FibreSelection {
         return;
       }
       s.candidates += count;
-      Count(s, block, count);
+      Sort(s, block, count);
     } while (LowerShortBounds(s, block, ++look));
-    Pack(s, count);
     const bool ties = JudgeAll(s);
     Emit(s, count, ties, indices, values);
     Steer(s, count, look);
@@ -176,19 +177,26 @@ class FibreSelection {
     return count;
   }
 
-  // Leaves in s.ends[f] how many candidates fibre f has.
-  void Count(Scratch& s, const Block& block, std::size_t count) const {
+  // Sorts the candidates by fibre, in index order within each.
+  void Sort(Scratch& s, const Block& block, std::size_t count) const {
     if (s.side == 1) {
-      s.ends[0] = count;
+      s.counts[0] = count;
       return;
     }
-    std::fill_n(s.ends, s.side, std::size_t{0});
+    // On the stack, where a byte that is written cannot change them.
+    std::size_t counts[kSide] = {};
+    const std::uint32_t* const indices = s.indices;
+    const float* const values = s.values;
+    std::uint8_t* const columns = s.columns;
+    float* const packed = s.packed;
+    const std::size_t stride = s.stride;
     const auto begin = static_cast<std::uint32_t>(block.begin);
     for (std::size_t j = 0; j < count; ++j) {
-      const std::uint32_t f = column_(s.indices[j] - begin);
-      s.columns[j] = static_cast<std::uint8_t>(f);
-      ++s.ends[f];
+      const std::uint32_t f = column_(indices[j] - begin);
+      columns[j] = static_cast<std::uint8_t>(f);
+      packed[f * stride + counts[f]++] = values[j];
     }
+    std::copy_n(counts, s.side, s.counts);
   }
 
   // Lowers the bounds that fewer than k elements reach, the further the more looks there were.
@@ -196,7 +204,7 @@ class FibreSelection {
   bool LowerShortBounds(Scratch& s, const Block& block, int looks) const {
     bool any = false;
     for (std::size_t f = 0; f < s.side; ++f) {
-      if (s.ends[f] >= k_) continue;
+      if (s.counts[f] >= k_) continue;
       any = true;
       if (looks == 1) {
         s.bounds[f] = ToKey(s.bounds[f] - 3 * s.margin);
@@ -210,24 +218,12 @@ class FibreSelection {
     return true;
   }
 
-  // From counts to ends, and the values sorted by fibre, in index order within each.
-  static void Pack(Scratch& s, std::size_t count) {
-    if (s.side == 1) return;
-    std::size_t cursor = 0;
-    for (std::size_t f = 0; f < s.side; ++f) {
-      const std::size_t found = s.ends[f];
-      s.ends[f] = cursor;
-      cursor += found;
-    }
-    for (std::size_t j = 0; j < count; ++j) s.packed[s.ends[s.columns[j]]++] = s.values[j];
-  }
-
   // Returns whether ties have to be told apart.
   bool JudgeAll(Scratch& s) const {
     bool ties = false;
-    for (std::size_t f = 0, begin = 0; f < s.side; begin = s.ends[f++]) {
-      const float* const of_fibre = (s.side == 1 ? s.values : s.packed) + begin;
-      s.verdicts[f] = Judge(s, of_fibre, s.ends[f] - begin, s.bounds[f]);
+    for (std::size_t f = 0; f < s.side; ++f) {
+      const float* const of_fibre = s.side == 1 ? s.values : s.packed + f * s.stride;
+      s.verdicts[f] = Judge(s, of_fibre, s.counts[f], s.bounds[f]);
       ties |= s.verdicts[f].ties != kAllTies;
     }
     return ties;
@@ -279,13 +275,21 @@ class FibreSelection {
     }
     const std::size_t total = k_ * s.side;
     std::size_t taken = 0;
+    if (!ties) {
+      for (std::size_t j = 0; taken < total; ++j) {
+        indices[taken] = s.indices[j];
+        values[taken] = s.values[j];
+        taken += static_cast<std::size_t>(KeyOf(s.values[j]) >= s.verdicts[s.columns[j]].key);
+      }
+      return;
+    }
     for (std::size_t j = 0; taken < total; ++j) {
       Verdict& verdict = s.verdicts[s.side == 1 ? 0 : s.columns[j]];
       const std::uint32_t key = KeyOf(s.values[j]);
       indices[taken] = s.indices[j];
       values[taken] = s.values[j];
       bool kept = key >= verdict.key;
-      if (ties && key == verdict.key && verdict.ties != kAllTies) {
+      if (key == verdict.key && verdict.ties != kAllTies) {
         kept = verdict.ties > 0;
         verdict.ties -= static_cast<std::uint32_t>(kept);
       }
@@ -320,7 +324,8 @@ void MergeRows(const Fibres& fibres, std::size_t begin, std::span<const std::uin
 
 std::span<Scratch> MakeScratch(Workspace& workspace, const Fibres& fibres, std::size_t side,
                                std::size_t workers) {
-  const std::size_t room = fibres.length * side + 16;
+  const std::size_t stride = fibres.length + 16;  // off the sizes that share cache sets
+  const std::size_t room = stride * side;
   const auto all = WorkspaceArray<Scratch>(workspace, kUseSample, workers);
   const auto indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, workers * room);
   const auto values = WorkspaceArray<float>(workspace, kUseValues, workers * room);
@@ -338,6 +343,7 @@ std::span<Scratch> MakeScratch(Workspace& workspace, const Fibres& fibres, std::
     s.values = values.data() + w * room;
     s.columns = columns.data() + w * room;
     s.packed = packed.data() + w * room;
+    s.stride = stride;
     s.keys = keys.data() + w * key_room;
   }
   return all;

@@ -88,6 +88,10 @@ class LiveEngine final : public StepScheduler {
   std::span<const float> Residual(std::string_view name, Range range) {
     return residuals_.Get(name, range).host();
   }
+  // With momentum correction; zeros without.
+  std::span<const float> Velocity(std::string_view name, Range range) {
+    return velocities_.Get(name, range).host();
+  }
   // Between steps only. What follows goes by another plan; residuals stay where they are.
   void Replan(Plan plan);
   // Between steps only. Changes what is selected from the next step on: every rank must.

@@ -174,9 +174,9 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
         continue;
       }
       float* const values = found.values + offset;
-      largest = std::max(largest,
-                         kernels.gather(block, at, count, static_cast<std::uint32_t>(begin),
-                                        found.indices + offset, values));
+      largest =
+          std::max(largest, kernels.gather(block, at, count, static_cast<std::uint32_t>(begin),
+                                           found.indices + offset, values));
       if (found.cleared != kNoKey) {
         kernels.clear(at, values, count, found.cleared, input.residual + begin);
       }

@@ -43,8 +43,9 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 }  // namespace
 
 const SelectKernels kSelectKernelsPortable = {
-    Scan, Gather,      Clear, Put,     Add,         MakeKeys,          CountAtLeast,
-    KeysInRange, Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
+    Scan,         Gather,      Clear, Put,     Add,         MakeKeys,
+    CountAtLeast, KeysInRange, Emit,  Measure, MeasureTail, MultiplyMantissas,
+    CountReaching};
 
 #if defined(__x86_64__)
 const bool kPrefetchPays = !__builtin_cpu_is("amd");

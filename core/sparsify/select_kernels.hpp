@@ -89,8 +89,8 @@ struct SelectKernels {
                          std::size_t* counts);
 };
 
-// Whether to ask for the lines 2 KB ahead of a stream. That gains 9 to 18 % in DRAM on Intel's cores
-// and loses as much on AMD's, in cache too: their own prefetchers are ahead already.
+// Whether to ask for the lines 2 KB ahead of a stream. That gains 9 to 18 % in DRAM on Intel's
+// cores and loses as much on AMD's, in cache too: their own prefetchers are ahead already.
 extern const bool kPrefetchPays;
 
 const SelectKernels& SelectKernelsFor(Isa isa);

@@ -76,9 +76,10 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 
 }  // namespace
 
-const SelectKernels kSelectKernelsAvx2 = {
-    Scan, Gather,      Clear, Put,     Add,         MakeKeys,          CountAtLeast,
-    KeysInRange, Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
+const SelectKernels kSelectKernelsAvx2 = {Scan,         Gather,   Clear,        Put,
+                                          Add,          MakeKeys, CountAtLeast, KeysInRange,
+                                          Emit,         Measure,  MeasureTail,  MultiplyMantissas,
+                                          CountReaching};
 
 }  // namespace sparfuse
 #endif

@@ -42,13 +42,21 @@ inline __m512i Load16(const float* gradient, float* residual, std::size_t i) {
   return Keys16(x);
 }
 
+// Sixty-four bytes that count up from 0.
+struct Positions {
+  alignas(64) std::uint8_t at[64];
+};
+constexpr Positions kPositions = [] {
+  Positions positions{};
+  for (std::size_t j = 0; j < 64; ++j) positions.at[j] = static_cast<std::uint8_t>(j);
+  return positions;
+}();
+
 template <bool kResidual, bool kPrefetch>
 std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
                      std::uint16_t* offsets) {
   const __m512i bound = _mm512_set1_epi32(static_cast<int>(lo));
-  alignas(64) std::uint8_t bytes[64];
-  for (std::size_t j = 0; j < 64; ++j) bytes[j] = static_cast<std::uint8_t>(j);
-  const __m512i positions = _mm512_load_si512(bytes);
+  const __m512i positions = _mm512_load_si512(kPositions.at);
   std::size_t count = 0;
   std::size_t i = 0;
   for (; i + 64 <= n; i += 64) {
@@ -146,8 +154,8 @@ void Put(const std::uint32_t* indices, const float* values, std::size_t n, std::
   for (std::size_t i = 0; i < n; i += 16) {
     const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
     const __m512i key = Keys16(_mm512_maskz_loadu_ps(lanes, values + i));
-    const __mmask16 put = _mm512_mask_cmplt_epu32_mask(
-        _mm512_mask_cmpge_epu32_mask(lanes, key, low), key, high);
+    const __mmask16 put =
+        _mm512_mask_cmplt_epu32_mask(_mm512_mask_cmpge_epu32_mask(lanes, key, low), key, high);
     for (auto left = static_cast<std::uint32_t>(put); left != 0; left &= left - 1) {
       const std::size_t at = i + _tzcnt_u32(left);
       x[indices[at]] = zero ? 0.0f : values[at];
@@ -157,9 +165,10 @@ void Put(const std::uint32_t* indices, const float* values, std::size_t n, std::
 
 }  // namespace
 
-const SelectKernels kSelectKernelsAvx512 = {
-    Scan, Gather,      Clear, Put,     Add,         MakeKeys,          CountAtLeast,
-    KeysInRange, Emit, Measure, MeasureTail, MultiplyMantissas, CountReaching};
+const SelectKernels kSelectKernelsAvx512 = {Scan,         Gather,   Clear,        Put,
+                                            Add,          MakeKeys, CountAtLeast, KeysInRange,
+                                            Emit,         Measure,  MeasureTail,  MultiplyMantissas,
+                                            CountReaching};
 
 }  // namespace sparfuse
 #endif

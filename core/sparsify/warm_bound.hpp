@@ -88,9 +88,8 @@ inline void SelectLargestWarm(const SelectContext& context, SelectInput& input,
                               const TensorInfo& info, std::size_t k, WarmBound* bound, Slot& slot) {
   const SelectCounters before = *context.counters;
   const std::uint32_t key =
-      bound == nullptr
-          ? SelectLargest(context, input, info, k, 0, slot)
-          : SelectLargest(context, input, info, k, bound->key(), slot, bound->kth());
+      bound == nullptr ? SelectLargest(context, input, info, k, 0, slot)
+                       : SelectLargest(context, input, info, k, bound->key(), slot, bound->kth());
   if (bound == nullptr) return;
   bound->Learn(key, context.counters->candidates - before.candidates, k,
                context.counters->fallbacks != before.fallbacks);

@@ -112,10 +112,9 @@ def grouped_bars(experiment, part, figure, styles):
                 values = [value * scale for value in cell.values(y).values()]
                 interval = cell.interval(y)
                 if interval is None:
-                    why = cell.failure() or "no value"
-                    _write_failure(
-                        axes, place, why, style.QUIET if why == "not run" else style.ALARM
-                    )
+                    why = cell.failure() or ("exactly 0" if values else "no value")
+                    quiet = why in ("not run", "exactly 0")  # which has no bar
+                    _write_failure(axes, place, why, style.QUIET if quiet else style.ALARM)
                     continue
                 height = interval.value * scale
                 axes.bar(place, height, width * 0.92, **looks[name].bar())

@@ -29,7 +29,7 @@ METRICS = {  # name -> (what an axis calls it, the unit it has where the store g
     "messages_sent": ("Messages per step and rank", "messages"),
     "achieved_density": ("Achieved density", ""),
     "tensors_missing": ("Tensors with nothing selected, per step", "tensors"),
-    "fibres_missing": ("Fibres of which nothing was sent", ""),
+    "fibres_missing": ("Fibres left out", ""),
     "final_metric": ("Final metric", ""),
     "steps_to_target": ("Steps to target", "steps"),
     "seconds_to_target": ("Training time to target", "s"),

@@ -12,6 +12,7 @@ void BindFeedback(pybind11::module_& module);
 void BindDecompress(pybind11::module_& module);
 void BindPayload(pybind11::module_& module);
 void BindPowerSgd(pybind11::module_& module);
+void BindMethod(pybind11::module_& module);
 void BindThreads(pybind11::module_& module);
 
 }  // namespace sparfuse

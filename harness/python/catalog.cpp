@@ -28,10 +28,6 @@ bool InCore(std::string_view name) {
   });
 }
 
-py::object ToPython(const OptionValue& value) {
-  return std::visit([](const auto& held) -> py::object { return py::cast(held); }, value);
-}
-
 OptionValue ToOption(const std::string& where, py::handle value) {
   if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
   if (py::isinstance<py::int_>(value)) return value.cast<std::int64_t>();
@@ -51,12 +47,6 @@ py::dict DescribeOption(const OptionSpec& option) {
   entry["choices"] = option.choices;
   entry["meaning"] = option.meaning;
   return entry;
-}
-
-py::list DescribeOptions(const std::vector<OptionSpec>& options) {
-  py::list entries;
-  for (const OptionSpec& option : options) entries.append(DescribeOption(option));
-  return entries;
 }
 
 py::dict Describe(const SparsifierDescriptor& descriptor) {
@@ -138,20 +128,6 @@ std::vector<std::string> OptionNames(const py::dict& descriptor) {
   return names;
 }
 
-void RequireKnown(const std::string& owner, const py::dict& options,
-                  const std::vector<std::string>& known) {
-  for (const auto& [key, value] : options) {
-    const auto option = key.cast<std::string>();
-    if (std::ranges::find(known, option) != known.end()) continue;
-    const std::string nearest = NearestName(option, known);
-    std::string all;
-    for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
-    SPARFUSE_THROW(kConfig, owner + ": unknown option \"" + option + "\"" +
-                                (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?") +
-                                (all.empty() ? "; it takes none" : "; known: " + all));
-  }
-}
-
 // Makes what a table of core describes, with `options` completed, and describes it. kind: what
 // errors call it.
 template <class Configured, class Descriptor>
@@ -160,12 +136,7 @@ auto MakeDescribed(const std::string& kind, Configured& configured, const Descri
   const std::string owner = kind + " " + std::string(descriptor.name);
   configured.descriptor = Describe(descriptor);
   RequireKnown(owner, options, OptionNames(configured.descriptor));
-  Options given;
-  for (const auto& [key, value] : options) {
-    const auto option = py::cast<std::string>(key);
-    given[option] = ToOption(owner + ": " + option, value);
-  }
-  const Options resolved = ResolveOptions(owner, descriptor.options, given);
+  const Options resolved = ResolveOptions(owner, descriptor.options, ToOptions(owner, options));
   for (const auto& [key, value] : resolved) configured.options[key.c_str()] = ToPython(value);
   return descriptor.make(resolved, configured.seed);
 }
@@ -194,6 +165,39 @@ void ConfigurePython(ConfiguredSparsifier& configured, const std::string& name,
 }
 
 }  // namespace
+
+py::object ToPython(const OptionValue& value) {
+  return std::visit([](const auto& held) -> py::object { return py::cast(held); }, value);
+}
+
+Options ToOptions(const std::string& owner, const py::dict& keywords) {
+  Options options;
+  for (const auto& [key, value] : keywords) {
+    const auto option = py::cast<std::string>(key);
+    options[option] = ToOption(owner + ": " + option, value);
+  }
+  return options;
+}
+
+py::list DescribeOptions(std::span<const OptionSpec> options) {
+  py::list entries;
+  for (const OptionSpec& option : options) entries.append(DescribeOption(option));
+  return entries;
+}
+
+void RequireKnown(const std::string& owner, const py::dict& keywords,
+                  const std::vector<std::string>& known) {
+  for (const auto& [key, value] : keywords) {
+    const auto option = key.cast<std::string>();
+    if (std::ranges::find(known, option) != known.end()) continue;
+    const std::string nearest = NearestName(option, known);
+    std::string all;
+    for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
+    SPARFUSE_THROW(kConfig, owner + ": unknown option \"" + option + "\"" +
+                                (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?") +
+                                (all.empty() ? "; it takes none" : "; known: " + all));
+  }
+}
 
 double CheckedDensity(double density) {
   SPARFUSE_REQUIRE(density > 0 && density <= 1,

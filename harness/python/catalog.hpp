@@ -6,8 +6,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "core/options.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
@@ -53,6 +56,16 @@ std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string&
                                                               const pybind11::dict& options);
 
 pybind11::list ListQuantizers();
+
+// Keywords of Python as options. Throws Error{kConfig} naming `owner` and the key where a value is
+// no bool, number or string.
+Options ToOptions(const std::string& owner, const pybind11::dict& keywords);
+pybind11::object ToPython(const OptionValue& value);
+// Dicts of name, default, range, choices and meaning.
+pybind11::list DescribeOptions(std::span<const OptionSpec> options);
+// Throws Error{kConfig} naming the nearest known option and all known ones.
+void RequireKnown(const std::string& owner, const pybind11::dict& keywords,
+                  const std::vector<std::string>& known);
 
 // sparfuse.CLASS('name', first, option=value, ...)
 std::string ReprText(const char* type, const pybind11::dict& descriptor, const std::string& first,

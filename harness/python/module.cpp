@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, module) {
   sparfuse::BindDecompress(module);
   sparfuse::BindPayload(module);
   sparfuse::BindPowerSgd(module);
+  sparfuse::BindMethod(module);
   sparfuse::BindThreads(module);
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them

@@ -21,7 +21,7 @@ std::size_t Elements(const Shape& shape) {
 // What the fibres cost if each is selected from by itself, as written on paper.
 void NthElementOfRows(::benchmark::State& state, std::size_t n, std::size_t length,
                       double density) {
-  const std::vector<float>& x = Data("gaussian", n);
+  const Floats& x = Data("gaussian", n);
   const auto k = static_cast<std::ptrdiff_t>(KeptCount(length, density));
   std::vector<float> magnitudes(length);
   for (auto _ : state) {
@@ -63,9 +63,9 @@ void RegisterAll() {
       Register("limit/add/n:" + std::to_string(n),
                [n](::benchmark::State& state) { AddResidual(state, n); });
     }
-    for (const double density : {0.001, 0.01, 0.05}) {
+    for (const double density : Densities(n)) {
       const std::string at = shape + "/density:" + Number(density);
-      for (const std::string& data : DataNames()) {
+      for (const std::string& data : DataNames(n)) {
         for (const auto& [start, name] :
              {std::pair{Start::kCold, ""}, std::pair{Start::kFeedback, "/feedback"}}) {
           Register("adtopk/" + c.name + at + "/data:" + data + name,
@@ -75,6 +75,7 @@ void RegisterAll() {
         }
       }
       if (c.name != "rows") continue;
+      RegisterTorch("/rows" + at, n, static_cast<std::size_t>(c.shape[1]), density);
       Register("nth_element/" + c.name + at + "/data:gaussian", [=](::benchmark::State& state) {
         NthElementOfRows(state, n, static_cast<std::size_t>(c.shape[1]), density);
       });

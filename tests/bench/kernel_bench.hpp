@@ -15,20 +15,43 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <new>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/sparsify/sparsifier.hpp"
+#ifdef SPARFUSE_BENCH_TORCH
+#include "tests/bench/torch_peer.hpp"
+#endif
 
 namespace sparfuse::bench {
 
-// Sizes of the default run; a run with SPARFUSE_BENCH_LARGE=1 adds 25.6 million, past most caches.
+// 64-byte aligned, as LibTorch's tensors and the engine's buffers are.
+template <class T>
+struct Aligned {
+  using value_type = T;
+  Aligned() = default;
+  template <class U>
+  Aligned(const Aligned<U>&) {}
+  T* allocate(std::size_t n) {
+    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64}));
+  }
+  void deallocate(T* pointer, std::size_t) { ::operator delete (pointer, std::align_val_t{64}); }
+  bool operator==(const Aligned&) const = default;
+};
+using Floats = std::vector<float, Aligned<float>>;
+
+// Sizes of the default run; a run with SPARFUSE_BENCH_LARGE=1 adds 25.6 and 110 million, past most
+// caches and past all.
+inline constexpr std::size_t kHuge = 110'000'000;
 inline std::vector<std::size_t> Sizes() {
   std::vector<std::size_t> sizes = {100'000, 1'000'000};
   const char* large = std::getenv("SPARFUSE_BENCH_LARGE");
-  if (large != nullptr && std::strcmp(large, "1") == 0) sizes.push_back(25'600'000);
+  if (large != nullptr && std::strcmp(large, "1") == 0) {
+    sizes.insert(sizes.end(), {25'600'000, kHuge});
+  }
   return sizes;
 }
 
@@ -39,9 +62,9 @@ inline int Threads() {
 
 // Gaussian values from the sum of four uniform ones would have no tail: Box-Muller, with a
 // generator that makes 25 million of them in seconds.
-inline std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
+inline Floats Gaussian(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<float> x(n + 1);
+  Floats x(n + 1);
   for (std::size_t i = 0; i < n; i += 2) {
     const std::uint64_t bits = random();
     const float u = (static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f;
@@ -54,11 +77,11 @@ inline std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
   return x;
 }
 
-inline const std::vector<float>& Data(const std::string& name, std::size_t n) {
-  static std::map<std::pair<std::string, std::size_t>, std::vector<float>> cache;
+inline const Floats& Data(const std::string& name, std::size_t n) {
+  static std::map<std::pair<std::string, std::size_t>, Floats> cache;
   auto [it, fresh] = cache.try_emplace({name, n});
   if (!fresh) return it->second;
-  std::vector<float>& x = it->second;
+  Floats& x = it->second;
   if (name == "equal") {
     x.assign(n, 0.25f);
     return x;
@@ -75,7 +98,14 @@ inline const std::vector<float>& Data(const std::string& name, std::size_t n) {
   return x;
 }
 
-inline std::vector<std::string> DataNames() { return {"gaussian", "layers", "equal", "sparse"}; }
+inline std::vector<double> Densities(std::size_t n) {
+  return n < kHuge ? std::vector<double>{0.001, 0.01, 0.05} : std::vector<double>{0.01};
+}
+
+inline std::vector<std::string> DataNames(std::size_t n) {
+  if (n >= kHuge) return {"gaussian"};
+  return {"gaussian", "layers", "equal", "sparse"};
+}
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define SPARFUSE_BENCH_ALL_ISAS __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -100,7 +130,7 @@ SPARFUSE_BENCH_ALL_ISAS inline void AddOnce(const float* x, std::size_t n, float
 
 // The limit of a selection: one read of the tensor.
 inline void SumAbs(::benchmark::State& state, std::size_t n) {
-  const std::vector<float>& x = Data("gaussian", n);
+  const Floats& x = Data("gaussian", n);
   for (auto _ : state) {
     ::benchmark::DoNotOptimize(SumAbsOnce(x.data(), n));
   }
@@ -109,8 +139,8 @@ inline void SumAbs(::benchmark::State& state, std::size_t n) {
 
 // The limit of a selection with error feedback: residual += gradient.
 inline void AddResidual(::benchmark::State& state, std::size_t n) {
-  const std::vector<float>& x = Data("gaussian", n);
-  std::vector<float> residual(n, 0.0f);
+  const Floats& x = Data("gaussian", n);
+  Floats residual(n, 0.0f);
   for (auto _ : state) {
     AddOnce(x.data(), n, residual.data());
     ::benchmark::DoNotOptimize(residual.data());
@@ -125,7 +155,7 @@ enum class Start { kCold, kWarm, kFeedback };
 inline void Select(::benchmark::State& state, const std::string& sparsifier, const Options& options,
                    std::size_t n, double density, const std::string& data, Start start,
                    const std::vector<std::int64_t>& shape = {}) {
-  const std::vector<float>& x = Data(data, n);
+  const Floats& x = Data(data, n);
   const SparsifierDescriptor& descriptor = FindSparsifier(sparsifier);
   const auto method = descriptor.make(ResolveOptions(sparsifier, descriptor.options, options), 1);
   const auto memory = start == Start::kCold ? nullptr : method->MakeState(n);
@@ -134,8 +164,8 @@ inline void Select(::benchmark::State& state, const std::string& sparsifier, con
   SelectCounters counters;
   const std::size_t capacity = SlotCapacityFor(descriptor, *method, n, shape, density);
   std::vector<std::uint32_t> indices(capacity);
-  std::vector<float> values(capacity);
-  std::vector<float> residual(start == Start::kFeedback ? n : 0, 0.0f);
+  Floats values(capacity);
+  Floats residual(start == Start::kFeedback ? n : 0, 0.0f);
   Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, 0};
   std::uint64_t step = 0;
   const auto run = [&] {
@@ -176,6 +206,50 @@ inline void RegisterLimits() {
              [n](::benchmark::State& state) { SumAbs(state, n); });
     Register("limit/add/n:" + std::to_string(n),
              [n](::benchmark::State& state) { AddResidual(state, n); });
+  }
+}
+
+// torch.topk as a peer, where LibTorch is built in: of n elements as rows of `length`.
+inline void RegisterTorch([[maybe_unused]] const std::string& name, [[maybe_unused]] std::size_t n,
+                          [[maybe_unused]] std::size_t length, [[maybe_unused]] double density) {
+#ifdef SPARFUSE_BENCH_TORCH
+  Register("torch.topk" + name + "/data:gaussian", [=](::benchmark::State& state) {
+    const auto select = TorchTopK(Data("gaussian", n).data(), n / length, length,
+                                  KeptCount(length, density), Threads());
+    for (auto _ : state) select();
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  });
+#endif
+}
+
+// One kernel at every size, density and kind of data.
+inline void RegisterSelections(const std::string& label, const std::string& sparsifier,
+                               const Options& options, std::initializer_list<Start> starts) {
+  for (const std::size_t n : Sizes()) {
+    for (const double density : Densities(n)) {
+      for (const std::string& data : DataNames(n)) {
+        for (const Start start : starts) {
+          const char* name = start == Start::kCold   ? "/cold"
+                             : start == Start::kWarm ? "/warm"
+                                                     : "/feedback";
+          Register(label + "/n:" + std::to_string(n) + "/density:" + Number(density) +
+                       "/data:" + data + name,
+                   [=](::benchmark::State& state) {
+                     Select(state, sparsifier, options, n, density, data, start);
+                   });
+        }
+      }
+    }
+  }
+}
+
+// The limits, and what LibTorch takes for a selection of as many elements.
+inline void RegisterLimitsAndTorch() {
+  RegisterLimits();
+  for (const std::size_t n : Sizes()) {
+    for (const double density : Densities(n)) {
+      RegisterTorch("/n:" + std::to_string(n) + "/density:" + Number(density), n, n, density);
+    }
   }
 }
 

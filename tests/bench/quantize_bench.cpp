@@ -30,10 +30,10 @@ std::unique_ptr<Quantizer> Make(const std::string& name, const Options& options)
 }
 
 void Encode(::benchmark::State& state, const Quantizer& quantizer, std::size_t n, bool feedback) {
-  const std::vector<float>& x = Data("gaussian", n);
+  const Floats& x = Data("gaussian", n);
   ThreadPool pool(Threads());
   Workspace workspace;
-  std::vector<float> residual(feedback ? n : 0, 0.0f);
+  Floats residual(feedback ? n : 0, 0.0f);
   std::vector<std::byte> bytes(quantizer.EncodedBytes(n));
   std::uint64_t step = 0;
   for (auto _ : state) {

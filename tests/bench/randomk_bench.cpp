@@ -5,21 +5,8 @@ namespace sparfuse::bench {
 namespace {
 
 void RegisterAll() {
-  RegisterLimits();
-  for (const std::size_t n : Sizes()) {
-    for (const double density : {0.001, 0.01, 0.05}) {
-      for (const std::string& data : DataNames()) {
-        for (const auto& [start, name] :
-             {std::pair{Start::kCold, "/cold"}, std::pair{Start::kFeedback, "/feedback"}}) {
-          Register("randomk/n:" + std::to_string(n) + "/density:" + Number(density) +
-                       "/data:" + data + name,
-                   [=, start = start](::benchmark::State& state) {
-                     Select(state, "randomk", {}, n, density, data, start);
-                   });
-        }
-      }
-    }
-  }
+  RegisterLimitsAndTorch();
+  RegisterSelections("randomk", "randomk", {}, {Start::kCold, Start::kFeedback});
 }
 
 }  // namespace

@@ -28,23 +28,10 @@ const std::vector<Variant>& Variants() {
 }
 
 void RegisterAll() {
-  RegisterLimits();
-  for (const std::size_t n : Sizes()) {
-    for (const double density : {0.001, 0.01, 0.05}) {
-      for (const std::string& data : DataNames()) {
-        for (const Variant& variant : Variants()) {
-          for (const auto& [start, name] :
-               {std::pair{Start::kCold, "/cold"}, std::pair{Start::kWarm, "/warm"},
-                std::pair{Start::kFeedback, "/feedback"}}) {
-            Register(variant.label + "/n:" + std::to_string(n) + "/density:" + Number(density) +
-                         "/data:" + data + name,
-                     [=, start = start](::benchmark::State& state) {
-                       Select(state, variant.sparsifier, variant.options, n, density, data, start);
-                     });
-          }
-        }
-      }
-    }
+  RegisterLimitsAndTorch();
+  for (const Variant& variant : Variants()) {
+    RegisterSelections(variant.label, variant.sparsifier, variant.options,
+                       {Start::kCold, Start::kWarm, Start::kFeedback});
   }
 }
 

@@ -7,7 +7,7 @@ namespace sparfuse::bench {
 namespace {
 
 void NthElement(::benchmark::State& state, std::size_t n, double density) {
-  const std::vector<float>& x = Data("gaussian", n);
+  const Floats& x = Data("gaussian", n);
   const auto k = static_cast<std::ptrdiff_t>(KeptCount(n, density));
   std::vector<float> magnitudes(n);
   for (auto _ : state) {
@@ -20,22 +20,13 @@ void NthElement(::benchmark::State& state, std::size_t n, double density) {
 }
 
 void RegisterAll() {
-  RegisterLimits();
+  RegisterLimitsAndTorch();
+  RegisterSelections("topk", "topk", {}, {Start::kCold, Start::kWarm, Start::kFeedback});
   for (const std::size_t n : Sizes()) {
-    for (const double density : {0.001, 0.01, 0.05}) {
-      const std::string shape = "/n:" + std::to_string(n) + "/density:" + Number(density);
-      for (const std::string& data : DataNames()) {
-        for (const auto& [start, name] :
-             {std::pair{Start::kCold, "/cold"}, std::pair{Start::kWarm, "/warm"},
-              std::pair{Start::kFeedback, "/feedback"}}) {
-          Register("topk" + shape + "/data:" + data + name,
-                   [=, start = start](::benchmark::State& state) {
-                     Select(state, "topk", {}, n, density, data, start);
-                   });
-        }
-      }
-      Register("nth_element" + shape + "/data:gaussian",
-               [=](::benchmark::State& state) { NthElement(state, n, density); });
+    for (const double density : Densities(n)) {
+      Register(
+          "nth_element/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:gaussian",
+          [=](::benchmark::State& state) { NthElement(state, n, density); });
     }
   }
 }

@@ -901,6 +901,11 @@ class Rendering(unittest.TestCase):
         self.assertEqual(len(bars), 35)  # of 36 cells one failed
         self.assertLess(max(bars), 1e5)  # the annotated trial of 1e6 images/s is left out
 
+    def test_a_zero_is_no_missing_value(self):
+        _, words = self.drawn("throughput", {"kind": "grouped_bars", "y": "tensors_missing"})
+        self.assertIn("exactly 0", words)
+        self.assertNotIn("no value", words)
+
     def test_filters_leave_only_their_cells(self):
         made, words = self.drawn(
             "throughput",

@@ -16,6 +16,9 @@ Sparsifier selects, ErrorFeedback adds what was left out to the next gradient, d
 the payloads of all workers. list_sparsifiers() says what there is and where it is from;
 register_sparsifier adds one that is written in Python. encode_payload halves a payload's bytes.
 
+Whole methods, all their ranks in this process, on the engine that sparfuse measures them with:
+Method; list_methods() has them.
+
 Whole gradients in fewer bits: Quantizer encodes, decodes and averages, ErrorFeedback takes one too;
 list_quantizers() has them. Matrices as products of thin ones: PowerSGD.
 """
@@ -40,11 +43,13 @@ from sparfuse._core import (
     threads,
     warmup_density,
 )
+from sparfuse._method import Method, list_methods
 
 __all__ = [
     "ConfigError",
     "Error",
     "ErrorFeedback",
+    "Method",
     "NumericError",
     "PowerSGD",
     "Quantizer",
@@ -54,6 +59,7 @@ __all__ = [
     "decode_payload",
     "decompress",
     "encode_payload",
+    "list_methods",
     "list_quantizers",
     "list_sparsifiers",
     "register_sparsifier",
@@ -61,3 +67,5 @@ __all__ = [
     "threads",
     "warmup_density",
 ]
+
+Method.__module__ = list_methods.__module__ = "sparfuse"  # where users find them

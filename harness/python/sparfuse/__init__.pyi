@@ -8,6 +8,7 @@ __all__ = [
     "ConfigError",
     "Error",
     "ErrorFeedback",
+    "Method",
     "NumericError",
     "PowerSGD",
     "Quantizer",
@@ -17,6 +18,7 @@ __all__ = [
     "decode_payload",
     "decompress",
     "encode_payload",
+    "list_methods",
     "list_quantizers",
     "list_sparsifiers",
     "register_sparsifier",
@@ -183,6 +185,56 @@ class PowerSGD:
     @property
     def deviations(self) -> str: ...
 
+_Layout = Union[Mapping[str, _Shape], Sequence[tuple[str, _Shape]]]
+
+class Method:
+    def __init__(
+        self,
+        name: str,
+        world_size: int,
+        layout: _Layout,
+        *,
+        density: Optional[float] = None,
+        sparsifier: Union[str, Sparsifier, None] = None,
+        sparsifier_options: Optional[Mapping[str, _Option]] = None,
+        feedback: Optional[Literal["none", "residual", "momentum"]] = None,
+        momentum: Optional[float] = None,
+        nesterov: Optional[bool] = None,
+        masking: Optional[bool] = None,
+        warmup_epochs: Optional[int] = None,
+        epoch_steps: Optional[int] = None,
+        dense_tensors: Union[Sequence[str], Mapping[str, Any]] = (),
+        no_feedback_tensors: Sequence[str] = (),
+        order: Literal["ready", "forward"] = "ready",
+        seed: Optional[int] = None,
+        threads: Optional[int] = None,
+        deadline_seconds: float = 60.0,
+        verify: bool = False,
+        link: Optional[Mapping[str, float]] = None,
+        backward_seconds: Optional[Sequence[float]] = None,
+        **options: _Option,
+    ) -> None: ...
+    @overload
+    def step(
+        self, gradients: Sequence[Mapping[str, Optional[_Floats]]], *, out: None = None
+    ) -> dict[str, NDArray[numpy.float32]]: ...
+    @overload
+    def step(
+        self, gradients: Sequence[Mapping[str, Optional[_Floats]]], *, out: Mapping[str, _Out]
+    ) -> dict[str, _Out]: ...
+    @property
+    def plan(self) -> list[dict[str, Any]]: ...
+    def residual(self, rank: int, name: str) -> NDArray[numpy.float32]: ...
+    def velocity(self, rank: int, name: str) -> NDArray[numpy.float32]: ...
+    def timeline(self) -> list[dict[str, Any]]: ...
+    def bytes(self) -> dict[str, list[int]]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def options(self) -> dict[str, Any]: ...
+
 @overload
 def decompress(
     payloads: Sequence[tuple[_Indices, _Floats]],
@@ -216,6 +268,7 @@ def warmup_density(
     factor: Optional[float] = None,
     schedule: Optional[Sequence[float]] = None,
 ) -> float: ...
+def list_methods() -> list[dict[str, Any]]: ...
 def list_quantizers() -> list[dict[str, Any]]: ...
 def list_sparsifiers() -> list[dict[str, Any]]: ...
 def register_sparsifier(name: str, sparsifier: Union[type[_Selects], _Selects]) -> None: ...

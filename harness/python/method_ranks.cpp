@@ -1,0 +1,184 @@
+#include "harness/python/method_ranks.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/transport/threads.hpp"
+
+namespace sparfuse {
+namespace {
+
+// How often ranks are told that another one failed, until they have noticed.
+constexpr std::chrono::milliseconds kCancelEvery{1};
+
+// An Error that names the rank; it is of this process, and no payload of the caller's is corrupt.
+[[noreturn]] void RethrowOf(std::size_t rank, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    const FailureKind kind =
+        known.kind() == FailureKind::kComm ? FailureKind::kInternal : known.kind();
+    throw Error(kind, "rank " + std::to_string(rank) + ": " + known.what());
+  }
+}
+
+std::string TextOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  }
+}
+
+}  // namespace
+
+MethodRanks::MethodRanks(std::vector<LiveConfig> configs, int threads,
+                         std::chrono::milliseconds deadline)
+    : process_(getpid()), engines_(configs.size()), records_(configs.size()) {
+  auto worlds = MakeThreadsWorld(static_cast<int>(configs.size()), 1);
+  for (auto& world : worlds) {
+    loops_.push_back(std::make_unique<ProgressLoop>([&] { return std::move(world); }, deadline));
+    pools_.push_back(std::make_unique<ThreadPool>(threads));
+  }
+  try {
+    for (std::size_t rank = 0; rank < configs.size(); ++rank) {
+      threads_.emplace_back([this, rank] { RunRank(rank); });
+    }
+    RunOnAll([&](std::size_t rank) {
+      // Longer than any single wait, so that the wait that names a rank ends first.
+      configs[rank].deadline = 2 * deadline + std::chrono::seconds(5);
+      engines_[rank] =
+          std::make_unique<LiveEngine>(std::move(configs[rank]), *loops_[rank], *pools_[rank]);
+    });
+  } catch (...) {
+    Stop();
+    throw;
+  }
+}
+
+MethodRanks::~MethodRanks() { Stop(); }
+
+// Engines, and what their lanes read of the last step, end on their ranks' threads.
+void MethodRanks::Stop() {
+  if (threads_.size() == loops_.size()) {
+    RunOnAll([this](std::size_t rank) { engines_[rank].reset(); });
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  begin_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void MethodRanks::RunRank(std::size_t rank) {
+  std::uint64_t done = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    begin_.wait(lock, [&] { return stop_ || jobs_ != done; });
+    if (stop_) return;
+    done = jobs_;
+    const Job& job = *job_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      job(rank);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && !error_) {
+      error_ = std::move(error);
+      error_rank_ = rank;
+    }
+    --running_;
+    end_.notify_all();
+  }
+}
+
+void MethodRanks::RunOnAll(const Job& job) {
+  std::unique_lock lock(mutex_);
+  job_ = &job;
+  ++jobs_;
+  running_ = threads_.size();
+  error_ = nullptr;
+  begin_.notify_all();
+  end_.wait(lock, [&] { return running_ == 0 || error_; });
+  while (running_ > 0) {  // a rank may begin to wait after it was told
+    lock.unlock();
+    for (const auto& loop : loops_) loop->Cancel();
+    lock.lock();
+    end_.wait_for(lock, kCancelEvery, [&] { return running_ == 0; });
+  }
+  if (error_) RethrowOf(error_rank_, std::exchange(error_, nullptr));
+}
+
+bool MethodRanks::InThisProcess() const { return getpid() == process_; }
+
+void MethodRanks::RequireUsable() const {
+  if (!failed_.empty()) SPARFUSE_THROW(kInternal, failed_);
+  if (!InThisProcess()) {
+    SPARFUSE_THROW(kInternal,
+                   "this Method was made before the process was forked, and its ranks "
+                   "are threads of the other process: make one here");
+  }
+}
+
+LiveEngine& MethodRanks::EngineOf(int rank) {
+  RequireUsable();
+  return *engines_[static_cast<std::size_t>(rank)];
+}
+
+void MethodRanks::Step(std::span<const std::vector<std::span<const float>>> gradients,
+                       double density_factor, bool verify) {
+  RequireUsable();
+  try {
+    RunOnAll([&](std::size_t rank) { StepOf(rank, gradients[rank], density_factor, verify); });
+    if (verify) CheckReplicas();
+  } catch (...) {
+    failed_ = "step " + std::to_string(steps_) + " of this Method failed, and its residuals are " +
+              "lost: make a new one (" + TextOf(std::current_exception()) + ")";
+    Stop();  // lanes may still read gradients, which are the caller's
+    throw;
+  }
+  ++steps_;
+}
+
+void MethodRanks::StepOf(std::size_t rank, std::span<const std::span<const float>> gradients,
+                         double density_factor, bool verify) {
+  LiveEngine& engine = *engines_[rank];
+  engine.SetDensity(density_factor);
+  engine.BeginStep(steps_, verify);
+  for (std::size_t t = 0; t < gradients.size(); ++t) {
+    if (gradients[t].data() != nullptr) engine.AnnounceGradient(t, gradients[t]);
+  }
+  engine.EndBackward();
+  engine.FinishStep();
+  engine.BeginUpdate();
+  records_[rank] = engine.EndStep();
+  if (engine.mass_violations() > 0) {
+    SPARFUSE_THROW(kInternal, "a selection of step " + std::to_string(steps_) + " lost mass");
+  }
+}
+
+void MethodRanks::CheckReplicas() {
+  const GradientLayout& layout = engines_.front()->layout();
+  for (std::size_t rank = 1; rank < engines_.size(); ++rank) {
+    for (std::size_t t = 0; t < layout.tensors(); ++t) {
+      const auto expected = engines_.front()->Averaged(t);
+      if (std::memcmp(engines_[rank]->Averaged(t).data(), expected.data(), expected.size_bytes()) ==
+          0) {
+        continue;
+      }
+      SPARFUSE_THROW(kInternal, "rank " + std::to_string(rank) + " has another average of " +
+                                    layout.tensor(t).name + " than rank 0 at step " +
+                                    std::to_string(steps_));
+    }
+  }
+}
+
+}  // namespace sparfuse

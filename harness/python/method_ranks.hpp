@@ -1,0 +1,90 @@
+// The ranks of a method as threads of this process, each with its own LiveEngine.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/engine/live_engine.hpp"
+#include "core/tensor/thread_pool.hpp"
+#include "core/transport/progress.hpp"
+
+namespace sparfuse {
+
+// To be used by one thread at a time, without the GIL: a rank may wait for it, in a sparsifier that
+// is written in Python. Gradients and their averages are whole arrays, one a tensor in ready order.
+class MethodRanks {
+ public:
+  // configs: one a rank; deadlines are set here. `deadline` bounds every wait of a rank for another
+  // one, threads: of each rank. Throws what LiveEngine does.
+  MethodRanks(std::vector<LiveConfig> configs, int threads, std::chrono::milliseconds deadline);
+  ~MethodRanks();
+  MethodRanks(const MethodRanks&) = delete;
+  MethodRanks& operator=(const MethodRanks&) = delete;
+
+  // One step of all ranks.
+  //
+  //   gradients       [ranks][tensors], an empty span where there is no gradient. Not used after
+  //   the
+  //                   return.
+  //   density_factor  what densities are multiplied with.
+  //   verify          check that selections lose nothing and that all ranks have the same average.
+  //
+  // Throws what went wrong first, an Error with "rank N: " in front. The other ranks do not wait
+  // for one that failed. Afterwards no step can be made, and nothing of the ranks is left.
+  void Step(std::span<const std::vector<std::span<const float>>> gradients, double density_factor,
+            bool verify);
+
+  std::uint64_t steps() const { return steps_; }
+  int ranks() const { return static_cast<int>(loops_.size()); }
+  // False in a process that was forked off, where the threads are not: there this object must never
+  // be destroyed.
+  bool InThisProcess() const;
+  // Throw Error{kInternal}, which says what happened, after a step that failed and in a process
+  // that was forked off: threads stay behind.
+  void RequireUsable() const;
+  LiveEngine& EngineOf(int rank);
+  const StepRecord& RecordOf(int rank) const { return records_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  using Job = std::function<void(std::size_t rank)>;
+
+  void RunRank(std::size_t rank);
+  // Runs the job on every rank's thread. Throws as Step does.
+  void RunOnAll(const Job& job);
+  void StepOf(std::size_t rank, std::span<const std::span<const float>> gradients,
+              double density_factor, bool verify);
+  void CheckReplicas();
+  void Stop();
+
+  const pid_t process_;
+  std::vector<std::unique_ptr<ProgressLoop>> loops_;
+  std::vector<std::unique_ptr<ThreadPool>> pools_;
+  std::vector<std::unique_ptr<LiveEngine>> engines_;  // null after a failure
+  std::vector<StepRecord> records_;                   // of the last step
+  std::uint64_t steps_ = 0;
+  std::string failed_;  // why no step can be made
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable begin_;
+  std::condition_variable end_;
+  const Job* job_ = nullptr;
+  std::uint64_t jobs_ = 0;
+  std::size_t running_ = 0;
+  bool stop_ = false;
+  std::exception_ptr error_;  // the first of the job
+  std::size_t error_rank_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace sparfuse

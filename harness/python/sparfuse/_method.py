@@ -1,0 +1,390 @@
+"""Method and list_methods: a method's description in Python, its work in C++."""
+
+import functools
+import inspect
+from collections.abc import Mapping
+
+try:
+    import tomllib
+except ImportError:  # before Python 3.11
+    import tomli as tomllib
+
+from sparfuse import _core
+
+
+@functools.lru_cache(maxsize=None)
+def _method_files():
+    files = [tomllib.loads(text) for _, text in _core._method_files()]
+    return {file["name"]: file for file in files}
+
+
+def _method_file(name):
+    files = _method_files()
+    if name not in files:
+        raise _core.ConfigError(f'unknown method "{name}"{_core._suggestion(name, list(files))}')
+    return files[name]
+
+
+def list_methods():
+    """Every registered method, as a list of dicts:
+
+    name, title, paper, summary  what Method takes, and where it is from
+    deviations                   what differs from the paper or its code; "" if nothing is known to
+    strategy, planner, sparsifier, feedback, collective
+                                 what it is composed of, by name
+    options                      keywords of Method: dicts of name, default, range (None, or the
+                                 least and the largest value), choices, meaning, and part: whether
+                                 the strategy, the planner or the payload has the option
+
+    >>> import sparfuse
+    >>> methods = {method["name"]: method for method in sparfuse.list_methods()}
+    >>> methods["safusion-inter"]["paper"], methods["safusion-inter"]["sparsifier"]
+    ('SAFusion, HPDC 2025, section 3.2', 'topk')
+    >>> [option["name"] for option in methods["safusion-inter"]["options"]][:2]
+    ['units', 'tensors_per_unit']
+    """
+    return [_describe(file) for file in _method_files().values()]
+
+
+def _describe(file):
+    keys = ["name", "title", "paper", "summary", "deviations", "strategy", "planner", "sparsifier"]
+    entry = {key: file.get(key, "") for key in keys + ["collective"]}
+    entry["feedback"] = file.get("feedback", "none")
+    given = {**file, **file.get("strategy_options", {}), **file.get("planner_options", {})}
+    entry["options"] = []
+    for part, options in _core._method_options(file["strategy"], file["planner"]).items():
+        if part == "payload" and file["collective"] != "sparse-allgather":
+            continue  # it sends none
+        for option in options:
+            if option["name"] == "replan_every":
+                continue  # there is no backward pass to take the time of
+            option["default"] = given.get(option["name"], option["default"])
+            entry["options"].append({**option, "part": part})
+    return entry
+
+
+class _Plan(list):
+    """Units in the order in which they are sent; prints as a table."""
+
+    def __repr__(self):
+        return "\n".join(self._line(number, unit) for number, unit in enumerate(self))
+
+    __str__ = __repr__
+
+    @staticmethod
+    def _line(number, unit):
+        tensors = unit["tensors"]
+        line = f"unit {number}: {len(tensors)} tensors, {unit['elements']} elements, "
+        if unit["sparsified"] == "never":
+            return line + "dense: " + ", ".join(tensor["name"] for tensor in tensors)
+        if unit["sparsified"] == "behind":
+            names = ", ".join(tensor["name"] for tensor in tensors)
+            return line + f"density {unit['density']:.4g} behind: {names}"
+        groups = {}
+        for tensor in tensors:
+            how = f"density {tensor['density']:.4g}" if tensor["density"] < 1 else "dense"
+            how += " on the host" if tensor["offloaded"] else ""
+            how += " by all-reduce" if tensor["reduced"] else ""
+            groups.setdefault(how, []).append(tensor["name"])
+        return line + "; ".join(f"{how}: {', '.join(names)}" for how, names in groups.items())
+
+
+class Method:
+    """A whole method at work: ranks that are threads of this process, over the real engine.
+
+    name            of a method: list_methods() has them all
+    world_size      how many ranks
+    layout          (name, shape) of each tensor, or a dict of them, in ready order: the order in
+                    which backward produces gradients, the last layer first. A tied weight is one
+                    entry, where its gradient is final.
+    order           "ready", or "forward" for a layout in the order of named_parameters()
+    density         fraction of the elements to keep, by default 0.01
+    sparsifier      a name (those of register_sparsifier, too) or a Sparsifier, which brings its
+                    density, seed and options; by default the method's own
+    sparsifier_options  dict of its options
+    feedback        "none", "residual" or "momentum"; by default the method's own. With "momentum":
+                    momentum, nesterov, masking. With both kinds: warmup_epochs epochs of
+                    epoch_steps steps, in which more is sent (DGC's density warm-up).
+    dense_tensors   what is never sparsified: names or regular expressions, or a dict of "names" and
+                    "max_ndim" (tensors of so many dimensions or fewer)
+    no_feedback_tensors  names or regular expressions: what is not sent of them is lost
+    seed            of random numbers, equal on all ranks
+    threads         that each rank computes with; by default threads() shared among the ranks
+    deadline_seconds  how long a rank waits for another one, in which a sparsifier written in Python
+                    hangs, say
+    verify          check in each step that selections lose nothing and that all ranks have the same
+                    result, bit for bit
+    link, backward_seconds  what planners that weigh times go by, declared and so the same in every
+                    run: {"gbps": 1.0, "alpha_us": 100.0} (10^9 bit/s, start-up time of a message)
+                    and the seconds of backward of each tensor of the layout, by default 1 ns an
+                    element. Local work takes 1 us and 1 ns an element.
+    options         of the method's strategy, planner and payload, and collective: see list_methods()
+
+    Methods that send dense gradients, whole, ignore density, sparsifier and feedback, so that a
+    loop over methods may treat all alike.
+
+    One thread at a time may use an object. Its ranks' threads live as long as it does.
+
+    >>> import numpy, sparfuse
+    >>> layout = [("fc2.weight", (10, 64)), ("fc1.bias", (64,)), ("fc1.weight", (64, 32))]
+    >>> m = sparfuse.Method("safusion-inter", world_size=4, layout=layout, density=0.01, units=2)
+    >>> draw = numpy.random.default_rng(0).standard_normal
+    >>> gradients = [
+    ...     {name: draw(shape, dtype=numpy.float32) for name, shape in layout} for rank in range(4)
+    ... ]
+    >>> averaged = m.step(gradients)
+    >>> averaged["fc1.weight"].shape
+    (64, 32)
+    >>> rest = sum(m.residual(rank, "fc1.weight") for rank in range(4))
+    >>> whole = sum(gradient["fc1.weight"] for gradient in gradients)
+    >>> bool(numpy.allclose(rest + 4 * averaged["fc1.weight"], whole, atol=1e-5))  # nothing is lost
+    True
+    """
+
+    def __init__(
+        self,
+        name,
+        world_size,
+        layout,
+        *,
+        density=None,
+        sparsifier=None,
+        sparsifier_options=None,
+        feedback=None,
+        momentum=None,
+        nesterov=None,
+        masking=None,
+        warmup_epochs=None,
+        epoch_steps=None,
+        dense_tensors=(),
+        no_feedback_tensors=(),
+        order="ready",
+        seed=None,
+        threads=None,
+        deadline_seconds=60.0,
+        verify=False,
+        link=None,
+        backward_seconds=None,
+        **options,
+    ):
+        file = _method_file(name)
+        if order not in ("ready", "forward"):
+            raise _core.ConfigError(f'order = {order!r}: expected "ready" or "forward"')
+        forward = order == "forward"
+        self._name = name
+        self._names, ready = _read_layout(layout, forward)
+        if backward_seconds is not None:
+            backward_seconds = [float(seconds) for seconds in backward_seconds]
+            backward_seconds = backward_seconds[::-1] if forward else backward_seconds
+        if isinstance(sparsifier, _core.Sparsifier):
+            for key, value in [("density", density), ("sparsifier_options", sparsifier_options)]:
+                if value is not None:
+                    raise _core.ConfigError(
+                        f"{key} = {value!r} beside a Sparsifier, which has its own; expected one"
+                    )
+            density, sparsifier_options = sparsifier.density, sparsifier.options
+            seed = sparsifier.seed if seed is None else seed
+            sparsifier = sparsifier.name
+        if not isinstance(dense_tensors, Mapping):
+            dense_tensors = {"names": dense_tensors}
+        _require_keys("dense_tensors", dense_tensors, ["names", "max_ndim"])
+        link = {"gbps": 1.0, "alpha_us": 100.0, **_require_keys("link", link, ["gbps", "alpha_us"])}
+        feedback_options = {
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "masking": masking,
+            "warmup_epochs": warmup_epochs,
+            "epoch_steps": epoch_steps,
+        }
+        self._ranks = _core._Method(
+            name=name,
+            file=file,
+            world_size=world_size,
+            layout=ready,
+            density=0.01 if density is None else density,
+            sparsifier=file["sparsifier"] if sparsifier is None else sparsifier,
+            sparsifier_options=dict(sparsifier_options or {}),
+            feedback=file.get("feedback", "none") if feedback is None else feedback,
+            feedback_options={k: v for k, v in feedback_options.items() if v is not None},
+            dense_max_ndim=dense_tensors.get("max_ndim", 0),
+            dense_tensors=_read_names("dense_tensors", dense_tensors.get("names", ())),
+            no_feedback_tensors=_read_names("no_feedback_tensors", no_feedback_tensors),
+            seed=0 if seed is None else seed,
+            threads=threads,
+            deadline_seconds=deadline_seconds,
+            gbps=link["gbps"],
+            alpha_us=link["alpha_us"],
+            backward_seconds=backward_seconds,
+            verify=verify,
+            options=options,
+            keywords=_KEYWORDS,
+        )
+
+    def step(self, gradients, *, out=None):
+        """One step: the ranks' gradients in, their average as the method makes it out.
+
+        gradients  a dict for each rank, of names and float32 arrays in the layout's shapes (NumPy,
+                   torch and others by DLPack, the buffer protocol), read and not copied where they
+                   are contiguous in row-major order. A name that is missing, or None, had no
+                   gradient in this step: zeros.
+        out        a dict of arrays to write the averages to, one for each tensor of the layout;
+                   they may be gradients. By default new ones are made.
+
+        Returns a dict of the averages, which is what every rank applies.
+
+        Names, shapes and dtypes are checked first; their errors leave the object as it was. What
+        goes wrong later, on any rank, raises with the rank's number in front: NumericError for a
+        NaN or an infinity, naming its tensor. After that residuals are lost, and further steps
+        raise Error.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))], density=0.25)
+        >>> one, two = (numpy.array(g, dtype=numpy.float32) for g in ([1, 5, 2, 0], [3, 0, 0, 8]))
+        >>> m.step([{"w": one}, {"w": two}])["w"].tolist()
+        [0.0, 2.5, 0.0, 4.0]
+        >>> m.step([{}, {}], out={"w": one})["w"].tolist()    # what was left, and no new gradients
+        [1.5, 0.0, 1.0, 0.0]
+        """
+        averaged = self._ranks.step(gradients, out)
+        return {name: averaged[name] for name in self._names}
+
+    @property
+    def plan(self):
+        """The units that gradients are sent in, a list of dicts; it prints as a line for each.
+
+        sparsified  "never", "ahead" (tensor by tensor, before they are fused) or "behind"
+        density     of the unit
+        elements    of all of its tensors
+        tensors     dicts of name, elements, density (1: all of it), offloaded (selected by another
+                    thread), reduced (dense, in an all-reduce of its own)
+
+        >>> import sparfuse
+        >>> layout = [("fc2.weight", (10, 64)), ("fc1.bias", (64,)), ("fc1.weight", (64, 32))]
+        >>> m = sparfuse.Method("safusion-inter", 4, layout, units=2, dense_tensors=["bias"])
+        >>> print(m.plan)
+        unit 0: 2 tensors, 704 elements, density 0.01: fc2.weight; dense: fc1.bias
+        unit 1: 1 tensors, 2048 elements, density 0.01: fc1.weight
+        >>> m.plan[0]["tensors"][1]["density"]
+        1.0
+        """
+        return _Plan(self._ranks.plan())
+
+    def residual(self, rank, name):
+        """A copy of what a rank has not sent of a tensor yet: v, with momentum correction.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("wfbp", world_size=1, layout=[("w", (4,))], density=0.25)
+        >>> averaged = m.step([{"w": numpy.array([1, 5, 2, 0], dtype=numpy.float32)}])
+        >>> m.residual(0, "w").tolist()
+        [1.0, 0.0, 2.0, 0.0]
+        """
+        return self._ranks.residual(rank, name)
+
+    def velocity(self, rank, name):
+        """A copy of a rank's velocity of a tensor: u of momentum correction.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("wfbp", 1, [("w", (4,))], density=0.25, feedback="momentum")
+        >>> averaged = m.step([{"w": numpy.array([1, 5, 2, 0], dtype=numpy.float32)}])
+        >>> m.velocity(0, "w").tolist()    # masked where it was sent
+        [1.0, 0.0, 2.0, 0.0]
+        """
+        return self._ranks.velocity(rank, name)
+
+    def timeline(self):
+        """What the ranks did in the last step, and when: a list of dicts, rank by rank.
+
+        rank           whose span it is
+        kind           "pack", "sparsify", "exchange", "negotiate", "decompress" or "wait"
+        lane           "compute", "side" or "host", or a channel: "control", "data", ...
+        label          of the tensor or the unit
+        begin_seconds, end_seconds  since this rank's step began
+        bytes          of the payload
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))], density=0.25)
+        >>> averaged = m.step([{"w": numpy.ones(4, dtype=numpy.float32)}] * 2)
+        >>> sorted({span["kind"] for span in m.timeline() if span["kind"] != "wait"})
+        ['decompress', 'exchange', 'sparsify']
+        """
+        return self._ranks.timeline()
+
+    def bytes(self):
+        """Of the last step, lists by rank: payload, sent and received.
+
+        payload  what a rank contributes: 8 bytes an element with an index, unless it is coded
+        sent, received  what it hands to and takes from others, forwards included
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (100,))], density=0.01)
+        >>> averaged = m.step([{"w": numpy.ones(100, dtype=numpy.float32)}] * 2)
+        >>> m.bytes()
+        {'payload': [8, 8], 'sent': [8, 8], 'received': [8, 8]}
+        """
+        return self._ranks.bytes()
+
+    @property
+    def name(self):
+        """The method's name.
+
+        >>> import sparfuse
+        >>> sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))]).name
+        'wfbp'
+        """
+        return self._name
+
+    @property
+    def steps(self):
+        """How many steps were made.
+
+        >>> import sparfuse
+        >>> sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))]).steps
+        0
+        """
+        return self._ranks.steps
+
+    @property
+    def options(self):
+        """What the method is made with, defaults included.
+
+        >>> import sparfuse
+        >>> m = sparfuse.Method("safusion-inter", world_size=2, layout=[("w", (4,))])
+        >>> m.options["units"], m.options["sparsifier"], m.options["density"], m.options["feedback"]
+        (20, 'topk', 0.01, 'residual')
+        """
+        made = {"sparsifier": self._ranks.sparsifier, "density": self._ranks.density}
+        return {**made, "feedback": self._ranks.feedback, **self._ranks.options()}
+
+    def __repr__(self):
+        return f"sparfuse.Method({self._name!r}, {self.options}, {len(self._names)} tensors)"
+
+
+_KEYWORDS = [
+    parameter.name
+    for parameter in inspect.signature(Method.__init__).parameters.values()
+    if parameter.kind is parameter.KEYWORD_ONLY
+]
+
+
+def _read_layout(layout, forward):
+    entries = list(layout.items() if isinstance(layout, Mapping) else layout)
+    for entry in entries:
+        if not (isinstance(entry, (tuple, list)) and len(entry) == 2 and isinstance(entry[0], str)):
+            raise TypeError(f"layout has {entry!r}; expected (name, shape)")
+    names = [name for name, _ in entries]
+    return names, entries[::-1] if forward else entries
+
+
+def _read_names(key, names):
+    if isinstance(names, str):
+        raise TypeError(f"{key} = {names!r}; expected a list of names or regular expressions")
+    return [str(name) for name in names]
+
+
+def _require_keys(key, table, known):
+    table = {} if table is None else dict(table)
+    for name in table:
+        if name not in known:
+            expected = " and ".join(known)
+            raise _core.ConfigError(f"{key} has {name!r}; expected {expected}")
+    return table

@@ -1,0 +1,15 @@
+// LibTorch's own selection, for benchmarks of ours: what users have today. Only with LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace sparfuse::bench {
+
+// torch.topk of the magnitudes of x, seen as rows of `length` elements, and a gather of the values:
+// one call is one selection of k elements a row. x: [rows * length], read by every call. `threads`
+// holds for the process.
+std::function<void()> TorchTopK(const float* x, std::size_t rows, std::size_t length, std::size_t k,
+                                int threads);
+
+}  // namespace sparfuse::bench

@@ -1,0 +1,582 @@
+"""sparfuse.Method: whole methods against NumPy, and what a caller may get wrong."""
+
+import os
+import time
+import unittest
+
+import numpy as np
+
+import sparfuse
+
+WORKERS = 4
+LAYOUT = [  # in ready order; sizes of one element, odd, and beyond a kernel's block
+    ("head.bias", (10,)),
+    ("head.weight", (10, 33)),
+    ("scale", ()),
+    ("conv.weight", (16, 8, 3, 3)),
+    ("conv.bias", (16,)),
+    ("embedding", (613, 15)),
+]
+METHODS = {method["name"]: method for method in sparfuse.list_methods()}
+# So that several units come of a small layout.
+OPTIONS = {
+    "safusion-inter": {"units": 2},
+    "safusion-naive": {"buffer_fraction": 0.125},
+    "ssfusion-naive": {"tensors_per_unit": 4},
+    "ssfusion-o": {"tensors_per_unit": 4},
+    "ssfusion-i": {"tensors_per_unit": 4, "partition": "all"},
+    "ssfusion": {"tensors_per_unit": 4, "partition": "all"},
+    "adtopk-p": {"tensors_per_unit": 4, "dense_below": 64},
+    "adtopk-h": {"tensors_per_unit": 4, "dense_below": 64},
+}
+
+
+def integers(seed, layout=LAYOUT):
+    """Small integers: their sums are exact in any order."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.integers(-100, 101, shape).astype(np.float32) for name, shape in layout}
+
+
+def all_ranks(step, workers=WORKERS, layout=LAYOUT):
+    return [integers(1000 * step + rank, layout) for rank in range(workers)]
+
+
+def make(name, workers=WORKERS, layout=LAYOUT, **keywords):
+    keywords = {"density": 0.05, "verify": True, "threads": 1, **OPTIONS.get(name, {}), **keywords}
+    return sparfuse.Method(name, workers, layout, **keywords)
+
+
+class EveryMethod(unittest.TestCase):
+    def test_loses_nothing_and_leaves_replicas_equal(self):
+        for name, workers in [(name, workers) for name in METHODS for workers in [1, 3, 4]]:
+            with self.subTest(name, workers=workers):
+                m = make(name, workers)  # verify: raises where replicas differ
+                inputs = {tensor: np.zeros(shape) for tensor, shape in LAYOUT}
+                applied = {tensor: np.zeros(shape) for tensor, shape in LAYOUT}
+                for step in range(4):
+                    gradients = all_ranks(step, workers)
+                    averaged = m.step(gradients)
+                    for tensor, shape in LAYOUT:
+                        self.assertEqual(averaged[tensor].shape, shape)
+                        inputs[tensor] += sum(g[tensor].astype(np.float64) for g in gradients)
+                        applied[tensor] += workers * averaged[tensor].astype(np.float64)
+                self.assertEqual(list(averaged), [tensor for tensor, _ in LAYOUT])
+                if METHODS[name]["feedback"] == "none":
+                    with self.assertRaisesRegex(sparfuse.ConfigError, "feedback"):
+                        m.residual(0, "scale")
+                    if name != "qsgd":  # its rounding is lost
+                        for tensor in inputs:
+                            np.testing.assert_allclose(
+                                applied[tensor], inputs[tensor], rtol=1e-6, atol=1e-4
+                            )
+                    continue
+                for tensor in inputs:
+                    rest = sum(m.residual(rank, tensor) for rank in range(workers))
+                    np.testing.assert_allclose(rest + applied[tensor], inputs[tensor], atol=2e-3)
+
+    def test_sends_what_it_is_told_to(self):
+        elements = sum(int(np.prod(shape)) for _, shape in LAYOUT)
+        for name, entry in METHODS.items():
+            with self.subTest(name):
+                m = make(name)
+                m.step(all_ranks(0))
+                units = m.plan
+                self.assertEqual(sum(unit["elements"] for unit in units), elements)
+                self.assertEqual(
+                    [tensor["name"] for unit in units for tensor in unit["tensors"]],
+                    [tensor for tensor, _ in LAYOUT],
+                )
+                self.assertEqual(str(units).count("unit "), len(units))
+                bytes_ = m.bytes()
+                self.assertEqual({len(by_rank) for by_rank in bytes_.values()}, {WORKERS})
+                if entry["sparsifier"] != "none":
+                    self.assertLess(max(bytes_["payload"]), 4 * elements)
+                self.assertEqual(sum(bytes_["sent"]), sum(bytes_["received"]))
+                kinds = {span["kind"] for span in m.timeline()}
+                self.assertLessEqual({"exchange", "decompress"}, kinds)
+                for span in m.timeline():
+                    self.assertLessEqual(span["begin_seconds"], span["end_seconds"])
+
+    def test_is_deterministic(self):
+        for name in METHODS:
+            first, second = (
+                [m.step(all_ranks(step)) for step in range(2)]
+                for m in (make(name), make(name, threads=2))
+            )
+            for a, b in zip(first, second):
+                for tensor in a:
+                    np.testing.assert_array_equal(a[tensor], b[tensor], name)
+
+    def test_stops_at_a_nan_and_names_tensor_and_rank(self):
+        for name in METHODS:
+            with self.subTest(name):
+                m = make(name, deadline_seconds=30)
+                m.step(all_ranks(0))
+                gradients = all_ranks(1)
+                gradients[2]["conv.weight"][3, 1, 2, 0] = np.nan
+                begin = time.monotonic()
+                with self.assertRaisesRegex(sparfuse.NumericError, "^rank 2: .*conv.weight"):
+                    m.step(gradients)
+                self.assertLess(time.monotonic() - begin, 20)  # nobody waited for the deadline
+                with self.assertRaisesRegex(sparfuse.Error, "step 1 .* failed.*conv.weight"):
+                    m.step(all_ranks(1))
+                with self.assertRaisesRegex(sparfuse.Error, "step 1 .* failed"):
+                    m.plan
+
+
+# The reference, in plain NumPy: what is selected is x = g + residual in float32, the k =
+# max(1, int(density * n)) largest magnitudes, ties to the lower index; the average is the sum over
+# ranks in rank order, in float32, times 1/P.
+def top_k(x, density):
+    k = max(1, int(density * x.size))
+    return np.argsort(-np.abs(x), kind="stable")[:k]
+
+
+class ErrorFeedback:
+    def __init__(self, n):
+        self.residual = np.zeros(n, np.float32)
+
+    def send(self, g, density):
+        x = self.residual + g
+        sent = np.zeros_like(x)
+        chosen = top_k(x, density)
+        sent[chosen] = x[chosen]
+        x[chosen] = 0
+        self.residual = x
+        return sent
+
+
+class MomentumCorrection:
+    def __init__(self, n, momentum, nesterov, masking):
+        self.u = np.zeros(n, np.float32)
+        self.v = np.zeros(n, np.float32)
+        self.momentum, self.nesterov, self.masking = np.float32(momentum), nesterov, masking
+
+    def send(self, g, density):
+        if self.nesterov:
+            self.u = self.momentum * (self.u + g)
+            self.v = self.v + (self.u + g)
+        else:
+            self.u = self.momentum * self.u + g
+            self.v = self.v + self.u
+        sent = np.zeros_like(self.v)
+        chosen = top_k(self.v, density)
+        sent[chosen] = self.v[chosen]
+        self.v[chosen] = 0
+        if self.masking:
+            self.u[chosen] = 0
+        return sent
+
+
+def average(sent_by_rank):
+    total = np.zeros_like(sent_by_rank[0])
+    for sent in sent_by_rank:
+        total = total + sent
+    return total * np.float32(1 / len(sent_by_rank))
+
+
+class Network:
+    """A perceptron of one hidden layer on a fixed regression problem; float32."""
+
+    layout = [("2.bias", (1,)), ("2.weight", (1, 24)), ("0.bias", (24,)), ("0.weight", (24, 12))]
+
+    def __init__(self):
+        rng = np.random.default_rng(5)
+        draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+        self.inputs, noise = draw(WORKERS, 32, 12), draw(WORKERS, 32)
+        self.targets = np.sin(self.inputs[:, :, 0]) + self.inputs[:, :, 1] + np.float32(0.1) * noise
+        self.parameters = {name: draw(*shape) * np.float32(0.3) for name, shape in self.layout}
+
+    def forward(self, rank):
+        p = self.parameters
+        hidden = np.tanh(self.inputs[rank] @ p["0.weight"].T + p["0.bias"])
+        return hidden, hidden @ p["2.weight"][0] + p["2.bias"][0] - self.targets[rank]
+
+    def loss(self):
+        return np.mean([np.mean(self.forward(rank)[1] ** 2) for rank in range(WORKERS)])
+
+    def gradient(self, rank):
+        hidden, error = self.forward(rank)
+        error = error * np.float32(2 / error.size)
+        back = error[:, None] * self.parameters["2.weight"] * (1 - hidden**2)
+        return {
+            "2.bias": error.sum(keepdims=True),
+            "2.weight": (error @ hidden)[None],
+            "0.bias": back.sum(0),
+            "0.weight": back.T @ self.inputs[rank],
+        }
+
+    def update(self, averaged, lr):
+        for name, g in averaged.items():
+            self.parameters[name] = self.parameters[name] - np.float32(lr) * g
+
+
+class Training(unittest.TestCase):
+    def compare(self, make_worker, fused, lr=0.1, steps=50, density=0.1, **keywords):
+        """Trains with Method and with the reference, each on its own parameters."""
+        name = "syncea" if fused else "wfbp"
+        m = sparfuse.Method(
+            name, WORKERS, Network.layout, density=density, verify=True, **keywords
+        )
+        mine, reference = Network(), Network()
+        before = mine.loss()
+        flat = lambda tensors: np.concatenate([tensors[name].ravel() for name, _ in Network.layout])
+        sizes = [int(np.prod(shape)) for _, shape in Network.layout]
+        groups = [sum(sizes)] if fused else sizes
+        workers = [[make_worker(n) for n in groups] for _ in range(WORKERS)]
+        for step in range(steps):
+            gradients = [mine.gradient(rank) for rank in range(WORKERS)]
+            mine.update(m.step(gradients), lr)
+            parts = []
+            by_rank = [
+                np.split(flat(reference.gradient(rank)), np.cumsum(groups)[:-1])
+                for rank in range(WORKERS)
+            ]
+            for group in range(len(groups)):
+                sent = [
+                    workers[rank][group].send(by_rank[rank][group], density)
+                    for rank in range(WORKERS)
+                ]
+                parts.append(average(sent))
+            whole = np.split(np.concatenate(parts), np.cumsum(sizes)[:-1])
+            averaged = {
+                name: part.reshape(shape) for (name, shape), part in zip(Network.layout, whole)
+            }
+            reference.update(averaged, lr)
+            for name, _ in Network.layout:
+                np.testing.assert_allclose(
+                    mine.parameters[name],
+                    reference.parameters[name],
+                    rtol=0,
+                    atol=1e-5,
+                    err_msg=f"{name} at step {step}",
+                )
+        self.assertEqual(m.steps, steps)
+        self.assertLess(mine.loss(), 0.5 * before)
+        return m, workers
+
+    def residuals_equal(self, m, workers, attribute="residual", get="residual"):
+        for rank in range(WORKERS):
+            mine = [getattr(m, get)(rank, name).ravel() for name, _ in Network.layout]
+            reference = np.concatenate([getattr(w, attribute) for w in workers[rank]])
+            np.testing.assert_allclose(np.concatenate(mine), reference, rtol=0, atol=1e-5)
+
+    def test_layer_wise_top_k_with_error_feedback(self):
+        self.residuals_equal(*self.compare(ErrorFeedback, fused=False))
+
+    def test_fused_top_k_with_error_feedback(self):
+        self.residuals_equal(*self.compare(ErrorFeedback, fused=True))
+
+    def test_momentum_correction(self):
+        for fused in [False, True]:
+            for nesterov, masking in [(False, True), (True, True), (False, False)]:
+                with self.subTest(fused=fused, nesterov=nesterov, masking=masking):
+                    corrected = self.compare(
+                        lambda n: MomentumCorrection(n, 0.9, nesterov, masking),
+                        fused,
+                        lr=0.01,
+                        feedback="momentum",
+                        momentum=0.9,
+                        nesterov=nesterov,
+                        masking=masking,
+                    )
+                    self.residuals_equal(*corrected, attribute="v")
+                    self.residuals_equal(*corrected, attribute="u", get="velocity")
+
+    def test_density_warm_up(self):
+        m = make("wfbp", layout=[("w", (1000,))], density=0.01, warmup_epochs=3, epoch_steps=2)
+        for step in range(8):
+            m.step(all_ranks(step, layout=[("w", (1000,))]))
+            density = sparfuse.warmup_density(step // 2, 0.01, 3)
+            self.assertAlmostEqual(m.bytes()["payload"][0] / 8, int(1000 * density), delta=1)
+
+
+class Gradients(unittest.TestCase):
+    def test_a_missing_one_is_zeros(self):
+        for name in ["wfbp", "syncea", "safusion", "ssfusion", "dense", "horovod-fusion"]:
+            with self.subTest(name):
+                without, zeros = make(name), make(name)
+                for step in range(3):
+                    some, all_ = all_ranks(step), all_ranks(step)
+                    for rank, tensor in [(0, "embedding"), (1, "head.bias"), (3, "embedding")]:
+                        all_[rank][tensor][:] = 0
+                        some[rank][tensor] = None
+                    del some[3]["embedding"]
+                    mine, expected = without.step(some), zeros.step(all_)
+                    for tensor in mine:
+                        np.testing.assert_array_equal(mine[tensor], expected[tensor])
+
+    def test_are_read_where_they_lie_and_results_written_where_asked(self):
+        seen = []
+
+        class Looks:
+            def select(self, g, k):
+                seen.append(g.copy())
+                return np.argsort(-np.abs(g), kind="stable")[:k]
+
+        sparfuse.register_sparsifier("looks", Looks)
+        layout = [("w", (6, 5)), ("b", (6,))]
+        plain, python = (
+            make("wfbp", 2, layout, density=0.2, sparsifier=s) for s in ["topk", "looks"]
+        )
+        for step in range(3):
+            gradients = all_ranks(step, 2, layout)
+            kept = [{name: g.copy() for name, g in rank.items()} for rank in gradients]
+            transposed = [{**rank, "w": np.asfortranarray(rank["w"])} for rank in gradients]
+            expected = plain.step(gradients)
+            mine = python.step(transposed, out=gradients[0])
+            for name in expected:
+                self.assertIs(mine[name], gradients[0][name])
+                np.testing.assert_array_equal(mine[name], expected[name])
+                np.testing.assert_array_equal(gradients[1][name], kept[1][name])
+        self.assertEqual(len(seen), 3 * 2 * 2)
+
+    def test_take_torch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        m = make("wfbp", 2)
+        n = make("wfbp", 2)
+        gradients = all_ranks(0, 2)
+        as_torch = [{k: torch.from_numpy(v) for k, v in rank.items()} for rank in gradients]
+        expected = n.step(gradients)
+        out = {name: torch.empty(shape) for name, shape in LAYOUT}
+        averaged = m.step(as_torch, out=out)
+        for name in expected:
+            self.assertIs(averaged[name], out[name])
+            np.testing.assert_array_equal(out[name].numpy(), expected[name])
+
+    def test_past_two_to_the_24(self):
+        n = 2**24 + 5
+        for name in ["syncea", "wfbp"]:
+            m = sparfuse.Method(name, 2, [("w", (n,))], density=2.5 / n, verify=True)
+            gradients = [np.zeros(n, np.float32) for _ in range(2)]
+            gradients[0][[7, 2**24 + 1, 2**24 + 3]] = [1, 3, -5]
+            gradients[1][[2**24 + 1, 2**24 + 4]] = [2, 4]
+            averaged = m.step([{"w": g} for g in gradients])["w"]
+            where = np.flatnonzero(averaged)
+            self.assertEqual(where.tolist(), [2**24 + 1, 2**24 + 3, 2**24 + 4])
+            self.assertEqual(averaged[where].tolist(), [2.5, -2.5, 2])
+            self.assertEqual(np.flatnonzero(m.residual(0, "w")).tolist(), [7])
+
+
+class Arguments(unittest.TestCase):
+    def refuses(self, text, kind=sparfuse.ConfigError, name="wfbp", **keywords):
+        keywords = {"world_size": 2, "layout": LAYOUT, **keywords}
+        with self.assertRaisesRegex(kind, text):
+            sparfuse.Method(name, **keywords)
+
+    def test_of_the_constructor(self):
+        self.refuses('unknown method "safusio"; did you mean "safusion"', name="safusio")
+        self.refuses("world_size = 0", world_size=0)
+        self.refuses("threads = 0", threads=0)
+        self.refuses("deadline_seconds = 0", deadline_seconds=0)
+        self.refuses("order = .backward.: expected", order="backward")
+        self.refuses("backward_seconds has 1 numbers; .* 6", backward_seconds=[1.0])
+        self.refuses("link has 'gpbs'", link={"gpbs": 1})
+        self.refuses("gbps = 0", link={"gbps": 0.0})
+
+    def test_of_the_layout(self):
+        self.refuses("layout is empty", layout=[])
+        self.refuses('layout has "w" twice', layout=[("w", 3), ("w", 3)])
+        self.refuses(r'"w" has shape \(0,\)', layout=[("w", 0)])
+        self.refuses("expected .name, shape.", TypeError, layout=["w"])
+        self.refuses("conv.weigth.*conv.weight", dense_tensors=["conv.weigth"])
+        self.refuses("expected a list", TypeError, dense_tensors="conv")
+        self.refuses("max_dim", dense_tensors={"max_dim": 1})
+        self.refuses("fused buffers", name="syncea", dense_tensors=["bias"])
+
+    def test_of_the_parts(self):
+        inter = {"name": "safusion-inter"}
+        self.refuses('"unitz"; did you mean "units".*; known: .*units', unitz=3, **inter)
+        self.refuses("units = 0: expected", units=0, **inter)
+        self.refuses('did you mean "sparsifier"', sparsifer="topk")
+        self.refuses("density = 2", density=2.0)
+        self.refuses('unknown sparsifier "topkk"', sparsifier="topkk")
+        options = {"x": 1}
+        self.refuses('dgc: unknown option "x"', sparsifier="dgc", sparsifier_options=options)
+        made = sparfuse.Sparsifier("topk")
+        self.refuses("density = 0.5 beside a Sparsifier", sparsifier=made, density=0.5)
+        self.refuses('unknown feedback "momentun"', feedback="momentun")
+        self.refuses('feedback residual: unknown option "momentum"', momentum=0.5)
+        self.refuses("momentum = 1", feedback="momentum", momentum=1.5)
+        self.refuses("replan_every: gradients come", name="safusion", replan_every=5)
+        self.refuses("adds equal positions", collective="ring-allreduce")
+        native = {"name": "dense", "collective": "native-allreduce"}
+        self.refuses("MPI", sparfuse.UnsupportedError, **native)
+        self.refuses("payloads only", name="dense", payload_values="f16")
+
+    def test_of_step_leave_the_object_as_it_was(self):
+        m, n = make("wfbp", 2), make("wfbp", 2)
+        good = all_ranks(0, 2)
+        one = lambda name, value: [good[0], {**good[1], name: value}]
+        for gradients, kind, text in [
+            (good[:1], sparfuse.ConfigError, "has 1 entries; expected .* world_size = 2"),
+            (good[0], TypeError, "expected a list of dicts"),
+            ([good[0], 5], TypeError, r"gradients\[1\] is a int"),
+            (
+                one("scales", good[0]["scale"]),
+                sparfuse.ConfigError,
+                r'gradients\[1\] has "scales".*did you mean "scale"',
+            ),
+            (
+                one("head.bias", np.zeros(9, np.float32)),
+                sparfuse.ConfigError,
+                r'gradients\[1\]\["head.bias"\] has shape \(9,\); expected .*\(10,\)',
+            ),
+            (
+                one("head.bias", np.zeros(10)),
+                TypeError,
+                r'gradients\[1\]\["head.bias"\] has dtype float64',
+            ),
+            (one("scale", [1.0]), TypeError, r'gradients\[1\]\["scale"\] is a list'),
+        ]:
+            with self.assertRaisesRegex(kind, text):
+                m.step(gradients)
+        with self.assertRaisesRegex(sparfuse.ConfigError, r'out\["head.weight"\] is missing'):
+            m.step(good, out={"head.bias": good[0]["head.bias"]})
+        with self.assertRaisesRegex(sparfuse.ConfigError, '"scales" is not in the layout'):
+            m.residual(0, "scales")
+        with self.assertRaisesRegex(sparfuse.ConfigError, "rank = 2: expected 0 to 1"):
+            m.residual(2, "scale")
+        with self.assertRaisesRegex(sparfuse.ConfigError, "momentum"):
+            m.velocity(0, "scale")
+        self.assertEqual(m.steps, 0)
+        mine, expected = m.step(good), n.step(good)
+        for name in expected:
+            np.testing.assert_array_equal(mine[name], expected[name])
+
+    def test_what_is_treated_apart(self):
+        m = make("wfbp", dense_tensors=["bias$"], no_feedback_tensors=["conv.weight"])
+        gradients = all_ranks(0)
+        averaged = m.step(gradients)
+        for name in ["head.bias", "conv.bias"]:
+            np.testing.assert_allclose(averaged[name], sum(g[name] for g in gradients) / WORKERS)
+        self.assertFalse(m.residual(0, "conv.weight").any())
+        self.assertTrue(m.residual(0, "embedding").any())
+        by_ndim = make("wfbp", dense_tensors={"max_ndim": 1})
+        tensors = [tensor for unit in by_ndim.plan for tensor in unit["tensors"]]
+        dense = [tensor["name"] for tensor in tensors if tensor["density"] == 1]
+        self.assertEqual(dense, ["head.bias", "scale", "conv.bias"])
+
+    def test_forward_order_is_reversed(self):
+        times = [1e-3 * t for t in range(len(LAYOUT))]
+        ready = make("safusion", backward_seconds=times)
+        forward = make(
+            "safusion", layout=dict(LAYOUT[::-1]), order="forward", backward_seconds=times[::-1]
+        )
+        self.assertEqual(ready.plan, forward.plan)
+        a, b = ready.step(all_ranks(0)), forward.step(all_ranks(0))
+        self.assertEqual(list(a), list(b)[::-1])
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name])
+
+    def test_plans_say_what_is_dense_reduced_and_on_the_host(self):
+        # The link is slow and backward long: tensors of one element are left dense, and an
+        # all-reduce of 9195 is cheaper than a gather of as many with indices.
+        m = make("ssfusion", WORKERS, [("w", (9195,)), ("b", (1,))], density=0.9, partition="all")
+        how = {tensor["name"]: tensor for unit in m.plan for tensor in unit["tensors"]}
+        print(m.plan)
+
+    def test_planners_go_by_declared_times(self):
+        layout = [(f"w{t}", (1000,)) for t in range(20)]
+        units = lambda **keywords: len(make("safusion", layout=layout, **keywords).plan)
+        self.assertEqual(units(), units())
+        # A message that costs a second is sent once; where backward takes long, many hide.
+        self.assertEqual(units(link={"alpha_us": 1e6}), 1)
+        self.assertGreater(units(backward_seconds=[1.0] * 20), 1)
+
+    def test_sparsifiers_of_all_kinds(self):
+        class Largest:
+            def __init__(self, sign=1, seed=0):
+                self.sign = sign
+
+            def select(self, g, k):
+                return np.argsort(-np.abs(self.sign * g), kind="stable")[:k]
+
+        sparfuse.register_sparsifier("method_largest", Largest)
+        expected = make("safusion", density=0.02).step(all_ranks(0))
+        for keywords in [
+            {"sparsifier": "method_largest", "sparsifier_options": {"sign": -1}, "density": 0.02},
+            {"sparsifier": sparfuse.Sparsifier("method_largest", 0.02, sign=-1), "density": None},
+            {"sparsifier": sparfuse.Sparsifier("topk", 0.02), "density": None},
+        ]:
+            m = make("safusion", **keywords)
+            self.assertEqual(m.options["density"], 0.02)
+            for name, g in m.step(all_ranks(0)).items():
+                np.testing.assert_array_equal(g, expected[name])
+        for entry in sparfuse.list_sparsifiers():
+            if entry["language"] == "C++":
+                make("safusion", sparsifier=entry["name"], density=0.02).step(all_ranks(0))
+
+    def test_listed_options_are_taken(self):
+        for name, entry in METHODS.items():
+            given = {option["name"]: option["default"] for option in entry["options"]}
+            self.assertTrue(all(option["meaning"] for option in entry["options"]))
+            m = sparfuse.Method(name, 2, LAYOUT, **given)
+            self.assertEqual(given.items() - m.options.items(), set(), name)
+            self.assertTrue(entry["title"] and entry["paper"] and entry["summary"])
+
+
+class Ranks(unittest.TestCase):
+    def fails_on_a_rank(self, select, kind, text, **keywords):
+        made = []
+
+        class Fails:
+            def __init__(self):
+                self.mine = len(made)
+                made.append(self)
+
+            def select(self, g, k):
+                if self is made[-1]:
+                    select()
+                return range(k)
+
+        sparfuse.register_sparsifier("fails", Fails)
+        m = make("wfbp", sparsifier="fails", **keywords)
+        begin = time.monotonic()
+        with self.assertRaisesRegex(kind, text):
+            m.step(all_ranks(0))
+        with self.assertRaisesRegex(sparfuse.Error, "failed"):
+            m.residual(0, "scale")
+        return time.monotonic() - begin
+
+    def test_an_exception_on_one_ends_the_step_on_all(self):
+        def fail():
+            raise KeyError("mine")
+
+        self.assertLess(self.fails_on_a_rank(fail, KeyError, "mine", deadline_seconds=60), 30)
+
+    def test_a_silent_one_is_named_at_the_deadline(self):
+        seconds = self.fails_on_a_rank(
+            lambda: time.sleep(5), sparfuse.Error, "rank 3", deadline_seconds=1
+        )
+        self.assertLess(seconds, 30)
+
+    def test_a_sparsifier_may_not_call_its_caller(self):
+        holder = []
+        sparfuse.register_sparsifier(
+            "calls", type("Calls", (), {"select": lambda self, g, k: holder[0].plan})()
+        )
+        holder.append(make("wfbp", sparsifier="calls"))
+        with self.assertRaisesRegex(sparfuse.ConfigError, "is running"):
+            holder[0].step(all_ranks(0))
+
+    def test_stay_behind_in_a_fork(self):
+        m = make("wfbp")
+        m.step(all_ranks(0))
+        child = os.fork()
+        if child == 0:
+            try:
+                m.step(all_ranks(1))
+            except sparfuse.Error as error:
+                del m
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        m.step(all_ranks(1))
+
+
+if __name__ == "__main__":
+    unittest.main()
