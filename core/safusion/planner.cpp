@@ -88,10 +88,22 @@ std::vector<std::size_t> PaperLengths(const BufferTimes& times) {
   return lengths;
 }
 
+// When the last exchange ends, if exchanges take `slowness` times as long as measured.
+double EndOf(const BufferTimes& times, const std::vector<std::size_t>& lengths, double slowness) {
+  double end = 0;
+  std::size_t first = 0;
+  for (const std::size_t length : lengths) {
+    const std::size_t last = first + length;
+    end = std::max(end, times.Compute(0, last)) + slowness * times.Exchange(first, last);
+    first = last;
+  }
+  return end;
+}
+
 // With e(u, j) the earliest end of u exchanges that hold the first j tensors together,
 //   e(u, j) = min over i < j of max(e(u - 1, i), ready(j)) + exchange(i, j),
 // because an exchange that can begin earlier never ends later. Quadratic in tensors for each u.
-std::vector<std::size_t> ProfiledLengths(const BufferTimes& times) {
+std::vector<std::size_t> EarliestLengths(const BufferTimes& times, double slowness) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   constexpr double kSame = 1 + 1e-9;  // above the rounding of sums in another order
   const std::size_t tensors = times.tensors();
@@ -101,7 +113,7 @@ std::vector<std::size_t> ProfiledLengths(const BufferTimes& times) {
   earliest[0] = 0;
   for (std::size_t j = 1; j < row; ++j) {
     for (std::size_t i = 0; i < j; ++i) {
-      exchange[j * row + i] = times.Exchange(i, j);
+      exchange[j * row + i] = slowness * times.Exchange(i, j);
       earliest[j] =
           std::min(earliest[j], std::max(earliest[i], times.Compute(0, j)) + exchange[j * row + i]);
     }
@@ -133,10 +145,18 @@ std::vector<std::size_t> ProfiledLengths(const BufferTimes& times) {
   return lengths;
 }
 
+std::vector<std::size_t> ProfiledLengths(const BufferTimes& times, double tolerance) {
+  constexpr double kSlow = 2;
+  std::vector<std::size_t> earliest = EarliestLengths(times, 1);
+  std::vector<std::size_t> robust = EarliestLengths(times, kSlow);
+  const double latest = (1 + tolerance) * EndOf(times, earliest, 1);
+  return tolerance > 0 && EndOf(times, robust, 1) <= latest ? robust : earliest;
+}
+
 class Safusion final : public Planner {
  public:
-  Safusion(std::string form, std::string model)
-      : form_(std::move(form)), model_(std::move(model)) {}
+  Safusion(std::string form, std::string model, double tolerance)
+      : form_(std::move(form)), model_(std::move(model)), tolerance_(tolerance) {}
   std::string_view name() const noexcept override { return "safusion"; }
 
   Plan MakePlan(const PlanInput& input) const override {
@@ -159,11 +179,12 @@ class Safusion final : public Planner {
       return lengths;
     }
     const BufferTimes times(input);
-    return form_ == "paper" ? PaperLengths(times) : ProfiledLengths(times);
+    return form_ == "paper" ? PaperLengths(times) : ProfiledLengths(times, tolerance_);
   }
 
   std::string form_;
   std::string model_;
+  double tolerance_;
 };
 
 }  // namespace
@@ -186,10 +207,18 @@ const PlannerDescriptor kSafusionPlanner = {
       0,
       {},
       "authors only: row of the published backward times (resnet50, resnet101, resnet152, vgg16, "
-      "vgg19, lstm, transformer, bert_base); any other takes no time"}},
+      "vgg19, lstm, transformer, bert_base); any other takes no time"},
+     {"tolerance",
+      0.01,
+      0,
+      1,
+      {},
+      "profiled only: how much later than the earliest communication may end, as a fraction, for "
+      "a plan that ends earlier when exchanges take twice as long as measured"}},
     [](const Options& options) -> std::unique_ptr<Planner> {
       return std::make_unique<Safusion>(StringOption(options, "form"),
-                                        StringOption(options, "model"));
+                                        StringOption(options, "model"),
+                                        DoubleOption(options, "tolerance"));
     },
     [](const Options& options) { return StringOption(options, "form") != "authors"; }};
 

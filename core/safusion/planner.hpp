@@ -24,7 +24,9 @@ namespace sparfuse {
 //            - the first buffer is no exception: Eq. 2 asks whether fusing saves time in itself,
 //              and no time is saved where the exchange would have been hidden.
 //            By its times it is therefore never later than equal counts, one buffer, a buffer for
-//            each tensor, or the paper's rules.
+//            each tensor, or the paper's rules. Measured times vary, and a plan whose exchanges end
+//            just when they must shows every delay: one that ends up to `tolerance` later is taken
+//            instead if it is what ends earliest when exchanges take twice as long.
 // authors:   the planner and the tables published with the code (authors_planner.hpp), as buffers
 //            of a live layout: the first is as long as it is, and empty ones are dropped.
 extern const PlannerDescriptor kSafusionPlanner;
