@@ -472,12 +472,23 @@ class Arguments(unittest.TestCase):
         for name in a:
             np.testing.assert_array_equal(a[name], b[name])
 
-    def test_plans_say_what_is_dense_reduced_and_on_the_host(self):
-        # The link is slow and backward long: tensors of one element are left dense, and an
-        # all-reduce of 9195 is cheaper than a gather of as many with indices.
-        m = make("ssfusion", WORKERS, [("w", (9195,)), ("b", (1,))], density=0.9, partition="all")
+    def test_plans_say_what_is_reduced_and_on_the_host(self):
+        # A small tensor beside a large one is dense, and an all-reduce needs no indices.
+        layout = [("w", (9195,)), ("b", (1,))]
+        m = make("ssfusion", WORKERS, layout, density=0.9, partition="all")
         how = {tensor["name"]: tensor for unit in m.plan for tensor in unit["tensors"]}
-        print(m.plan)
+        self.assertEqual(how["b"]["density"], 1)
+        self.assertEqual({name: how[name]["reduced"] for name in how}, {"w": False, "b": True})
+        self.assertIn("dense by all-reduce: b", str(m.plan))
+        # Where backward takes a second a tensor, a host as fast as this thread has time for them.
+        options = {"host_factor": 1.0, "backward_seconds": [1.0] * 4, "tensors_per_unit": 2}
+        layout = [(f"w{t}", (5000,)) for t in range(4)]
+        m = make("ssfusion-o", WORKERS, layout, **options)
+        tensors = [tensor for unit in m.plan for tensor in unit["tensors"]]
+        self.assertTrue(any(tensor["offloaded"] for tensor in tensors), m.plan)
+        m.step(all_ranks(0, layout=layout))
+        hosts = [span["label"] for span in m.timeline() if span["lane"] == "host"]
+        self.assertEqual(set(hosts), {t["name"] for t in tensors if t["offloaded"]})
 
     def test_planners_go_by_declared_times(self):
         layout = [(f"w{t}", (1000,)) for t in range(20)]
@@ -515,7 +526,9 @@ class Arguments(unittest.TestCase):
             given = {option["name"]: option["default"] for option in entry["options"]}
             self.assertTrue(all(option["meaning"] for option in entry["options"]))
             m = sparfuse.Method(name, 2, LAYOUT, **given)
-            self.assertEqual(given.items() - m.options.items(), set(), name)
+            self.assertEqual({key: m.options[key] for key in given}, given)
+            again = sparfuse.Method(name, 2, LAYOUT, **m.options)
+            self.assertEqual(again.options, m.options)
             self.assertTrue(entry["title"] and entry["paper"] and entry["summary"])
 
 

@@ -74,12 +74,13 @@ class _Plan(list):
     @staticmethod
     def _line(number, unit):
         tensors = unit["tensors"]
-        line = f"unit {number}: {len(tensors)} tensors, {unit['elements']} elements, "
+        count = f"{len(tensors)} tensor{'' if len(tensors) == 1 else 's'}"
+        line = f"unit {number}: {count}, {unit['elements']} elements, "
         if unit["sparsified"] == "never":
             return line + "dense: " + ", ".join(tensor["name"] for tensor in tensors)
         if unit["sparsified"] == "behind":
             names = ", ".join(tensor["name"] for tensor in tensors)
-            return line + f"density {unit['density']:.4g} behind: {names}"
+            return line + f"density {unit['density']:.4g}, behind: {names}"
         groups = {}
         for tensor in tensors:
             how = f"density {tensor['density']:.4g}" if tensor["density"] < 1 else "dense"
@@ -263,7 +264,7 @@ class Method:
         >>> m = sparfuse.Method("safusion-inter", 4, layout, units=2, dense_tensors=["bias"])
         >>> print(m.plan)
         unit 0: 2 tensors, 704 elements, density 0.01: fc2.weight; dense: fc1.bias
-        unit 1: 1 tensors, 2048 elements, density 0.01: fc1.weight
+        unit 1: 1 tensor, 2048 elements, density 0.01: fc1.weight
         >>> m.plan[0]["tensors"][1]["density"]
         1.0
         """
@@ -345,15 +346,14 @@ class Method:
 
     @property
     def options(self):
-        """What the method is made with, defaults included.
+        """What the method is composed of: keywords of Method, defaults included.
 
         >>> import sparfuse
         >>> m = sparfuse.Method("safusion-inter", world_size=2, layout=[("w", (4,))])
         >>> m.options["units"], m.options["sparsifier"], m.options["density"], m.options["feedback"]
         (20, 'topk', 0.01, 'residual')
         """
-        made = {"sparsifier": self._ranks.sparsifier, "density": self._ranks.density}
-        return {**made, "feedback": self._ranks.feedback, **self._ranks.options()}
+        return self._ranks.options()
 
     def __repr__(self):
         return f"sparfuse.Method({self._name!r}, {self.options}, {len(self._names)} tensors)"

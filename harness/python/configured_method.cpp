@@ -1,0 +1,204 @@
+#include "harness/python/configured_method.hpp"
+
+#include <pybind11/stl.h>
+
+#include "baselines/registry.hpp"
+#include "core/cost/declared.hpp"
+#include "core/error.hpp"
+#include "harness/python/arrays.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+constexpr double kBackwardSecondsPerElement = 1e-9;  // declared, as the link is by default
+
+// One rank's view of a sparsifier that is written in Python, which may only be freed with the GIL:
+// whoever holds the ranks holds it, too.
+class SharedSparsifier final : public Sparsifier {
+ public:
+  explicit SharedSparsifier(std::shared_ptr<ConfiguredSparsifier> shared)
+      : shared_(std::move(shared)) {}
+
+  std::string_view name() const noexcept override { return shared_->sparsifier->name(); }
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    return shared_->sparsifier->MakeState(n);
+  }
+  std::size_t Count(std::size_t n, std::span<const std::int64_t> shape,
+                    double density) const override {
+    return shared_->sparsifier->Count(n, shape, density);
+  }
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    shared_->sparsifier->Select(context, source, density, info, state, slot);
+  }
+
+ private:
+  std::shared_ptr<ConfiguredSparsifier> shared_;
+};
+
+template <class T>
+T Value(const py::dict& file, const char* key, T fallback) {
+  return file.contains(key) ? file[key].cast<T>() : fallback;
+}
+
+// The options of the method's file and of the caller, each to the part that takes it.
+void SortOptions(const MethodSettings& given, MethodParts& parts) {
+  const MethodOptions takes{FindStrategy(parts.strategy).options,
+                            FindPlanner(parts.planner).options, SendingOptions()};
+  const std::string owner = "method " + given.name;
+  parts.strategy_options = ToOptions(owner, Value(given.file, "strategy_options", py::dict()));
+  parts.planner_options = ToOptions(owner, Value(given.file, "planner_options", py::dict()));
+  for (const OptionSpec& option : SendingOptions()) {
+    if (!given.file.contains(option.name.c_str())) continue;
+    py::dict one;
+    one[option.name.c_str()] = given.file[option.name.c_str()];
+    parts.sending.merge(ToOptions(owner, one));
+  }
+  std::vector<std::string> known = takes.Names();
+  known.emplace_back("collective");
+  known.insert(known.end(), given.keywords.begin(), given.keywords.end());
+  RequireKnown(owner, given.options, known);
+  if (given.options.contains("replan_every")) {
+    SPARFUSE_THROW(kConfig, owner +
+                                ": replan_every: gradients come here without the times of a "
+                                "backward pass; expected backward_seconds, once");
+  }
+  for (const auto& [key, value] : ToOptions(owner, given.options)) {
+    using enum MethodOptions::Owner;
+    if (key == "collective") {
+      const auto* name = std::get_if<std::string>(&value);
+      SPARFUSE_REQUIRE(name != nullptr,
+                       owner + ": collective = " + ToString(value) + ": expected a string");
+      parts.collective = *name;
+      continue;
+    }
+    const auto whose = takes.OwnerOf(key, given.name);
+    (*whose == kSending    ? parts.sending
+     : *whose == kStrategy ? parts.strategy_options
+                           : parts.planner_options)[key] = value;
+  }
+}
+
+}  // namespace
+
+ConfiguredMethod::ConfiguredMethod(const MethodSettings& settings)
+    : composition_(ComposeOf(settings)),
+      topology_{settings.world_size, 1},
+      seed_(settings.seed),
+      layout_(ReadLayout(settings)),
+      plan_(PlanOf(settings)) {}
+
+std::optional<std::size_t> ConfiguredMethod::PositionOf(const std::string& tensor) const {
+  const auto found = positions_.find(tensor);
+  if (found == positions_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::vector<std::string> ConfiguredMethod::TensorNames() const {
+  std::vector<std::string> names(positions_.size());
+  for (const auto& [name, position] : positions_) names[position] = name;
+  return names;
+}
+
+std::vector<LiveConfig> ConfiguredMethod::MakeConfigs() const {
+  std::vector<LiveConfig> configs;
+  for (int rank = 0; rank < topology_.ranks; ++rank) {
+    configs.push_back(MakeLiveConfig(composition_, layout_, plan_, topology_, seed_));
+  }
+  return configs;
+}
+
+Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
+  SPARFUSE_REQUIRE(given.world_size >= 1,
+                   "world_size = " + std::to_string(given.world_size) + ": expected at least 1");
+  MethodParts parts;
+  parts.strategy = given.file["strategy"].cast<std::string>();
+  parts.planner = given.file["planner"].cast<std::string>();
+  parts.collective = given.file["collective"].cast<std::string>();
+  SortOptions(given, parts);
+  const auto own = given.file["sparsifier"].cast<std::string>();
+  if (own != "none") {
+    SPARFUSE_REQUIRE(given.sparsifier == own || !Value(given.file, "sparsifier_fixed", false),
+                     "sparsifier = \"" + given.sparsifier + "\": method " + given.name +
+                         " is defined with \"" + own + "\" only");
+    parts.density = CheckedDensity(given.density);
+    ChooseSparsifier(given, parts);
+  }
+  if (FindStrategy(parts.strategy).sparsified != Sparsified::kNever) {
+    parts.feedback = given.feedback;
+    parts.feedback_options = ToOptions("feedback " + given.feedback, given.feedback_options);
+  }
+  Composition composition = Compose(parts);
+  if (composition.dense_collective->native || composition.sparse_collective->native) {
+    SPARFUSE_THROW(kUnsupported, "the collective \"" + parts.collective +
+                                     "\" is MPI's own, and ranks here are threads");
+  }
+  return composition;
+}
+
+void ConfiguredMethod::ChooseSparsifier(const MethodSettings& given, MethodParts& parts) {
+  const auto make = [name = given.sparsifier, density = given.density, seed = given.seed,
+                     options = given.sparsifier_options] {
+    return ConfigureSparsifier(name, density, seed, options);
+  };
+  const auto first = make();
+  sparsifier_options_ = first->options;
+  if (first->descriptor["language"].cast<std::string>() == "C++") {
+    parts.sparsifier = &FindSparsifier(given.sparsifier);
+    parts.sparsifier_options = ToOptions("sparsifier", first->options);
+    return;
+  }
+  sparsifier_name_ = given.sparsifier;
+  python_sparsifier_.name = sparsifier_name_;
+  python_sparsifier_.unbounded_count = first->unbounded_count;
+  python_sparsifier_.make = [this, make](const Options&, std::uint64_t) {
+    kept_.push_back(make());  // a class has an object of its own on each rank
+    return std::make_unique<SharedSparsifier>(kept_.back());
+  };
+  parts.sparsifier = &python_sparsifier_;
+}
+
+GradientLayout ConfiguredMethod::ReadLayout(const MethodSettings& given) {
+  SPARFUSE_REQUIRE(!given.layout.empty(), "layout is empty: expected (name, shape) of a tensor");
+  std::vector<TensorShape> tensors;
+  for (const auto& [name, extents] : given.layout) {
+    std::vector<std::int64_t> shape = ReadShape(extents);
+    const std::size_t numel = ElementCount(shape);
+    SPARFUSE_REQUIRE(numel >= 1, "layout: \"" + name + "\" has shape " + ShapeText(shape) +
+                                     "; expected at least one element");
+    SPARFUSE_REQUIRE(positions_.emplace(name, tensors.size()).second,
+                     "layout has \"" + name +
+                         "\" twice; expected a tied weight once, where its "
+                         "gradient is final");
+    tensors.push_back({name, std::move(shape), numel});
+  }
+  return MakeLayout(tensors, given.choice, "the layout");
+}
+
+Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
+  SPARFUSE_REQUIRE(given.gbps > 0,
+                   "link: gbps = " + std::to_string(given.gbps) + ": expected a number above 0");
+  SPARFUSE_REQUIRE(given.alpha_us >= 0,
+                   "link: alpha_us = " + std::to_string(given.alpha_us) + ": expected at least 0");
+  BackwardProfile backward;
+  if (given.backward_seconds) {
+    SPARFUSE_REQUIRE(given.backward_seconds->size() == layout_.tensors(),
+                     "backward_seconds has " + std::to_string(given.backward_seconds->size()) +
+                         " numbers; expected one a tensor, " + std::to_string(layout_.tensors()));
+    for (const double seconds : *given.backward_seconds) {
+      SPARFUSE_REQUIRE(seconds >= 0, "backward_seconds has " + std::to_string(seconds) +
+                                         ": expected numbers of at least 0");
+    }
+    backward.backward_seconds = *given.backward_seconds;
+  } else {
+    for (std::size_t t = 0; t < layout_.tensors(); ++t) {
+      backward.backward_seconds.push_back(kBackwardSecondsPerElement *
+                                          static_cast<double>(layout_.tensor(t).numel));
+    }
+  }
+  const CostModel cost = DeclaredCost(given.gbps, 1e-6 * given.alpha_us, sparsifier_name_);
+  return MakePlan(composition_, layout_, topology_, &backward, &cost);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,76 @@
+// A method, composed of what the constructor of Method in Python was given. Needs the GIL.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "baselines/composition.hpp"
+#include "harness/python/catalog.hpp"
+
+namespace sparfuse {
+
+// Nothing of it is checked.
+struct MethodSettings {
+  std::string name;
+  pybind11::dict file;                // the method.toml
+  pybind11::dict options;             // of its strategy, planner and payload
+  std::vector<std::string> keywords;  // that Method takes beside them
+  int world_size;
+  std::vector<std::pair<std::string, pybind11::object>> layout;  // names, shapes; in ready order
+  double density;
+  std::string sparsifier;
+  pybind11::dict sparsifier_options;
+  std::string feedback;
+  pybind11::dict feedback_options;
+  TensorChoice choice;
+  std::uint64_t seed;
+  double gbps;                                          // the link that planners go by
+  double alpha_us;                                      // its start-up time
+  std::optional<std::vector<double>> backward_seconds;  // [tensors]; by default declared, too
+};
+
+// Methods that send dense gradients have no sparsifier, no feedback and density 1, whatever the
+// settings.
+class ConfiguredMethod {
+ public:
+  // Throws Error{kConfig} and TypeError naming what is wrong; Error{kUnsupported} for a collective
+  // that threads do not have.
+  explicit ConfiguredMethod(const MethodSettings& settings);
+  ConfiguredMethod(const ConfiguredMethod&) = delete;
+  ConfiguredMethod& operator=(const ConfiguredMethod&) = delete;
+
+  const Composition& composition() const { return composition_; }
+  // Of the sparsifier, defaults included.
+  pybind11::dict sparsifier_options() const { return sparsifier_options_; }
+  // In ready order; nothing where there is no such tensor.
+  std::optional<std::size_t> PositionOf(const std::string& tensor) const;
+  std::vector<std::string> TensorNames() const;
+  // One a rank. They use sparsifiers that this object keeps, and must not outlive it.
+  std::vector<LiveConfig> MakeConfigs() const;
+
+ private:
+  Composition ComposeOf(const MethodSettings& settings);
+  void ChooseSparsifier(const MethodSettings& settings, MethodParts& parts);
+  GradientLayout ReadLayout(const MethodSettings& settings);
+  Plan PlanOf(const MethodSettings& settings) const;
+
+  pybind11::dict sparsifier_options_;
+  std::string sparsifier_name_;  // of one that is written in Python
+  SparsifierDescriptor python_sparsifier_;
+  std::vector<std::shared_ptr<ConfiguredSparsifier>> kept_;
+  std::map<std::string, std::size_t> positions_;
+  Composition composition_;
+  Topology topology_;
+  std::uint64_t seed_;
+  GradientLayout layout_;
+  Plan plan_;
+};
+
+}  // namespace sparfuse
