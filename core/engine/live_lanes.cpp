@@ -7,6 +7,7 @@
 
 #include "core/collective/accumulate.hpp"
 #include "core/engine/live_engine.hpp"
+#include "core/feedback/clipping.hpp"
 
 namespace sparfuse {
 
@@ -192,7 +193,9 @@ void LiveEngine::DoSparsify(Lane lane, Op& sparsify) {
     if (options.nesterov && growth.size() < selection.source.size()) {
       growth = Buffer<float>(selection.source.size());
     }
-    selection.source = AdvanceVelocity(options, selection.source, 1.0f, selection.velocity,
+    const double clip = config_.feedback.clip;
+    const float scale = clip > 0 ? ClipFactor(selection.source, clip, PoolOf(lane)) : 1.0f;
+    selection.source = AdvanceVelocity(options, selection.source, scale, selection.velocity,
                                        growth.host(), PoolOf(lane));
   }
   std::vector<float> x;

@@ -38,7 +38,8 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
     std::vector<OptionSpec> specs = {
         {"momentum", defaults.momentum, 0, 0.999999, {}, "factor m of u = m * u + g"},
         {"nesterov", defaults.nesterov, 0, 0, {}, "u = m * (u + g), and u + g accumulates"},
-        {"masking", defaults.masking, 0, 0, {}, "velocities of what was sent become zero"}};
+        {"masking", defaults.masking, 0, 0, {}, "velocities of what was sent become zero"},
+        {"clip", 0.0, 0, 1e30, {}, "largest norm of a gradient before momentum; 0: any"}};
     specs.insert(specs.end(), kWarmup.begin(), kWarmup.end());
     return specs;
   }();
@@ -62,6 +63,7 @@ Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   if (feedback.kind == FeedbackKind::kMomentum) {
     feedback.momentum = {DoubleOption(resolved, "momentum"), BoolOption(resolved, "nesterov"),
                          BoolOption(resolved, "masking")};
+    feedback.clip = DoubleOption(resolved, "clip");
   }
   return feedback;
 }

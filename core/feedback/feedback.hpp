@@ -20,6 +20,9 @@ enum class FeedbackKind : std::uint8_t {
 struct Feedback {
   FeedbackKind kind = FeedbackKind::kNone;
   MomentumOptions momentum = {};  // kMomentum
+  // kMomentum: largest norm of what is selected from (a tensor's gradient, or a fused unit's)
+  // before momentum; 0: any. For a limit c on the average of P ranks pass c / sqrt(P), as DGC does.
+  double clip = 0;
 
   // Density warm-up: `warmup_epochs` epochs of `epoch_steps` steps, in which more is sent.
   std::size_t warmup_epochs = 0;

@@ -7,6 +7,7 @@
 
 #include "core/engine/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
+#include "core/feedback/clipping.hpp"
 #include "tests/dropping_collective.hpp"
 #include "tests/live_run.hpp"
 
@@ -113,6 +114,32 @@ INSTANTIATE_TEST_SUITE_P(Options, Momentum,
                                               : info.param.masking ? "plain"
                                                                    : "unmasked");
                          });
+
+TEST(ClippedMomentum, IsThatOfClippedGradients) {
+  constexpr double kClip = 100;
+  const auto clipped = [](int rank, int step, std::size_t tensor) {
+    auto gradient = IntegerGradient(rank, step, tensor);
+    ThreadPool pool(1);
+    const float scale = ClipFactor(gradient, kClip, pool);
+    for (float& value : gradient) value *= scale;
+    return gradient;
+  };
+  const auto run = [](double clip, const testing::Gradients& gradients) {
+    return testing::RunLive(
+        [&] {
+          LiveConfig config = Configure();
+          config.feedback.kind = FeedbackKind::kMomentum;
+          config.feedback.clip = clip;
+          return config;
+        },
+        kWorkers, gradients);
+  };
+  const auto inside = run(kClip, IntegerGradient);
+  const auto before = run(0, clipped);
+  EXPECT_EQ(inside[0].averaged, before[0].averaged);
+  EXPECT_EQ(inside[0].residual, before[0].residual);
+  EXPECT_NE(inside[0].averaged, run(0, IntegerGradient)[0].averaged);
+}
 
 TEST(TensorsWithoutFeedback, LoseWhatIsNotSent) {
   constexpr std::size_t kWithout = 4;

@@ -201,6 +201,7 @@ class Method:
         momentum: Optional[float] = None,
         nesterov: Optional[bool] = None,
         masking: Optional[bool] = None,
+        clip: Optional[float] = None,
         warmup_epochs: Optional[int] = None,
         epoch_steps: Optional[int] = None,
         dense_tensors: Union[Sequence[str], Mapping[str, Any]] = (),

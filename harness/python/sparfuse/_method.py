@@ -104,7 +104,7 @@ class Method:
                     density, seed and options; by default the method's own
     sparsifier_options  dict of its options
     feedback        "none", "residual" or "momentum"; by default the method's own. With "momentum":
-                    momentum, nesterov, masking. With both kinds: warmup_epochs epochs of
+                    momentum, nesterov, masking, clip. With both kinds: warmup_epochs epochs of
                     epoch_steps steps, in which more is sent (DGC's density warm-up).
     dense_tensors   what is never sparsified: names or regular expressions, or a dict of "names" and
                     "max_ndim" (tensors of so many dimensions or fewer)
@@ -155,6 +155,7 @@ class Method:
         momentum=None,
         nesterov=None,
         masking=None,
+        clip=None,
         warmup_epochs=None,
         epoch_steps=None,
         dense_tensors=(),
@@ -194,6 +195,7 @@ class Method:
             "momentum": momentum,
             "nesterov": nesterov,
             "masking": masking,
+            "clip": clip,
             "warmup_epochs": warmup_epochs,
             "epoch_steps": epoch_steps,
         }
