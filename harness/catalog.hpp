@@ -16,7 +16,7 @@ namespace sparfuse {
 
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
-inline constexpr int kModelEngineRevision = 1;
+inline constexpr int kModelEngineRevision = 2;
 inline constexpr int kProfileRevision = 2;  // of what profile trials measure
 
 struct CatalogPart {
