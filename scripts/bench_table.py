@@ -5,7 +5,8 @@
 
 A benchmark is called KERNEL/key:value/.../variant. Of a file NAME.json, `limit/...` are the limit
 kernels, NAME/... the kernel that the file is about, and the rest are its peers: other ways to do the
-same, matched by the keys that both have. If nothing is called NAME, every row is a kernel.
+same, matched by the keys that both have. If nothing is called NAME, every row but torch.topk is a
+kernel.
 
     x limit   median of the kernel / median of its limit, of the same n in the same run: limit/add
               with error feedback (variant `feedback`), else the limit that is registered first;
@@ -89,7 +90,7 @@ def table_of(path, name):
     rows = [r for r in rows if not r.error and r.times]
     limits = [r for r in rows if r.kernel == "limit"]
     rest = [r for r in rows if r.kernel != "limit"]
-    own = [r for r in rest if r.kernel == name] or rest
+    own = [r for r in rest if r.kernel == name] or [r for r in rest if r.kernel != "torch.topk"]
     peers = [r for r in rest if r not in own]
     peer_kernels = list(dict.fromkeys(p.kernel for p in peers))
     shown_keys = list(dict.fromkeys(k for r in rest for k in r.keys))
