@@ -10,6 +10,7 @@ namespace sparfuse {
 namespace {
 
 #include "core/adtopk/fibre_kernels.inc"
+#include "core/sparsify/mask_avx512.inc"
 
 // The bits of the elements [i, i + 64) that reach their bounds, among those in `valid`. The
 // residual is added to them, and *top raised to the largest key of each lane.
@@ -36,21 +37,8 @@ inline std::uint64_t Reaching(const FibreScan& s, std::size_t i, const std::uint
     *top = _mm512_max_epu32(*top, key);
     reach[j] = _mm512_mask_cmpge_epu32_mask(lanes, key, _mm512_loadu_si512(bounds + 16 * j));
   }
-  // Joined in mask registers: g++ 12 reloads a spilled 16-bit mask as 64 bits where it is widened
-  // in a general register, with whatever lies behind it.
-  return _cvtmask64_u64(
-      _mm512_kunpackd(_mm512_kunpackw(reach[3], reach[2]), _mm512_kunpackw(reach[1], reach[0])));
+  return Join(reach[0], reach[1], reach[2], reach[3]);
 }
-
-// Sixty-four bytes that count up from 0.
-struct Positions {
-  alignas(64) std::uint8_t at[64];
-};
-constexpr Positions kPositions = [] {
-  Positions positions{};
-  for (std::size_t j = 0; j < 64; ++j) positions.at[j] = static_cast<std::uint8_t>(j);
-  return positions;
-}();
 
 constexpr std::size_t kPiece = 2048;  // elements between two rounds of copying
 
@@ -69,21 +57,7 @@ std::size_t ScanImpl(const FibreScan& s, std::uint32_t* largest) {
     const auto find = [&](std::size_t i, std::uint64_t valid) {
       const std::uint64_t mask =
           Reaching<kResidual, kPrefetch>(s, begin + i, s.bounds + at, valid, &top);
-      // Sixteen positions in any case, and up to that many entries past the last.
-      const __m512i packed = _mm512_maskz_compress_epi8(mask, positions);
-      const __m256i base = _mm256_set1_epi16(static_cast<short>(i));
-      const auto store = [&](std::size_t to, __m128i part) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(offsets + found + to),
-                            _mm256_add_epi16(base, _mm256_cvtepu8_epi16(part)));
-      };
-      store(0, _mm512_castsi512_si128(packed));
-      const auto kept = static_cast<std::size_t>(_mm_popcnt_u64(mask));
-      if (__builtin_expect(kept > 16, 0)) {
-        store(16, _mm512_extracti32x4_epi32(packed, 1));
-        store(32, _mm512_extracti32x4_epi32(packed, 2));
-        store(48, _mm512_extracti32x4_epi32(packed, 3));
-      }
-      found += kept;
+      found += PackPositions(mask, positions, i, offsets + found);
       at += turn;
       at = at >= s.period ? at - s.period : at;
     };

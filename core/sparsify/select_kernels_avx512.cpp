@@ -9,6 +9,7 @@
 namespace sparfuse {
 namespace {
 
+#include "core/sparsify/mask_avx512.inc"
 #include "core/sparsify/select_kernels_loops.inc"
 #include "core/sparsify/select_kernels_scan.inc"
 #include "core/sparsify/select_kernels_statistics.inc"
@@ -18,12 +19,6 @@ inline __m512i Keys16(__m512 x) {
 }
 
 inline __mmask16 FirstLanes(std::size_t count) { return static_cast<__mmask16>((1u << count) - 1); }
-
-// One word of four masks, the first lowest. Joined in mask registers: g++ 12 reloads a spilled
-// 16-bit mask as 64 bits where it is widened in a general register, with whatever lies behind it.
-inline std::uint64_t Join(__mmask16 a, __mmask16 b, __mmask16 c, __mmask16 d) {
-  return _cvtmask64_u64(_mm512_kunpackd(_mm512_kunpackw(d, c), _mm512_kunpackw(b, a)));
-}
 
 template <bool kPrefetch>
 inline void Prefetch(const float* x) {
@@ -41,16 +36,6 @@ inline __m512i Load16(const float* gradient, float* residual, std::size_t i) {
   }
   return Keys16(x);
 }
-
-// Sixty-four bytes that count up from 0.
-struct Positions {
-  alignas(64) std::uint8_t at[64];
-};
-constexpr Positions kPositions = [] {
-  Positions positions{};
-  for (std::size_t j = 0; j < 64; ++j) positions.at[j] = static_cast<std::uint8_t>(j);
-  return positions;
-}();
 
 template <bool kResidual, bool kPrefetch>
 std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
@@ -71,21 +56,7 @@ std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std:
     const std::uint64_t mask =
         Join(_mm512_cmpge_epu32_mask(a, bound), _mm512_cmpge_epu32_mask(b, bound),
              _mm512_cmpge_epu32_mask(c, bound), _mm512_cmpge_epu32_mask(d, bound));
-    // Sixteen positions in any case, and up to that many entries past the last; more are seldom.
-    const __m512i found = _mm512_maskz_compress_epi8(mask, positions);
-    const __m256i base = _mm256_set1_epi16(static_cast<short>(i));
-    const auto store = [&](std::size_t at, __m128i part) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(offsets + count + at),
-                          _mm256_add_epi16(base, _mm256_cvtepu8_epi16(part)));
-    };
-    store(0, _mm512_castsi512_si128(found));
-    const auto kept = static_cast<std::size_t>(_mm_popcnt_u64(mask));
-    if (__builtin_expect(kept > 16, 0)) {
-      store(16, _mm512_extracti32x4_epi32(found, 1));
-      store(32, _mm512_extracti32x4_epi32(found, 2));
-      store(48, _mm512_extracti32x4_epi32(found, 3));
-    }
-    count += kept;
+    count += PackPositions(mask, positions, i, offsets + count);
   }
   return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
 }

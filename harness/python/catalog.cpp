@@ -49,30 +49,32 @@ py::dict DescribeOption(const OptionSpec& option) {
   return entry;
 }
 
-py::dict Describe(const SparsifierDescriptor& descriptor) {
+// What every registered part says of itself.
+template <class Descriptor>
+py::dict DescribePart(const Descriptor& descriptor) {
   py::dict entry;
   entry["name"] = descriptor.name;
-  entry["aliases"] = descriptor.aliases;
   entry["paper"] = descriptor.paper;
   entry["deviations"] = descriptor.deviations;
   entry["revision"] = descriptor.revision;
+  entry["options"] = DescribeOptions(descriptor.options);
+  return entry;
+}
+
+py::dict Describe(const SparsifierDescriptor& descriptor) {
+  py::dict entry = DescribePart(descriptor);
+  entry["aliases"] = descriptor.aliases;
   entry["exact_count"] = descriptor.exact_count;
   entry["unbounded_count"] = descriptor.unbounded_count;
   entry["index_shared"] = descriptor.index_shared;
-  entry["options"] = DescribeOptions(descriptor.options);
   entry["language"] = "C++";
   return entry;
 }
 
 py::dict Describe(const QuantizerDescriptor& descriptor) {
-  py::dict entry;
-  entry["name"] = descriptor.name;
-  entry["paper"] = descriptor.paper;
-  entry["deviations"] = descriptor.deviations;
-  entry["revision"] = descriptor.revision;
+  py::dict entry = DescribePart(descriptor);
   entry["unbiased"] = descriptor.unbiased;
   entry["needs_feedback"] = descriptor.needs_feedback;
-  entry["options"] = DescribeOptions(descriptor.options);
   return entry;
 }
 

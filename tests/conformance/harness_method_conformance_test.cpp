@@ -10,7 +10,7 @@
 #include "harness/catalog.hpp"
 #include "harness/composition.hpp"
 #include "tests/live_run.hpp"
-#include "tests/synthetic_profile.hpp"
+#include "tests/planning.hpp"
 
 namespace sparfuse {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "baselines/registry.hpp"
 #include "tests/live_run.hpp"
-#include "tests/synthetic_profile.hpp"
+#include "tests/planning.hpp"
 
 namespace sparfuse {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <random>
 
-#include "baselines/registry.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/error.hpp"
 #include "tests/model_layouts.hpp"
+#include "tests/planning.hpp"
 
 namespace sparfuse {
 namespace {
@@ -22,11 +22,7 @@ GradientLayout LayoutOf(const std::vector<std::vector<std::int64_t>>& shapes) {
 }
 
 Plan PlanOf(const PlanInput& input, const Options& options) {
-  const PlannerDescriptor& planner = FindPlanner("adtopk");
-  const Plan plan =
-      planner.make(ResolveOptions("adtopk", planner.options, options))->MakePlan(input);
-  CheckPlan(plan, input.layout);
-  return plan;
+  return testing::PlanOf("adtopk", input, options);
 }
 
 // Everything that a profiled plan looks at. What is not set costs nothing.

@@ -5,7 +5,7 @@
 #include "baselines/registry.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/feedback/residual_store.hpp"
-#include "tests/synthetic_profile.hpp"
+#include "tests/planning.hpp"
 
 namespace sparfuse {
 namespace {
@@ -18,9 +18,8 @@ GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
 }
 
 Plan PlanOf(const char* name, const GradientLayout& layout, const Options& options = {}) {
-  const auto& planner = FindPlanner(name);
-  return planner.make(ResolveOptions(name, planner.options, options))
-      ->MakePlan({layout, {4, 1}, 0.01, Sparsified::kAhead, nullptr, nullptr});
+  const PlanInput input{layout, {4, 1}, 0.01, Sparsified::kAhead, nullptr, nullptr};
+  return testing::PlanOf(name, input, options);
 }
 
 TEST(Planners, CutAsTheirNamesSay) {
@@ -50,9 +49,7 @@ TEST(Planners, CoverEveryLayoutOnce) {
                             "topk",
                             &FindCollective("ring-allreduce"),
                             &FindCollective("sparse-allgather")};
-      const Plan plan =
-          planner.make(ResolveOptions(planner.name, planner.options, {}))->MakePlan(input);
-      EXPECT_NO_THROW(CheckPlan(plan, layout)) << planner.name << " with " << tensors;
+      EXPECT_NO_THROW(testing::PlanOf(planner.name, input)) << planner.name << " with " << tensors;
     }
   }
 }

@@ -4,15 +4,17 @@
 #include <cmath>
 #include <random>
 
-#include "baselines/registry.hpp"
 #include "core/cost/authors_tables.hpp"
 #include "core/cost/plan_times.hpp"
 #include "core/safusion/authors_planner.hpp"
 #include "core/safusion/planner.hpp"
 #include "tests/model_layouts.hpp"
+#include "tests/planning.hpp"
 
 namespace sparfuse {
 namespace {
+
+using testing::PlanOf;
 
 constexpr double kDensity = 0.5;
 
@@ -59,11 +61,6 @@ Profile RandomProfile(std::size_t tensors, std::mt19937& random) {
     profile.Add(kept, backward * uniform(random), t % 5 == 4);
   }
   return profile;
-}
-
-Plan PlanOf(const char* planner, const PlanInput& input, const Options& options = {}) {
-  const PlannerDescriptor& part = FindPlanner(planner);
-  return part.make(ResolveOptions(planner, part.options, options))->MakePlan(input);
 }
 
 Options Form(const char* form) { return {{"form", std::string(form)}}; }

@@ -3,12 +3,12 @@
 #include <optional>
 #include <random>
 
-#include "baselines/registry.hpp"
 #include "core/cost/plan_times.hpp"
 #include "core/error.hpp"
 #include "core/fusion/selective.hpp"
 #include "core/ssfusion/planner.hpp"
 #include "tests/model_layouts.hpp"
+#include "tests/planning.hpp"
 
 namespace sparfuse {
 namespace {
@@ -30,11 +30,7 @@ GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
 }
 
 Plan PlanOf(const PlanInput& input, const Options& options) {
-  const PlannerDescriptor& planner = FindPlanner("ssfusion");
-  const Plan plan =
-      planner.make(ResolveOptions("ssfusion", planner.options, options))->MakePlan(input);
-  CheckPlan(plan, input.layout);
-  return plan;
+  return testing::PlanOf("ssfusion", input, options);
 }
 
 // Everything that a profiled plan looks at, in round numbers.
