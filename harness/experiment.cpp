@@ -61,6 +61,52 @@ void ReadFigures(const TomlFile& file, const std::string& pointer, Part& part) {
   }
 }
 
+std::vector<std::string> ReadCalibration(const TomlFile& file) {
+  const json* list = file.Find("/calibration");
+  if (list == nullptr) return {};
+  const bool good =
+      list->is_array() && std::all_of(list->begin(), list->end(), [](const json& name) {
+        if (!name.is_string()) return false;
+        const auto& text = name.get_ref<const std::string&>();
+        return std::count(text.begin(), text.end(), '/') >= 2;
+      });
+  if (!good) {
+    file.FailValue("/calibration",
+                   "a list of published numbers, each \"PAPER/ARTIFACT/METHOD\": \"SAFusion (HPDC "
+                   "25)/Fig15a/WFBP\"");
+  }
+  return list->get<std::vector<std::string>>();
+}
+
+std::vector<NotRun> ReadNotRun(const TomlFile& file) {
+  const json* list = file.Find("/not_run");
+  if (list == nullptr) return {};
+  if (!list->is_array()) file.FailValue("/not_run", "[[not_run]] tables");
+  std::vector<NotRun> entries;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string at = "/not_run/" + std::to_string(i);
+    static const std::vector<std::string> kKeys = {"what", "reason"};
+    file.CheckKeys(at, "[[not_run]]", kKeys);
+    entries.push_back({file.RequiredString(at, "what"), file.RequiredString(at, "reason")});
+  }
+  return entries;
+}
+
+// A number that the profile was made to give says nothing when it comes back.
+void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experiment) {
+  for (const auto& part : experiment.parts) {
+    for (const auto& claim : part.claims) {
+      const auto& given = experiment.calibration;
+      if (std::find(given.begin(), given.end(), claim.source) == given.end()) continue;
+      file.Fail("/calibration",
+                fmt::format("[[claim]] \"{}\" of part {} has source = \"{}\", which calibration "
+                            "names: expected no claim about a number that the profile was "
+                            "calibrated with",
+                            claim.quote, part.id, claim.source));
+    }
+  }
+}
+
 Part ReadPart(const CellSource& source, const std::string& pointer, const GivenKeys& inherited,
               Part part) {
   const TomlFile& file = source.file;
@@ -87,15 +133,12 @@ Part ReadPart(const CellSource& source, const std::string& pointer, const GivenK
   return part;
 }
 
-}  // namespace
-
-Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
-                           const std::filesystem::path& profiles) {
-  const CellSource source{file, catalog, profiles};
+// id, title and what else concerns the whole file.
+Experiment ReadHead(const TomlFile& file) {
   Experiment experiment;
   experiment.file = file.name();
   static const std::vector<std::string> kTopKeys =
-      With({"id", "title", "paper", "part"}, kPartOnlyKeys);
+      With({"id", "title", "paper", "minutes", "calibration", "not_run", "part"}, kPartOnlyKeys);
   file.CheckKeys("", "experiment", kTopKeys);
   experiment.id = file.RequiredString("", "id");
   for (const char c : experiment.id) {
@@ -109,13 +152,31 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   }
   experiment.title = file.String("", "title", experiment.id);
   experiment.paper = file.String("", "paper", "");
+  experiment.minutes = file.Number("", "minutes", 0, 0);
+  experiment.calibration = ReadCalibration(file);
+  experiment.not_run = ReadNotRun(file);
+  return experiment;
+}
 
+}  // namespace
+
+std::size_t Experiment::cells() const {
+  std::size_t count = 0;
+  for (const auto& part : parts) count += part.cells.size();
+  return count;
+}
+
+Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
+                           const std::filesystem::path& profiles) {
+  const CellSource source{file, catalog, profiles};
+  Experiment experiment = ReadHead(file);
   Part base;
   base.id = "main";
   base.title = experiment.title;
   const json* parts = file.Find("/part");
   if (parts == nullptr) {
     experiment.parts.push_back(ReadPart(source, "", {}, base));
+    RefuseClaimsOfCalibration(file, experiment);
     return experiment;
   }
   if (!parts->is_array() || parts->empty()) file.FailValue("/part", "[[part]] tables");
@@ -143,6 +204,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     part.title = file.String(at, "title", part.id);
     experiment.parts.push_back(ReadPart(source, at, inherited, std::move(part)));
   }
+  RefuseClaimsOfCalibration(file, experiment);
   return experiment;
 }
 

@@ -24,6 +24,9 @@ void OnInterrupt(int) {
   std::signal(SIGINT, SIG_DFL);  // a second ^C ends the program at once; its supervisor cleans up
 }
 
+constexpr const char* kNames =
+    "a name beneath experiments/, a folder there (a paper), or a .toml file";
+
 fs::path DefaultRoot() {
   if (const char* root = std::getenv("SPARFUSE_ROOT")) return root;
   return fs::exists(fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments")
@@ -61,7 +64,8 @@ int Main(int argc, char** argv) {
   std::string what, experiment, reason, format = "md";
   std::vector<std::string> experiments;
   fs::path out;
-  bool why = false, fresh = false, strict = false, rebuild = false;
+  bool why = false, fresh = false, rebuild = false;
+  Commands::ReproduceOptions how;
   int max_ranks = 2, threads = 1, batch = 0;
   std::vector<std::string> sparsifiers = {"topk"};
   std::vector<std::string> quantizers;
@@ -75,13 +79,12 @@ int Main(int argc, char** argv) {
   list->callback([&] { act = [&](Commands& c) { return c.List(what); }; });
 
   auto* plan = verb("plan", "what would run, why, and how long it will take", true);
-  plan->add_option("experiment", experiment, "a name beneath experiments/, or a .toml file")
-      ->required();
+  plan->add_option("experiment", experiment, kNames)->required();
   plan->add_flag("--why", why, "say for each trial what the store lacks");
   plan->callback([&] { act = [&](Commands& c) { return c.Plan(experiment, why); }; });
 
   auto* run = verb("run", "run what is missing; ^C is resumable", false);
-  run->add_option("experiment", experiments, "names or .toml files")->required();
+  run->add_option("experiment", experiments, kNames)->required();
   run->add_flag("--fresh", fresh, "run everything again");
   run->callback([&] { act = [&](Commands& c) { return c.Run(experiments, fresh); }; });
 
@@ -107,16 +110,18 @@ int Main(int argc, char** argv) {
   figure->callback([&] { act = [&](Commands& c) { return c.Figure(experiment, out); }; });
 
   auto* report = verb("report", "one self-contained HTML file", false);
-  report->add_option("experiment", experiment)->required();
+  report->add_option("experiment", experiment, kNames)->required();
   report->add_option("--out", out, "file (default: reports/ID/report.html in the results)");
   report->callback([&] { act = [&](Commands& c) { return c.Report(experiment, out); }; });
 
   auto* reproduce = verb("reproduce", "run, verify, report", false);
-  reproduce->add_option("experiment", experiment)->required();
-  reproduce->add_flag("--fresh", fresh, "run everything again");
-  reproduce->add_flag("--strict", strict, "exit 3 where a claim is not reproduced or does not hold");
-  reproduce->callback(
-      [&] { act = [&](Commands& c) { return c.Reproduce(experiment, fresh, strict); }; });
+  reproduce->add_option("experiment", experiment, kNames)->required();
+  reproduce->add_flag("--fresh", how.fresh, "run everything again");
+  reproduce->add_flag("--strict", how.strict,
+                      "exit 3 where a claim is not reproduced or does not hold");
+  reproduce->add_flag("--modelled", how.modelled,
+                      "modelled trials only, with the profiles that they need");
+  reproduce->callback([&] { act = [&](Commands& c) { return c.Reproduce(experiment, how); }; });
 
   auto* profile =
       verb("profile", "measure a workload's backward pass and this machine's kernels", false);

@@ -1,10 +1,12 @@
-"""Figures and the report of one experiment, from the store only.
+"""Figures and the report of one experiment, or of all of a paper's, from the store only.
 
   render.py figure --results DIR --experiment ID --spec spec.json --out DIR
                    [--part P] [--figure NAME]      NAME is a figure's name or kind
       PNG (150 dpi), PDF and SVG for each figure; prints the files written.
   render.py report --results DIR --experiment ID --spec spec.json --out FILE.html
       one self-contained HTML file.
+  render.py paper  --results DIR --index index.json --out FILE.html
+      that file for each experiment of the index, and a page over them.
 
 Needs Python 3.11, numpy and matplotlib. Exit codes: 0 done, 1 nothing of what --part
 or --figure asked for could be drawn, 2 usage or input.
@@ -18,27 +20,32 @@ from pathlib import Path
 import cells as selection
 import cols
 import kinds
+import paper
 import report
 import style
 from store import Store, StoreError
 
 
-def load(arguments):
-    path = Path(arguments.spec)
+def read_json(path):
+    path = Path(path)
     try:
-        spec = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise selection.SpecError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise selection.SpecError(f"{path}: not JSON: {error}") from error
-    if spec.get("id", arguments.experiment) != arguments.experiment:
-        raise selection.SpecError(
-            f"{path}: describes '{spec['id']}'; expected '{arguments.experiment}'"
-        )
-    experiment = selection.Experiment(
-        {**spec, "id": arguments.experiment}, Store(arguments.results)
-    )
+
+
+def load_spec(path, name, store):
+    spec = read_json(path)
+    if spec.get("id", name) != name:
+        raise selection.SpecError(f"{path}: describes '{spec['id']}'; expected '{name}'")
+    experiment = selection.Experiment({**spec, "id": name}, store)
     return experiment, style.Styles(experiment.methods)
+
+
+def load(arguments):
+    return load_spec(arguments.spec, arguments.experiment, Store(arguments.results))
 
 
 def name_figures(experiment):
@@ -89,13 +96,25 @@ def draw_figures(arguments):
     return 1 if asked and not written else 0
 
 
+def write_page(path, text):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(path)
+
+
 def write_report(arguments):
-    experiment, styles = load(arguments)
-    text = report.render(experiment, styles)
-    out = Path(arguments.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
-    print(out)
+    write_page(arguments.out, report.render(*load(arguments)))
+    return 0
+
+
+def write_paper(arguments):
+    index, store = read_json(arguments.index), Store(arguments.results)
+    loaded = []
+    for entry in index["experiments"]:
+        loaded.append(load_spec(entry["spec"], entry["id"], store))
+        write_page(entry["report"], report.render(*loaded[-1]))
+    write_page(arguments.out, paper.render(index, loaded, arguments.out))
     return 0
 
 
@@ -114,6 +133,10 @@ def main(argv=None):
             sub.add_argument("--part")
             sub.add_argument("--figure")
         sub.set_defaults(act=act)
+    sub = verbs.add_parser("paper")
+    for option in ("--results", "--index", "--out"):
+        sub.add_argument(option, required=True)
+    sub.set_defaults(act=write_paper)
     arguments = parser.parse_args(argv)
     try:
         return arguments.act(arguments)
