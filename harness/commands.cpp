@@ -55,7 +55,8 @@ fs::path Commands::ResolveExperiment(const std::string& name) const {
 }
 
 Experiment Commands::Load(const std::string& name) {
-  return LoadExperiment(ResolveExperiment(name), catalog(), store_.profiles());
+  return LoadExperiment(ResolveExperiment(name), catalog(), store_.profiles(),
+                        settings_.root / "results" / "published");
 }
 
 // The index, brought up to date first where no run holds the store.
