@@ -61,7 +61,8 @@ fs::path Commands::ResolveExperiment(const std::string& name) const {
 }
 
 Experiment Commands::Load(const std::string& name) {
-  return LoadExperiment(ResolveExperiment(name), catalog(), store_.profiles());
+  return LoadExperiment(ResolveExperiment(name), catalog(), store_.profiles(),
+                        settings_.root / "results" / "published");
 }
 
 std::vector<Experiment> Commands::LoadAll(const std::string& name) {
@@ -71,7 +72,7 @@ std::vector<Experiment> Commands::LoadAll(const std::string& name) {
     return experiments;
   }
   for (const auto& file : ExperimentFiles(ExperimentsFolder() / name)) {
-    experiments.push_back(LoadExperiment(file, catalog(), store_.profiles()));
+    experiments.push_back(Load(file.string()));
   }
   return experiments;
 }
@@ -115,7 +116,8 @@ std::unique_ptr<Commands::Loaded> Commands::LoadWithResults(const std::string& n
 }
 
 int Commands::List(const std::string& what) {
-  const json entries = sparfuse::List(what, catalog(), ExperimentsFolder(), store_.profiles());
+  const json entries = sparfuse::List(what, catalog(), ExperimentsFolder(),
+                                      [this](const fs::path& file) { return Load(file.string()); });
   if (settings_.json) {
     PrintJson(entries);
   } else {

@@ -8,7 +8,7 @@
 #include "harness/canonical.hpp"
 #include "harness/cells.hpp"
 #include "harness/claims.hpp"
-#include "harness/config_keys.hpp"
+#include "harness/figure_entries.hpp"
 
 namespace sparfuse {
 namespace {
@@ -17,9 +17,6 @@ using nlohmann::json;
 
 const std::vector<std::string> kPartOnlyKeys = {"reference", "defaults", "axis",  "exclude",
                                                 "repeat",    "claim",    "figure"};
-// What figures can be drawn; their own keys are checked by the figures.
-const std::vector<std::string> kFigureKinds = {"grouped_bars", "convergence", "breakdown", "gantt",
-                                               "scaling",      "prediction",  "bytes"};
 
 std::vector<std::string> With(std::vector<std::string> keys, std::vector<std::string> more) {
   keys.insert(keys.end(), more.begin(), more.end());
@@ -34,31 +31,6 @@ void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
   part.base_seed = file.Integer(at, "seed", part.base_seed, 0);
   part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, 0);
   part.predict = file.Boolean(at, "predict", part.predict);
-}
-
-void ReadFigures(const TomlFile& file, const std::string& pointer, Part& part) {
-  const json* figures = file.Find(pointer + "/figure");
-  if (figures == nullptr) return;
-  part.figures = figures->is_array() ? *figures : json::array({*figures});
-  for (std::size_t i = 0; i < part.figures.size(); ++i) {
-    const std::string at =
-        pointer + "/figure" + (figures->is_array() ? "/" + std::to_string(i) : "");
-    const std::string kind = file.RequiredString(at, "kind");
-    if (std::find(kFigureKinds.begin(), kFigureKinds.end(), kind) == kFigureKinds.end()) {
-      file.Fail(at + "/kind", fmt::format("unknown kind of figure \"{}\"{}", kind,
-                                          Suggestion(kind, kFigureKinds)));
-    }
-    for (const char* key : {"y", "metric"}) {
-      const auto& figure = part.figures[i];
-      if (!figure.contains(key)) continue;
-      const auto metrics = MetricNames();
-      if (!figure[key].is_string() || std::find(metrics.begin(), metrics.end(),
-                                                figure[key].get<std::string>()) == metrics.end()) {
-        file.Fail(at + "/" + key, fmt::format("unknown metric {} of a figure{}", Shown(figure[key]),
-                                              Suggestion(Shown(figure[key]), metrics)));
-      }
-    }
-  }
 }
 
 std::vector<std::string> ReadCalibration(const TomlFile& file) {
@@ -107,8 +79,8 @@ void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experimen
   }
 }
 
-Part ReadPart(const CellSource& source, const std::string& pointer, const GivenKeys& inherited,
-              Part part) {
+Part ReadPart(const CellSource& source, const std::optional<Published>& published,
+              const std::string& pointer, const GivenKeys& inherited, Part part) {
   const TomlFile& file = source.file;
   ReadRepeat(file, pointer, part);
   const GivenKeys defaults = ReadDefaults(source, pointer + "/defaults", inherited);
@@ -129,7 +101,7 @@ Part ReadPart(const CellSource& source, const std::string& pointer, const GivenK
                           Suggestion(part.reference, known)));
   }
   ReadClaims(file, pointer, part);
-  ReadFigures(file, pointer, part);
+  ReadFigures(file, pointer, published, part);
   return part;
 }
 
@@ -138,7 +110,8 @@ Experiment ReadHead(const TomlFile& file) {
   Experiment experiment;
   experiment.file = file.name();
   static const std::vector<std::string> kTopKeys =
-      With({"id", "title", "paper", "minutes", "calibration", "not_run", "part"}, kPartOnlyKeys);
+      With({"id", "title", "paper", "minutes", "calibration", "published", "not_run", "part"},
+           kPartOnlyKeys);
   file.CheckKeys("", "experiment", kTopKeys);
   experiment.id = file.RequiredString("", "id");
   for (const char c : experiment.id) {
@@ -167,15 +140,17 @@ std::size_t Experiment::cells() const {
 }
 
 Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
-                           const std::filesystem::path& profiles) {
+                           const std::filesystem::path& profiles,
+                           const std::filesystem::path& published_folder) {
   const CellSource source{file, catalog, profiles};
   Experiment experiment = ReadHead(file);
+  const auto published = ReadPublished(file, catalog, published_folder);
   Part base;
   base.id = "main";
   base.title = experiment.title;
   const json* parts = file.Find("/part");
   if (parts == nullptr) {
-    experiment.parts.push_back(ReadPart(source, "", {}, base));
+    experiment.parts.push_back(ReadPart(source, published, "", {}, base));
     RefuseClaimsOfCalibration(file, experiment);
     return experiment;
   }
@@ -202,15 +177,16 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     }
     if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
     part.title = file.String(at, "title", part.id);
-    experiment.parts.push_back(ReadPart(source, at, inherited, std::move(part)));
+    experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
   }
   RefuseClaimsOfCalibration(file, experiment);
   return experiment;
 }
 
 Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
-                          const std::filesystem::path& profiles) {
-  return ParseExperiment(TomlFile::Read(path), catalog, profiles);
+                          const std::filesystem::path& profiles,
+                          const std::filesystem::path& published_folder) {
+  return ParseExperiment(TomlFile::Read(path), catalog, profiles, published_folder);
 }
 
 Part PredictedPart(const Part& part) {

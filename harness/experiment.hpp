@@ -75,11 +75,14 @@ struct Experiment {
 
 // Reads and checks everything; nothing has started when it throws Error{kConfig}, which names file,
 // line, key, value, what was expected and the nearest known name. `profiles` is the folder of
-// measured clusters that `cluster` may name.
+// measured clusters that `cluster` may name, `published_folder` has the papers' numbers that
+// [published] chooses from.
 Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
-                          const std::filesystem::path& profiles);
+                          const std::filesystem::path& profiles,
+                          const std::filesystem::path& published_folder = {});
 Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
-                           const std::filesystem::path& profiles);
+                           const std::filesystem::path& profiles,
+                           const std::filesystem::path& published_folder = {});
 
 // The modelled twins of the part's live throughput cells, as a part named "<id>.predicted"; without
 // cells where there are none.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "harness/experiment.hpp"
 #include "workloads/layers.hpp"
 
 namespace sparfuse {
@@ -13,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using Loader = std::function<Experiment(const fs::path&)>;
 
 json OptionsJson(const std::vector<OptionSpec>& options) {
   json list = json::array();
@@ -94,13 +94,13 @@ json ModesOf(const Experiment& experiment) {
   return modes;
 }
 
-json ExperimentsJson(const Catalog& catalog, const fs::path& folder, const fs::path& profiles) {
+json ExperimentsJson(const fs::path& folder, const Loader& load) {
   json list = json::array();
   for (const auto& file : ExperimentFiles(folder)) {
     json entry = {{"name", fs::relative(file, folder).replace_extension("").string()},
                   {"file", file.string()}};
     try {  // listing shows what is there, good or not
-      const Experiment experiment = LoadExperiment(file, catalog, profiles);
+      const Experiment experiment = load(file);
       entry["summary"] = experiment.title;
       entry["source"] = experiment.paper;
       entry["cells"] = experiment.cells();
@@ -144,14 +144,14 @@ const std::vector<std::string>& Listings() {
 }
 
 json List(const std::string& what, const Catalog& catalog, const fs::path& experiments,
-          const fs::path& profiles) {
+          const Loader& load) {
   if (what == "methods") return MethodsJson(catalog);
   if (what == "sparsifiers") return PartsJson(catalog.sparsifiers);
   if (what == "planners") return PartsJson(catalog.planners);
   if (what == "collectives") return PartsJson(catalog.collectives);
   if (what == "strategies") return PartsJson(catalog.strategies);
   if (what == "workloads") return WorkloadsJson(catalog);
-  if (what == "experiments") return ExperimentsJson(catalog, experiments, profiles);
+  if (what == "experiments") return ExperimentsJson(experiments, load);
   SPARFUSE_THROW(kConfig, "nothing to list named \"" + what + "\"" + Suggestion(what, Listings()));
 }
 
