@@ -45,6 +45,7 @@ class Commands {
   int Profile(const std::string& workload, int max_ranks, int threads, std::optional<int> batch,
               const std::vector<std::string>& sparsifiers,
               const std::vector<std::string>& quantizers, bool fresh);
+  int Calibrate(const std::string& cluster);
   int Prove(const std::string& method);
   int RebuildIndex();
   int Doctor();

@@ -114,7 +114,8 @@ int Main(int argc, char** argv) {
   auto* reproduce = verb("reproduce", "run, verify, report", false);
   reproduce->add_option("experiment", experiment)->required();
   reproduce->add_flag("--fresh", fresh, "run everything again");
-  reproduce->add_flag("--strict", strict, "exit 3 where a claim is not reproduced or does not hold");
+  reproduce->add_flag("--strict", strict,
+                      "exit 3 where a claim is not reproduced or does not hold");
   reproduce->callback(
       [&] { act = [&](Commands& c) { return c.Reproduce(experiment, fresh, strict); }; });
 
@@ -139,6 +140,12 @@ int Main(int argc, char** argv) {
                        sparsifiers, quantizers, fresh);
     };
   });
+
+  auto* calibrate = verb(
+      "calibrate", "what a declared cluster states, and what its published bars make of it", true);
+  calibrate->add_option("cluster", what, "a .toml file of results/profiles, by its name")
+      ->required();
+  calibrate->callback([&] { act = [&](Commands& c) { return c.Calibrate(what); }; });
 
   auto* index = verb("index", "the SQLite index over the trials", false);
   index->add_flag("--rebuild", rebuild, "make it again from the trial directories")->required();

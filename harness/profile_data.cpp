@@ -101,6 +101,14 @@ void AddLink(CostModel& cost, const json& profile) {
   }
 }
 
+void AddDeclaredLinks(CostModel& cost, const json& profile) {
+  for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
+    const json& declared = profile.at("links").at(std::string(LinkClassName(link)));
+    cost.links[static_cast<std::size_t>(link)] =
+        LinkCost::FromAlphaBeta(declared.at("alpha_seconds"), declared.at("seconds_per_byte"));
+  }
+}
+
 std::vector<TimedShape> ShapesToTime(const GradientLayout& layout) {
   std::vector<TimedShape> distinct;
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
