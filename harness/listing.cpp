@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/toml_file.hpp"
+#include "workloads/layers.hpp"
 
 namespace sparfuse {
 namespace {
@@ -63,6 +64,13 @@ json WorkloadsJson(const Catalog& catalog) {
   json list = json::array();
   for (const auto& workload : catalog.workloads) {
     json entry = PartJson(workload);
+    entry["family"] = workload.family;
+    entry["kind_of_data"] = workload.kind_of_data;
+    entry["synthetic"] = !workload.small.empty();
+    entry["small"] = workload.small;
+    const LayerTable& layers = LayersOf(workload.name);
+    entry["parameters"] = layers.numel();
+    entry["tensors"] = layers.tensors.size();
     entry["unit"] = workload.unit;
     entry["metric"] = workload.metric;
     entry["batch_per_worker"] = workload.batch_per_worker;
@@ -132,6 +140,14 @@ std::string ListText(const std::string& what, const json& entries) {
                       entry["source"].get<std::string>(), entry["strategy"].get<std::string>(),
                       entry["planner"].get<std::string>(), entry["sparsifier"].get<std::string>(),
                       entry["collective"].get<std::string>());
+    }
+    if (what == "workloads") {
+      text += fmt::format(
+          "{}{} parameters in {} tensors{}\n", indent, entry["parameters"].get<std::size_t>(),
+          entry["tensors"].get<std::size_t>(),
+          entry["synthetic"].get<bool>() ? "; synthetic: batches are made up from the seed; " +
+                                               entry["small"].get<std::string>() + " has real data"
+                                         : "");
     }
     if (what == "sparsifiers") {
       text += fmt::format("{}{}\n", indent, entry["source"].get<std::string>());

@@ -284,6 +284,13 @@ class Resolver {
            "kind = \"convergence\" in mode modelled: the model moves no gradients; "
            "expected measured or emulated");
     }
+    if (!workload_->small.empty()) {
+      Fail({"kind", "workload"},
+           fmt::format("kind = \"convergence\" with workload = \"{0}\": its data is made up from "
+                       "the seed, nothing can be learned from it; expected kind = \"throughput\", "
+                       "or workload = \"{1}\", which has real data",
+                       workload_->name, workload_->small));
+    }
     Take("warmup_steps", 0);
     Take("steps", workload_->convergence.steps);
     Take("evaluate_every", workload_->convergence.evaluate_every);

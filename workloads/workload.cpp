@@ -36,6 +36,11 @@ void SetThreads(int threads) {
 
 std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor,
                                const std::filesystem::path& data, ParameterSet& parameters) {
+  if (descriptor.synthetic()) {
+    SPARFUSE_THROW(kConfig, "workload \"" + descriptor.name +
+                                "\" has layers to be planned for, and no model to train yet; \"" +
+                                descriptor.small + "\" has one");
+  }
   const DataFileSpec& file = descriptor.data_files.front();
   if (descriptor.name == "digits-resnet") {
     ImageSet images = ReadImages(data, file);

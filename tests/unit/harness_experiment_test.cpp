@@ -164,6 +164,16 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
               "a number above 0");
 }
 
+TEST(Experiment, NothingConvergesOnDataThatIsMadeUp) {
+  std::string text = WithLine("kind = \"convergence\"");
+  text.replace(text.find("digits-resnet"), 13, "resnet50-imagenet");
+  EXPECT_SAYS(ErrorOf(text), ":5");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"resnet50-imagenet\"");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"digits-resnet\", which has real data");
+  text.replace(text.find("convergence"), 11, "throughput");
+  EXPECT_EQ(ErrorOf(text), "no error");
+}
+
 TEST(Experiment, AxesAndExclusionsThatCannotBeMeantAreErrors) {
   EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\ndensity = [0.1, 0.2]\naccumulation = [1]\n")),
               "equal length");
