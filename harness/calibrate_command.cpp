@@ -36,10 +36,10 @@ Table ReferenceTable(const DeclaredCluster& cluster, const ReferenceWorkload& re
   table.columns = {"input", "value", "scaled by", "from"};
   for (const DeclaredInput& input : cluster.CalibratedInputs(reference))
     table.rows.push_back({input.name, Number(input.value), input.group, input.source});
-  table.notes = {
-      fmt::format("host overhead: so that a modelled step exposes {:.4g} ms of communication and "
-                  "decompression, as the bar does",
-                  reference.exposed_seconds * 1e3)};
+  table.notes = {fmt::format(
+      "the host's share of an exchange of one tensor: so that a modelled step exposes {:.4g} "
+      "ms of communication and decompression, as the bar does",
+      reference.exposed_seconds * 1e3)};
   return table;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -32,14 +33,17 @@ struct InputSpec {
   const char* group;
 };
 constexpr InputSpec kInputs[] = {
-    {"inter_node_gbps", "bandwidth"},     // of a rank's share of a node's network card
-    {"inter_node_us", "latency"},         // of a round between nodes
-    {"intra_node_gbps", "bandwidth"},     // between the devices of a node
-    {"intra_node_us", "latency"},         // of a round within a node
-    {"memory_gbytes_per_s", "memory"},    // of the device
-    {"kernel_us", "kernel"},              // of any kernel on the device, however small
-    {"host_link_gbytes_per_s", "host"},   // from the device to its host
-    {"host_memory_gbytes_per_s", "host"}  // of the host
+    {"inter_node_gbps", "bandwidth"},      // of a rank's share of a node's network card
+    {"inter_node_us", "latency"},          // of a round between nodes
+    {"intra_node_gbps", "bandwidth"},      // between the devices of a node
+    {"intra_node_us", "latency"},          // of a round within a node
+    {"memory_gbytes_per_s", "memory"},     // of the device
+    {"kernel_us", "kernel"},               // of any kernel on the device, however small
+    {"host_link_gbytes_per_s", "host"},    // from the device to its host
+    {"host_memory_gbytes_per_s", "host"},  // of the host
+    // Of what the host takes for an exchange of one tensor, the part that goes with what it carries
+    // and that fusing therefore does not save; the rest goes with the exchange.
+    {"host_carried_share", "host_carried"}  // of the host
 };
 // A ratio of two clusters' compute rates has no unit.
 constexpr const char* kComputeRatio = "compute_ratio";
@@ -65,6 +69,13 @@ constexpr double kUpdateBytes =
     5 * kFloatBytes;  // parameter and momentum read and written, gradient read
 // A scattered addition reads and writes a sector of 32 bytes; the entry itself is 8.
 constexpr double kEntryBytes = 2 * 32 + 8;
+
+// x and y of a[0] x + a[1] y = p, b[0] x + b[1] y = q.
+std::array<double, 2> SolvePair(std::array<double, 2> a, std::array<double, 2> b, double p,
+                                double q) {
+  const double determinant = a[0] * b[1] - a[1] * b[0];
+  return {(p * b[1] - q * a[1]) / determinant, (a[0] * q - b[0] * p) / determinant};
+}
 
 class ClusterParser {
  public:
@@ -153,9 +164,12 @@ class ClusterParser {
     }
     cluster_.reference_memory_gbytes = cluster_.Value("memory_gbytes_per_s");
     SelectionCosts();
+    if (file_.Find("/reference")->size() != 2) {
+      file_.Fail("/reference",
+                 "expected two [[reference]] tables: two constants of selections are solved for");
+    }
     const auto published = ReadPublished(PublishedFile(profiles_.parent_path()));
-    for (std::size_t i = 0; i < file_.Find("/reference")->size(); ++i)
-      Reference("/reference/" + std::to_string(i), published);
+    for (std::size_t i = 0; i < 2; ++i) Reference("/reference/" + std::to_string(i), published);
     SolveSelection();
     for (ReferenceWorkload& reference : cluster_.references) SolveHostOverhead(reference);
   }
@@ -222,77 +236,57 @@ class ClusterParser {
                                 fmt::join(allowed, ", ")));
   }
 
-  // sparsify = once * tensors + each * elements, over the bars: two of them or more, by least
-  // squares; one fixes `each` beside the device's kernel time.
+  // once * tensors + each * elements = sparsification, of both bars.
   void SolveSelection() {
-    double tt = 0, tn = 0, nn = 0, ts = 0, ns = 0;
-    for (const ReferenceWorkload& reference : cluster_.references) {
-      const LayerTable& layers = LayersOf(reference.workload);
-      const auto tensors = static_cast<double>(layers.tensors.size());
-      const auto elements = static_cast<double>(layers.numel());
-      tt += tensors * tensors;
-      tn += tensors * elements;
-      nn += elements * elements;
-      ts += tensors * reference.sparsify_seconds;
-      ns += elements * reference.sparsify_seconds;
-    }
-    if (cluster_.references.size() == 1) {
-      cluster_.selection_seconds_once = cluster_.Value("kernel_us") * kMicro;
-      cluster_.selection_seconds_each = (ns - cluster_.selection_seconds_once * tn) / nn;
-    } else {
-      const double determinant = tt * nn - tn * tn;
-      cluster_.selection_seconds_once = (ts * nn - ns * tn) / determinant;
-      cluster_.selection_seconds_each = (ns * tt - ts * tn) / determinant;
-    }
-    if (!(cluster_.selection_seconds_once >= 0) || !(cluster_.selection_seconds_each > 0)) {
+    const auto row = [&](std::size_t bar) {
+      const LayerTable& layers = LayersOf(cluster_.references[bar].workload);
+      return std::array{static_cast<double>(layers.tensors.size()),
+                        static_cast<double>(layers.numel())};
+    };
+    const auto [once, each] = SolvePair(row(0), row(1), cluster_.references[0].sparsify_seconds,
+                                        cluster_.references[1].sparsify_seconds);
+    if (!(once >= 0) || !(each > 0)) {
       file_.Fail("/reference",
-                 fmt::format("the bars' sparsification times give {} s a tensor and {} s an "
-                             "element: expected times "
-                             "of at least 0",
-                             cluster_.selection_seconds_once, cluster_.selection_seconds_each));
+                 fmt::format("the bars' sparsification gives {} s a tensor and {} s an element: "
+                             "expected times of at least 0",
+                             once, each));
     }
+    cluster_.selection_seconds_once = once;
+    cluster_.selection_seconds_each = each;
   }
 
-  // Exposed communication grows with the overhead, at most one for one an exchange.
+  // Regula falsi, Illinois form: exposed communication bends where exchanges begin to wait for one
+  // another, and grows by at most one overhead an exchange.
   void SolveHostOverhead(ReferenceWorkload& reference) {
-    const auto exposed = [&](double overhead) {
-      reference.host_overhead_seconds = overhead;
+    const auto error = [&](double overhead) {
+      reference.host_seconds = overhead;
       const StepRecord record = ModelBar(reference);
-      return record.exposed_communication_seconds + record.decompress_seconds;
+      return record.exposed_communication_seconds + record.decompress_seconds -
+             reference.exposed_seconds;
     };
-    double low = 0;
-    double high = reference.exposed_seconds;
-    if (exposed(low) > reference.exposed_seconds || exposed(high) < reference.exposed_seconds) {
-      file_.Fail(
-          "/reference",
-          fmt::format(
-              "{}: without any host overhead a modelled step exposes {:.1f} ms, with {:.1f} ms an "
-              "exchange {:.1f} ms: expected {:.1f} ms, as the bar says, in between",
-              reference.bar.name(), exposed(0) * 1e3, high * 1e3, exposed(high) * 1e3,
-              reference.exposed_seconds * 1e3));
+    double low = 0, high = reference.exposed_seconds;
+    double below = error(low), above = error(high);
+    if (below > 0 || above < 0) {
+      file_.Fail("/reference",
+                 fmt::format("{}: a modelled step exposes {:.4g} ms more than the bar without any "
+                             "host overhead, {:.4g} ms more with the whole bar an exchange: "
+                             "expected the bar in between",
+                             reference.bar.name(), below * 1e3, above * 1e3));
     }
-    double below = exposed(low) - reference.exposed_seconds;
-    double above = exposed(high) - reference.exposed_seconds;
     constexpr int kMostSteps = 100;
     constexpr double kTolerance = 1e-6;
-    // Regula falsi, Illinois form: the curve bends where exchanges begin to wait for one another.
-    int last = 0;
+    bool last_was_high = false;
     for (int step = 0; step < kMostSteps; ++step) {
       const double middle = (low * above - high * below) / (above - below);
-      const double error = exposed(middle) - reference.exposed_seconds;
-      if (std::abs(error) < kTolerance * reference.exposed_seconds) return;
-      if (error > 0) {
-        high = middle;
-        above = error;
-        if (last == 1) below /= 2;
-        last = 1;
-      } else {
-        low = middle;
-        below = error;
-        if (last == -1) above /= 2;
-        last = -1;
-      }
+      const double now = error(middle);
+      if (std::abs(now) < kTolerance * reference.exposed_seconds) return;
+      const bool is_high = now > 0;
+      (is_high ? high : low) = middle;
+      (is_high ? above : below) = now;
+      if (step > 0 && is_high == last_was_high) (is_high ? below : above) /= 2;
+      last_was_high = is_high;
     }
+    file_.Fail("/reference", reference.bar.name() + ": no host overhead reproduces the bar");
   }
 
   StepRecord ModelBar(const ReferenceWorkload& reference) const {
@@ -356,18 +350,16 @@ double DeclaredCluster::ComputeRatio() const { return borrows ? Value(kComputeRa
 std::vector<DeclaredInput> DeclaredCluster::CalibratedInputs(
     const ReferenceWorkload& reference) const {
   const std::string bar = reference.bar.name();
+  const std::string both = "both bars";
   const auto calibrated = [](const char* name, double value, const std::string& source,
                              const char* group) {
     return DeclaredInput{name, value, "calibrated", source, group};
   };
   return {calibrated("forward_ms", reference.forward_seconds * 1e3, bar, "compute"),
           calibrated("backward_ms", reference.backward_seconds * 1e3, bar, "compute"),
-          calibrated("selection_us_a_tensor", selection_seconds_once * 1e6,
-                     "sparsification of all bars", "sparsify"),
-          calibrated("selection_ns_an_element", selection_seconds_each * 1e9,
-                     "sparsification of all bars", "sparsify"),
-          calibrated("host_overhead_us_an_exchange", reference.host_overhead_seconds * 1e6, bar,
-                     "host_overhead")};
+          calibrated("selection_us_a_tensor", selection_seconds_once * 1e6, both, "sparsify"),
+          calibrated("selection_ns_an_element", selection_seconds_each * 1e9, both, "sparsify"),
+          calibrated("host_us_an_exchange", reference.host_seconds * 1e6, bar, "host_overhead")};
 }
 
 const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workload) const {
@@ -388,8 +380,9 @@ const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workloa
 }
 
 const std::vector<std::string>& InputGroups() {
-  static const std::vector<std::string> kGroups = {
-      "compute", "sparsify", "host_overhead", "latency", "bandwidth", "memory", "kernel", "host"};
+  static const std::vector<std::string> kGroups = {"compute",       "sparsify", "host_overhead",
+                                                   "host_elements", "latency",  "bandwidth",
+                                                   "memory",        "kernel",   "host"};
   return kGroups;
 }
 
@@ -444,6 +437,9 @@ json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
   const double memory = kGiga * cluster.Value("memory_gbytes_per_s") * FactorOf(config, "memory");
   const double kernel = kMicro * cluster.Value("kernel_us") * FactorOf(config, "kernel");
   const auto stream = [&](double bytes) { return CurveThrough(kernel, bytes / memory); };
+  const double overhead = reference.host_seconds * FactorOf(config, "host_overhead");
+  const double carried =
+      std::min(1.0, cluster.Value("host_carried_share") * FactorOf(config, "host_carried"));
   json profile = {{"backward",
                    {{"steps", 0},
                     {"begin_seconds", 0},
@@ -457,8 +453,11 @@ json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
                   {"seconds_per_entry", kEntryBytes / memory},
                   {"seconds_per_reduced_element", kReduceBytes / memory},
                   {"dispatch_seconds", 0},
-                  {"exchange_dispatch_seconds",
-                   reference.host_overhead_seconds * FactorOf(config, "host_overhead")}};
+                  {"exchange_dispatch_seconds", overhead * (1 - carried)},
+                  // A tensor of the reference's mean size costs what it cost alone.
+                  {"exchange_seconds_per_element",
+                   overhead * carried * static_cast<double>(reference_layers.tensors.size()) /
+                       static_cast<double>(reference_layers.numel())}};
   for (const QuantizerDescriptor& quantizer : Quantizers())
     profile["encode"][std::string(quantizer.name)] = stream(kCopyBytes);
 

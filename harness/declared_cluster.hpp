@@ -39,9 +39,11 @@ struct ReferenceWorkload {
   CalibrationBar bar;
   // The bar, seconds a step.
   double forward_seconds = 0, backward_seconds = 0, sparsify_seconds = 0, exposed_seconds = 0;
-  // Solved: what the host adds to every exchange so that a modelled step of `bar.method` on the
-  // calibration's cluster exposes as much communication, decompression included, as the bar says.
-  double host_overhead_seconds = 0;
+  // Solved: what the host adds to an exchange of a tensor of mean size, so that a modelled step of
+  // `bar.method` on the calibration's cluster exposes as much communication, decompression
+  // included, as the bar says. A layer-wise bar cannot tell which part of it goes with the exchange
+  // and which with what it carries: the input host_carried_share says.
+  double host_seconds = 0;
 };
 
 struct DeclaredCluster {
@@ -65,7 +67,8 @@ struct DeclaredCluster {
 };
 
 // The groups of inputs that a cell's `inputs` may scale: compute (seconds of forward and backward),
-// sparsify (seconds of selections), host_overhead (seconds an exchange), latency (seconds a round),
+// sparsify (seconds of selections), host_overhead (seconds an exchange), host_carried (the
+// share of these that goes with what an exchange carries, at most 1), latency (seconds a round),
 // bandwidth (of links), memory (bandwidth of the device's memory: packing, decompression, update),
 // kernel (seconds of the smallest kernel), host (bandwidth to and on the host: offloaded
 // selections).

@@ -75,6 +75,7 @@ CostModel KernelCosts(const json& profile) {
   cost.seconds_per_reduced_element = profile.at("seconds_per_reduced_element");
   cost.dispatch_seconds = profile.at("dispatch_seconds");
   cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
+  cost.exchange_seconds_per_element = profile.value("exchange_seconds_per_element", 0.0);
   cost.selection = SelectionsOf(profile.at("selection"));
   // Profiles from before these were measured lack them.
   if (profile.contains("host_selection")) {
