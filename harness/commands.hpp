@@ -9,6 +9,7 @@
 
 #include "harness/catalog.hpp"
 #include "harness/experiment.hpp"
+#include "harness/explain.hpp"
 #include "harness/store.hpp"
 #include "harness/table.hpp"
 
@@ -41,6 +42,7 @@ class Commands {
   int Table(const std::string& experiment, TableFormat format);
   int Figure(const std::string& experiment, const std::filesystem::path& out);
   int Report(const std::string& experiment, const std::filesystem::path& out);
+  int Explain(const ExplainRequest& request, const std::filesystem::path& out);
   int Reproduce(const std::string& experiment, bool fresh, bool strict);
   int Profile(const std::string& workload, int max_ranks, int threads, std::optional<int> batch,
               const std::vector<std::string>& sparsifiers,
@@ -63,7 +65,8 @@ class Commands {
   Experiment Load(const std::string& name);
   std::unique_ptr<Loaded> LoadWithResults(const std::string& name);
   std::vector<TrialRow> Rows();
-  int Render(const std::string& verb, const Loaded& loaded, const std::filesystem::path& out);
+  int Render(const std::string& verb, const Loaded& loaded, const std::filesystem::path& out,
+             const std::vector<std::string>& more = {});
   std::filesystem::path Python() const;
   std::filesystem::path ReportFolder(const Experiment& experiment) const;
 

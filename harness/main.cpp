@@ -111,6 +111,16 @@ int Main(int argc, char** argv) {
   report->add_option("--out", out, "file (default: reports/ID/report.html in the results)");
   report->callback([&] { act = [&](Commands& c) { return c.Report(experiment, out); }; });
 
+  ExplainRequest explained;
+  auto* explain =
+      verb("explain", "where the difference in step time of two cells comes from", true);
+  explain->add_option("experiment", explained.experiment)->required();
+  explain->add_option("--of", explained.of, "the cell: key=value,... (link.gbps=1 into a table)");
+  explain->add_option("--over", explained.over, "the cell that it is compared with, likewise");
+  explain->add_option("--part", explained.part, "the part of both (default: any)");
+  explain->add_option("--out", out, "folder (default: reports/ID/figures in the results)");
+  explain->callback([&] { act = [&](Commands& c) { return c.Explain(explained, out); }; });
+
   auto* reproduce = verb("reproduce", "run, verify, report", false);
   reproduce->add_option("experiment", experiment)->required();
   reproduce->add_flag("--fresh", fresh, "run everything again");

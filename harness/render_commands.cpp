@@ -48,7 +48,8 @@ fs::path Commands::ReportFolder(const Experiment& experiment) const {
   return store_.results() / "reports" / experiment.id;
 }
 
-int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::path& out) {
+int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::path& out,
+                     const std::vector<std::string>& more) {
   const fs::path script = settings_.root / "harness" / "figures" / "render.py";
   if (!fs::exists(script))
     SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
@@ -61,9 +62,12 @@ int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::pa
   const fs::path spec = folder / "spec.json";
   WriteFileDurably(spec,
                    ExperimentSpec(loaded.experiment, loaded.parts, loaded.results).dump(1) + "\n");
-  const int status = RunProgram({Python().string(), script.string(), verb, "--results",
-                                 store_.results().string(), "--experiment", loaded.experiment.id,
-                                 "--spec", spec.string(), "--out", out.string()});
+  std::vector<std::string> command = {
+      Python().string(), script.string(),      verb,     "--results",   store_.results().string(),
+      "--experiment",    loaded.experiment.id, "--spec", spec.string(), "--out",
+      out.string()};
+  command.insert(command.end(), more.begin(), more.end());
+  const int status = RunProgram(command);
   if (status != 0) {
     SPARFUSE_THROW(kInternal,
                    fmt::format("{} {} ended with status {}", script.string(), verb, status));
@@ -81,6 +85,21 @@ int Commands::Report(const std::string& name, const fs::path& out) {
   const auto loaded = LoadWithResults(name);
   return Render("report", *loaded,
                 out.empty() ? ReportFolder(loaded->experiment) / "report.html" : out);
+}
+
+int Commands::Explain(const ExplainRequest& request, const fs::path& out) {
+  const auto loaded = LoadWithResults(request.experiment);
+  const ExplainedCells cells =
+      ChooseExplained(loaded->parts, loaded->results, loaded->rows, request);
+  std::vector<std::string> more;
+  if (settings_.json) more.push_back("--json");
+  for (const auto& [option, cell] :
+       {std::pair("--of", cells.of), std::pair("--over", cells.over)}) {
+    more.push_back(option);
+    for (const auto& [block, trial] : cell->trials) more.push_back(trial->trial_id);
+  }
+  return Render("explain", *loaded,
+                out.empty() ? ReportFolder(loaded->experiment) / "figures" : out, more);
 }
 
 int Commands::Reproduce(const std::string& name, bool fresh, bool strict) {
