@@ -10,6 +10,7 @@
 
 #include "harness/catalog.hpp"
 #include "harness/experiment.hpp"
+#include "harness/explain.hpp"
 #include "harness/results.hpp"
 #include "harness/runner.hpp"
 #include "harness/store.hpp"
@@ -45,6 +46,7 @@ class Commands {
   int Table(const std::string& experiment, TableFormat format);
   int Figure(const std::string& experiment, const std::filesystem::path& out);
   int Report(const std::string& name, const std::filesystem::path& out);
+  int Explain(const ExplainRequest& request, const std::filesystem::path& out);
   struct ReproduceOptions {
     bool fresh = false;     // run everything again
     bool strict = false;    // kClaimNotReproduced where a claim fails
@@ -54,6 +56,7 @@ class Commands {
   int Profile(const std::string& workload, int max_ranks, int threads, std::optional<int> batch,
               const std::vector<std::string>& sparsifiers,
               const std::vector<std::string>& quantizers, bool fresh);
+  int Calibrate(const std::string& cluster);
   int Prove(const std::string& method);
   int RebuildIndex();
   int Doctor();
@@ -76,7 +79,8 @@ class Commands {
   std::vector<std::unique_ptr<Loaded>> WithResults(std::vector<Experiment> experiments);
   std::vector<TrialRow> Rows();
   RunSummary RunAll(const std::vector<Experiment>& experiments, bool fresh, bool modelled);
-  int Render(const std::string& verb, const Loaded& loaded, const std::filesystem::path& out);
+  int Render(const std::string& verb, const Loaded& loaded, const std::filesystem::path& out,
+             const std::vector<std::string>& more = {});
   void RenderPaper(const std::string& paper, const std::vector<std::unique_ptr<Loaded>>& loaded,
                    const std::filesystem::path& out);
   // Runs harness/figures/render.py; throws where it fails, or where nothing of `name` has run.

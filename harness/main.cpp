@@ -114,6 +114,16 @@ int Main(int argc, char** argv) {
   report->add_option("--out", out, "file (default: reports/ID/report.html in the results)");
   report->callback([&] { act = [&](Commands& c) { return c.Report(experiment, out); }; });
 
+  ExplainRequest explained;
+  auto* explain =
+      verb("explain", "where the difference in step time of two cells comes from", true);
+  explain->add_option("experiment", explained.experiment)->required();
+  explain->add_option("--of", explained.of, "the cell: key=value,... (link.gbps=1 into a table)");
+  explain->add_option("--over", explained.over, "the cell that it is compared with, likewise");
+  explain->add_option("--part", explained.part, "the part of both (default: any)");
+  explain->add_option("--out", out, "folder (default: reports/ID/figures in the results)");
+  explain->callback([&] { act = [&](Commands& c) { return c.Explain(explained, out); }; });
+
   auto* reproduce = verb("reproduce", "run, verify, report", false);
   reproduce->add_option("experiment", experiment, kNames)->required();
   reproduce->add_flag("--fresh", how.fresh, "run everything again");
@@ -144,6 +154,12 @@ int Main(int argc, char** argv) {
                        sparsifiers, quantizers, fresh);
     };
   });
+
+  auto* calibrate = verb(
+      "calibrate", "what a declared cluster states, and what its published bars make of it", true);
+  calibrate->add_option("cluster", what, "a .toml file of results/profiles, by its name")
+      ->required();
+  calibrate->callback([&] { act = [&](Commands& c) { return c.Calibrate(what); }; });
 
   auto* index = verb("index", "the SQLite index over the trials", false);
   index->add_flag("--rebuild", rebuild, "make it again from the trial directories")->required();

@@ -73,10 +73,19 @@ void Commands::Draw(const std::vector<std::string>& arguments, const std::string
   }
 }
 
-int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::path& out) {
-  Draw({verb, "--results", store_.results().string(), "--experiment", loaded.experiment.id,
-        "--spec", WriteSpec(loaded).string(), "--out", out.string()},
-       loaded.experiment.id);
+int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::path& out,
+                     const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {verb,
+                                        "--results",
+                                        store_.results().string(),
+                                        "--experiment",
+                                        loaded.experiment.id,
+                                        "--spec",
+                                        WriteSpec(loaded).string(),
+                                        "--out",
+                                        out.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  Draw(arguments, loaded.experiment.id);
   return kDone;
 }
 
@@ -93,6 +102,22 @@ int Commands::Report(const std::string& name, const fs::path& out) {
   if (!IsPaper(name)) return Render("report", *all.front(), file);
   RenderPaper(name, all, file);
   return kDone;
+}
+
+int Commands::Explain(const ExplainRequest& request, const fs::path& out) {
+  const auto loaded = LoadWithResults(request.experiment);
+  const ExplainedCells cells =
+      ChooseExplained(loaded->parts, loaded->results, *loaded->rows, request);
+  std::vector<std::string> more;
+  if (settings_.json) more.push_back("--json");
+  for (const auto& [option, cell] :
+       {std::pair("--of", cells.of), std::pair("--over", cells.over)}) {
+    more.push_back(option);
+    for (const auto& [block, trial] : cell->trials) more.push_back(trial->trial_id);
+  }
+  return Render("explain", *loaded,
+                out.empty() ? ReportFile(loaded->experiment.id).replace_filename("figures") : out,
+                more);
 }
 
 int Commands::Profile(const std::string& workload, int max_ranks, int threads,

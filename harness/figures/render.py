@@ -7,6 +7,10 @@
       one self-contained HTML file.
   render.py paper  --results DIR --index index.json --out FILE.html
       that file for each experiment of the index, and a page over them.
+  render.py explain --results DIR --experiment ID --spec spec.json --out DIR
+                    --of TRIAL... --over TRIAL... [--json]
+      why the steps of two cells, given by the trials of theirs that count, take unequal time:
+      text or JSON, and two timelines in the formats of figures.
 
 Needs Python 3.11, numpy and matplotlib. Exit codes: 0 done, 1 nothing of what --part
 or --figure asked for could be drawn, 2 usage or input.
@@ -19,6 +23,9 @@ from pathlib import Path
 
 import cells as selection
 import cols
+import explain
+import explain_picture
+import explain_words
 import kinds
 import paper
 import report
@@ -118,12 +125,52 @@ def write_paper(arguments):
     return 0
 
 
+def _cell_of(experiment, trial_ids):
+    """The cell that made these trials, which from now on has no others."""
+    for cell in experiment.all_cells():
+        chosen = {trial.block: trial for trial in cell.all_trials if trial.trial_id in trial_ids}
+        if chosen:
+            cell.trials = chosen
+            return cell
+    raise selection.SpecError(
+        f"no cell of experiment '{experiment.id}' has trial {trial_ids[0]}; "
+        "expected ids of trials in the store"
+    )
+
+
+def explain_pair(arguments):
+    experiment, styles = load(arguments)
+    of, over = _cell_of(experiment, arguments.of), _cell_of(experiment, arguments.over)
+    found = {"experiment": experiment.id, **explain.compare(of, over)}
+    found["within_noise"] = explain_words.within_noise(found)  # null: computed, has none
+    found["conclusion"] = explain_words.conclusion(found)
+    try:
+        drawn = explain_picture.timelines(of, over, found)
+        style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
+        name = explain_picture.file_name(of, over)
+        found["figures"] = [str(path) for path in style.write(drawn.figure, arguments.out, name)]
+        style.close(drawn.figure)
+        missing = ""
+    except selection.NoData as reason:
+        found["figures"], missing = [], f"not drawn: {reason}"
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print(explain_words.words(found))
+        print("\n".join(found["figures"]) or missing)
+    return 0
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="render.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, act in (("figure", draw_figures), ("report", write_report)):
+    for verb, act in (
+        ("figure", draw_figures),
+        ("report", write_report),
+        ("explain", explain_pair),
+    ):
         sub = verbs.add_parser(verb)
         sub.add_argument("--results", required=True)
         sub.add_argument("--experiment", required=True)
@@ -132,6 +179,10 @@ def main(argv=None):
         if verb == "figure":
             sub.add_argument("--part")
             sub.add_argument("--figure")
+        if verb == "explain":
+            sub.add_argument("--of", nargs="+", required=True)
+            sub.add_argument("--over", nargs="+", required=True)
+            sub.add_argument("--json", action="store_true")
         sub.set_defaults(act=act)
     sub = verbs.add_parser("paper")
     for option in ("--results", "--index", "--out"):
