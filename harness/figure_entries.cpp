@@ -149,6 +149,9 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
     }
     figure["x"] = x;
   }
+  if (figure.value("series", "method") != "method") {
+    file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
+  }
   const std::string metric = figure.value("y", figure.value("metric", "throughput"));
   figure["published"] =
       PublishedOfFigure(file, at + "/published", *published,

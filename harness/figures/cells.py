@@ -61,6 +61,7 @@ PANEL_KEYS = (
     "no_feedback_tensors",
     "method_options",
     "cluster",
+    "inputs",
     "transport",
     "recipe",
     "steps",
@@ -407,6 +408,11 @@ def panel_words(fields, cells, leave_out=(), full_link=False):
         for key in keys
         if key not in ("workload", *leave_out)
     ]
+    cluster = wording.declared_cluster({"cluster": common(cells, "cluster")})
+    if cluster and "cluster" not in said:
+        if "link" in said and said["link"] is None and "link" not in leave_out:
+            words.remove(field_words("link", None, full_link))
+        words.append(f"cluster {cluster}")
     modes = sorted({cell.mode for cell in cells if cell.mode})
     if modes and "mode" not in said:
         words.append(" and ".join(modes))

@@ -1,6 +1,6 @@
 """What a figure kind hands back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -9,3 +9,4 @@ class Drawn:
     title: str
     caption: str
     handles: list  # of the legend, which style.finish places
+    tables: list = field(default_factory=list)  # of tables.Table: the figure's numbers

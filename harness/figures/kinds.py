@@ -4,17 +4,28 @@ A kind is a function of the experiment, one of its parts, the figure's entry in 
 and the styles of methods. It returns a Drawn, or raises NoData where no trial counts yet.
 """
 
+import ablation
+import accuracy
 import bars
 import gantt
+import grouped
 import lines
 import prediction
+import sensitivity
+import sweep
+import waiting
 
 KINDS = {
     "convergence": lines.convergence,
-    "grouped_bars": bars.grouped_bars,
+    "grouped_bars": grouped.grouped_bars,
     "breakdown": bars.breakdown,
     "gantt": gantt.gantt,
     "scaling": lines.scaling,
     "prediction": prediction.prediction,
     "bytes": bars.bytes_per_step,
+    "waiting": waiting.waiting,
+    "dual_line": sweep.dual_line,
+    "normalised_bars": accuracy.normalised_bars,
+    "sensitivity": sensitivity.sensitivity,
+    "ablation": ablation.ablation,
 }

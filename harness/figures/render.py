@@ -2,7 +2,8 @@
 
   render.py figure --results DIR --experiment ID --spec spec.json --out DIR
                    [--part P] [--figure NAME]      NAME is a figure's name or kind
-      PNG (150 dpi), PDF and SVG for each figure; prints the files written.
+      PNG (150 dpi), PDF and SVG for each figure, and CSV for the numbers of one that shows a paper's
+      beside ours; prints the files written.
   render.py report --results DIR --experiment ID --spec spec.json --out FILE.html
       one self-contained HTML file.
   render.py paper  --results DIR --index index.json --out FILE.html
@@ -30,6 +31,7 @@ import kinds
 import paper
 import report
 import style
+import tables
 from store import Store, StoreError
 
 
@@ -97,6 +99,8 @@ def draw_figures(arguments):
             continue
         style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
         for path in style.write(drawn.figure, arguments.out, name):
+            print(path)
+        for path in tables.write_csv(drawn.tables, arguments.out, name):
             print(path)
         style.close(drawn.figure)
         written += 1

@@ -1,4 +1,4 @@
-"""One self-contained HTML file: tables, figures, claims, failures, model check, provenance."""
+"""One self-contained HTML file: verdicts, figures, tables, failures, model check, provenance."""
 
 import base64
 import datetime
@@ -31,7 +31,8 @@ h3 { font-size: 1.02rem; margin: 1.8rem 0 .5rem; }
 p { margin: .5rem 0; max-width: 60rem; }
 a { color: #1f4fa3; text-decoration: none; } a:hover { text-decoration: underline; }
 .quiet, figcaption, .notes { color: var(--quiet); font-size: .86rem; }
-.alarm { color: var(--alarm); }
+.alarm { color: var(--alarm); } .good { color: #1a6b3c; } .part { color: #8a5a00; }
+td.mark { font-weight: 700; text-align: center; }
 nav { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
   padding: .8rem 1.2rem;
   margin: 1.5rem 0; }
@@ -138,25 +139,73 @@ def _figure(experiment, part, entry, styles, name):
     return (
         f"<figure><img style='width:{width:.0f}px' alt='{html.escape(drawn.title, quote=True)}' "
         f"src='data:image/svg+xml;base64,{data}'><figcaption>{escape(drawn.caption)}"
-        "</figcaption></figure>"
+        "</figcaption></figure>" + "".join(_folded(table) for table in drawn.tables)
     )
 
 
-def _claims(part):
-    rows = [
-        [claim[key] for key in ("quote", "metric", "expected", "ours")]
-        + [str(claim["n"]), claim["mode"], claim["verdict"]]
-        for claim in part.claims
-    ]
-    return (
-        "<h3>Claims</h3>"
-        + _plain_table(
-            ["claim", "metric", "expected", "ours (95 % interval)", "n", "mode", "verdict"], rows
+def _folded(table):
+    rows = sum(len(rows) for _, rows in table.groups)
+    return f"<details><summary class='quiet'>The numbers ({rows} rows)</summary>{_table(table)}</details>"
+
+
+MARKS = {  # what a verdict begins with -> mark, class, meaning
+    "reproduced": ("✓", "good", "the interval is within 8 % of the stated number"),
+    "consistent": ("✓", "good", "the same of a modelled or emulated number"),
+    "holds": ("✓", "good", "the whole interval is on the expected side"),
+    "direction only": ("≈", "part", "the stated direction, another size"),
+    "inconclusive": ("?", "part", "the interval has both answers in it"),
+    "not reproduced": ("✗", "alarm", "the other direction"),
+    "does not hold": ("✗", "alarm", "the whole interval is on the other side"),
+    "calibration": ("c", "quiet", "the model was fitted to this number: not judged"),
+    "invalid": ("!", "alarm", "a correctness check failed"),
+    "not run": ("–", "quiet", "a cell has no trial that counts"),
+}
+
+
+def _mark(verdict):
+    return next((word for word in MARKS if verdict.startswith(word)), "not run")
+
+
+def _verdicts(experiment):
+    """Every claim of the experiment, marked; None where it makes none."""
+    claims = [(part, claim) for part in experiment.parts for claim in part.claims]
+    if not claims:
+        return None
+    counts, out, shown = {}, [], None
+    for _, claim in claims:
+        counts[_mark(claim["verdict"])] = counts.get(_mark(claim["verdict"]), 0) + 1
+    summary = ", ".join(
+        f"{MARKS[word][0]} {counts[word]} {word}" for word in MARKS if word in counts
+    )
+    columns = ["", "claim", "metric", "expected", "ours (95 % interval)", "n", "mode", "verdict"]
+    out.append(f"<p><b>{len(claims)} claims:</b> {escape(summary)}.</p>")
+    out.append("<div class='wide'><table class='text'><thead><tr>")
+    out += [f"<th scope='col'>{escape(column)}</th>" for column in columns]
+    out.append("</tr></thead><tbody>")
+    for part, claim in claims:
+        if part is not shown:
+            shown = part
+            link = f"<a href='#{_anchor('part', part.id)}'>{escape(part.title)}</a>"
+            out.append(f"<tr class='group'><td colspan='{len(columns)}'>{link}</td></tr>")
+        mark, style_class, _ = MARKS[_mark(claim["verdict"])]
+        words = [claim[key] for key in ("quote", "metric", "expected", "ours")]
+        words += [str(claim["n"]), claim["mode"], claim["verdict"]]
+        out.append(f"<tr><td class='mark {style_class}'>{mark}</td>")
+        out += [f"<td>{escape(text)}</td>" for text in words]
+        out.append("</tr>")
+    out.append("</tbody></table></div><p class='notes'>")
+    out.append(
+        " ".join(
+            f"{MARKS[word][0]} {word}: {escape(MARKS[word][2])}."
+            for word in MARKS
+            if word in counts
         )
-        + "<p class='notes'>Ratios are geometric means of paired blocks, differences and values "
-        "are means, each with its t interval. A relation holds where the whole interval does; "
-        "below five blocks it is preliminary.</p>"
     )
+    out.append(
+        "<br>Ratios are geometric means of paired blocks, differences and values are means, each "
+        "with its t interval. Below five blocks a verdict is preliminary.</p>"
+    )
+    return "".join(out)
 
 
 def _trial_words(trial):
@@ -366,6 +415,9 @@ correctness check and carries no annotation.</dd>
 
 def render(experiment, styles):
     sections = []  # (anchor, heading, badges, body)
+    verdicts = _verdicts(experiment)
+    if verdicts:
+        sections.append(("verdicts", "Verdicts", [], verdicts))
     for part in experiment.parts:
         if part.id.endswith(".predicted"):
             continue  # twins of live cells stand in the prediction check
@@ -376,8 +428,8 @@ def render(experiment, styles):
             f"<p class='quiet'>{len(n)} cells, {sum(1 for value in n if value)} with trials that "
             f"count, {failed} failed, {len(part.excluded)} excluded.</p>"
         )
-        if part.claims:
-            body.append(_claims(part))
+        for position, entry in enumerate(part.figures):
+            body.append(_figure(experiment, part, entry, styles, f"{part.id}-{position}"))
         table = tables.part_table(part, styles)
         if table:
             rows = sum(len(rows) for _, rows in table.groups)
@@ -385,14 +437,12 @@ def render(experiment, styles):
             body.append(
                 text
                 if rows <= LONG_TABLE
-                else f"<details open><summary class='quiet'>Table of {rows} "
+                else f"<details><summary class='quiet'>Table of {rows} "
                 f"cells</summary>{text}</details>"
             )
         for extra in part.tables:
             text = "\n".join(extra) if isinstance(extra, list) else str(extra)
             body.append(text if text.lstrip().startswith("<table") else _markdown(text))
-        for position, entry in enumerate(part.figures):
-            body.append(_figure(experiment, part, entry, styles, f"{part.id}-{position}"))
         sections.append(
             (
                 _anchor("part", part.id),

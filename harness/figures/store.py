@@ -38,6 +38,7 @@ class Trial:
     units: dict = field(default_factory=dict)  # name -> unit
     checks: dict = field(default_factory=dict)  # name -> passed
     annotations: list = field(default_factory=list)  # reasons why readers leave it out
+    _outcome: dict | None = None
 
     def counts(self):
         """Whether figures may show it: ok, not called bad, every correctness check passed."""
@@ -54,6 +55,16 @@ class Trial:
         """Reads `name` (such as "spans.cols"); None where the trial did not write it."""
         path = self.directory / name
         return cols.read(path) if path.exists() else None
+
+    def outcome(self):
+        """outcome.json; {} where there is none. Read once: a paper's model has hundreds of tensors."""
+        if self._outcome is None:
+            try:
+                text = (self.directory / "outcome.json").read_text(encoding="utf-8")
+            except FileNotFoundError:
+                text = ""
+            self._outcome = _json(text)
+        return self._outcome
 
 
 def _json(text):

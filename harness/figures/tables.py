@@ -4,7 +4,9 @@ No number stands without unit, n and interval; failed cells print their kind, ex
 and a footnote.
 """
 
+import csv
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import cells as selection
 import intervals
@@ -27,6 +29,23 @@ class Failed:
 
     method: str
     why: str
+
+
+def write_csv(found, folder, name):
+    """One file a table, groups in a column of their own. Returns the paths."""
+    paths = []
+    for position, table in enumerate(found):
+        path = Path(folder) / (f"{name}.csv" if position == 0 else f"{name}-{position + 1}.csv")
+        with path.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(["setting", *table.columns])
+            for heading, rows in table.groups:
+                for row in rows:
+                    writer.writerow(
+                        [heading, *([row.method, row.why] if isinstance(row, Failed) else row)]
+                    )
+        paths.append(path)
+    return paths
 
 
 def _share(part, whole):

@@ -115,6 +115,12 @@ def with_interval(interval, unit):
     return f"{text} ± {100 * max(above, below):.1f}{THIN}%"
 
 
+def declared_cluster(config):
+    """The declared cluster of a modelled configuration, which has a link of its own; else None."""
+    cluster = config.get("cluster")
+    return None if cluster in (None, "this-machine", "machines-like-this") else cluster
+
+
 def link(config):
     """The link's speed, or "unshaped"."""
     shape = config.get("link")

@@ -1,0 +1,146 @@
+"""The final metric of methods over a reference's, by workload."""
+
+from matplotlib.patches import Patch
+
+import cells as selection
+import intervals
+import layout
+import marks
+import published as papers
+import style
+import tables
+import wording
+from caption import caption
+from drawn import Drawn
+
+
+def _reference(part, figure, chosen):
+    name = figure.get("reference") or part.reference
+    if not name:
+        raise selection.SpecError(
+            f"part '{part.id}': normalised_bars needs reference = a method of its cells"
+        )
+    return name
+
+
+def _group_words(workload, inside, metric):
+    unit = next((cell.unit(metric) for cell in inside if cell.unit(metric)), "")
+    return f"{workload}\n(perplexity: lower is better)" if "perplex" in unit else str(workload)
+
+
+def normalised_bars(experiment, part, figure, styles):
+    """`y` (the final metric) of each method divided by the reference's, seed by seed."""
+    metric = figure.get("y") or figure.get("metric") or "final_metric"
+    chosen = selection.select(part.cells, figure)
+    reference = _reference(part, figure, chosen)
+    if not any(cell.values(metric) for cell in chosen if cell.method != reference):
+        raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
+    printed, found = papers.Published(figure), marks.Marks()
+    inputs = papers.calibration(chosen)
+    panels = selection.panels(chosen, ["workload", "method"])
+    names = [name for name in styles.sort(cell.method for cell in chosen) if name != reference]
+    made, grid = style.figure(len(panels), 1, 2.3)
+    width = 0.7 / max(len(names), 1)
+    whiskers = dots = False
+    table = tables.Table(
+        ["method", "workload", f"ours / {reference}", "published", "ours / published − 1", "n"]
+    )
+    for (fields, inside), axes in zip(panels, grid[:, 0]):
+        workloads = list(dict.fromkeys(cell.workload for cell in inside))
+        top, rows_of_table = 1.0, []
+        for cell in inside:
+            if cell.method == reference:
+                continue
+            base = next(
+                (
+                    other
+                    for other in inside
+                    if other.method == reference and other.workload == cell.workload
+                ),
+                None,
+            )
+            at = workloads.index(cell.workload) + width * (
+                names.index(cell.method) - (len(names) - 1) / 2
+            )
+            values, over = cell.values(metric), base.values(metric) if base else {}
+            ratio = intervals.paired_ratio(values, over)
+            if ratio is None:
+                why = cell.failure() or f"no {reference}"
+                layout.write_failure(
+                    axes, at, why, style.QUIET if why == "not run" else style.ALARM
+                )
+            else:
+                found.mode(cell.mode)
+                axes.bar(at, ratio.value, width * 0.9, **marks.bar(styles[cell.method], cell.mode))
+                top = max(top, ratio.value)
+                if ratio.low is not None:
+                    whiskers = True
+                    top = max(top, min(ratio.high, 1.6))
+                    marks.whisker(axes, at, ratio.value, ratio.low, ratio.high)
+                blocks = sorted(values.keys() & over.keys())
+                if len(blocks) > 1:
+                    dots = True
+                    marks.dots(axes, at, width, [values[b] / over[b] for b in blocks])
+            row = _row(printed, cell)
+            if row:
+                calibrated = papers.is_calibration(row, printed.paper, inputs)
+                found.value(axes, at, width, row.value, row, calibrated)
+                top = max(top, row.value)
+                rows_of_table.append(_table_row(cell, ratio, row, calibrated))
+        marks.level(axes, 1.0, reference)
+        axes.set_xlim(-0.5, len(workloads) - 0.5)
+        axes.set_ylim(0, top * 1.08)
+        axes.set_xticks(
+            range(len(workloads)),
+            [
+                _group_words(name, [c for c in inside if c.workload == name], metric)
+                for name in workloads
+            ],
+        )
+        axes.tick_params(axis="x", length=0)
+        axes.set_ylabel(f"{wording.metric_name(metric)} over {reference}'s")
+        words = selection.panel_words(fields, inside, ("workload",))
+        style.panel_title(axes, *words)
+        if rows_of_table:
+            table.groups.append((words[1], rows_of_table))
+    handles = [Patch(label=name, **styles[name].bar()) for name in names] + found.handles()
+    if dots:
+        handles.append(marks.dot_handle("one seed"))
+    title = figure.get("title") or f"{wording.metric_name(metric)} of methods over {reference}'s"
+    text = caption(
+        chosen,
+        f"Bars: geometric mean over seeds (blocks) of the ratio to {reference} with the same seed"
+        + ("; dots: single seeds." if dots else "."),
+        "Whiskers: 95 % t interval of the paired log-ratio." if whiskers else "",
+        f"{printed.source()} Other models and data: the order compares." if printed else "",
+    )
+    table.notes += [printed.source()] if printed else []
+    return Drawn(made, title, text, handles, [table] if table.groups else [])
+
+
+def _row(printed, cell):
+    """The published ratio of this method on this workload; None without one."""
+    return next(
+        (
+            row
+            for row in printed.of(cell.workload)
+            if printed.ours(row.method) == cell.method and row.value is not None
+        ),
+        None,
+    )
+
+
+def _table_row(cell, ratio, row, calibrated):
+    apart = wording.NONE
+    if calibrated:
+        apart = "calibration input"
+    elif ratio:
+        apart = f"{100 * (ratio.value / row.value - 1):+.1f}{wording.THIN}%"
+    return [
+        cell.method,
+        str(cell.workload),
+        wording.ratio(ratio),
+        f"{row.value:.3g}x ({row.model}, {row.artifact})",
+        apart,
+        str(cell.n),
+    ]
