@@ -381,7 +381,7 @@ const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workloa
 
 const std::vector<std::string>& InputGroups() {
   static const std::vector<std::string> kGroups = {"compute",       "sparsify", "host_overhead",
-                                                   "host_elements", "latency",  "bandwidth",
+                                                   "host_carried", "latency",  "bandwidth",
                                                    "memory",        "kernel",   "host"};
   return kGroups;
 }
