@@ -33,11 +33,17 @@ def modes(cells):
 
 
 def links(cells):
-    """The shaped links in full, which panels name by their speed alone."""
-    shaped = sorted(
-        {wording.link_in_full(cell.config) for cell in cells if cell.config.get("link")}
-    )
-    return f"Shaped: {'; '.join(shaped)}." if shaped else ""
+    """The shaped and the modelled links in full, which panels name by their speed alone."""
+    sentences = []
+    for word, modes_of in (("Shaped", ("measured", "emulated")), ("Modelled link", ("modelled",))):
+        found = {
+            (cell.config["link"].get("gbps", 0), wording.link_in_full(cell.config))
+            for cell in cells
+            if cell.config.get("link") and cell.mode in modes_of
+        }
+        if found:
+            sentences.append(f"{word}: {'; '.join(words for _, words in sorted(found))}.")
+    return " ".join(sentences)
 
 
 def sample(cells):
