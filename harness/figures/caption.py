@@ -87,10 +87,30 @@ def systems(cells):
     return ""
 
 
+def source(cells):
+    """The commits that the trials ran; "" where none is recorded."""
+    commits = set()
+    for cell in cells:
+        for trial in cell.trials.values():
+            if trial.source_commit:
+                dirty = wording.find(trial.provenance, "dirty")
+                commits.add(trial.source_commit[:10] + (" with changes" if dirty else ""))
+    if len(commits) > 3:
+        return f"Trials of {len(commits)} commits."
+    return f"Trials of commit {', '.join(sorted(commits))}." if commits else ""
+
+
 def caption(cells, *sentences):
-    """Mode and hardware, then what is drawn, then n."""
+    """Mode and hardware, then what is drawn, then n and the source."""
     return " ".join(
         text
-        for text in (modes(cells), links(cells), *sentences, sample(cells), systems(cells))
+        for text in (
+            modes(cells),
+            links(cells),
+            *sentences,
+            sample(cells),
+            source(cells),
+            systems(cells),
+        )
         if text
     )
