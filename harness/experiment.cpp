@@ -1,6 +1,7 @@
 #include "harness/experiment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -8,6 +9,7 @@
 #include "harness/canonical.hpp"
 #include "harness/cells.hpp"
 #include "harness/claims.hpp"
+#include "harness/declared_cluster.hpp"
 #include "harness/figure_entries.hpp"
 
 namespace sparfuse {
@@ -64,6 +66,12 @@ std::vector<NotRun> ReadNotRun(const TomlFile& file) {
   return entries;
 }
 
+std::string Quoted(const std::set<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back('"' + name + '"');
+  return fmt::format("{}", fmt::join(quoted, ", "));
+}
+
 // A number that the profile was made to give says nothing when it comes back.
 void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experiment) {
   for (const auto& part : experiment.parts) {
@@ -77,6 +85,26 @@ void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experimen
                             claim.quote, part.id, claim.source));
     }
   }
+}
+
+// A file that shows predictions says what they were calibrated with.
+void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
+                             const std::filesystem::path& profiles) {
+  std::set<std::string> used;
+  for (const auto& part : experiment.parts) {
+    for (const auto& cell : part.cells) {
+      const json& cluster = cell.config["cluster"];
+      if (!cluster.is_string() || !IsDeclared(profiles, cluster)) continue;
+      for (const auto& reference : LoadDeclaredCluster(profiles, cluster).references)
+        used.insert(reference.bar.name());
+    }
+  }
+  const std::set<std::string> named(experiment.calibration.begin(), experiment.calibration.end());
+  if (std::includes(named.begin(), named.end(), used.begin(), used.end())) return;
+  file.Fail("/calibration",
+            fmt::format("calibration = [{}]: expected [{}], which the clusters of this file are "
+                        "calibrated with (`sparfuse calibrate`)",
+                        Quoted(named), Quoted(used)));
 }
 
 Part ReadPart(const CellSource& source, const std::optional<Published>& published,
@@ -152,6 +180,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   if (parts == nullptr) {
     experiment.parts.push_back(ReadPart(source, published, "", {}, base));
     RefuseClaimsOfCalibration(file, experiment);
+    CheckCalibrationIsNamed(file, experiment, profiles);
     return experiment;
   }
   if (!parts->is_array() || parts->empty()) file.FailValue("/part", "[[part]] tables");
@@ -180,6 +209,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
   }
   RefuseClaimsOfCalibration(file, experiment);
+  CheckCalibrationIsNamed(file, experiment, profiles);
   return experiment;
 }
 

@@ -117,6 +117,40 @@ void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
   }
 }
 
+// What a kind cannot do without, which the file may say for the whole part.
+void CheckNeeds(const TomlFile& file, const std::string& at, const json& figure, const Part& part,
+                const std::vector<const json*>& cells) {
+  const std::string kind = figure["kind"];
+  if ((kind == "sensitivity" || kind == "normalised_bars") && part.reference.empty() &&
+      !figure.contains("reference")) {
+    file.Fail(at, kind + ": expected reference = a method that others are divided by");
+  }
+  if (kind == "dual_line" && !figure.contains("x")) {
+    file.Fail(at,
+              "dual_line: expected x = a key of cells, such as "
+              "\"method_options.planner_options.degree\"");
+  }
+  if (kind == "ablation" && ValuesOf(cells, "method").size() < 2) {
+    file.Fail(at, "ablation: expected cells of two methods or more");
+  }
+}
+
+// Each of `methods`: one that no cell has would vanish among the others.
+void CheckMethods(const TomlFile& file, const std::string& at, const Part& part) {
+  const json* methods = file.Find(at + "/methods");
+  if (methods == nullptr) return;
+  std::set<std::string> known;
+  for (const Cell& cell : part.cells) known.insert(cell.config["method"].get<std::string>());
+  const std::vector<std::string> names(known.begin(), known.end());
+  for (const json& name : methods->is_array() ? *methods : json::array({*methods})) {
+    if (!name.is_string()) file.FailValue(at + "/methods", "a list of methods");
+    if (!known.contains(name.get<std::string>())) {
+      file.Fail(at + "/methods", fmt::format("methods: no cell of the part has {}{}", Shown(name),
+                                             Suggestion(name.get<std::string>(), names)));
+    }
+  }
+}
+
 // "workers", or "method_options.planner_options.degree": a key of cells, or a way into a table of
 // one that at least one cell has.
 void CheckX(const TomlFile& file, const std::string& at, const std::vector<const json*>& cells) {
@@ -150,6 +184,11 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
     }
     figure["x"] = x;
   }
+  const bool gains = figure["kind"] == "ablation" || figure.contains("normalise");
+  if (file.Find(at + "/published/stated") != nullptr && !gains) {
+    file.FailValue(at + "/published/stated",
+                   "a figure of ratios: an ablation, or grouped_bars with normalise = a method");
+  }
   if (figure.value("series", "method") != "method") {
     file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
   }
@@ -176,7 +215,9 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     keys.insert(keys.end(), kind.keys.begin(), kind.keys.end());
     for (const auto& key : ConfigKeyNames()) keys.push_back(key);
     file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);
+    CheckMethods(file, at, part);
     const auto cells = CellsOf(file, at, figure, part);
+    CheckNeeds(file, at, figure, part, cells);
     CheckMetric(file, at, figure);
     for (const char* key : {"normalise", "reference"}) CheckMethod(file, at, key, cells);
     if (figure.contains("published")) {

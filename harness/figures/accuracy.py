@@ -13,8 +13,11 @@ import wording
 from caption import caption
 from drawn import Drawn
 
+TALLEST = 1.6  # where an axis of ratios ends at the latest
+NARROW = 6  # bars in a panel that fits beside another
 
-def _reference(part, figure, chosen):
+
+def _reference(part, figure):
     name = figure.get("reference") or part.reference
     if not name:
         raise selection.SpecError(
@@ -32,20 +35,24 @@ def normalised_bars(experiment, part, figure, styles):
     """`y` (the final metric) of each method divided by the reference's, seed by seed."""
     metric = figure.get("y") or figure.get("metric") or "final_metric"
     chosen = selection.select(part.cells, figure)
-    reference = _reference(part, figure, chosen)
+    reference = _reference(part, figure)
     if not any(cell.values(metric) for cell in chosen if cell.method != reference):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
     printed, found = papers.Published(figure), marks.Marks()
     inputs = papers.calibration(chosen)
     panels = selection.panels(chosen, ["workload", "method"])
     names = [name for name in styles.sort(cell.method for cell in chosen) if name != reference]
-    made, grid = style.figure(len(panels), 1, 2.3)
-    width = 0.7 / max(len(names), 1)
-    whiskers = dots = False
+    many = max(len({cell.workload for cell in inside}) for _, inside in panels)
+    columns = 2 if len(panels) > 1 and many * len(names) <= NARROW else 1
+    made, grid = style.figure(-(-len(panels) // columns), columns, 2.3)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    width = min(0.7 / max(len(names), 1), 0.2)
+    whiskers = dots = cut = False
     table = tables.Table(
         ["method", "workload", f"ours / {reference}", "published", "ours / published − 1", "n"]
     )
-    for (fields, inside), axes in zip(panels, grid[:, 0]):
+    for (fields, inside), axes in zip(panels, grid.flat):
         workloads = list(dict.fromkeys(cell.workload for cell in inside))
         top, rows_of_table = 1.0, []
         for cell in inside:
@@ -75,7 +82,8 @@ def normalised_bars(experiment, part, figure, styles):
                 top = max(top, ratio.value)
                 if ratio.low is not None:
                     whiskers = True
-                    top = max(top, min(ratio.high, 1.6))
+                    top = max(top, min(ratio.high, TALLEST))
+                    cut = cut or ratio.high > TALLEST
                     marks.whisker(axes, at, ratio.value, ratio.low, ratio.high)
                 blocks = sorted(values.keys() & over.keys())
                 if len(blocks) > 1:
@@ -111,7 +119,12 @@ def normalised_bars(experiment, part, figure, styles):
         chosen,
         f"Bars: geometric mean over seeds (blocks) of the ratio to {reference} with the same seed"
         + ("; dots: single seeds." if dots else "."),
-        "Whiskers: 95 % t interval of the paired log-ratio." if whiskers else "",
+        (
+            "Whiskers: 95 % t interval of the paired log-ratio"
+            + ("; the longest are cut by the axis." if cut else ".")
+            if whiskers
+            else ""
+        ),
         f"{printed.source()} Other models and data: the order compares." if printed else "",
     )
     table.notes += [printed.source()] if printed else []

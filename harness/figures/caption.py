@@ -33,11 +33,17 @@ def modes(cells):
 
 
 def links(cells):
-    """The shaped links in full, which panels name by their speed alone."""
-    shaped = sorted(
-        {wording.link_in_full(cell.config) for cell in cells if cell.config.get("link")}
-    )
-    return f"Shaped: {'; '.join(shaped)}." if shaped else ""
+    """The shaped and the modelled links in full, which panels name by their speed alone."""
+    sentences = []
+    for word, modes_of in (("Shaped", ("measured", "emulated")), ("Modelled link", ("modelled",))):
+        found = {
+            (cell.config["link"].get("gbps", 0), wording.link_in_full(cell.config))
+            for cell in cells
+            if cell.config.get("link") and cell.mode in modes_of
+        }
+        if found:
+            sentences.append(f"{word}: {'; '.join(words for _, words in sorted(found))}.")
+    return " ".join(sentences)
 
 
 def sample(cells):
@@ -81,10 +87,30 @@ def systems(cells):
     return ""
 
 
+def source(cells):
+    """The commits that the trials ran; "" where none is recorded."""
+    commits = set()
+    for cell in cells:
+        for trial in cell.trials.values():
+            if trial.source_commit:
+                dirty = wording.find(trial.provenance, "dirty")
+                commits.add(trial.source_commit[:10] + (" with changes" if dirty else ""))
+    if len(commits) > 3:
+        return f"Trials of {len(commits)} commits."
+    return f"Trials of commit {', '.join(sorted(commits))}." if commits else ""
+
+
 def caption(cells, *sentences):
-    """Mode and hardware, then what is drawn, then n."""
+    """Mode and hardware, then what is drawn, then n and the source."""
     return " ".join(
         text
-        for text in (modes(cells), links(cells), *sentences, sample(cells), systems(cells))
+        for text in (
+            modes(cells),
+            links(cells),
+            *sentences,
+            sample(cells),
+            source(cells),
+            systems(cells),
+        )
         if text
     )

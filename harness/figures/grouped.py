@@ -311,7 +311,8 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
     columns = ["method", layout.axis_words(x).lower(), "ours", "published"]
     if normalise:
         columns += [f"ours / {normalise}", f"published / {normalise}"]
-    columns += ["ours / published − 1", "n", "published in"]
+    apart = "of the ratios: ours / published − 1" if normalise else "ours / published − 1"
+    columns += [apart, "n", "published in"]
     table = tables.Table(columns)
     for panel in panels:
         rows = []
@@ -364,11 +365,8 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
             rows.append(line)
         heading = selection.panel_words(panel.fields, panel.cells, (x,), full_link=True)
         table.groups.append((", ".join(words for words in heading if words), rows))
-    table.notes.append(
-        f"Last but two: of the ratios to {normalise}, not of the numbers: the hardware differs."
-        if normalise
-        else "Ours and published ran on unlike hardware unless the cluster is the paper's."
-    )
+    if not normalise:
+        table.notes.append("The hardware differs unless ours is a model of the paper's cluster.")
     table.notes += [published.source(), papers.settings_words(elsewhere)]
     table.notes = [note for note in table.notes if note]
     return table

@@ -98,17 +98,6 @@ def log_interval(values):
     return Interval(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.n)
 
 
-def mean_interval(values):
-    """(mean, low, high) with the t interval of the mean; None twice for a single value."""
-    n = len(values)
-    mean = math.fsum(values) / n
-    if n < 2:
-        return mean, None, None
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    half = t_quantile(0.5 + CONFIDENCE / 2.0, n - 1) * math.sqrt(variance / n)
-    return mean, mean - half, mean + half
-
-
 def paired_ratio(ours, other):
     """ours / other over the blocks that both have, from {block: value}; None without a block."""
     blocks = sorted(

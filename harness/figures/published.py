@@ -56,11 +56,13 @@ class Row:
 
     def setting(self):
         """Where the paper's number was taken, in a few words."""
-        words = [self.model]
-        if self.workers:
-            words.append(f"{self.workers} workers")
-        words.append(self.fields["network"])
-        return ", ".join(word for word in words if word and not word.startswith("not stated"))
+        words = [self.model, f"{self.workers} workers" if self.workers else "", self.hardware()]
+        return ", ".join(word for word in words if word)
+
+    def hardware(self):
+        """Hardware and network as the paper states them; "" where it does not."""
+        network = self.fields["network"].replace(";", ",")
+        return "" if network.startswith(("not stated", "n/s")) else network
 
 
 class Published:
@@ -92,15 +94,17 @@ class Published:
         return [row for row in self.rows if row.workload in (None, workload) and row.stated]
 
     def artifacts(self, rows=None):
-        """ "Fig14a to Fig14d" would hide gaps: all of them, in order."""
-        rows = self.rows if rows is None else rows
-        return ", ".join(dict.fromkeys(row.artifact for row in rows))
+        """ "Fig14a (ResNet-152), Fig14c (GPT2-large)" """
+        models = {}
+        for row in self.rows if rows is None else rows:
+            models.setdefault(row.artifact, {})[row.model] = True
+        return ", ".join(f"{name} ({'/'.join(of)})" for name, of in models.items())
 
     def source(self, rows=None):
         """One line of provenance."""
         rows = self.rows if rows is None else rows
         how = dict.fromkeys(re.split(r"[;(]", row.fields["confidence"])[0].strip() for row in rows)
-        return f"Published: {self.paper}, {self.artifacts(rows)} ({'; '.join(how)})."
+        return f"Published: {self.paper}, {self.artifacts(rows)}; {' and '.join(how)}."
 
 
 def fits(row, cell, x):
@@ -116,7 +120,7 @@ def fits(row, cell, x):
 
 
 def spread(published, panels, x):
-    """{position of a panel: its rows}, and the settings of rows that had to stand elsewhere. A row
+    """{position of a panel: its rows}, and the rows that stand beside another setting. A row
     stands in the panels of its workload whose setting is the paper's; where an artifact has no such
     row, in all panels of the workload."""
     found, elsewhere = {position: [] for position in range(len(panels))}, []
@@ -141,11 +145,20 @@ def spread(published, panels, x):
             same = {position: rows for position in mine}
         for position, fitting in same.items():
             found[position] += fitting
-    return found, list(dict.fromkeys(row.setting() for row in elsewhere))
+    return found, elsewhere
 
 
-def settings_words(settings):
-    return f"The paper's numbers are of {'; '.join(settings)}." if settings else ""
+def settings_words(rows):
+    """Where the paper took numbers that stand beside ours of another setting; "" of none."""
+    workers = {}
+    for row in rows:
+        workers.setdefault(row.hardware() or "unstated hardware", set()).add(row.workers)
+    words = []
+    for hardware, counts in workers.items():
+        counts = sorted(count for count in counts if count)
+        span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
+        words.append(f"{span} workers, {hardware}" if counts else hardware)
+    return f"The paper's setting is another: {'; '.join(words)}." if words else ""
 
 
 def calibration(cells):

@@ -178,7 +178,9 @@ def _verdicts(experiment):
         f"{MARKS[word][0]} {counts[word]} {word}" for word in MARKS if word in counts
     )
     columns = ["", "claim", "metric", "expected", "ours (95 % interval)", "n", "mode", "verdict"]
-    out.append(f"<p><b>{len(claims)} claims:</b> {escape(summary)}.</p>")
+    out.append(
+        f"<p><b>{len(claims)} claim{'s' if len(claims) != 1 else ''}:</b> {escape(summary)}.</p>"
+    )
     out.append("<div class='wide'><table class='text'><thead><tr>")
     out += [f"<th scope='col'>{escape(column)}</th>" for column in columns]
     out.append("</tr></thead><tbody>")

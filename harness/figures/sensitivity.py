@@ -39,6 +39,15 @@ class _Setting:
             (change for change in self.by_change if change), key=lambda change: change
         )
 
+    def words(self):
+        return ", ".join(word for word in selection.panel_words(self.fields, self.cells) if word)
+
+    def short(self):
+        """What fits over a narrow panel; the caption has the rest."""
+        workers = selection.common(self.cells, "workers")
+        many = f", {selection.field_words('workers', workers)}" if workers else ""
+        return f"{self.cells[0].workload}{many}"
+
     def ratio(self, change, method):
         cells = self.by_change.get(change, {})
         if method not in cells or self.reference not in cells:
@@ -109,8 +118,7 @@ def sensitivity(experiment, part, figure, styles):
         for column, (method, axes) in enumerate(zip(methods, axes_of)):
             _tornado(axes, one, method, names, column % columns == 0)
             axes.set_xlabel(f"{wording.metric_name(metric)} over {reference}'s")
-            setting = selection.panel_words(one.fields, one.cells)
-            style.panel_title(axes, method, ", ".join(words for words in setting if words))
+            style.panel_title(axes, method, one.short())
     factors = sorted({round(change[1], 6) for one in settings for change in one.changes})
     handles = [
         Patch(facecolor=LESS, edgecolor=style.INK, linewidth=0.5, label="factor below 1"),
@@ -128,7 +136,7 @@ def sensitivity(experiment, part, figure, styles):
     title = figure.get("title") or f"What a declared input does to the ratio to {reference}"
     text = caption(
         chosen,
-        f"Bars: the ratio to {reference} of the same trial setting, one input at a time multiplied by "
+        f"{'; '.join(one.words() for one in settings)}. Bars: the ratio to {reference}, one input at a time multiplied by "
         f"{' or '.join(f'{factor:g}' for factor in factors)}, all else as declared; inputs by their "
         "effect. A bar across the broken line changes the order with "
         f"{reference}.",

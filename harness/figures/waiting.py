@@ -128,8 +128,8 @@ def waiting(experiment, part, figure, styles):
     text = caption(
         chosen,
         "Bars: sums of the spans of a step and rank, mean over the sampled steps, ranks and blocks; "
-        "numbers in the bars are the share of waiting. Exchanges overlap one another and "
-        "computation: the sum is no step time.",
+        "numbers in the bars are the share of waiting. Waits and exchanges overlap one "
+        "another and computation: their sum is no step time.",
         (
             f"{printed.source(rows)} It is cumulative over a trace of unknown length: another unit, "
             "of which only the shares compare."

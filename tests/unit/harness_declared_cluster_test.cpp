@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "harness/declared_cluster.hpp"
+#include "harness/experiment.hpp"
 #include "harness/published.hpp"
 #include "harness_fixture.hpp"
 #include "workloads/layers.hpp"
@@ -168,6 +169,52 @@ TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
                        there.at("profile").at("backward").at("forward_seconds").get<double>());
   EXPECT_EQ(here.at("profile").at("exchange_dispatch_seconds"),
             there.at("profile").at("exchange_dispatch_seconds"));
+}
+
+constexpr const char* kFile = R"(id = "e"
+[defaults]
+mode     = "modelled"
+cluster  = "safusion-local"
+workload = "resnet152-imagenet"
+method   = "safusion"
+workers  = 8
+)";
+
+Experiment Load(const std::string& text) {
+  static const Catalog catalog = BuiltInCatalog();
+  return ParseExperiment(TomlFile::Parse(text, "e.toml"), catalog, kResults / "profiles",
+                         kResults / "published");
+}
+
+TEST(DeclaredCluster, AnExperimentNamesWhatItsClustersAreCalibratedWith) {
+  const std::string silent = ErrorOf([] { Load(kFile); });
+  EXPECT_NE(silent.find("e.toml"), std::string::npos) << silent;
+  EXPECT_NE(silent.find("\"SAFusion (HPDC 25)/Fig15b/WFBP\""), std::string::npos) << silent;
+  const std::string calibration =
+      "calibration = [\"SAFusion (HPDC 25)/Fig15a/WFBP\", \"SAFusion (HPDC 25)/Fig15b/WFBP\"]\n";
+  EXPECT_EQ(Load(calibration + kFile).parts.front().cells.size(), 1u);
+}
+
+TEST(DeclaredCluster, ACellMustFitItsCluster) {
+  const std::string calibration =
+      "calibration = [\"SAFusion (HPDC 25)/Fig15a/WFBP\", \"SAFusion (HPDC 25)/Fig15b/WFBP\"]\n";
+  const auto error = [&](const std::string& line) {
+    return ErrorOf([&] { Load(calibration + kFile + line + "\n"); });
+  };
+  EXPECT_NE(
+      error("ranks_per_node = 1\ninputs = { bandwith = 2 }").find("did you mean \"bandwidth\""),
+      std::string::npos);
+  EXPECT_NE(error("inputs = { bandwidth = 0 }").find("a factor above 0"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] {
+              std::string text = calibration + kFile;
+              text.replace(text.find("workers  = 8"), 12, "workers  = 9");
+              Load(text);
+            }).find("has 8 devices"),
+            std::string::npos);
+  EXPECT_FALSE(Load(calibration + kFile + "inputs = { bandwidth = 1 }\n")
+                   .parts.front()
+                   .cells.front()
+                   .config.contains("inputs"));
 }
 
 TEST(Published, QuotedFieldsRangesAndMistakes) {

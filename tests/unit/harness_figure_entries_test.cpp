@@ -123,6 +123,19 @@ TEST_F(FigureEntries, KeysAreThoseOfTheKind) {
   ExpectSays(ErrorOf("", bars + "where = { workers = 4 }\n"), "shows no cell: none matches");
 }
 
+TEST_F(FigureEntries, WhatAKindNeedsIsAskedForBeforeAnythingRuns) {
+  ExpectSays(ErrorOf("", "kind = \"dual_line\"\n"), "dual_line: expected x = a key of cells");
+  ExpectSays(ErrorOf("", "kind = \"ablation\"\nmethods = [\"wfbp\"]\n"),
+             "expected cells of two methods or more");
+  ExpectSays(ErrorOf("", "kind = \"ablation\"\nmethods = [\"wfbp\", \"dence\"]\n"),
+             "no cell of the part has \"dence\"; did you mean \"dense\"");
+  EXPECT_EQ(ErrorOf("", "kind = \"sensitivity\"\n"), "no error");  // dense is the reference
+  ExpectSays(ErrorOf(kPaper, std::string(kBars) +
+                                 "published = { artifacts = { text-gpt = \"Fig1a\" }, stated = "
+                                 "\"s5\" }\n"),
+             "stated = \"s5\": expected a figure of ratios");
+}
+
 TEST_F(FigureEntries, TheUnshapedLinkIsNullForTheFigures) {
   const auto experiment = Parse("", std::string(kBars) + "where = { link = \"none\" }\n");
   EXPECT_TRUE(experiment.parts[0].figures[0]["where"]["link"].is_null());
