@@ -254,4 +254,29 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   return live;
 }
 
+ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layout,
+                            const Topology& topology, BackwardProfile backward, CostModel cost,
+                            std::uint64_t seed) {
+  ModelConfig model;
+  model.layout = std::move(layout);
+  model.backward = std::move(backward);
+  model.cost = std::move(cost);
+  model.topology = topology;
+  model.plan = MakePlan(composition, model.layout, model.topology, &model.backward, &model.cost);
+  model.make_strategy = [composition] { return composition.MakeStrategy(); };
+  model.dense_collective = composition.dense_collective;
+  model.sparse_collective = composition.sparse_collective;
+  model.coding = composition.coding;
+  model.runs = composition.MakeRuns(0);
+  if (composition.sparsifier != nullptr) {
+    model.sparsifier = composition.sparsifier->name;
+    model.selector = composition.sparsifier->make(composition.sparsifier_options, 0);
+    model.selection = composition.sparsifier->selection_model;
+    model.index_shared = composition.sparsifier->index_shared;
+    model.unbounded_count = composition.sparsifier->unbounded_count;
+  }
+  model.seed = seed;
+  return model;
+}
+
 }  // namespace sparfuse

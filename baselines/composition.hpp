@@ -16,6 +16,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/live_engine.hpp"
+#include "core/engine/model_engine.hpp"
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
 #include "core/quantize/quantizer.hpp"
@@ -103,5 +104,10 @@ Plan MakePlan(const Composition& composition, const GradientLayout& layout,
 // A rank's engine but for its deadline. Equal on all ranks.
 LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout, Plan plan,
                           const Topology& topology, std::uint64_t seed);
+
+// A modelled step of these costs, planned with them; every lane has a core of its own.
+ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layout,
+                            const Topology& topology, BackwardProfile backward, CostModel cost,
+                            std::uint64_t seed);
 
 }  // namespace sparfuse

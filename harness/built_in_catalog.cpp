@@ -27,6 +27,7 @@ Catalog BuiltInCatalog() {
     entry.summary = from.summary;
     entry.source = from.source;
     entry.revision = from.revision;
+    entry.deviations = from.deviations;
     entry.options = from.options;
     entry.ahead_only = from.ahead_only;
     catalog.planners.push_back(std::move(entry));

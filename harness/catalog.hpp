@@ -44,6 +44,8 @@ struct CatalogCollective : CatalogPart {
 struct CatalogSparsifier : CatalogPart {};
 
 struct CatalogWorkload : CatalogPart {
+  std::string family, kind_of_data;
+  std::string small;         // where data is made up: a workload of the family that has real data
   std::string unit, metric;  // what throughput counts; what evaluation yields
   bool higher_is_better = true;
   int batch_per_worker = 1;

@@ -134,7 +134,25 @@ bool DiffersOnlyInSparsity(json a, json b) {
 
 }  // namespace
 
+namespace {
+
+// Whether `table`, or a table in it, has the key with a value that fits: options are written flat
+// and resolved by their owners.
+bool HasOption(const json& table, const std::string& key, const json& wanted) {
+  if (const auto value = table.find(key); value != table.end()) return Matches(wanted, *value);
+  return std::any_of(table.begin(), table.end(), [&](const json& inner) {
+    return inner.is_object() && HasOption(inner, key, wanted);
+  });
+}
+
+}  // namespace
+
 bool Matches(const json& wanted, const json& given) {
+  if (wanted.is_object() && !wanted.empty() && given.is_object()) {
+    return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
+      return HasOption(given, item.key(), item.value());
+    });
+  }
   if (wanted.is_array()) {
     return std::any_of(wanted.begin(), wanted.end(),
                        [&](const json& one) { return Matches(one, given); });

@@ -35,7 +35,8 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
 // Errors: unknown names with the nearest known one; pairs that make no sense, with the reason.
 nlohmann::json ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given);
 
-// Whether `wanted` (a value, or a list of which one must fit) is what `given` has.
+// Whether `wanted` (a value, or a list of which one must fit) is what `given` has. A table must
+// have what the wanted one has, itself or in a table in it; an empty one is only itself.
 bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
 
 // How errors name a cell: "method = wfbp, workload = digits-resnet, workers = 4".

@@ -164,12 +164,13 @@ std::string SettingText(const std::vector<std::string>& keys, const json& settin
 
 void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
   static const std::vector<std::string> kKeys = {
-      "quote", "metric", "of",     "over",    "for_each", "difference", "stated",   "figure",
-      "judge", "expect", "equals", "at_most", "at_least", "less_than",  "more_than"};
+      "quote",  "metric", "source", "of",     "over",    "for_each", "difference", "stated",
+      "figure", "judge",  "expect", "equals", "at_most", "at_least", "less_than",  "more_than"};
   file.CheckKeys(at, "[[claim]]", kKeys);
   Claim claim;
   claim.quote = file.RequiredString(at, "quote");
   claim.metric = file.RequiredString(at, "metric");
+  claim.source = file.String(at, "source", "");
   const auto metrics = MetricNames();
   if (std::find(metrics.begin(), metrics.end(), claim.metric) == metrics.end()) {
     file.Fail(at + "/metric", fmt::format("unknown metric \"{}\"{}", claim.metric,

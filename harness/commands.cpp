@@ -1,6 +1,7 @@
 #include "harness/commands.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include "harness/listing.hpp"
 #include "harness/plan.hpp"
 #include "harness/progress.hpp"
-#include "harness/runner.hpp"
 #include "harness/spec.hpp"
 #include "harness/system.hpp"
 
@@ -34,20 +34,26 @@ const Catalog& Commands::catalog() {
   return *catalog_;
 }
 
+bool Commands::IsPaper(const std::string& name) const {
+  return !fs::exists(ExperimentsFolder() / (name + ".toml")) &&
+         !ExperimentFiles(ExperimentsFolder() / name).empty();
+}
+
 // A file, or the name of one beneath experiments/.
 fs::path Commands::ResolveExperiment(const std::string& name) const {
   if (fs::path(name).extension() == ".toml") return name;
-  const fs::path folder = settings_.root / "experiments";
+  const fs::path folder = ExperimentsFolder();
   const fs::path file = folder / (name + ".toml");
   if (fs::exists(file)) return file;
   std::vector<std::string> known;
-  std::error_code none;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") {
-      known.push_back(fs::relative(entry.path(), folder).replace_extension("").string());
-    }
+  for (const auto& path : ExperimentFiles(folder)) {
+    known.push_back(fs::relative(path, folder).replace_extension("").string());
   }
-  std::sort(known.begin(), known.end());
+  if (IsPaper(name)) {
+    std::erase_if(known, [&](const std::string& each) { return !each.starts_with(name + "/"); });
+    SPARFUSE_THROW(kConfig, fmt::format("{} is a folder of experiments: expected one of {}", name,
+                                        fmt::join(known, ", ")));
+  }
   SPARFUSE_THROW(kConfig,
                  fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "
                              "that ends in .toml)",
@@ -57,6 +63,18 @@ fs::path Commands::ResolveExperiment(const std::string& name) const {
 Experiment Commands::Load(const std::string& name) {
   return LoadExperiment(ResolveExperiment(name), catalog(), store_.profiles(),
                         settings_.root / "results" / "published");
+}
+
+std::vector<Experiment> Commands::LoadAll(const std::string& name) {
+  std::vector<Experiment> experiments;
+  if (!IsPaper(name)) {
+    experiments.push_back(Load(name));
+    return experiments;
+  }
+  for (const auto& file : ExperimentFiles(ExperimentsFolder() / name)) {
+    experiments.push_back(Load(file.string()));
+  }
+  return experiments;
 }
 
 // The index, brought up to date first where no run holds the store.
@@ -73,20 +91,33 @@ std::vector<TrialRow> Commands::Rows() {
   return store_.ReadRows();
 }
 
-std::unique_ptr<Commands::Loaded> Commands::LoadWithResults(const std::string& name) {
-  auto loaded = std::make_unique<Loaded>();
-  loaded->experiment = Load(name);
-  loaded->parts = PartsWithTwins(loaded->experiment);
-  loaded->rows = Rows();
+std::vector<std::unique_ptr<Commands::Loaded>> Commands::WithResults(
+    std::vector<Experiment> experiments) {
+  const auto rows = std::make_shared<const std::vector<TrialRow>>(Rows());
   const std::string machine = ContentHash(DescribeSystem());
-  for (const auto& part : loaded->parts) {
-    loaded->results.push_back(ResultsOf(part, catalog(), loaded->rows, machine));
+  std::vector<std::unique_ptr<Loaded>> all;
+  for (auto& experiment : experiments) {
+    auto loaded = std::make_unique<Loaded>();
+    loaded->experiment = std::move(experiment);
+    loaded->parts = PartsWithTwins(loaded->experiment);
+    loaded->rows = rows;
+    for (const auto& part : loaded->parts) {
+      loaded->results.push_back(ResultsOf(part, catalog(), *rows, machine));
+    }
+    all.push_back(std::move(loaded));
   }
-  return loaded;
+  return all;
+}
+
+std::unique_ptr<Commands::Loaded> Commands::LoadWithResults(const std::string& name) {
+  std::vector<Experiment> one;
+  one.push_back(Load(name));
+  return std::move(WithResults(std::move(one)).front());
 }
 
 int Commands::List(const std::string& what) {
-  const json entries = sparfuse::List(what, catalog(), settings_.root / "experiments");
+  const json entries = sparfuse::List(what, catalog(), ExperimentsFolder(),
+                                      [this](const fs::path& file) { return Load(file.string()); });
   if (settings_.json) {
     PrintJson(entries);
   } else {
@@ -96,7 +127,8 @@ int Commands::List(const std::string& what) {
 }
 
 int Commands::Plan(const std::string& name, bool why) {
-  const std::vector<Experiment> experiments = {Load(name)};
+  const std::vector<Experiment> experiments = LoadAll(name);
+  const bool several = experiments.size() > 1;
   const auto rows = Rows();
   const PlanContext context{catalog(), store_, DescribeSystem(), false};
   TrialPlan plan = PlanLive(context, experiments, rows);
@@ -109,7 +141,8 @@ int Commands::Plan(const std::string& name, bool why) {
   for (const auto& trial : plan.trials) {
     seconds += trial.estimated_seconds;
     unknown += trial.estimated_seconds <= 0;
-    list.push_back({{"part", trial.part},
+    list.push_back({{"experiment", trial.experiment},
+                    {"part", trial.part},
                     {"block", trial.block},
                     {"config_hash", trial.config_hash},
                     {"config", trial.config},
@@ -117,7 +150,7 @@ int Commands::Plan(const std::string& name, bool why) {
                     {"estimated_seconds", trial.estimated_seconds}});
   }
   if (settings_.json) {
-    PrintJson({{"experiment", experiments.front().id},
+    PrintJson({{"experiment", several ? name : experiments.front().id},
                {"present", plan.present},
                {"missing", list},
                {"estimated_seconds", seconds},
@@ -125,14 +158,17 @@ int Commands::Plan(const std::string& name, bool why) {
     return kDone;
   }
   std::map<std::string, std::size_t> by_part;
-  for (const auto& trial : plan.trials) ++by_part[trial.part];
+  const auto place = [&](const PlannedTrial& trial) {
+    return several ? trial.experiment + " " + trial.part : trial.part;
+  };
+  for (const auto& trial : plan.trials) ++by_part[place(trial)];
   if (why) {
     for (const auto& trial : plan.trials) {
-      fmt::print("{} block {}: {}\n    {}\n", trial.part, trial.block, CellName(trial.config),
+      fmt::print("{} block {}: {}\n    {}\n", place(trial), trial.block, CellName(trial.config),
                  trial.why);
     }
   }
-  for (const auto& [part, count] : by_part) fmt::print("{:24} {} trial(s) to run\n", part, count);
+  for (const auto& [part, count] : by_part) fmt::print("{:36} {} trial(s) to run\n", part, count);
   fmt::print("{} trial(s) to run, {} in the store; {}{}\n", plan.trials.size(), plan.present,
              plan.trials.empty()             ? "nothing is missing"
              : unknown == plan.trials.size() ? "no history to estimate the time from"
@@ -143,22 +179,29 @@ int Commands::Plan(const std::string& name, bool why) {
   return kDone;
 }
 
-int Commands::Run(const std::vector<std::string>& names, bool fresh) {
-  std::vector<Experiment> experiments;
-  for (const auto& name : names) experiments.push_back(Load(name));
-  const RunOptions options{settings_.root, settings_.worker, fresh};
+RunSummary Commands::RunAll(const std::vector<Experiment>& experiments, bool fresh, bool modelled) {
+  const RunOptions options{settings_.root, settings_.worker, fresh, modelled};
   const RunSummary summary =
       RunExperiments(catalog(), store_, experiments, options, *settings_.interrupted);
   fmt::print("{} ran well, {} failed, {} were in the store\n", summary.ok, summary.failed,
              summary.present);
+  if (summary.failed > 0 && !summary.interrupted) {
+    fmt::print("failed trials are rows of the store and run again with the next run\n");
+  }
+  return summary;
+}
+
+int Commands::Run(const std::vector<std::string>& names, bool fresh) {
+  std::vector<Experiment> experiments;
+  for (const auto& name : names) {
+    for (auto& experiment : LoadAll(name)) experiments.push_back(std::move(experiment));
+  }
+  const RunSummary summary = RunAll(experiments, fresh, false);
   if (summary.interrupted) {
-    std::string again = "sparfuse run";
-    for (const auto& name : names) again += " " + name;
-    fmt::print("interrupted; what is finished is kept, `{}` goes on from here\n", again);
+    fmt::print("interrupted; what is finished is kept, `sparfuse run {}` goes on from here\n",
+               fmt::join(names, " "));
     return kInterrupted;
   }
-  if (summary.failed > 0)
-    fmt::print("failed trials are rows of the store and run again with the next run\n");
   return summary.failed > 0 ? kTrialFailed : kDone;
 }
 
@@ -172,7 +215,7 @@ int Commands::Status(const std::string& name) {
       complete += cell.trials.size() >= static_cast<std::size_t>(result.part->blocks);
       if (cell.failure.empty()) continue;
       json entry = {{"cell", CellName(cell.cell->config)}, {"failure", cell.failure}};
-      for (const auto& row : loaded->rows) {
+      for (const auto& row : *loaded->rows) {
         if (row.config_hash != cell.cell->config_hash || row.status == "ok") continue;
         entry["trial_id"] = row.trial_id;
         entry["message"] = row.failure_message;
@@ -187,7 +230,7 @@ int Commands::Status(const std::string& name) {
                      {"without_result", failures}});
   }
   std::vector<json> trials;
-  for (const auto& row : loaded->rows) {
+  for (const auto& row : *loaded->rows) {
     if (row.experiment != loaded->experiment.id) continue;
     trials.push_back({{"trial_id", row.trial_id},
                       {"status", row.status},

@@ -3,12 +3,16 @@
 
 #include <atomic>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/catalog.hpp"
 #include "harness/experiment.hpp"
+#include "harness/explain.hpp"
+#include "harness/results.hpp"
+#include "harness/runner.hpp"
 #include "harness/store.hpp"
 #include "harness/table.hpp"
 
@@ -33,18 +37,26 @@ class Commands {
   explicit Commands(Settings settings)
       : settings_(std::move(settings)), store_(settings_.results) {}
 
-  // Each returns an ExitCode and throws Error for what ends it early.
+  // Each returns an ExitCode and throws Error for what ends it early. Where `name` may be a paper,
+  // that is a folder of experiments/, all of its experiments are meant.
   int List(const std::string& what);
-  int Plan(const std::string& experiment, bool why);
-  int Run(const std::vector<std::string>& experiments, bool fresh);
+  int Plan(const std::string& name, bool why);
+  int Run(const std::vector<std::string>& names, bool fresh);
   int Status(const std::string& experiment);
   int Table(const std::string& experiment, TableFormat format);
   int Figure(const std::string& experiment, const std::filesystem::path& out);
-  int Report(const std::string& experiment, const std::filesystem::path& out);
-  int Reproduce(const std::string& experiment, bool fresh, bool strict);
+  int Report(const std::string& name, const std::filesystem::path& out);
+  int Explain(const ExplainRequest& request, const std::filesystem::path& out);
+  struct ReproduceOptions {
+    bool fresh = false;     // run everything again
+    bool strict = false;    // kClaimNotReproduced where a claim fails
+    bool modelled = false;  // modelled trials and the profiles that they need, no others
+  };
+  int Reproduce(const std::string& name, const ReproduceOptions& options);
   int Profile(const std::string& workload, int max_ranks, int threads, std::optional<int> batch,
               const std::vector<std::string>& sparsifiers,
               const std::vector<std::string>& quantizers, bool fresh);
+  int Calibrate(const std::string& cluster);
   int Prove(const std::string& method);
   int RebuildIndex();
   int Doctor();
@@ -53,18 +65,29 @@ class Commands {
  private:
   struct Loaded {
     Experiment experiment;
-    std::vector<Part> parts;  // twins included
-    std::vector<TrialRow> rows;
-    std::vector<PartResult> results;  // point into parts and rows
+    std::vector<Part> parts;                            // twins included
+    std::shared_ptr<const std::vector<TrialRow>> rows;  // of all that were loaded together
+    std::vector<PartResult> results;                    // point into parts and rows
   };
   const Catalog& catalog();
+  std::filesystem::path ExperimentsFolder() const { return settings_.root / "experiments"; }
+  bool IsPaper(const std::string& name) const;
   std::filesystem::path ResolveExperiment(const std::string& name) const;
   Experiment Load(const std::string& name);
+  std::vector<Experiment> LoadAll(const std::string& name);  // of a paper, or the one
   std::unique_ptr<Loaded> LoadWithResults(const std::string& name);
+  std::vector<std::unique_ptr<Loaded>> WithResults(std::vector<Experiment> experiments);
   std::vector<TrialRow> Rows();
-  int Render(const std::string& verb, const Loaded& loaded, const std::filesystem::path& out);
+  RunSummary RunAll(const std::vector<Experiment>& experiments, bool fresh, bool modelled);
+  int Render(const std::string& verb, const Loaded& loaded, const std::filesystem::path& out,
+             const std::vector<std::string>& more = {});
+  void RenderPaper(const std::string& paper, const std::vector<std::unique_ptr<Loaded>>& loaded,
+                   const std::filesystem::path& out);
+  // Runs harness/figures/render.py; throws where it fails, or where nothing of `name` has run.
+  void Draw(const std::vector<std::string>& arguments, const std::string& name);
+  std::filesystem::path WriteSpec(const Loaded& loaded);  // what render.py is told of it
   std::filesystem::path Python() const;
-  std::filesystem::path ReportFolder(const Experiment& experiment) const;
+  std::filesystem::path ReportFile(const std::string& id) const;  // its folder is made
 
   Settings settings_;
   Store store_;

@@ -66,6 +66,7 @@ std::span<const ConfigKey> ConfigKeys() {
       {"recipe", kTable},
       {"deadline_seconds", kNumber},
       {"cluster", kString},
+      {"inputs", kTable},
   };
   return kKeys;
 }

@@ -1,6 +1,7 @@
 #include "harness/experiment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -8,6 +9,7 @@
 #include "harness/canonical.hpp"
 #include "harness/cells.hpp"
 #include "harness/claims.hpp"
+#include "harness/declared_cluster.hpp"
 #include "harness/figure_entries.hpp"
 
 namespace sparfuse {
@@ -31,6 +33,78 @@ void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
   part.base_seed = file.Integer(at, "seed", part.base_seed, 0);
   part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, 0);
   part.predict = file.Boolean(at, "predict", part.predict);
+}
+
+std::vector<std::string> ReadCalibration(const TomlFile& file) {
+  const json* list = file.Find("/calibration");
+  if (list == nullptr) return {};
+  const bool good =
+      list->is_array() && std::all_of(list->begin(), list->end(), [](const json& name) {
+        if (!name.is_string()) return false;
+        const auto& text = name.get_ref<const std::string&>();
+        return std::count(text.begin(), text.end(), '/') >= 2;
+      });
+  if (!good) {
+    file.FailValue("/calibration",
+                   "a list of published numbers, each \"PAPER/ARTIFACT/METHOD\": \"SAFusion (HPDC "
+                   "25)/Fig15a/WFBP\"");
+  }
+  return list->get<std::vector<std::string>>();
+}
+
+std::vector<NotRun> ReadNotRun(const TomlFile& file) {
+  const json* list = file.Find("/not_run");
+  if (list == nullptr) return {};
+  if (!list->is_array()) file.FailValue("/not_run", "[[not_run]] tables");
+  std::vector<NotRun> entries;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string at = "/not_run/" + std::to_string(i);
+    static const std::vector<std::string> kKeys = {"what", "reason"};
+    file.CheckKeys(at, "[[not_run]]", kKeys);
+    entries.push_back({file.RequiredString(at, "what"), file.RequiredString(at, "reason")});
+  }
+  return entries;
+}
+
+std::string Quoted(const std::set<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back('"' + name + '"');
+  return fmt::format("{}", fmt::join(quoted, ", "));
+}
+
+// A number that the profile was made to give says nothing when it comes back.
+void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experiment) {
+  for (const auto& part : experiment.parts) {
+    for (const auto& claim : part.claims) {
+      const auto& given = experiment.calibration;
+      if (std::find(given.begin(), given.end(), claim.source) == given.end()) continue;
+      file.Fail("/calibration",
+                fmt::format("[[claim]] \"{}\" of part {} has source = \"{}\", which calibration "
+                            "names: expected no claim about a number that the profile was "
+                            "calibrated with",
+                            claim.quote, part.id, claim.source));
+    }
+  }
+}
+
+// A file that shows predictions says what they were calibrated with.
+void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
+                             const std::filesystem::path& profiles) {
+  std::set<std::string> used;
+  for (const auto& part : experiment.parts) {
+    for (const auto& cell : part.cells) {
+      const json& cluster = cell.config["cluster"];
+      if (!cluster.is_string() || !IsDeclared(profiles, cluster)) continue;
+      for (const auto& reference : LoadDeclaredCluster(profiles, cluster).references)
+        used.insert(reference.bar.name());
+    }
+  }
+  const std::set<std::string> named(experiment.calibration.begin(), experiment.calibration.end());
+  if (std::includes(named.begin(), named.end(), used.begin(), used.end())) return;
+  file.Fail("/calibration",
+            fmt::format("calibration = [{}]: expected [{}], which the clusters of this file are "
+                        "calibrated with (`sparfuse calibrate`)",
+                        Quoted(named), Quoted(used)));
 }
 
 Part ReadPart(const CellSource& source, const std::optional<Published>& published,
@@ -59,16 +133,13 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
   return part;
 }
 
-}  // namespace
-
-Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
-                           const std::filesystem::path& profiles,
-                           const std::filesystem::path& published_folder) {
-  const CellSource source{file, catalog, profiles};
+// id, title and what else concerns the whole file.
+Experiment ReadHead(const TomlFile& file) {
   Experiment experiment;
   experiment.file = file.name();
   static const std::vector<std::string> kTopKeys =
-      With({"id", "title", "paper", "published", "part"}, kPartOnlyKeys);
+      With({"id", "title", "paper", "minutes", "calibration", "published", "not_run", "part"},
+           kPartOnlyKeys);
   file.CheckKeys("", "experiment", kTopKeys);
   experiment.id = file.RequiredString("", "id");
   for (const char c : experiment.id) {
@@ -82,14 +153,34 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   }
   experiment.title = file.String("", "title", experiment.id);
   experiment.paper = file.String("", "paper", "");
-  const auto published = ReadPublished(file, catalog, published_folder);
+  experiment.minutes = file.Number("", "minutes", 0, 0);
+  experiment.calibration = ReadCalibration(file);
+  experiment.not_run = ReadNotRun(file);
+  return experiment;
+}
 
+}  // namespace
+
+std::size_t Experiment::cells() const {
+  std::size_t count = 0;
+  for (const auto& part : parts) count += part.cells.size();
+  return count;
+}
+
+Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
+                           const std::filesystem::path& profiles,
+                           const std::filesystem::path& published_folder) {
+  const CellSource source{file, catalog, profiles};
+  Experiment experiment = ReadHead(file);
+  const auto published = ReadPublished(file, catalog, published_folder);
   Part base;
   base.id = "main";
   base.title = experiment.title;
   const json* parts = file.Find("/part");
   if (parts == nullptr) {
     experiment.parts.push_back(ReadPart(source, published, "", {}, base));
+    RefuseClaimsOfCalibration(file, experiment);
+    CheckCalibrationIsNamed(file, experiment, profiles);
     return experiment;
   }
   if (!parts->is_array() || parts->empty()) file.FailValue("/part", "[[part]] tables");
@@ -117,6 +208,8 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     part.title = file.String(at, "title", part.id);
     experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
   }
+  RefuseClaimsOfCalibration(file, experiment);
+  CheckCalibrationIsNamed(file, experiment, profiles);
   return experiment;
 }
 

@@ -29,6 +29,7 @@ enum class Compared { kRatio, kDifference, kValue };
 // One pair of cells, or one cell, of a [[claim]]; harness/README.md, "Claims".
 struct Claim {
   std::string quote, metric;
+  std::string source;  // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
   Compared compared = Compared::kRatio;
   nlohmann::json of, over;                 // as the file gives them, completed by for_each
   std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells; equal for kValue
@@ -54,10 +55,22 @@ struct Part {
   nlohmann::json figures = nlohmann::json::array();
 };
 
+// What a paper has and no cell stands for.
+struct NotRun {
+  std::string what, reason;
+};
+
 struct Experiment {
   std::string id, title, paper;
   std::filesystem::path file;
+  double minutes = 0;  // what the file says that its trials take; 0: nothing
+  // The published numbers that profiles of its clusters are calibrated with, each
+  // "PAPER/ARTIFACT/METHOD"; no claim may be about them.
+  std::vector<std::string> calibration;
+  std::vector<NotRun> not_run;
   std::vector<Part> parts;
+
+  std::size_t cells() const;
 };
 
 // Reads and checks everything; nothing has started when it throws Error{kConfig}, which names file,

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/experiment.hpp"
-#include "harness/published.hpp"
+#include "harness/published_values.hpp"
 
 namespace sparfuse {
 

@@ -1,16 +1,18 @@
 #include "harness/listing.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "harness/toml_file.hpp"
+#include "workloads/layers.hpp"
 
 namespace sparfuse {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using Loader = std::function<Experiment(const fs::path&)>;
 
 json OptionsJson(const std::vector<OptionSpec>& options) {
   json list = json::array();
@@ -63,6 +65,13 @@ json WorkloadsJson(const Catalog& catalog) {
   json list = json::array();
   for (const auto& workload : catalog.workloads) {
     json entry = PartJson(workload);
+    entry["family"] = workload.family;
+    entry["kind_of_data"] = workload.kind_of_data;
+    entry["synthetic"] = !workload.small.empty();
+    entry["small"] = workload.small;
+    const LayerTable& layers = LayersOf(workload.name);
+    entry["parameters"] = layers.numel();
+    entry["tensors"] = layers.tensors.size();
     entry["unit"] = workload.unit;
     entry["metric"] = workload.metric;
     entry["batch_per_worker"] = workload.batch_per_worker;
@@ -73,21 +82,30 @@ json WorkloadsJson(const Catalog& catalog) {
   return list;
 }
 
-json ExperimentsJson(const fs::path& folder) {
-  json list = json::array();
-  std::vector<fs::path> files;
-  std::error_code none;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+// "modelled, emulated": the modes of an experiment's cells, in order of appearance.
+json ModesOf(const Experiment& experiment) {
+  json modes = json::array();
+  for (const auto& part : experiment.parts) {
+    for (const auto& cell : part.cells) {
+      const json& mode = cell.config["mode"];
+      if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
+    }
   }
-  std::sort(files.begin(), files.end());
-  for (const auto& file : files) {
+  return modes;
+}
+
+json ExperimentsJson(const fs::path& folder, const Loader& load) {
+  json list = json::array();
+  for (const auto& file : ExperimentFiles(folder)) {
     json entry = {{"name", fs::relative(file, folder).replace_extension("").string()},
                   {"file", file.string()}};
     try {  // listing shows what is there, good or not
-      const TomlFile toml = TomlFile::Read(file);
-      entry["summary"] = toml.root().value("title", "");
-      entry["source"] = toml.root().value("paper", "");
+      const Experiment experiment = load(file);
+      entry["summary"] = experiment.title;
+      entry["source"] = experiment.paper;
+      entry["cells"] = experiment.cells();
+      entry["modes"] = ModesOf(experiment);
+      entry["minutes"] = experiment.minutes > 0 ? json(experiment.minutes) : json();
     } catch (const std::exception& error) {
       entry["summary"] = std::string("cannot be read: ") + error.what();
     }
@@ -96,7 +114,27 @@ json ExperimentsJson(const fs::path& folder) {
   return list;
 }
 
+// "safusion; 112 cells, modelled; about 2 min"
+std::string ExperimentLine(const json& entry) {
+  if (!entry.contains("cells")) return "";
+  const json& minutes = entry["minutes"];
+  return fmt::format(
+      "{}{} cells, {}{}", entry["source"] == "" ? "" : entry["source"].get<std::string>() + "; ",
+      entry["cells"].dump(), fmt::join(entry["modes"].get<std::vector<std::string>>(), " and "),
+      minutes.is_null() ? "" : fmt::format("; about {} min", minutes.get<double>()));
+}
+
 }  // namespace
+
+std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code none;  // a folder that is not there has none
+  for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
 
 const std::vector<std::string>& Listings() {
   static const std::vector<std::string> kListings = {"methods",     "sparsifiers", "planners",
@@ -105,14 +143,15 @@ const std::vector<std::string>& Listings() {
   return kListings;
 }
 
-json List(const std::string& what, const Catalog& catalog, const fs::path& experiments) {
+json List(const std::string& what, const Catalog& catalog, const fs::path& experiments,
+          const Loader& load) {
   if (what == "methods") return MethodsJson(catalog);
   if (what == "sparsifiers") return PartsJson(catalog.sparsifiers);
   if (what == "planners") return PartsJson(catalog.planners);
   if (what == "collectives") return PartsJson(catalog.collectives);
   if (what == "strategies") return PartsJson(catalog.strategies);
   if (what == "workloads") return WorkloadsJson(catalog);
-  if (what == "experiments") return ExperimentsJson(experiments);
+  if (what == "experiments") return ExperimentsJson(experiments, load);
   SPARFUSE_THROW(kConfig, "nothing to list named \"" + what + "\"" + Suggestion(what, Listings()));
 }
 
@@ -132,6 +171,17 @@ std::string ListText(const std::string& what, const json& entries) {
                       entry["source"].get<std::string>(), entry["strategy"].get<std::string>(),
                       entry["planner"].get<std::string>(), entry["sparsifier"].get<std::string>(),
                       entry["collective"].get<std::string>());
+    }
+    if (const std::string line = ExperimentLine(entry); !line.empty()) {
+      text += indent + line + "\n";
+    }
+    if (what == "workloads") {
+      text += fmt::format(
+          "{}{} parameters in {} tensors{}\n", indent, entry["parameters"].get<std::size_t>(),
+          entry["tensors"].get<std::size_t>(),
+          entry["synthetic"].get<bool>() ? "; synthetic: batches are made up from the seed; " +
+                                               entry["small"].get<std::string>() + " has real data"
+                                         : "");
     }
     if (what == "sparsifiers") {
       text += fmt::format("{}{}\n", indent, entry["source"].get<std::string>());

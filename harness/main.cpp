@@ -24,6 +24,9 @@ void OnInterrupt(int) {
   std::signal(SIGINT, SIG_DFL);  // a second ^C ends the program at once; its supervisor cleans up
 }
 
+constexpr const char* kNames =
+    "a name beneath experiments/, a folder there (a paper), or a .toml file";
+
 fs::path DefaultRoot() {
   if (const char* root = std::getenv("SPARFUSE_ROOT")) return root;
   return fs::exists(fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments")
@@ -61,7 +64,8 @@ int Main(int argc, char** argv) {
   std::string what, experiment, reason, format = "md";
   std::vector<std::string> experiments;
   fs::path out;
-  bool why = false, fresh = false, strict = false, rebuild = false;
+  bool why = false, fresh = false, rebuild = false;
+  Commands::ReproduceOptions how;
   int max_ranks = 2, threads = 1, batch = 0;
   std::vector<std::string> sparsifiers = {"topk"};
   std::vector<std::string> quantizers;
@@ -75,13 +79,12 @@ int Main(int argc, char** argv) {
   list->callback([&] { act = [&](Commands& c) { return c.List(what); }; });
 
   auto* plan = verb("plan", "what would run, why, and how long it will take", true);
-  plan->add_option("experiment", experiment, "a name beneath experiments/, or a .toml file")
-      ->required();
+  plan->add_option("experiment", experiment, kNames)->required();
   plan->add_flag("--why", why, "say for each trial what the store lacks");
   plan->callback([&] { act = [&](Commands& c) { return c.Plan(experiment, why); }; });
 
   auto* run = verb("run", "run what is missing; ^C is resumable", false);
-  run->add_option("experiment", experiments, "names or .toml files")->required();
+  run->add_option("experiment", experiments, kNames)->required();
   run->add_flag("--fresh", fresh, "run everything again");
   run->callback([&] { act = [&](Commands& c) { return c.Run(experiments, fresh); }; });
 
@@ -107,16 +110,28 @@ int Main(int argc, char** argv) {
   figure->callback([&] { act = [&](Commands& c) { return c.Figure(experiment, out); }; });
 
   auto* report = verb("report", "one self-contained HTML file", false);
-  report->add_option("experiment", experiment)->required();
+  report->add_option("experiment", experiment, kNames)->required();
   report->add_option("--out", out, "file (default: reports/ID/report.html in the results)");
   report->callback([&] { act = [&](Commands& c) { return c.Report(experiment, out); }; });
 
+  ExplainRequest explained;
+  auto* explain =
+      verb("explain", "where the difference in step time of two cells comes from", true);
+  explain->add_option("experiment", explained.experiment)->required();
+  explain->add_option("--of", explained.of, "the cell: key=value,... (link.gbps=1 into a table)");
+  explain->add_option("--over", explained.over, "the cell that it is compared with, likewise");
+  explain->add_option("--part", explained.part, "the part of both (default: any)");
+  explain->add_option("--out", out, "folder (default: reports/ID/figures in the results)");
+  explain->callback([&] { act = [&](Commands& c) { return c.Explain(explained, out); }; });
+
   auto* reproduce = verb("reproduce", "run, verify, report", false);
-  reproduce->add_option("experiment", experiment)->required();
-  reproduce->add_flag("--fresh", fresh, "run everything again");
-  reproduce->add_flag("--strict", strict, "exit 3 where a claim is not reproduced or does not hold");
-  reproduce->callback(
-      [&] { act = [&](Commands& c) { return c.Reproduce(experiment, fresh, strict); }; });
+  reproduce->add_option("experiment", experiment, kNames)->required();
+  reproduce->add_flag("--fresh", how.fresh, "run everything again");
+  reproduce->add_flag("--strict", how.strict,
+                      "exit 3 where a claim is not reproduced or does not hold");
+  reproduce->add_flag("--modelled", how.modelled,
+                      "modelled trials only, with the profiles that they need");
+  reproduce->callback([&] { act = [&](Commands& c) { return c.Reproduce(experiment, how); }; });
 
   auto* profile =
       verb("profile", "measure a workload's backward pass and this machine's kernels", false);
@@ -139,6 +154,12 @@ int Main(int argc, char** argv) {
                        sparsifiers, quantizers, fresh);
     };
   });
+
+  auto* calibrate = verb(
+      "calibrate", "what a declared cluster states, and what its published bars make of it", true);
+  calibrate->add_option("cluster", what, "a .toml file of results/profiles, by its name")
+      ->required();
+  calibrate->callback([&] { act = [&](Commands& c) { return c.Calibrate(what); }; });
 
   auto* index = verb("index", "the SQLite index over the trials", false);
   index->add_flag("--rebuild", rebuild, "make it again from the trial directories")->required();

@@ -40,44 +40,35 @@ ModelConfig Configure(const json& config, const json& profiles) {
   const int threads = config.at("threads_per_worker");
   const bool shared = config.at("cluster") == "this-machine";
   if (profiles.empty()) Lacks(config, "every measurement");
-  const int cores = profiles.front().at("machine").at("cores");
-  const int units = std::max(1, cores / threads);  // ranks that this machine runs side by side
+  const bool declared = profiles.front().contains("declared");
+  // Ranks that a machine runs side by side; a declared cluster's devices are not shared.
+  const int units =
+      declared ? 0 : std::max(1, profiles.front().at("machine").at("cores").get<int>() / threads);
 
-  const json* compute = NearestBelow(profiles, shared ? std::min(workers, units) : 1,
-                                     [](const json&) { return true; });
+  const json* compute = declared ? &profiles.front()
+                                 : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
+                                                [](const json&) { return true; });
   if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
-  ModelConfig model;
-  const json& measured = compute->at("profile");
-  model.layout = MakeLayout(TensorsOf(measured), config);
-  model.backward = BackwardOf(measured, model.layout);
-  model.cost = KernelCosts(measured);
-  if (workers > 1) {
+  const json& times = compute->at("profile");
+  GradientLayout layout = MakeLayout(TensorsOf(times), config);
+  BackwardProfile backward = BackwardOf(times, layout);
+  CostModel cost = KernelCosts(times);
+  if (declared) {
+    AddDeclaredLinks(cost, times);
+  } else if (workers > 1) {
     const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
       return RanksOf(outcome) > 1 && outcome.at("config").at("link") == config.at("link");
     });
     if (link == nullptr)
       Lacks(config, "the link " + config.at("link").dump() + " between two ranks");
-    AddLink(model.cost, link->at("profile"));
+    AddLink(cost, link->at("profile"));
   }
 
-  const Composition composition = Compose(config);
-  model.topology = {workers, config.at("ranks_per_node").get<int>()};
-  model.plan = MakePlan(composition, model.layout, model.topology, &model.backward, &model.cost);
-  model.make_strategy = [composition] { return composition.MakeStrategy(); };
-  model.dense_collective = composition.dense_collective;
-  model.sparse_collective = composition.sparse_collective;
-  model.coding = composition.coding;
-  model.runs = composition.MakeRuns(0);
-  if (composition.sparsifier != nullptr) {
-    model.sparsifier = composition.sparsifier->name;
-    model.selector = composition.sparsifier->make(composition.sparsifier_options, 0);
-    model.selection = composition.sparsifier->selection_model;
-    model.index_shared = composition.sparsifier->index_shared;
-    model.unbounded_count = composition.sparsifier->unbounded_count;
-  }
+  ModelConfig model = MakeModelConfig(Compose(config), std::move(layout),
+                                      {workers, config.at("ranks_per_node").get<int>()},
+                                      std::move(backward), std::move(cost), config.at("seed"));
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;
-  model.seed = config.at("seed");
   return model;
 }
 
@@ -128,16 +119,20 @@ json RunModelledTrial(const json& config, const json& profiles,
                       {"numel", tensor.numel},
                       {"dense", tensor.dense}});
   }
-  return {{"status", "ok"},
-          {"reason", ""},
-          {"metrics", MetricsOf(log, context)},
-          {"checks", json::object()},
-          {"plan", model.plan.UnitSizes()},
-          {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
-          {"layout", std::move(layout)},
-          {"machine", profiles.front().at("machine")},
-          {"software", profiles.front().at("software")},
-          {"sampling", "simulated; spans of the first ranks"}};
+  json outcome = {{"status", "ok"},
+                  {"reason", ""},
+                  {"metrics", MetricsOf(log, context)},
+                  {"checks", json::object()},
+                  {"plan", model.plan.UnitSizes()},
+                  {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
+                  {"layout", std::move(layout)},
+                  {"machine", profiles.front().at("machine")},
+                  {"software", profiles.front().at("software")},
+                  {"sampling", "simulated; spans of the first ranks"}};
+  for (const char* key : {"calibration", "inputs"}) {
+    if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
+  }
+  return outcome;
 }
 
 }  // namespace sparfuse

@@ -204,6 +204,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
                                 "batch_per_worker", "threads_per_worker", "workers", "link"}) {
           of_profile[key] = cell.config[key];
         }
+        of_profile["inputs"] = cell.config.value("inputs", json());
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
         if (is_new) {
           found->second =

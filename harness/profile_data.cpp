@@ -75,6 +75,7 @@ CostModel KernelCosts(const json& profile) {
   cost.seconds_per_reduced_element = profile.at("seconds_per_reduced_element");
   cost.dispatch_seconds = profile.at("dispatch_seconds");
   cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
+  cost.exchange_seconds_per_element = profile.value("exchange_seconds_per_element", 0.0);
   cost.selection = SelectionsOf(profile.at("selection"));
   // Profiles from before these were measured lack them.
   if (profile.contains("host_selection")) {
@@ -98,6 +99,14 @@ void AddLink(CostModel& cost, const json& profile) {
   cost.exchange_cpu_fraction = measured.at("cpu_fraction");
   if (profile.contains("native_all_reduce")) {
     cost.native_all_reduce_seconds = CurveOf(profile.at("native_all_reduce"));
+  }
+}
+
+void AddDeclaredLinks(CostModel& cost, const json& profile) {
+  for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
+    const json& declared = profile.at("links").at(std::string(LinkClassName(link)));
+    cost.links[static_cast<std::size_t>(link)] =
+        LinkCost::FromAlphaBeta(declared.at("alpha_seconds"), declared.at("seconds_per_byte"));
   }
 }
 

@@ -26,6 +26,9 @@ CostModel KernelCosts(const nlohmann::json& profile);
 // Adds the link between the profile's ranks, which must be more than one, for every class of links.
 void AddLink(CostModel& cost, const nlohmann::json& profile);
 
+// Of a declared cluster: start-up time and seconds a byte for each class of links.
+void AddDeclaredLinks(CostModel& cost, const nlohmann::json& profile);
+
 // What a selection is measured on: a shape, or {} for a range of the flat gradient.
 struct TimedShape {
   std::size_t numel = 0;

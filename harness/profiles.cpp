@@ -7,6 +7,7 @@
 
 #include "harness/canonical.hpp"
 #include "harness/cells.hpp"
+#include "harness/declared_cluster.hpp"
 #include "harness/durable_file.hpp"
 #include "harness/identity.hpp"
 
@@ -85,6 +86,11 @@ ProfileNeeds NeedsOf(const Experiment& experiment) {
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
                     const json& config, const ProfileNeeds& needs, const std::string& system_hash) {
   Profile profile;
+  if (IsDeclared(store.profiles(), config["cluster"])) {
+    profile.content =
+        DeclaredProfile(LoadDeclaredCluster(store.profiles(), config["cluster"]), config);
+    return profile;
+  }
   if (!IsOwnCluster(config["cluster"])) {
     profile.content =
         ReadJsonFile(store.profiles() / (config["cluster"].get<std::string>() + ".json"));

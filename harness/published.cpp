@@ -3,201 +3,121 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <fstream>
-#include <set>
-#include <vector>
+#include <charconv>
 
 #include "core/error.hpp"
-#include "core/options.hpp"
+#include "harness/durable_file.hpp"
 
 namespace sparfuse {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
+constexpr std::string_view kColumns[] = {
+    "paper",      "artifact", "workload", "model", "dataset", "workers", "network",   "method",
+    "sparsifier", "density",  "metric",   "value", "unit",    "source",  "confidence"};
 
-// The fields of one line of comma-separated values; a quote inside quotes is doubled.
-std::vector<std::string> SplitCsv(const std::string& line, const std::string& where) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"') {
-      fields.back() += line[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      fields.emplace_back();
-    } else {
-      fields.back() += c;
-    }
-  }
-  if (quoted) SPARFUSE_THROW(kData, where + ": a quote that does not end on its line");
-  return fields;
-}
+// Comma-separated values with quotes doubled inside quoted fields (RFC 4180).
+class CsvReader {
+ public:
+  CsvReader(std::string_view text, const std::string& name) : text_(text), name_(name) {}
 
-json ReadRows(const fs::path& path) {
-  std::ifstream in(path);
-  std::string line;
-  if (!std::getline(in, line)) {
-    SPARFUSE_THROW(kConfig, path.string() +
-                                ": cannot be read: expected the papers' numbers, which [published] "
-                                "of an experiment file needs");
+  bool AtEnd() const { return at_ >= text_.size(); }
+  int line() const { return line_; }
+
+  std::vector<std::string> Record() {
+    record_line_ = line_;
+    std::vector<std::string> fields;
+    do fields.push_back(Field());
+    while (Take(','));
+    Take('\r');
+    if (!AtEnd() && !Take('\n')) Fail("expected a comma or the end of the line");
+    return fields;
   }
-  const auto columns = SplitCsv(line, path.string() + ":1");
-  for (const char* column : {"paper", "artifact", "model", "workers", "network", "method",
-                             "sparsifier", "density", "metric", "value", "unit", "confidence"}) {
-    if (std::find(columns.begin(), columns.end(), column) == columns.end()) {
-      SPARFUSE_THROW(kData, fmt::format("{}:1: no column \"{}\"", path.string(), column));
+
+  [[noreturn]] void Fail(const std::string& what) const {
+    SPARFUSE_THROW(kConfig, fmt::format("{}:{}: {}", name_, record_line_, what));
+  }
+
+ private:
+  bool Take(char wanted) {
+    if (AtEnd() || text_[at_] != wanted) return false;
+    if (wanted == '\n') ++line_;
+    ++at_;
+    return true;
+  }
+
+  std::string Field() {
+    std::string field;
+    if (!Take('"')) {
+      while (!AtEnd() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
+        field += text_[at_++];
+      return field;
+    }
+    while (true) {
+      if (AtEnd()) Fail("a quoted field does not end");
+      if (text_[at_] == '\n') ++line_;
+      if (text_[at_] != '"') {
+        field += text_[at_++];
+      } else if (at_ + 1 < text_.size() && text_[at_ + 1] == '"') {
+        field += '"';
+        at_ += 2;
+      } else {
+        ++at_;
+        return field;
+      }
     }
   }
-  json rows = json::array();
-  for (int number = 2; std::getline(in, line); ++number) {
-    const std::string where = fmt::format("{}:{}", path.string(), number);
-    const auto fields = SplitCsv(line, where);
-    if (fields.size() != columns.size()) {
-      SPARFUSE_THROW(
-          kData, fmt::format("{}: {} fields: expected {}", where, fields.size(), columns.size()));
+
+  std::string_view text_;
+  const std::string& name_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+  int record_line_ = 1;
+};
+
+}  // namespace
+
+std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name) {
+  CsvReader reader(text, name);
+  if (const auto header = reader.Record();
+      !std::equal(header.begin(), header.end(), std::begin(kColumns), std::end(kColumns))) {
+    reader.Fail(
+        fmt::format("columns {}: expected {}", fmt::join(header, ","), fmt::join(kColumns, ",")));
+  }
+  std::vector<PublishedNumber> rows;
+  while (!reader.AtEnd()) {
+    std::vector<std::string> fields = reader.Record();
+    if (fields.size() != std::size(kColumns)) {
+      reader.Fail(fmt::format("{} fields: expected {}", fields.size(), std::size(kColumns)));
     }
-    json row;
-    for (std::size_t i = 0; i < columns.size(); ++i) row[columns[i]] = fields[i];
+    PublishedNumber row;
+    std::string* const texts[] = {&row.paper,      &row.artifact, &row.workload,  &row.model,
+                                  &row.dataset,    &row.workers,  &row.network,   &row.method,
+                                  &row.sparsifier, &row.density,  &row.metric,    &row.stated,
+                                  &row.unit,       &row.source,   &row.confidence};
+    for (std::size_t i = 0; i < fields.size(); ++i) *texts[i] = std::move(fields[i]);
+    if (row.stated.empty())
+      reader.Fail("value is empty: expected a number, or what the paper says");
+    double value = 0;
+    const char* const last = row.stated.data() + row.stated.size();
+    const auto [end, error] = std::from_chars(row.stated.data(), last, value);
+    if (error == std::errc() && end == last) row.value = value;
     rows.push_back(std::move(row));
   }
   return rows;
 }
 
-std::vector<std::string> ValuesOf(const json& rows, const char* column) {
-  std::set<std::string> values;
-  for (const json& row : rows) values.insert(row[column].get<std::string>());
-  return {values.begin(), values.end()};
+std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file) {
+  std::string text;
+  try {
+    text = ReadFile(file);
+  } catch (const Error& error) {
+    SPARFUSE_THROW(kConfig, error.what());
+  }
+  return ParsePublished(text, file.string());
 }
 
-// The rows whose `column` is one of what the file gives at `pointer`: a string or a list of them.
-json RowsWith(const TomlFile& file, const std::string& pointer, const json& rows,
-              const char* column, const std::string& of_what) {
-  const json& given = *file.Find(pointer);
-  const json names = given.is_array() ? given : json::array({given});
-  json found = json::array();
-  for (const json& name : names) {
-    if (!name.is_string()) file.FailValue(pointer, "a string, or a list of strings");
-    const std::size_t before = found.size();
-    std::copy_if(rows.begin(), rows.end(), std::back_inserter(found),
-                 [&](const json& row) { return row[column] == name; });
-    if (found.size() == before) {
-      const auto known = ValuesOf(rows, column);
-      file.Fail(pointer, fmt::format("{} has no number with {} {}{}", of_what, column, Shown(name),
-                                     Suggestion(name.get<std::string>(), known)));
-    }
-  }
-  return found;
-}
-
-}  // namespace
-
-std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
-                                       const fs::path& folder) {
-  if (file.Find("/published") == nullptr) return std::nullopt;
-  static const std::vector<std::string> kKeys = {"paper", "methods"};
-  file.CheckKeys("/published", "[published]", kKeys);
-  Published published;
-  published.paper = file.RequiredString("/published", "paper");
-  const fs::path numbers = folder / "published-numbers.csv";
-  published.rows =
-      RowsWith(file, "/published/paper", ReadRows(numbers), "paper", numbers.filename().string());
-  published.methods = json::object();
-  const json* methods = file.Find("/published/methods");
-  if (methods == nullptr) return published;
-  if (!methods->is_object()) {
-    file.FailValue("/published/methods", "{ our-method = \"the paper's name\", ... }");
-  }
-  const auto ours = Names(catalog.methods);
-  for (const auto& [name, theirs] : methods->items()) {
-    const std::string at = "/published/methods/" + name;
-    if (std::find(ours.begin(), ours.end(), name) == ours.end()) {
-      file.Fail(at, fmt::format("[published] methods: unknown method \"{}\"{}", name,
-                                Suggestion(name, ours)));
-    }
-    RowsWith(file, at, published.rows, "method", published.paper);
-    published.methods[name] = theirs.is_array() ? theirs : json::array({theirs});
-  }
-  return published;
-}
-
-json PublishedOfFigure(const TomlFile& file, const std::string& at, const Published& published,
-                       const std::string& metric, std::span<const std::string> workloads) {
-  static const std::vector<std::string> kKeys = {"artifact", "artifacts", "models",
-                                                 "metric",   "x",         "stated"};
-  file.CheckKeys(at, "published of a figure", kKeys);
-  const json* artifacts = file.Find(at + "/artifacts");
-  const bool one = file.Find(at + "/artifact") != nullptr;
-  if (one == (artifacts != nullptr)) {
-    file.Fail(at,
-              "published: expected either artifact = \"Fig17\" or artifacts = { our-workload = "
-              "\"Fig14a\", ... }");
-  }
-  if (one && workloads.size() > 1) {
-    file.FailValue(at + "/artifact",
-                   fmt::format("artifacts = {{ workload = \"...\" }}: the figure shows {}",
-                               fmt::join(workloads, ", ")));
-  }
-  if (artifacts != nullptr && (!artifacts->is_object() || artifacts->empty())) {
-    file.FailValue(at + "/artifacts", "{ our-workload = \"Fig14a\", ... }");
-  }
-  const auto check_workload = [&](const std::string& pointer, const std::string& name) {
-    if (std::find(workloads.begin(), workloads.end(), name) == workloads.end()) {
-      file.Fail(pointer, fmt::format("published: no cell of the figure has workload \"{}\"{}", name,
-                                     Suggestion(name, workloads)));
-    }
-  };
-  if (const json* models = file.Find(at + "/models"); models != nullptr) {
-    if (!models->is_object()) file.FailValue(at + "/models", "{ our-workload = \"ResNet-152\" }");
-    for (const auto& [workload, model] : models->items()) {
-      check_workload(at + "/models/" + workload, workload);
-    }
-  }
-  json rows = json::array();
-  const auto add = [&](const std::string& pointer, const std::string& workload) {
-    json found = RowsWith(file, pointer, published.rows, "artifact", published.paper);
-    if (const std::string model = at + "/models/" + workload; file.Find(model) != nullptr) {
-      found = RowsWith(file, model, found, "model", Shown(*file.Find(pointer)));
-    }
-    const auto models = ValuesOf(found, "model");
-    if (file.Find(at + "/metric") != nullptr) {
-      found = RowsWith(file, at + "/metric", found, "metric", Shown(*file.Find(pointer)));
-    } else if (!metric.empty()) {
-      json with = json::array();
-      std::copy_if(found.begin(), found.end(), std::back_inserter(with),
-                   [&](const json& row) { return row["metric"] == metric; });
-      if (with.empty()) {
-        file.Fail(pointer, fmt::format("{} has no number of metric \"{}\"; it has {}",
-                                       Shown(*file.Find(pointer)), metric,
-                                       fmt::join(ValuesOf(found, "metric"), ", ")));
-      }
-      found = std::move(with);
-    }
-    if (file.Find(at + "/stated") != nullptr) {
-      for (json& row :
-           RowsWith(file, at + "/stated", published.rows, "artifact", published.paper)) {
-        if (std::find(models.begin(), models.end(), row["model"]) == models.end()) continue;
-        row["stated"] = true;
-        found.push_back(std::move(row));
-      }
-    }
-    for (json& row : found) {
-      row["of"] = workload.empty() ? json() : json(workload);
-      rows.push_back(std::move(row));
-    }
-  };
-  if (one) {
-    add(at + "/artifact", workloads.empty() ? "" : workloads.front());
-  } else {
-    for (const auto& [workload, artifact] : artifacts->items()) {
-      check_workload(at + "/artifacts/" + workload, workload);
-      add(at + "/artifacts/" + workload, workload);
-    }
-  }
-  return {{"paper", published.paper}, {"methods", published.methods}, {"rows", std::move(rows)}};
+std::filesystem::path PublishedFile(const std::filesystem::path& results) {
+  return results / "published" / "published-numbers.csv";
 }
 
 }  // namespace sparfuse

@@ -1,35 +1,28 @@
-// The papers' own numbers (results/published/README.md): what an experiment file takes of them.
+// The numbers that papers published: results/published/published-numbers.csv. README.md there says
+// what the columns mean and where the numbers are from.
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-
-#include "harness/catalog.hpp"
-#include "harness/toml_file.hpp"
+#include <string_view>
+#include <vector>
 
 namespace sparfuse {
 
-// The [published] table of an experiment file: a paper, and what it calls our methods.
-struct Published {
-  std::string paper;       // as in the column `paper`
-  nlohmann::json methods;  // {ours: [theirs, ...]}
-  nlohmann::json rows;     // of the paper: one object {column: text} a number
+struct PublishedNumber {
+  std::string paper, artifact, workload, model, dataset, workers, network, method, sparsifier,
+      density, metric, stated;  // as the file gives the value
+  std::optional<double> value;  // `stated` as a number; absent for "28.20-58.28" or ">80"
+  std::string unit, source, confidence;
 };
 
-// nullopt where the file has no [published]. Reads published-numbers.csv in `folder`. Throws
-// Error{kConfig} naming file, line, key, value and the nearest known name for a paper or a method
-// that nobody published or nobody registered, Error{kData} for a damaged published-numbers.csv.
-std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
-                                       const std::filesystem::path& folder);
+// All rows in the order of the file. Throws Error{kConfig} naming file, line and column for what is
+// not as expected.
+std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
+std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-// What the `published` table at `at`, of a figure that shows `metric` (empty: all metrics) for
-// these workloads, draws: {"paper", "methods", "rows": [row with "of": workload or null]}. Rows of
-// `stated` artifacts ("A vs B" gains) have "stated": true. Throws Error{kConfig} for unknown names
-// and for a mapping that no row matches.
-nlohmann::json PublishedOfFigure(const TomlFile& file, const std::string& at,
-                                 const Published& published, const std::string& metric,
-                                 std::span<const std::string> workloads);
+// Beneath the results folder.
+std::filesystem::path PublishedFile(const std::filesystem::path& results);
 
 }  // namespace sparfuse

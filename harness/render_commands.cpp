@@ -44,66 +44,80 @@ fs::path Commands::Python() const {
   return fs::exists(own) ? own : fs::path("python3");
 }
 
-fs::path Commands::ReportFolder(const Experiment& experiment) const {
-  return store_.results() / "reports" / experiment.id;
+fs::path Commands::ReportFile(const std::string& id) const {
+  const fs::path folder = store_.results() / "reports" / id;
+  MakeDirectories(folder);
+  return folder / "report.html";
 }
 
-int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::path& out) {
+fs::path Commands::WriteSpec(const Loaded& loaded) {
+  const fs::path spec = ReportFile(loaded.experiment.id).replace_filename("spec.json");
+  WriteFileDurably(spec,
+                   ExperimentSpec(loaded.experiment, loaded.parts, loaded.results).dump(1) + "\n");
+  return spec;
+}
+
+void Commands::Draw(const std::vector<std::string>& arguments, const std::string& name) {
   const fs::path script = settings_.root / "harness" / "figures" / "render.py";
   if (!fs::exists(script))
     SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
   if (!fs::exists(store_.index_path())) {
     SPARFUSE_THROW(kConfig, fmt::format("{}: nothing has run yet; `sparfuse run {}` comes first",
-                                        store_.results().string(), loaded.experiment.id));
+                                        store_.results().string(), name));
   }
-  const fs::path folder = ReportFolder(loaded.experiment);
-  MakeDirectories(folder);
-  const fs::path spec = folder / "spec.json";
-  WriteFileDurably(spec,
-                   ExperimentSpec(loaded.experiment, loaded.parts, loaded.results).dump(1) + "\n");
-  const int status = RunProgram({Python().string(), script.string(), verb, "--results",
-                                 store_.results().string(), "--experiment", loaded.experiment.id,
-                                 "--spec", spec.string(), "--out", out.string()});
-  if (status != 0) {
-    SPARFUSE_THROW(kInternal,
-                   fmt::format("{} {} ended with status {}", script.string(), verb, status));
+  std::vector<std::string> command = {Python().string(), script.string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  if (const int status = RunProgram(command); status != 0) {
+    SPARFUSE_THROW(kInternal, fmt::format("{} {} ended with status {}", script.string(),
+                                          arguments.front(), status));
   }
+}
+
+int Commands::Render(const std::string& verb, const Loaded& loaded, const fs::path& out,
+                     const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {verb,
+                                        "--results",
+                                        store_.results().string(),
+                                        "--experiment",
+                                        loaded.experiment.id,
+                                        "--spec",
+                                        WriteSpec(loaded).string(),
+                                        "--out",
+                                        out.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  Draw(arguments, loaded.experiment.id);
   return kDone;
 }
 
 int Commands::Figure(const std::string& name, const fs::path& out) {
   const auto loaded = LoadWithResults(name);
   return Render("figure", *loaded,
-                out.empty() ? ReportFolder(loaded->experiment) / "figures" : out);
+                out.empty() ? ReportFile(loaded->experiment.id).replace_filename("figures") : out);
 }
 
 int Commands::Report(const std::string& name, const fs::path& out) {
-  const auto loaded = LoadWithResults(name);
-  return Render("report", *loaded,
-                out.empty() ? ReportFolder(loaded->experiment) / "report.html" : out);
+  const auto all = WithResults(LoadAll(name));
+  const std::string& id = IsPaper(name) ? name : all.front()->experiment.id;
+  const fs::path file = out.empty() ? ReportFile(id) : out;
+  if (!IsPaper(name)) return Render("report", *all.front(), file);
+  RenderPaper(name, all, file);
+  return kDone;
 }
 
-int Commands::Reproduce(const std::string& name, bool fresh, bool strict) {
-  const int ran = Run({name}, fresh);
-  if (ran == kInterrupted) return ran;
-  const auto loaded = LoadWithResults(name);
-  const fs::path folder = ReportFolder(loaded->experiment);
-  Render("figure", *loaded, folder / "figures");
-  Render("report", *loaded, folder / "report.html");
-  bool any_fails = false;
-  fmt::print("\n");
-  for (const auto& table : TablesOf(loaded->parts, loaded->results, catalog())) {
-    fmt::print("{}\n", sparfuse::Render(table, TableFormat::kMarkdown));
+int Commands::Explain(const ExplainRequest& request, const fs::path& out) {
+  const auto loaded = LoadWithResults(request.experiment);
+  const ExplainedCells cells =
+      ChooseExplained(loaded->parts, loaded->results, *loaded->rows, request);
+  std::vector<std::string> more;
+  if (settings_.json) more.push_back("--json");
+  for (const auto& [option, cell] :
+       {std::pair("--of", cells.of), std::pair("--over", cells.over)}) {
+    more.push_back(option);
+    for (const auto& [block, trial] : cell->trials) more.push_back(trial->trial_id);
   }
-  for (const auto& result : loaded->results) {
-    for (const auto& claim : JudgeClaims(result)) {
-      any_fails = any_fails || claim.fails_strict();
-    }
-  }
-  fmt::print("figures: {}\nreport:  {}\n", (folder / "figures").string(),
-             (folder / "report.html").string());
-  if (ran != kDone) return ran;
-  return strict && any_fails ? kClaimNotReproduced : kDone;
+  return Render("explain", *loaded,
+                out.empty() ? ReportFile(loaded->experiment.id).replace_filename("figures") : out,
+                more);
 }
 
 int Commands::Profile(const std::string& workload, int max_ranks, int threads,

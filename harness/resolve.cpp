@@ -4,6 +4,7 @@
 #include "core/feedback/feedback.hpp"
 #include "harness/cells.hpp"
 #include "harness/config_keys.hpp"
+#include "harness/declared_cluster.hpp"
 #include "harness/profiles.hpp"
 #include "harness/python_file.hpp"
 
@@ -31,6 +32,7 @@ class Resolver {
     Link();
     Length();
     Cluster();
+    Inputs();
     return config_;
   }
 
@@ -214,8 +216,9 @@ class Resolver {
 
   void Size() {
     const int workers = config_["workers"];
-    // Emulated and modelled ranks stand for a node each; measured ones share this machine.
-    Take("ranks_per_node", Is("mode", "measured") ? workers : 1);
+    // Emulated and modelled ranks stand for a node each, but for those of a declared cluster;
+    // measured ones share this machine.
+    Take("ranks_per_node", Is("mode", "measured") ? workers : DeclaredRanksPerNode(workers));
     const int per_node = config_["ranks_per_node"];
     if (per_node > workers || workers % per_node != 0) {
       Fail({"ranks_per_node", "workers"},
@@ -227,6 +230,15 @@ class Resolver {
     Take("accumulation", 1);
     Take("transport", "mpi");
     Take("deadline_seconds", 60);
+  }
+
+  int DeclaredRanksPerNode(int workers) const {
+    if (!Is("mode", "modelled") || !Has("cluster")) return 1;
+    const json& cluster = given_.at("cluster").value;
+    if (!IsDeclared(source_.profiles, cluster)) return 1;
+    const int per_node = LoadDeclaredCluster(source_.profiles, cluster).ranks_per_node;
+    if (workers <= per_node) return workers;
+    return workers % per_node == 0 ? per_node : 1;
   }
 
   void Link() {
@@ -272,6 +284,13 @@ class Resolver {
            "kind = \"convergence\" in mode modelled: the model moves no gradients; "
            "expected measured or emulated");
     }
+    if (!workload_->small.empty()) {
+      Fail({"kind", "workload"},
+           fmt::format("kind = \"convergence\" with workload = \"{0}\": its data is made up from "
+                       "the seed, nothing can be learned from it; expected kind = \"throughput\", "
+                       "or workload = \"{1}\", which has real data",
+                       workload_->name, workload_->small));
+    }
     Take("warmup_steps", 0);
     Take("steps", workload_->convergence.steps);
     Take("evaluate_every", workload_->convergence.evaluate_every);
@@ -292,7 +311,9 @@ class Resolver {
     std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
     std::error_code none;
     for (const auto& entry : std::filesystem::directory_iterator(source_.profiles, none)) {
-      if (entry.path().extension() == ".json") known.push_back(entry.path().stem().string());
+      const auto extension = entry.path().extension();
+      if (extension == ".json" || extension == ".toml")
+        known.push_back(entry.path().stem().string());
     }
     if (config_["cluster"].is_null()) {
       Fail({"mode"},
@@ -304,6 +325,52 @@ class Resolver {
       Fail({"cluster"},
            fmt::format("unknown cluster \"{}\"{}", cluster, Suggestion(cluster, known)));
     }
+    if (IsDeclared(source_.profiles, cluster)) DeclaredClusterFits(cluster);
+  }
+
+  void DeclaredClusterFits(const std::string& cluster) {
+    const DeclaredCluster& declared =
+        *At({"cluster"}, [&] { return &LoadDeclaredCluster(source_.profiles, cluster); });
+    At({"cluster", "workload"}, [&] { declared.ReferenceOf(config_["workload"]); });
+    const int workers = config_["workers"];
+    if (workers > declared.ranks()) {
+      Fail(
+          {"workers"},
+          fmt::format("workers = {}: cluster {} has {} devices ({} nodes of {}); for more, copy "
+                      "its file and declare them",
+                      workers, cluster, declared.ranks(), declared.nodes, declared.ranks_per_node));
+    }
+    const std::string sparsifier = config_["sparsifier"];
+    if (sparsifier != "none" && !declared.selection_costs.contains(sparsifier)) {
+      Fail({"sparsifier"},
+           fmt::format("sparsifier = \"{}\" on cluster {}: its [selection_costs] have no such "
+                       "entry",
+                       sparsifier, cluster));
+    }
+  }
+
+  // Factors on what a declared cluster's file states; absent where all are 1.
+  void Inputs() {
+    if (!Has("inputs")) return;
+    const json& given = given_.at("inputs").value;
+    if (!config_["cluster"].is_string() || !IsDeclared(source_.profiles, config_["cluster"])) {
+      Fail({"inputs"}, fmt::format("inputs = {}: expected them with a declared cluster only (a "
+                                   ".toml file of results/profiles)",
+                                   Shown(given)));
+    }
+    json factors = json::object();
+    for (const auto& [group, factor] : given.items()) {
+      if (std::find(InputGroups().begin(), InputGroups().end(), group) == InputGroups().end()) {
+        Fail({"inputs"}, fmt::format("inputs: unknown input \"{}\"{}", group,
+                                     Suggestion(group, InputGroups())));
+      }
+      if (!factor.is_number() || !(factor.get<double>() > 0)) {
+        Fail({"inputs"},
+             fmt::format("inputs: {} = {}: expected a factor above 0", group, Shown(factor)));
+      }
+      if (factor.get<double>() != 1) factors[group] = factor;
+    }
+    if (!factors.empty()) config_["inputs"] = std::move(factors);
   }
 
   const CellSource& source_;

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
+#include <set>
 
 #include "harness/canonical.hpp"
 #include "harness/durable_file.hpp"
 #include "harness/launcher.hpp"
 #include "harness/model_trial.hpp"
 #include "harness/outcome.hpp"
+#include "harness/profiles.hpp"
 #include "harness/progress.hpp"
 #include "harness/system.hpp"
 
@@ -42,30 +43,42 @@ std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const json& c
   return environment;
 }
 
-// Seconds that are left, from history where there is some, else from this run's mean.
+// Seconds that are left, from history where there is some, else from this run's mean of modelled
+// and of live trials.
 class Clock {
  public:
-  explicit Clock(const std::vector<PlannedTrial>& trials) {
-    for (const auto& trial : trials) estimates_.push_back(trial.estimated_seconds);
+  Clock(const std::vector<PlannedTrial>& first, const std::vector<PlannedTrial>& then) {
+    for (const auto* trials : {&first, &then}) {
+      for (const auto& trial : *trials) {
+        trials_.push_back({trial.estimated_seconds, trial.modelled() ? 1u : 0u});
+      }
+    }
   }
   void Done(double seconds) {
-    spent_ += seconds;
-    ++done_;
+    const std::size_t kind = trials_[done_++].kind;
+    spent_[kind] += seconds;
+    ++count_[kind];
   }
+  // Below 0: not known.
   double Remaining() const {
-    const double mean = done_ > 0 ? spent_ / static_cast<double>(done_) : 0;
     double sum = 0;
-    for (std::size_t i = done_; i < estimates_.size(); ++i) {
-      if (estimates_[i] <= 0 && done_ == 0) return -1;
-      sum += estimates_[i] > 0 ? estimates_[i] : mean;
+    for (std::size_t i = done_; i < trials_.size(); ++i) {
+      const auto [estimate, kind] = trials_[i];
+      if (estimate <= 0 && count_[kind] == 0) return -1;
+      sum += estimate > 0 ? estimate : spent_[kind] / static_cast<double>(count_[kind]);
     }
     return sum;
   }
 
  private:
-  std::vector<double> estimates_;
+  struct Trial {
+    double estimate;
+    std::size_t kind;  // 0 live, 1 modelled
+  };
+  std::vector<Trial> trials_;
   std::size_t done_ = 0;
-  double spent_ = 0;
+  double spent_[2] = {};
+  std::size_t count_[2] = {};
 };
 
 class Runner {
@@ -86,22 +99,51 @@ class Runner {
     if (removed_ > 0) fmt::print("removed {} unfinished trial(s) of an earlier run\n", removed_);
     const auto rows = index_.Rows();
     TrialPlan live = PlanLive(context_, experiments, rows);
+    if (options_.modelled_only) KeepProfiles(live);
     CheckLauncher(live);
+    TrialPlan modelled = PlanModelled(context_, experiments, rows);
+    summary_.present += live.present + modelled.present;
+    // Those whose profile is measured in this run wait for it.
+    const auto waiting = std::stable_partition(
+        modelled.trials.begin(), modelled.trials.end(), [&](const PlannedTrial& trial) {
+          return !trial.system.is_null() &&
+                 !(options_.fresh && IsOwnCluster(trial.config["cluster"]));
+        });
+    std::vector<PlannedTrial> all(modelled.trials.begin(), waiting);
+    all.insert(all.end(), live.trials.begin(), live.trials.end());
+    const std::vector<PlannedTrial> later(waiting, modelled.trials.end());
     std::size_t again = 0;
-    for (const auto& trial : live.trials) again += trial.why.find(" before (") != std::string::npos;
+    for (const auto& trial : all) again += trial.why.find(" before (") != std::string::npos;
     if (again > 0) fmt::print("{} trial(s) that failed before are run again\n", again);
-    summary_.present += live.present;
-    RunAll(live.trials);
-    if (!interrupted_) {
-      TrialPlan modelled = PlanModelled(context_, experiments, index_.Rows());
-      summary_.present += modelled.present;
-      RunAll(modelled.trials);
+    Progress progress(all.size() + later.size(), ::isatty(STDOUT_FILENO) != 0);
+    Clock clock(all, later);
+    RunTrials(all, progress, clock);
+    if (!interrupted_ && !later.empty()) {
+      RunTrials(WithProfiles(later, experiments), progress, clock);
     }
     summary_.interrupted = interrupted_;
     return summary_;
   }
 
  private:
+  static void KeepProfiles(TrialPlan& live) {
+    std::erase_if(live.trials,
+                  [](const PlannedTrial& trial) { return trial.config["kind"] != "profile"; });
+  }
+
+  // The same trials with what was measured since; without those that the store has by now.
+  std::vector<PlannedTrial> WithProfiles(const std::vector<PlannedTrial>& later,
+                                         const std::vector<Experiment>& experiments) {
+    std::set<std::pair<std::string, int>> wanted;
+    for (const auto& trial : later) wanted.emplace(trial.config_hash, trial.block);
+    TrialPlan plan = PlanModelled(context_, experiments, index_.Rows());
+    std::erase_if(plan.trials, [&](const PlannedTrial& trial) {
+      return !wanted.contains({trial.config_hash, trial.block});
+    });
+    summary_.present += later.size() - plan.trials.size();
+    return std::move(plan.trials);
+  }
+
   void CheckLauncher(const TrialPlan& live) const {
     if (!live.trials.empty() && ::access(options_.worker.c_str(), X_OK) != 0) {
       SPARFUSE_THROW(kConfig,
@@ -111,9 +153,7 @@ class Runner {
     }
   }
 
-  void RunAll(const std::vector<PlannedTrial>& trials) {
-    Progress progress(trials.size(), ::isatty(STDOUT_FILENO) != 0);
-    Clock clock(trials);
+  void RunTrials(const std::vector<PlannedTrial>& trials, Progress& progress, Clock& clock) {
     for (const auto& trial : trials) {
       if (interrupted_) return;
       progress.Begin(Name(trial), clock.Remaining());

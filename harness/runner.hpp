@@ -15,6 +15,7 @@ struct RunOptions {
   std::filesystem::path root;    // of the project: for the source's identity
   std::filesystem::path worker;  // the executable of live trials
   bool fresh = false;
+  bool modelled_only = false;  // of live trials only the profiles that modelled ones need
 };
 
 struct RunSummary {
@@ -22,10 +23,11 @@ struct RunSummary {
   bool interrupted = false;
 };
 
-// Holds the store's lock; finishes each trial or leaves no trace of it. Failed trials become rows
-// and are run again by the next call. Trials with more threads than cores run too; tables show them
-// apart. Throws Error{kConfig} when another process holds the store, Error{kData} when the store
-// cannot be written.
+// Modelled trials first, as far as their profiles are there; then live ones; then those whose
+// profiles they measured. Holds the store's lock; finishes each trial or leaves no trace of it.
+// Failed trials become rows and are run again by the next call. Trials with more threads than cores
+// run too; tables show them apart. Throws Error{kConfig} when another process holds the store,
+// Error{kData} when the store cannot be written.
 RunSummary RunExperiments(const Catalog& catalog, const Store& store,
                           const std::vector<Experiment>& experiments, const RunOptions& options,
                           const std::atomic<bool>& interrupted);

@@ -23,6 +23,7 @@ json ClaimsJson(const PartResult& result) {
     const ClaimWords words = WordsOf(judged);
     claims.push_back({{"quote", judged.claim->quote},
                       {"metric", judged.claim->metric},
+                      {"source", judged.claim->source},
                       {"of", judged.claim->of},
                       {"over", judged.claim->over},
                       {"expected", words.expected},
@@ -66,13 +67,26 @@ std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<Pa
   return tables;
 }
 
+std::vector<Table> ClaimTablesOf(const std::vector<PartResult>& results) {
+  std::vector<Table> tables;
+  for (const auto& result : results) {
+    if (!result.part->claims.empty()) tables.push_back(ClaimTable(result));
+  }
+  return tables;
+}
+
 json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                     const std::vector<PartResult>& results) {
   json spec = {{"id", experiment.id},
                {"title", experiment.title},
                {"paper", experiment.paper},
                {"file", experiment.file.string()},
+               {"calibration", experiment.calibration},
+               {"not_run", json::array()},
                {"parts", json::array()}};
+  for (const auto& [what, reason] : experiment.not_run) {
+    spec["not_run"].push_back({{"what", what}, {"reason", reason}});
+  }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
     json cells = json::array();

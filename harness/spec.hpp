@@ -9,9 +9,10 @@
 
 namespace sparfuse {
 
-// {id, title, paper, file, parts: [{id, title, kind, mode, reference, blocks, defaults, axes,
-// excluded: [{cell, reason}], cells: [config with config_hash], figures, claims}]}, twins of
-// predicted parts included as parts of their own. `results` and `parts` are in the same order.
+// {id, title, paper, file, calibration, not_run: [{what, reason}], parts: [{id, title, kind, mode,
+// reference, blocks, defaults, axes, excluded: [{cell, reason}], cells: [config with config_hash],
+// figures, claims}]}, twins of predicted parts included as parts of their own. `results` and
+// `parts` are in the same order.
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                               const std::vector<PartResult>& results);
 
@@ -20,5 +21,6 @@ nlohmann::json TableJson(const Table& table);
 // Result, claim and prediction tables of an experiment, in the order of its parts.
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog);
+std::vector<Table> ClaimTablesOf(const std::vector<PartResult>& results);
 
 }  // namespace sparfuse

@@ -15,6 +15,9 @@ std::vector<CatalogWorkload> WorkloadEntries() {
     entry.name = from.name;
     entry.summary = from.summary;
     entry.revision = from.revision;
+    entry.family = from.family();
+    entry.kind_of_data = from.kind_of_data;
+    entry.small = from.small;
     entry.unit = from.unit;
     entry.metric = from.metric;
     entry.higher_is_better = from.higher_is_better;

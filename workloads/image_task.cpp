@@ -31,7 +31,8 @@ class ImageTask final : public Task {
            static_cast<std::int64_t>((bits >> 32) % kShifts) - kMaxShift);
       labels.mutable_data_ptr<std::int64_t>()[i] = images_.label(samples[i]);
     }
-    return at::cross_entropy_loss(logits_(batch), labels);
+    Dropout dropout = TrainingDropout(samples, epoch_key);
+    return at::cross_entropy_loss(logits_(batch, dropout), labels);
   }
 
   Evaluation Evaluate(std::size_t max_samples) override {
@@ -49,7 +50,8 @@ class ImageTask final : public Task {
         Fill(batch, i, image, 0, 0);
         labels.mutable_data_ptr<std::int64_t>()[i] = images_.label(image);
       }
-      const at::Tensor logits = logits_(batch);
+      Dropout none;
+      const at::Tensor logits = logits_(batch, none);
       loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>();
       correct += static_cast<std::size_t>(logits.argmax(1).eq(labels).sum().item<std::int64_t>());
     }

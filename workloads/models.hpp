@@ -1,22 +1,48 @@
-// The models: each declares its parameters and returns its forward pass.
+// The models' forward passes, over parameters that their descriptions declare.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 
+#include "workloads/model_sizes.hpp"
 #include "workloads/parameter_set.hpp"
 #include "workloads/pch.hpp"
 
 namespace sparfuse {
 
-// Maps a batch to logits. Holds handles of the declared parameters; keeps no state between calls.
-using ForwardPass = std::function<at::Tensor(const at::Tensor& batch)>;
+// Sets elements to 0 at random and scales the others up, in training. It has random bits of its
+// own, as ranks may share a process.
+class Dropout {
+ public:
+  Dropout() = default;  // evaluation: drops nothing
+  explicit Dropout(std::uint64_t seed)
+      : generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
 
-// images [batch, 1, 28, 28] float32 -> [batch, classes]
-ForwardPass BuildResnet(ParameterSet& parameters, std::int64_t classes);
+  at::Tensor operator()(const at::Tensor& x, double probability) {
+    if (!generator_.defined() || probability == 0) return x;
+    const double kept = 1 - probability;
+    return x * at::empty_like(x).bernoulli_(kept, generator_).div_(kept);
+  }
 
-// tokens [batch, window <= kTextWindow] int64 -> [batch, window, vocabulary]
-ForwardPass BuildGpt(ParameterSet& parameters, std::int64_t vocabulary);
-ForwardPass BuildLstm(ParameterSet& parameters, std::int64_t vocabulary);
+ private:
+  at::Generator generator_;
+};
+
+// Maps a batch to logits; keeps no state between calls.
+//   images     [batch, channels, image, image] float32 -> [batch, classes]
+//   text       [batch, at most window] int64 -> [batch, window, vocabulary]
+//   questions  [2, batch, window] int64, words and then which segment each belongs to (0 is the
+//              question, 1 the context) -> [batch, window, 2], of the answer's first and last word
+using ForwardPass = std::function<at::Tensor(const at::Tensor& batch, Dropout& dropout)>;
+
+// Holds handles of the parameters, which have to be those of the size's description.
+ForwardPass Build(const DigitsResnetSize& size, const ParameterSet& parameters);
+ForwardPass Build(const ResnetSize& size, const ParameterSet& parameters);
+ForwardPass Build(const VggSize& size, const ParameterSet& parameters);
+ForwardPass Build(const VitSize& size, const ParameterSet& parameters);
+ForwardPass Build(const BertSize& size, const ParameterSet& parameters);
+ForwardPass Build(const GptSize& size, const ParameterSet& parameters);
+ForwardPass Build(const LstmSize& size, const ParameterSet& parameters);
+ForwardPass Build(const TransformerSize& size, const ParameterSet& parameters);
 
 }  // namespace sparfuse

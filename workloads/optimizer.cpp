@@ -41,8 +41,9 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
        defaults.schedule,
        0,
        0,
-       {"constant", "cosine"},
-       "learning rate after warm-up; cosine falls to a twentieth at the trial's last step"},
+       {"constant", "cosine", "linear", "staircase"},
+       "learning rate after warm-up: cosine falls to a twentieth at the trial's last step, linear "
+       "to nothing, staircase to a tenth after 3/8 of the steps and a hundredth after 3/4"},
   };
 }
 
@@ -63,11 +64,16 @@ double LearningRate(const Recipe& recipe, std::uint64_t step, std::uint64_t tota
     return recipe.learning_rate * static_cast<double>(step + 1) /
            static_cast<double>(recipe.warmup_steps);
   }
-  if (recipe.schedule != "cosine" || total_steps <= recipe.warmup_steps) {
+  if (recipe.schedule == "constant" || total_steps <= recipe.warmup_steps) {
     return recipe.learning_rate;
+  }
+  if (recipe.schedule == "staircase") {
+    if (8 * step < 3 * total_steps) return recipe.learning_rate;
+    return recipe.learning_rate * (4 * step < 3 * total_steps ? 0.1 : 0.01);
   }
   const double progress = std::min(1.0, static_cast<double>(step - recipe.warmup_steps) /
                                             static_cast<double>(total_steps - recipe.warmup_steps));
+  if (recipe.schedule == "linear") return recipe.learning_rate * (1.0 - progress);
   const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   return recipe.learning_rate * (kCosineFloor + (1.0 - kCosineFloor) * cosine);
 }

@@ -19,7 +19,9 @@ struct Recipe {
   double beta2 = 0;          // adam only
   double weight_decay = 0;
   std::uint64_t warmup_steps = 0;  // the rate rises linearly over these steps
-  std::string schedule;            // after warm-up: "constant", or "cosine" down to a twentieth
+  // After warm-up: "constant"; "cosine" down to a twentieth; "linear" down to nothing; "staircase":
+  // a tenth from 3/8 of all steps on, a hundredth from 3/4 on.
+  std::string schedule;
 };
 
 // The options that a recipe takes, with `defaults` as defaults.
@@ -28,7 +30,7 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults);
 Recipe RecipeFrom(const Options& options);
 
 // The learning rate at `step` (0-based) of `total_steps`; total_steps = 0 means that the end is not
-// known, and "cosine" then stays at learning_rate.
+// known, and all schedules then stay at learning_rate.
 double LearningRate(const Recipe& recipe, std::uint64_t step, std::uint64_t total_steps);
 
 // State of an optimizer over a flat parameter array. It exists, as zeros, from construction, so

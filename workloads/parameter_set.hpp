@@ -1,12 +1,13 @@
-// The parameters of a model, declared one by one and then laid out as one flat array.
+// The parameters of a model, made from its description and laid out as one flat array.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
+#include "workloads/description.hpp"
 #include "workloads/pch.hpp"
 #include "workloads/workload.hpp"
 
@@ -14,27 +15,18 @@ namespace sparfuse {
 
 class ParameterSet {
  public:
-  // Initial values come from `seed` alone, in the order of declaration.
-  explicit ParameterSet(std::uint64_t seed);
-
-  // Declare a parameter: zero-mean normal values, or one value everywhere. The handle that is
-  // returned stays good after Flatten.
-  at::Tensor Normal(std::string name, std::vector<std::int64_t> shape, double standard_deviation);
-  at::Tensor Constant(std::string name, std::vector<std::int64_t> shape, double value);
-
-  // Moves all values into one array, each parameter starting at a multiple of 64 bytes, and makes
-  // the parameters views of it that require gradients. Once, after the last declaration.
-  void Flatten();
+  // All parameters of `model` in registration order, views of one array that start at multiples of
+  // 64 bytes and require gradients. Initial values come from `seed` alone, in that order.
+  ParameterSet(const ModelDescription& model, std::uint64_t seed);
 
   const std::vector<ParameterInfo>& infos() const noexcept { return infos_; }
   const at::Tensor& tensor(std::size_t parameter) const { return tensors_[parameter]; }
-  // The flat array with its padding; after Flatten.
+  // By name. Throws Error{kInternal} if the model has none of that name.
+  const at::Tensor& operator[](std::string_view name) const;
+  // The flat array with its padding, which is 0.
   std::span<float> flat();
 
  private:
-  at::Tensor Add(std::string name, std::vector<std::int64_t> shape, at::Tensor values);
-
-  at::Generator generator_;
   std::vector<ParameterInfo> infos_;
   std::vector<at::Tensor> tensors_;
   at::Tensor flat_;

@@ -9,6 +9,7 @@
 
 #include "workloads/data_file.hpp"
 #include "workloads/models.hpp"
+#include "workloads/sampler.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse {
@@ -36,5 +37,26 @@ std::unique_ptr<Task> MakeImageTask(ImageSet images, ForwardPass logits);
 // Next-token prediction in windows of kTextWindow tokens that do not overlap; where the first
 // begins varies by epoch.
 std::unique_ptr<Task> MakeTextTask(TextSet text, ForwardPass logits);
+
+// Batches of the kind that the model of `size` takes, made up for each of `samples` samples. Cannot
+// be evaluated.
+std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,
+                                        ForwardPass logits);
+
+// What is dropped on this batch: it depends on the samples and the epoch alone, hence differs
+// between ranks.
+inline Dropout TrainingDropout(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) {
+  constexpr std::uint64_t kDropoutStream = 0x64726f70;
+  return Dropout(RandomBits(RandomBits(epoch_key, kDropoutStream), samples.front()));
+}
+
+// Mean of the cross-entropies of an answer's first and last word, [batch] each, given logits
+// [batch, window, 2].
+inline at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& first,
+                             const at::Tensor& last, at::Reduction::Reduction reduction) {
+  return (at::cross_entropy_loss(logits.select(2, 0), first, {}, reduction) +
+          at::cross_entropy_loss(logits.select(2, 1), last, {}, reduction)) /
+         2;
+}
 
 }  // namespace sparfuse

@@ -33,7 +33,7 @@ class TextTask final : public Task {
     const std::size_t start = RandomBits(epoch_key, 0) % kTextWindow;
     std::vector<std::size_t> begins;
     for (const std::uint32_t sample : samples) begins.push_back(start + sample * kTextWindow);
-    return BatchLoss(begins, at::Reduction::Mean);
+    return BatchLoss(begins, at::Reduction::Mean, TrainingDropout(samples, epoch_key));
   }
 
   Evaluation Evaluate(std::size_t max_samples) override {
@@ -49,7 +49,7 @@ class TextTask final : public Task {
         // Evenly spread, so that a part of the windows is a fair sample of the text.
         begins.push_back(text_.train_count + i * available / total * kTextWindow);
       }
-      loss += BatchLoss(begins, at::Reduction::Sum).item<double>();
+      loss += BatchLoss(begins, at::Reduction::Sum, Dropout()).item<double>();
     }
     loss /= static_cast<double>(total * kTextWindow);
     return {std::exp(loss), loss, total};
@@ -69,7 +69,8 @@ class TextTask final : public Task {
 
  private:
   // Cross-entropy of the windows that start at `begins`.
-  at::Tensor BatchLoss(const std::vector<std::size_t>& begins, at::Reduction::Reduction reduction) {
+  at::Tensor BatchLoss(const std::vector<std::size_t>& begins, at::Reduction::Reduction reduction,
+                       Dropout dropout) {
     const auto batch = static_cast<std::int64_t>(begins.size());
     const auto window = static_cast<std::int64_t>(kTextWindow);
     at::Tensor inputs = at::empty({batch, window}, at::kLong);
@@ -82,7 +83,7 @@ class TextTask final : public Task {
       std::copy(here.begin() + 1, here.end(),
                 targets.mutable_data_ptr<std::int64_t>() + i * kTextWindow);
     }
-    const at::Tensor logits = logits_(inputs);
+    const at::Tensor logits = logits_(inputs, dropout);
     return at::cross_entropy_loss(logits.view({batch * window, logits.size(2)}), targets, {},
                                   reduction);
   }

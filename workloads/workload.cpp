@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "workloads/catalog.hpp"
 #include "workloads/data_file.hpp"
+#include "workloads/description.hpp"
 #include "workloads/models.hpp"
 #include "workloads/optimizer.hpp"
 #include "workloads/parameter_set.hpp"
@@ -24,7 +25,6 @@ constexpr std::uint64_t kPermutationStream = 1;
 constexpr std::uint64_t kEpochStream = 2;
 
 constexpr std::int64_t kUnusedParameterSize = 64;
-constexpr std::int64_t kImageClasses = 10;
 
 void SetThreads(int threads) {
   SPARFUSE_REQUIRE(threads >= 1,
@@ -34,22 +34,30 @@ void SetThreads(int threads) {
   std::call_once(once, [] { at::set_num_interop_threads(1); });
 }
 
+ModelDescription DescribeWith(const ModelSize& size, bool unused_parameter) {
+  ModelDescription model = Describe(size);
+  if (unused_parameter) {
+    model.WithoutGradient({.name = "unused", .shape = {kUnusedParameterSize}, .mean = 1});
+  }
+  return model;
+}
+
 std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor,
-                               const std::filesystem::path& data, ParameterSet& parameters) {
+                               const std::filesystem::path& data, const ParameterSet& parameters) {
+  ForwardPass logits =
+      std::visit([&](const auto& size) { return Build(size, parameters); }, descriptor.model);
+  if (descriptor.synthetic()) {
+    return MakeSyntheticTask(descriptor.model, descriptor.synthetic_samples, std::move(logits));
+  }
   const DataFileSpec& file = descriptor.data_files.front();
-  if (descriptor.name == "digits-resnet") {
-    ImageSet images = ReadImages(data, file);
-    return MakeImageTask(std::move(images), BuildResnet(parameters, kImageClasses));
+  if (descriptor.kind_of_data == "images") {
+    return MakeImageTask(ReadImages(data, file), std::move(logits));
   }
   TextSet text = ReadText(data, file);
-  const auto vocabulary = static_cast<std::int64_t>(text.vocabulary_size);
-  if (descriptor.name == "text-gpt") {
-    return MakeTextTask(std::move(text), BuildGpt(parameters, vocabulary));
-  }
-  if (descriptor.name == "text-lstm") {
-    return MakeTextTask(std::move(text), BuildLstm(parameters, vocabulary));
-  }
-  SPARFUSE_THROW(kInternal, "workload \"" + descriptor.name + "\" is in the catalog, not built");
+  SPARFUSE_REQUIRE(std::cmp_equal(text.vocabulary_size, kTextCharacters),
+                   "text: written with " + std::to_string(text.vocabulary_size) +
+                       " characters, expected " + std::to_string(kTextCharacters));
+  return MakeTextTask(std::move(text), std::move(logits));
 }
 
 class TorchWorkload final : public TrainingWorkload {
@@ -62,7 +70,8 @@ class TorchWorkload final : public TrainingWorkload {
         nan_step_(IntOption(options, "nan_step")),
         epoch_seed_(RandomBits(config.seed, kEpochStream)),
         recipe_(RecipeFrom(options)),
-        parameters_(config.seed),
+        parameters_(DescribeWith(descriptor.model, BoolOption(options, "unused_parameter")),
+                    config.seed),
         task_(MakeTask(descriptor, ResolveDataDirectory(config.data_directory), parameters_)),
         sampler_({.samples = task_->training_samples(),
                   .batch = config.batch_per_worker == 0 ? descriptor.batch_per_worker
@@ -71,10 +80,6 @@ class TorchWorkload final : public TrainingWorkload {
                   .world = config.world,
                   .accumulation = config.accumulation,
                   .seed = RandomBits(config.seed, kPermutationStream)}) {
-    if (BoolOption(options, "unused_parameter")) {
-      parameters_.Constant("unused", {kUnusedParameterSize}, 1.0);
-    }
-    parameters_.Flatten();
     averaged_.assign(parameters_.infos().size(), nullptr);
     optimizer_.emplace(recipe_, parameters_.flat().size());
     for (std::size_t i = 0; i < parameters_.infos().size(); ++i) {

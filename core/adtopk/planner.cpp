@@ -145,15 +145,16 @@ class Planning {
   UnitWork WorkOf(const Unit& unit) const {
     UnitWork work;
     std::size_t reduced = 0;
+    std::size_t gathered = 0;
     for (std::size_t t = unit.first; t < unit.last; ++t) {
       work.compute += times_->Backward(t) + times_->Sparsify(t, plan_.tensors[t].density);
+      (plan_.tensors[t].reduced ? reduced : gathered) += layout_.tensor(t).numel;
       if (!plan_.tensors[t].reduced) continue;
-      reduced += layout_.tensor(t).numel;
       work.until_reducible = work.compute;
     }
     const std::size_t entries = EntriesOf(unit);
-    if (reduced > 0) work.reduce = times_->Reduce(reduced);
-    if (entries > 0) work.gather = GatherSeconds(entries);
+    if (reduced > 0) work.reduce = times_->Reduce(reduced) + times_->Covering(reduced);
+    if (entries > 0) work.gather = GatherSeconds(entries) + times_->Covering(gathered);
     return work;
   }
 

@@ -66,6 +66,8 @@ struct CostModel {
   double seconds_per_reduced_element = 0;  // a float added on the communication thread
   double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
+  // What an exchange takes of the host for each element that it covers, sent or not, on top.
+  double exchange_seconds_per_element = 0;
   // What an exchange takes of each rank's processor beside its time on the link, polling included:
   // seconds once, seconds a round, and a fraction of the time it is under way.
   double exchange_cpu_seconds = 0;

@@ -59,6 +59,10 @@ double PlanTimes::Reduce(std::size_t elements) const {
                    input_.topology);
 }
 
+double PlanTimes::Covering(std::size_t elements) const {
+  return input_.cost->exchange_seconds_per_element * static_cast<double>(elements);
+}
+
 double PlanTimes::Decompress(std::size_t elements, std::size_t entries) const {
   return input_.cost->DecompressSeconds(elements, entries);
 }

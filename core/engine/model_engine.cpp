@@ -454,6 +454,8 @@ void Cluster::Start(const GroupKey& group, Meeting started) {
         config_.cost.native_all_reduce_seconds(static_cast<double>(first.payload_bytes));
     phases.link_seconds = phases.local_seconds = 0;
   }
+  phases.latency_seconds +=
+      config_.cost.exchange_seconds_per_element * static_cast<double>(first.elements());
   if (first.kind == OpKind::kNegotiate) {
     std::vector<std::int64_t> agreed = first.values;
     for (const Member& member : meeting->members) {

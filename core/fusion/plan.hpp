@@ -93,9 +93,10 @@ struct PlannerDescriptor {
   // does.
   bool (*needs_profile)(const Options& resolved) = nullptr;
   bool ahead_only = false;  // plans tensor by tensor: for strategies that sparsify ahead
+  std::string_view deviations = {};
 };
 
-// The planners that no paper owns: layer-wise, by bytes, by count, whole model.
+// The planners that no paper owns: layer-wise, by bytes, by count, whole model, fusion degree.
 std::span<const PlannerDescriptor> CorePlanners();
 
 }  // namespace sparfuse

@@ -1,5 +1,6 @@
 // The planners that no paper owns.
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.hpp"
 #include "core/fusion/plan.hpp"
@@ -80,6 +81,25 @@ class WholeModel final : public Planner {
   Plan MakePlan(const PlanInput& input) const override {
     return {{MakeUnit(input, 0, input.layout.tensors())}};
   }
+};
+
+// The first part of the tensors in ready order is one unit, each of the others is one of its own.
+class FusionDegree final : public Planner {
+ public:
+  explicit FusionDegree(double degree) : degree_(degree) {}
+  std::string_view name() const noexcept override { return "fusion-degree"; }
+  Plan MakePlan(const PlanInput& input) const override {
+    const std::size_t tensors = input.layout.tensors();
+    const auto fused =
+        static_cast<std::size_t>(std::lround(degree_ * static_cast<double>(tensors)));
+    Plan plan;
+    if (fused > 0) plan.units.push_back(MakeUnit(input, 0, fused));
+    for (std::size_t i = fused; i < tensors; ++i) plan.units.push_back(MakeUnit(input, i, i + 1));
+    return plan;
+  }
+
+ private:
+  double degree_;
 };
 
 }  // namespace
@@ -208,6 +228,23 @@ std::span<const PlannerDescriptor> CorePlanners() {
        1,
        {},
        [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<WholeModel>(); }},
+      {.name = "fusion-degree",
+       .summary = "a part of the tensors in one unit, the others each in one of its own",
+       .source = "SAFusion, HPDC 2025, section 2.4 (Fig. 3)",
+       .revision = 1,
+       .options = {{"degree",
+                    1.0,
+                    0,
+                    1,
+                    {},
+                    "part of the tensors that is fused, the first in ready order: 0 none, 1 all"}},
+       .make = [](const Options& options) -> std::unique_ptr<Planner> {
+         return std::make_unique<FusionDegree>(DoubleOption(options, "degree"));
+       },
+       .deviations =
+           "The paper does not define its fusion degree. That the degree counts tensors, and that "
+           "they are one buffer, is read from its figure, where the part of the tensors that is "
+           "missing never exceeds the degree; which tensors are fused is our choice."},
   };
   return kPlanners;
 }

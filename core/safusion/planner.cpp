@@ -37,9 +37,10 @@ class BufferTimes {
     return Backward(first, last) + (sparsify_[last] - sparsify_[first]);
   }
   double Exchange(std::size_t first, std::size_t last) const {
-    return input_.sparsified == Sparsified::kNever
-               ? times_.Reduce(input_.layout.RangeOf(first, last).size())
-               : times_.Gather(bytes_[last] - bytes_[first]);
+    const std::size_t elements = input_.layout.RangeOf(first, last).size();
+    return times_.Covering(elements) + (input_.sparsified == Sparsified::kNever
+                                            ? times_.Reduce(elements)
+                                            : times_.Gather(bytes_[last] - bytes_[first]));
   }
 
  private:

@@ -9,7 +9,7 @@ PRELIMINARY_BELOW = 5  # blocks
 
 @dataclass(frozen=True)
 class Interval:
-    """A positive quantity; `low` and `high` are None where one block leaves no interval."""
+    """A quantity over blocks; `low` and `high` are None where one block leaves no interval."""
 
     value: float
     low: float | None
@@ -79,27 +79,23 @@ def t_quantile(probability, freedom):
     return 0.5 * (low + high)
 
 
-def log_interval(values):
-    """Geometric mean of positive `values` with its t interval on the logarithms."""
-    logs = [math.log(value) for value in values]
-    n = len(logs)
-    mean = math.fsum(logs) / n
-    if n < 2:
-        return Interval(math.exp(mean), None, None, n)
-    variance = math.fsum((value - mean) ** 2 for value in logs) / (n - 1)
-    half = t_quantile(0.5 + CONFIDENCE / 2.0, n - 1) * math.sqrt(variance / n)
-    return Interval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
-
-
 def mean_interval(values):
-    """(mean, low, high) with the t interval of the mean; None twice for a single value."""
+    """Arithmetic mean of `values` with its t interval."""
     n = len(values)
     mean = math.fsum(values) / n
     if n < 2:
-        return mean, None, None
+        return Interval(mean, None, None, n)
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     half = t_quantile(0.5 + CONFIDENCE / 2.0, n - 1) * math.sqrt(variance / n)
-    return mean, mean - half, mean + half
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def log_interval(values):
+    """Geometric mean of positive `values` with its t interval on the logarithms."""
+    logs = mean_interval([math.log(value) for value in values])
+    if logs.low is None:
+        return Interval(math.exp(logs.value), None, None, logs.n)
+    return Interval(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.n)
 
 
 def paired_ratio(ours, other):
@@ -110,6 +106,12 @@ def paired_ratio(ours, other):
     if not blocks:
         return None
     return log_interval([ours[block] / other[block] for block in blocks])
+
+
+def paired_difference(ours, other):
+    """ours - other over the blocks that both have, likewise."""
+    blocks = sorted(ours.keys() & other.keys())
+    return mean_interval([ours[block] - other[block] for block in blocks]) if blocks else None
 
 
 def median(values):

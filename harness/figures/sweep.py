@@ -42,7 +42,8 @@ def _points(cells, x, values_of):
     for cell in sorted(cells, key=lambda cell: cell.get(x)):
         values = list(values_of(cell).values())
         if values:
-            points.append((cell.get(x), *intervals.mean_interval(values)))
+            mean = intervals.mean_interval(values)
+            points.append((cell.get(x), mean.value, mean.low, mean.high))
     return points
 
 

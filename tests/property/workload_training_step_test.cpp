@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "workloads/catalog.hpp"
+#include "workloads/layers.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse {
@@ -104,6 +105,19 @@ TEST_P(TrainingStep, EachParameterIsReadyOnceAndLastLayerFirst) {
     }
   }
   EXPECT_LT(discordant, 0.2 * static_cast<double>(parameters * (parameters - 1) / 2));
+}
+
+TEST_P(TrainingStep, TheLayerTableSaysWhatIsReadyWhen) {
+  auto workload = Make();
+  const Observed observed = RunStep(*workload, 0, 1);
+  const LayerTable& table = LayersOf(GetParam());
+  ASSERT_EQ(observed.order.size(), table.tensors.size());
+  for (std::size_t i = 0; i < observed.order.size(); ++i) {
+    const ParameterInfo& info = workload->Parameters()[observed.order[i]];
+    EXPECT_EQ(info.name, table.tensors[i].name) << "ready as number " << i;
+    EXPECT_EQ(info.shape, table.tensors[i].shape) << info.name;
+  }
+  EXPECT_EQ(table.tensors.size() + table.without_gradient.size(), workload->Parameters().size());
 }
 
 TEST_P(TrainingStep, AGradientIsFinalWhenItsHookRuns) {
@@ -301,7 +315,9 @@ TEST_P(TrainingStep, RefusesUnknownOptions) {
 
 std::vector<std::string> Names() {
   std::vector<std::string> names;
-  for (const WorkloadDescriptor& workload : Workloads()) names.push_back(workload.name);
+  for (const WorkloadDescriptor& workload : Workloads()) {
+    if (!workload.synthetic()) names.push_back(workload.name);
+  }
   return names;
 }
 

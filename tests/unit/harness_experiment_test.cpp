@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/canonical.hpp"
+#include "harness/cells.hpp"
 #include "harness/experiment.hpp"
 #include "tests/unit/harness_fixture.hpp"
 
@@ -164,6 +165,16 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
               "a number above 0");
 }
 
+TEST(Experiment, NothingConvergesOnDataThatIsMadeUp) {
+  std::string text = WithLine("kind = \"convergence\"");
+  text.replace(text.find("digits-resnet"), 13, "resnet50-imagenet");
+  EXPECT_SAYS(ErrorOf(text), ":5");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"resnet50-imagenet\"");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"digits-resnet\", which has real data");
+  text.replace(text.find("convergence"), 11, "throughput");
+  EXPECT_EQ(ErrorOf(text), "no error");
+}
+
 TEST(Experiment, AxesAndExclusionsThatCannotBeMeantAreErrors) {
   EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\ndensity = [0.1, 0.2]\naccumulation = [1]\n")),
               "equal length");
@@ -274,6 +285,46 @@ TEST(Experiment, ErrorsOfClaimsSayWhatIsExpected) {
   EXPECT_SAYS(error("at_leest = 0", false), "did you mean \"at_least\"");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[claim]]\nquote = \"q\"\nmetric = \"loss\"\nequals = 0\n")),
               "of = nothing: expected { key = value, ... }");
+}
+
+TEST(Experiment, AFileSaysWhatItDoesNotRunHowLongItTakesAndWhatItIsCalibratedWith) {
+  const std::string head = "minutes = 2.5\ncalibration = [\"SAFusion (HPDC 25)/Fig15a/WFBP\"]\n";
+  const auto claim = [](const std::string& source) {
+    return "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nsource = \"" + source +
+           "\"\nof = { method = \"wfbp\", workers = 2 }\n"
+           "over = { method = \"dense\", workers = 2 }\nstated = 2\n";
+  };
+  const auto experiment =
+      Parse(head + WithLine("", claim("SAFusion (HPDC 25)/Fig14a") +
+                                    "[[not_run]]\nwhat = \"a GPU\"\nreason = \"there is none\"\n"));
+  EXPECT_EQ(experiment.minutes, 2.5);
+  EXPECT_EQ(experiment.calibration, std::vector<std::string>{"SAFusion (HPDC 25)/Fig15a/WFBP"});
+  ASSERT_EQ(experiment.not_run.size(), 1u);
+  EXPECT_EQ(experiment.not_run[0].what, "a GPU");
+  EXPECT_EQ(experiment.not_run[0].reason, "there is none");
+  EXPECT_EQ(experiment.parts[0].claims.at(0).source, "SAFusion (HPDC 25)/Fig14a");
+  EXPECT_EQ(experiment.cells(), 4u);
+
+  EXPECT_SAYS(ErrorOf(head + WithLine("", claim("SAFusion (HPDC 25)/Fig15a/WFBP"))),
+              "file.toml:2: [[claim]] \"q\" of part main has source = \"SAFusion (HPDC "
+              "25)/Fig15a/WFBP\", which calibration names");
+  EXPECT_SAYS(ErrorOf("minutes = 0\n" + WithLine("")), "minutes = 0: expected a number above 0");
+  EXPECT_SAYS(ErrorOf("calibration = [\"Fig15a\"]\n" + WithLine("")),
+              "calibration = [\"Fig15a\"]: expected a list of published numbers");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[not_run]]\nwhat = \"a GPU\"\n")), "reason");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[not_run]]\nwhy = \"\"\n")), "why");
+}
+
+TEST(Experiment, CellsMatchByAnOptionHoweverDeepItsOwnerKeepsIt) {
+  const json given = {{"planner", "by-bytes"}, {"planner_options", {{"threshold_bytes", 5.0}}}};
+  EXPECT_TRUE(Matches({{"threshold_bytes", 5}}, given));
+  EXPECT_TRUE(Matches({{"threshold_bytes", 5}, {"planner", "by-bytes"}}, given));
+  EXPECT_TRUE(Matches({{"threshold_bytes", {4, 5}}}, given));
+  EXPECT_TRUE(Matches(given, given));
+  EXPECT_FALSE(Matches({{"threshold_bytes", 4}}, given));
+  EXPECT_FALSE(Matches({{"units", 5}}, given));
+  EXPECT_FALSE(Matches(json::object(), given));
+  EXPECT_TRUE(Matches(json::object(), json::object()));
 }
 
 TEST(Experiment, PartsInheritDefaultsAndTwinsDifferInModeAndCluster) {

@@ -38,7 +38,10 @@ inline Catalog SmallCatalog() {
   workload.batch_per_worker = 32;
   workload.recipe = {{"learning_rate", 0.1, 0, 10, {}, ""}};
   workload.convergence = {100, 10, 0.97};
-  catalog.workloads = {part(workload, "digits-resnet"), part(workload, "text-gpt")};
+  CatalogWorkload synthetic = workload;
+  synthetic.small = "digits-resnet";
+  catalog.workloads = {part(workload, "digits-resnet"), part(workload, "text-gpt"),
+                       part(synthetic, "resnet50-imagenet")};
   const auto method = [&](const char* name, const char* strategy, const char* planner,
                           const char* sparsifier, const char* collective) {
     Method made;

@@ -33,6 +33,19 @@ TEST(Planners, CutAsTheirNamesSay) {
   EXPECT_EQ(PlanOf("by-bytes", layout, {{"threshold_bytes", 200.0}}).UnitSizes(), "2,2,1,2");
 }
 
+TEST(Planners, AFusionDegreeIsThePartOfTheTensorsThatIsOneUnit) {
+  const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
+  const auto plan = [&](double degree) {
+    return PlanOf("fusion-degree", layout, {{"degree", degree}}).UnitSizes();
+  };
+  EXPECT_EQ(plan(0), "1,1,1,1,1,1,1");
+  EXPECT_EQ(plan(0.1), "1,1,1,1,1,1,1");  // 0.7 of a tensor: one, which is a unit either way
+  EXPECT_EQ(plan(0.3), "2,1,1,1,1,1");    // 2.1
+  EXPECT_EQ(plan(0.5), "4,1,1,1");        // 3.5
+  EXPECT_EQ(plan(0.9), "6,1");            // 6.3
+  EXPECT_EQ(plan(1), "7");
+}
+
 TEST(Planners, CoverEveryLayoutOnce) {
   for (const PlannerDescriptor& planner : Planners()) {
     for (const std::size_t tensors : {1u, 2u, 19u, 20u, 21u, 161u}) {

@@ -30,8 +30,25 @@ TEST(LearningRate, RisesThenFallsToATwentieth) {
   }
 }
 
+TEST(LearningRate, FallsToNothingOrByStepsAsAsked) {
+  Recipe recipe = Sgd();
+  recipe.schedule = "linear";
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 1, 104), 0.25);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, 104), 0.375);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 104, 104), 0.0);
+  recipe.schedule = "staircase";
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, 80), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 30, 80), 0.05);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 59, 80), 0.05);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 60, 80), 0.005);
+}
+
 TEST(LearningRate, StaysWhereTheEndIsUnknown) {
-  EXPECT_DOUBLE_EQ(LearningRate(Sgd(), 1000000, 0), 0.5);
+  for (const char* schedule : {"cosine", "linear", "staircase"}) {
+    Recipe recipe = Sgd();
+    recipe.schedule = schedule;
+    EXPECT_DOUBLE_EQ(LearningRate(recipe, 1000000, 0), 0.5);
+  }
 }
 
 // All numbers are exact in binary, so the results are too.

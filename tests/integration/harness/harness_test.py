@@ -3,6 +3,7 @@
   harness_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
+import importlib.util
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import unittest
 from pathlib import Path
 
 SPARFUSE = None
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 WORKER = Path(__file__).resolve().parent / "fake_worker.sh"
 
 EXPERIMENT = """
@@ -33,6 +35,71 @@ workers = [1, 2, 3]
 blocks = {blocks}
 timeout_seconds = {timeout}
 """
+
+LIVE = """
+id = "p/live"
+title = "Live"
+minutes = 1
+[defaults]
+mode = "measured"
+workload = "digits-resnet"
+transport = "threads"
+workers = 2
+[[axis]]
+method = ["dense", "wfbp"]
+[[claim]]
+quote = "wfbp keeps up"
+metric = "throughput"
+of = {{ method = "wfbp" }}
+over = {{ method = "dense" }}
+{expect}
+[[figure]]
+kind = "grouped_bars"
+x = "workers"
+y = "throughput"
+[[not_run]]
+what = "a GPU"
+reason = "there is none"
+"""
+
+MODELLED = """
+id = "p/modelled"
+title = "Modelled"
+[defaults]
+mode = "modelled"
+cluster = "made-up"
+workload = "digits-resnet"
+method = "dense"
+link = { gbps = 1, alpha_us = 100 }
+[[axis]]
+workers = [2, 4]
+[[claim]]
+quote = "four are faster"
+metric = "throughput"
+of = { workers = 4 }
+over = { workers = 2 }
+expect = "more"
+"""
+
+
+def made_up_profile(ranks):
+    """10 ms of backward, a link of 1 ms and 10 ns a byte; nothing else takes time."""
+    free = [[1, 0.0]]
+    profile = {
+        "backward": {
+            "begin_seconds": 0, "forward_seconds": 0.005, "tail_seconds": 0, "update_seconds": 0.001,
+            "tensors": [{"name": "weight", "shape": [1000], "numel": 1000, "seconds": 0.01}]},
+        "dispatch_seconds": 0, "exchange_dispatch_seconds": 0, "pack": free, "scale": free, "clear": free,
+        "seconds_per_entry": 0, "seconds_per_reduced_element": 0, "selection": {}}
+    if ranks > 1:
+        profile["link"] = {
+            "round_seconds": [[0, 1e-3], [1000000, 11e-3]], "seconds_per_extra_message": 0,
+            "cpu_seconds": 0, "round_cpu_seconds": 0, "cpu_fraction": 0}
+    return {
+        "profile": profile, "machine": {"cores": 2}, "software": {},
+        "config": {
+            "kind": "profile", "workload": "digits-resnet", "workers": ranks, "batch_per_worker": 32,
+            "threads_per_worker": 1, "link": {"gbps": 1, "alpha_us": 100} if ranks > 1 else None}}
 
 
 class HarnessTest(unittest.TestCase):
@@ -269,6 +336,68 @@ class HarnessTest(unittest.TestCase):
         for verb in (["list", "methods"], ["list", "workloads"], ["plan", self.file],
                      ["status", self.file], ["table", self.file], ["doctor"]):
             self.assertTrue(json.loads(self.call(*verb, "--json")))
+
+    def paper(self, expect='expect = "at_least"', **files):
+        """A root of its own with the paper "p"; returns the option that names it."""
+        root = self.folder / "root"
+        folder = root / "experiments" / "p"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("harness", ".venv"):
+            there = Path(__file__).resolve().parents[3] / name
+            if there.exists() and not (root / name).exists():
+                (root / name).symlink_to(there)
+        for name, text in {"live": LIVE.format(expect=expect), "modelled": MODELLED, **files}.items():
+            (folder / f"{name}.toml").write_text(text)
+        profiles = self.results / "profiles"
+        profiles.mkdir(parents=True, exist_ok=True)
+        (profiles / "made-up.json").write_text(json.dumps([made_up_profile(1), made_up_profile(2)]))
+        return ["--root", root]
+
+    def test_a_paper_is_planned_listed_and_run_whole(self):
+        root = self.paper()
+        plan = self.call(*root, "plan", "p")
+        self.assertIn("p/live main", plan)
+        self.assertIn("4 trial(s) to run", plan)
+        listed = {entry["name"]: entry for entry in json.loads(self.call(*root, "list", "experiments", "--json"))}
+        self.assertEqual(listed["p/live"]["cells"], 2)
+        self.assertEqual(listed["p/live"]["minutes"], 1)
+        self.assertEqual(listed["p/modelled"]["modes"], ["modelled"])
+        self.assertIn("2 cells, measured; about 1 min", self.call(*root, "list", "experiments"))
+        self.assertIn("p is a folder of experiments: expected one of p/live, p/modelled",
+                      self.call(*root, "table", "p", code=2))
+        output = self.call(*root, "run", "p")
+        self.assertIn("4 ran well", output)
+        trials = sorted(self.trials(), key=lambda trial: trial["started_utc"])
+        self.assertEqual(len(trials), 4)
+        self.assertLess(output.index("p/modelled/main"), output.index("p/live/main"))
+        self.assertIn("[4/4]", output)  # one count over the whole
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib in this Python")
+    def test_reproducing_a_paper_makes_one_page_over_its_reports(self):
+        root = self.paper()
+        output = self.call(*root, "reproduce", "p", "--modelled", "--strict")
+        self.assertIn("2 ran well", output)
+        self.assertEqual({trial["experiment"] for trial in self.trials()}, {"p/modelled"})
+        page = self.results / "reports" / "p" / "report.html"
+        text = page.read_text()
+        self.assertIn("2 of 2 cells of part &quot;Live&quot;, measured", text)
+        self.assertIn("there is none", text)
+        # What has not run fails --strict, but not where only modelled trials were asked for.
+        self.call(*root, "reproduce", "p", "--strict")
+        text = page.read_text()
+        self.assertNotIn("cells of part", text)
+        order = [text.index(words) for words in ("2 claims", "wfbp keeps up", "there is none", "<figure")]
+        self.assertEqual(order, sorted(order))
+        for own in ("live", "modelled"):
+            self.assertIn(f"href='{own}/report.html'", text)
+            self.assertTrue((page.parent / own / "report.html").is_file())
+        page.unlink()
+        self.call(*root, "report", "p")
+        self.assertTrue(page.is_file())
+        root = self.paper(expect="stated = 2")
+        self.call(*root, "reproduce", "p", "--strict", code=3)
+        self.call(*root, "reproduce", "p", "--strict", "--modelled")
+        self.call(*root, "reproduce", "p", "--fresh", mode="data", code=1)
 
 
 if __name__ == "__main__":

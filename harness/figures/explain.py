@@ -1,0 +1,274 @@
+"""Where the difference in step time of two cells comes from, in numbers.
+
+The parts of a trial's step are those of the slowest rank of each step, as its metrics'; means over
+the third of the measured steps whose durations lie around the median, so that they add up. What
+they miss of the median itself is in `other`. Waits by unit are means over the steps that kept spans.
+"""
+
+import json
+
+import numpy as np
+
+import cells as selection
+import cols
+import exposure
+import intervals
+import wording
+
+PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
+FACTS = ("exchanges", "messages_sent", "payload_bytes", "sent_bytes", "achieved_density")
+# What a pair may differ in and still be a comparison of methods on one setting.
+METHOD_KEYS = selection.METHOD_KEYS
+
+
+class Side:
+    """One of the two cells, with the blocks of it that are compared."""
+
+    def __init__(self, cell, blocks):
+        self.cell = cell
+        self.trials = {block: cell.trials[block] for block in blocks}
+        self.steps = {block: parts_of(trial) for block, trial in self.trials.items()}
+
+    def values(self, name):
+        return {block: steps[name] for block, steps in self.steps.items()}
+
+    def mean(self, name):
+        values = self.values(name)
+        return sum(values.values()) / len(values)
+
+    def fact(self, metric):
+        values = [
+            trial.metrics[metric] for trial in self.trials.values() if metric in trial.metrics
+        ]
+        return sum(values) / len(values) if values else None
+
+
+def _slowest(steps, step):
+    at = np.flatnonzero(steps["step"] == step)
+    return int(at[np.argmax(steps["step_seconds"][at])])
+
+
+def _steps_of(trial):
+    steps = trial.series("steps.cols")
+    if steps is None or not (steps["measured"] == 1).any():
+        raise cols.SeriesError(
+            f"{trial.directory / 'steps.cols'}: expected at least one measured step"
+        )
+    return steps
+
+
+def parts_of(trial):
+    """Seconds of the median step's parts, `other` included, which add up to `step`; the quartiles
+    of the steps' durations, and what of `other` is only the median's distance (`remainder`)."""
+    steps = _steps_of(trial)
+    rows = np.array(
+        [_slowest(steps, step) for step in np.unique(steps["step"][steps["measured"] == 1])]
+    )
+    seconds = steps["step_seconds"][rows]
+    drop = len(rows) // 3
+    middle = rows[np.argsort(seconds, kind="stable")][drop : len(rows) - drop]
+    parts = {part: float(steps[f"{part}_seconds"][middle].mean()) for part in PARTS}
+    step = float(np.median(seconds))
+    return {
+        **parts,
+        "other": step - sum(parts.values()),
+        "step": step,
+        "align_wait": float(steps["align_wait_seconds"][middle].mean()),
+        "remainder": step - float(steps["step_seconds"][middle].mean()),
+        "quartiles": [float(value) for value in np.percentile(seconds, (25, 75))],
+        "steps": len(rows),
+        "middle": len(middle),
+    }
+
+
+def _outcome(trial):
+    path = trial.directory / "outcome.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # tensors of units stay unnamed
+
+
+def traced_steps(trial):
+    """[(step, rank, spans)]: of each step that kept spans, the slowest of the ranks that did."""
+    spans = trial.series("spans.cols")
+    if spans is None or not len(spans):
+        return []
+    found = []
+    for step in np.unique(spans["step"]):
+        inside = spans.where(spans["step"] == step)
+        ends = {
+            int(rank): float(inside["end_seconds"][inside["rank"] == rank].max())
+            for rank in np.unique(inside["rank"])
+        }
+        rank = max(ends, key=lambda each: (ends[each], -each))
+        found.append((int(step), rank, inside))
+    return found
+
+
+def _traces(side):
+    """Waits by unit and what ran beside backward, means over traced steps and then over blocks."""
+    blocks, steps, ranks, sampling, plans = [], set(), set(), "", set()
+    described = {}
+    for trial in side.trials.values():
+        outcome = _outcome(trial)
+        plans.add(outcome.get("plan"))
+        total, beside, count = {}, {"exchanges": 0.0, "lanes": 0.0, "other_lanes_sparsify": 0.0}, 0
+        for step, rank, inside in traced_steps(trial):
+            shortest = {}
+            for other in np.unique(inside["rank"]):
+                for key, seconds in exposure.lasting(inside.where(inside["rank"] == other)).items():
+                    shortest[key] = min(seconds, shortest.get(key, seconds))
+            spans = inside.where(inside["rank"] == rank)
+            for key, (seconds, late) in exposure.exposure(spans, shortest).items():
+                whole = total.setdefault(key, [0.0, 0.0])
+                whole[0] += seconds
+                whole[1] += late
+                described.setdefault(key[1], exposure.tensors_of(outcome, key[1], step))
+            channels = np.isin(spans["kind"], ("exchange", "negotiate"))
+            local = np.isin(spans["lane"], exposure.LOCAL_LANES)
+            beside["exchanges"] += exposure.overlap(spans, "backward", channels)
+            beside["lanes"] += exposure.overlap(spans, "backward", local)
+            work = local & (spans["kind"] == "sparsify")
+            beside["other_lanes_sparsify"] += float(
+                (spans["end_seconds"][work] - spans["begin_seconds"][work]).sum()
+            )
+            steps.add(step)
+            ranks |= {int(each) for each in np.unique(inside["rank"])}
+            count += 1
+        if count:
+            sampling = trial.series("spans.cols").sampling
+            blocks.append(
+                (
+                    {key: [each / count for each in value] for key, value in total.items()},
+                    {key: value / count for key, value in beside.items()},
+                )
+            )
+    n = len(blocks)
+    keys = {key for waits, _ in blocks for key in waits}
+    waits = [
+        {
+            "for": what,
+            "unit": label,
+            "seconds": sum(block.get((what, label), (0, 0))[0] for block, _ in blocks) / n,
+            "until_last_rank_seconds": sum(
+                block.get((what, label), (0, 0))[1] for block, _ in blocks
+            )
+            / n,
+            "tensors": described.get(label),
+        }
+        for what, label in keys
+    ]
+    return {
+        "blocks": n,
+        "steps": sorted(steps),
+        "ranks": sorted(ranks),
+        "sampling": sampling,
+        "plans": len(plans),
+        "waits": sorted(waits, key=lambda wait: (-wait["seconds"], wait["for"], wait["unit"])),
+        "exposed_seconds": sum(wait["seconds"] for wait in waits),
+        "until_last_rank_seconds": sum(wait["until_last_rank_seconds"] for wait in waits),
+        "beside_backward": (
+            {key: sum(beside[key] for _, beside in blocks) / n for key in blocks[0][1]}
+            if n
+            else None
+        ),
+    }
+
+
+def _differing(of, over):
+    """The keys of the configuration, in the order of panels, in which the cells differ."""
+    return [
+        key
+        for key in ("method", *selection.PANEL_KEYS)
+        if selection.canonical(of.get(key)) != selection.canonical(over.get(key))
+    ]
+
+
+def names(of, over):
+    """What each cell is called: by its method, and by its mode or whatever else is needed to tell
+    the two apart."""
+    keys = _differing(of, over)
+    said = ["mode"] if "mode" in keys else []
+    if "method" not in keys and not said:
+        said = keys[:2]
+
+    def name(cell):
+        words = [selection.field_words(key, cell.get(key)) for key in said]
+        return f"{cell.method} ({', '.join(words)})" if words else str(cell.method)
+
+    return name(of), name(over)
+
+
+def _interval_of(of, over, name, paired):
+    if not paired:
+        return intervals.Interval(of.mean(name) - over.mean(name), None, None, 0)
+    return intervals.paired_difference(of.values(name), over.values(name))
+
+
+def _spread(interval):
+    return {
+        "value": interval.value,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+    }
+
+
+def compare(of_cell, over_cell):
+    """The whole of the numbers, as `--json` prints them; seconds and bytes a step."""
+    common = sorted(of_cell.trials.keys() & over_cell.trials.keys())
+    paired = of_cell.mode == over_cell.mode and bool(common)
+    of = Side(of_cell, common if paired else sorted(of_cell.trials))
+    over = Side(over_cell, common if paired else sorted(over_cell.trials))
+    called = names(of_cell, over_cell)
+
+    def part(name):
+        return {
+            "name": name,
+            "of": of.mean(name),
+            "over": over.mean(name),
+            "difference": _spread(_interval_of(of, over, name, paired)),
+        }
+
+    def side(one, name):
+        cell = one.cell
+        trial = next(iter(one.trials.values()))
+        return {
+            "name": name,
+            "part": cell.part.id,
+            "cell": cell.describe(),
+            "mode": cell.mode,
+            "workers": cell.workers,
+            "config_hash": cell.hash,
+            "hardware": wording.hardware(trial.system),
+            "cores": wording.cores(trial.system),
+            "threads": cell.workers * (cell.config.get("threads_per_worker") or 1),
+            "trials": {block: trial.trial_id for block, trial in one.trials.items()},
+            "blocks_left_out": sorted(set(cell.trials) - set(one.trials)),
+            "steps": sorted({steps["steps"] for steps in one.steps.values()}),
+            "middle_steps": sorted({steps["middle"] for steps in one.steps.values()}),
+            "quartiles": [
+                sum(steps["quartiles"][i] for steps in one.steps.values()) / len(one.steps)
+                for i in (0, 1)
+            ],
+            "facts": {metric: one.fact(metric) for metric in FACTS},
+            "traces": _traces(one),
+        }
+
+    differing = _differing(of_cell, over_cell)
+    return {
+        "of": side(of, called[0]),
+        "over": side(over, called[1]),
+        "paired": paired,
+        "differ_in": [key for key in differing if key in METHOD_KEYS],
+        "unlike_in": {
+            key: [of_cell.get(key), over_cell.get(key)]
+            for key in differing
+            if key not in METHOD_KEYS
+        },
+        "step": part("step"),
+        "parts": [part(name) for name in (*PARTS, "other")],
+        "align_wait": part("align_wait"),
+        "remainder": part("remainder"),
+    }

@@ -1,0 +1,120 @@
+"""What the compute lane waited for, from the spans of one rank and step.
+
+A wait is cut wherever something else begins or ends, and each piece goes to what was under way on
+this rank: exchanges before all else (in equal shares where there are several), then negotiations,
+then work of the side and host lanes, then waiting for other ranks. Where nothing was, it goes to
+the exchange that begins next. The pieces of a step add up to its exposed communication.
+"""
+
+import re
+from collections import defaultdict
+
+import numpy as np
+
+COMPUTE = "compute"
+LOCAL_LANES = ("side", "host")
+
+
+def _covering(spans, mask, begin, end):
+    """Positions among `mask` of the spans that last from `begin` to `end` or longer."""
+    return np.flatnonzero(mask & (spans["begin_seconds"] <= begin) & (spans["end_seconds"] >= end))
+
+
+def lasting(spans):
+    """{(lane, label, occurrence): seconds} of the exchanges of one rank and step."""
+    seconds, seen = {}, defaultdict(int)
+    for at in np.flatnonzero(spans["kind"] == "exchange"):
+        name = (spans["lane"][at], spans["label"][at])
+        seconds[(*name, seen[name])] = float(spans["end_seconds"][at] - spans["begin_seconds"][at])
+        seen[name] += 1
+    return seconds
+
+
+def _ready_by(spans, shortest):
+    """When the last rank came to each exchange, by position: it lasts shortest there, and ends at
+    the same time on all. The clocks of ranks are not compared."""
+    ready, seen = {}, defaultdict(int)
+    for at in np.flatnonzero(spans["kind"] == "exchange"):
+        name = (spans["lane"][at], spans["label"][at])
+        alone = shortest.get((*name, seen[name]))
+        seen[name] += 1
+        if alone is not None:
+            ready[at] = float(spans["end_seconds"][at]) - alone
+    return ready
+
+
+def _holders(spans, begin, end):
+    """[(what, label, position or None)] of a piece of a wait; what is one of "exchange",
+    "negotiate", "local work", "other ranks", "before" and "after"."""
+    away = spans["lane"] != COMPUTE
+    for what, mask in (
+        ("exchange", spans["kind"] == "exchange"),
+        ("negotiate", spans["kind"] == "negotiate"),
+        ("local work", np.isin(spans["lane"], LOCAL_LANES)),
+        ("other ranks", spans["kind"] == "wait"),
+    ):
+        found = _covering(spans, mask & away, begin, end)
+        if len(found):
+            return [(what, spans["label"][at], at) for at in found]
+    coming = np.flatnonzero((spans["kind"] == "exchange") & (spans["begin_seconds"] >= end))
+    if not len(coming):
+        return [("after", "", None)]
+    first = coming[np.argmin(spans["begin_seconds"][coming])]
+    return [("before", spans["label"][first], None)]
+
+
+def exposure(spans, shortest):
+    """{(what, label): (seconds, seconds of it until the last rank had come)} of the spans of one
+    rank and step. `shortest` has the least of the ranks' `lasting`."""
+    ready = _ready_by(spans, shortest)
+    waited = spans.where((spans["lane"] == COMPUTE) & (spans["kind"] == "wait"))
+    edges = np.unique(np.concatenate([spans["begin_seconds"], spans["end_seconds"]]))
+    held = defaultdict(lambda: [0.0, 0.0])
+    for begin, end in zip(waited["begin_seconds"], waited["end_seconds"]):
+        cuts = [begin, *edges[(edges > begin) & (edges < end)], end]
+        for left, right in zip(cuts, cuts[1:]):
+            holders = _holders(spans, left, right)
+            for what, label, at in holders:
+                late = max(0.0, min(right, ready.get(at, left)) - left)
+                held[(what, label)][0] += (right - left) / len(holders)
+                held[(what, label)][1] += late / len(holders)
+    return {key: (float(whole), float(late)) for key, (whole, late) in held.items()}
+
+
+def overlap(spans, kind, beside):
+    """Seconds of the compute lane's spans of `kind` during which one of the spans of the mask
+    `beside` lasted."""
+    during = sorted(zip(spans["begin_seconds"][beside], spans["end_seconds"][beside]))
+    merged = []
+    for begin, end in during:
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    mask = (spans["lane"] == COMPUTE) & (spans["kind"] == kind)
+    return float(
+        sum(
+            max(0.0, min(end, right) - max(begin, left))
+            for begin, end in zip(spans["begin_seconds"][mask], spans["end_seconds"][mask])
+            for left, right in merged
+        )
+    )
+
+
+def tensors_of(outcome, label, step):
+    """The names and elements of the tensors of "unit N" by the plan that held in `step`; None where
+    the label is no unit's (a buffer that is filled at run time) or no plan was stored."""
+    unit = re.match(r"unit (\d+)", label)
+    plans = [plan for plan in outcome.get("plans") or [] if plan.get("step", 0) <= step]
+    if not unit or not plans:
+        return None
+    sizes = [int(size) for size in plans[-1]["unit_sizes"].split(",")]
+    number = int(unit[1])
+    if number >= len(sizes):
+        return None
+    first = sum(sizes[:number])
+    tensors = (outcome.get("layout") or [])[first : first + sizes[number]]
+    return {
+        "names": [tensor["name"] for tensor in tensors],
+        "elements": sum(tensor["numel"] for tensor in tensors),
+    }

@@ -1,0 +1,38 @@
+// The parameter tensors of each workload's model, known without building it: what planners and the
+// model of time need of models too large to train here. No LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse {
+
+struct LayerTensor {
+  std::string name;  // as in the model, e.g. "layer1.0.conv1.weight"
+  std::vector<std::int64_t> shape;
+  std::size_t numel = 0;
+  // Multiply-accumulates of one sample's forward pass in which it takes part, counted for kernels
+  // and matrices only: norms, biases and look-ups have none. Attention's products of activations
+  // are counted with the weights that make these: queries times keys half and half, the mixing of
+  // values with the values' (all with the one weight where the three are one).
+  double macs = 0;
+};
+
+struct LayerTable {
+  std::vector<LayerTensor> tensors;           // in ready order: as backward produces the gradients
+  std::vector<std::string> without_gradient;  // parameters that never get one (BERT's pooler)
+
+  std::size_t numel() const;  // of `tensors`, without those that get no gradient
+  double macs() const;
+};
+
+// The table of a workload of the catalog. Its ready order is that of LibTorch's autograd, which
+// runs operations in the reverse of the order in which forward made them and delivers a parameter's
+// gradient at once when its last use is done. Throws Error{kConfig} with the nearest known name.
+// Cost: computed once, kept; may be called from any thread.
+const LayerTable& LayersOf(std::string_view workload);
+
+}  // namespace sparfuse
