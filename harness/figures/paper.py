@@ -23,16 +23,21 @@ def _summary(claims):
     return ", ".join(f"{report.MARKS[word][0]} {n} {word}" for word, n in _counts(claims))
 
 
+def _range(values):
+    ends = [f"{end:.3g}" for end in (min(values), max(values))] if values else ["–"]
+    return " to ".join(dict.fromkeys(ends))
+
+
 def _row(claims):
     """One row for what a sentence says of one cell, or of several."""
     first, counts = claims[0], _counts(claims)
     words = [first[key] for key in ("quote", "metric", "expected", "ours", "n", "mode", "verdict")]
     if len(claims) > 1:
         values = [claim["interval"]["value"] for claim in claims if claim["interval"]]
-        n = sorted({claim["n"] for claim in claims})
+        n = [claim["n"] for claim in claims]
         words[0] = f"{first['sentence']} ({len(claims)} settings)"
-        words[3] = f"{min(values):.3g} to {max(values):.3g}" if values else "–"
-        words[4] = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
+        words[3] = _range(values)
+        words[4] = _range(n)
         words[6] = ", ".join(f"{word} {count}" for word, count in counts)
     mark, look, _ = report.MARKS[counts[0][0]]
     if len(counts) > 1:
