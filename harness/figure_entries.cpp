@@ -74,7 +74,8 @@ std::vector<const json*> CellsOf(const TomlFile& file, const std::string& at, co
   for (const Cell& cell : part.cells) {
     const bool all =
         std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
-          if (item.key() != "link_gbps") return Matches(item.value(), cell.config[item.key()]);
+          if (item.key() != "link_gbps")
+            return Matches(item.value(), cell.config.value(item.key(), json()));
           const json& link = cell.config["link"];
           return Matches(item.value(), link.is_object() ? link["gbps"] : json());
         });

@@ -64,7 +64,14 @@ def _rows_of_panels(panels, widest, room, names):
 
 def _write_beside(axes, x, y, text, colour=style.QUIET):
     axes.annotate(
-        f" {text}", (x, y), va="center", fontsize=6.5, color=colour, annotation_clip=False
+        text,
+        (x, y),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=6.5,
+        color=colour,
+        annotation_clip=False,
     )
 
 

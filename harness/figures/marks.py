@@ -17,7 +17,7 @@ _EDGE_WORDS = {
     "measured": "measured: thick edge",
 }
 _ONLY_PUBLISHED = ("", "////", "....", "\\\\\\\\", "++++", "oo", "**")
-_HALO = [effects.Stroke(linewidth=3.2, foreground="white"), effects.Normal()]
+_HALO = [effects.Stroke(linewidth=2.6, foreground="white"), effects.Normal()]
 CALIBRATED = "calibration input: not judged"
 
 

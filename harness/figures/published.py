@@ -98,7 +98,7 @@ class Published:
         models = {}
         for row in self.rows if rows is None else rows:
             models.setdefault(row.artifact, {})[row.model] = True
-        return ", ".join(f"{name} ({'/'.join(of)})" for name, of in models.items())
+        return ", ".join(f"{name} ({'/'.join(of)})" for name, of in sorted(models.items()))
 
     def source(self, rows=None):
         """One line of provenance."""

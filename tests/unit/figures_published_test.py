@@ -423,7 +423,7 @@ class Drawing(unittest.TestCase):
         self.assertEqual(rows["safusion NOCT"][4], f"{100 * (81 / 69.08 - 1):+.1f}\u202f%")
         self.assertEqual(rows["OkTopk Forward"][2], "–")
         words = [text.get_text() for text in made.figure.axes[0].texts]
-        self.assertIn(" 241, calibration input", words)
+        self.assertIn("241, calibration input", words)
 
     def test_waiting_takes_the_wait_for_other_ranks_alone(self):
         made = self.drawn("fig7")
