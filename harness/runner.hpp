@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,6 +16,7 @@ struct RunOptions {
   std::filesystem::path root;    // of the project: for the source's identity
   std::filesystem::path worker;  // the executable of live trials
   bool fresh = false;
+  std::FILE* progress = stdout;  // what runs, and how long still
 };
 
 struct RunSummary {
