@@ -190,7 +190,7 @@ void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
   all.MeasureCpu("/link"_json_pointer, record);
 
   const int in_node = topology.ranks_per_node;
-  if (several_nodes && in_node > 1 && topology.ranks % in_node == 0) {
+  if (several_nodes && in_node > 1) {
     const int first = topology.NodeOf(rank.rank()) * in_node;
     LinkProfile(rank, InRing(rank.rank(), first, in_node), repeats, dispatch)
         .Measure(LinkClass::kIntraNode, "/node_link"_json_pointer, record);

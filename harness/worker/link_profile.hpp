@@ -7,10 +7,10 @@
 namespace sparfuse {
 
 // Adds "link": between neighbours of a ring through all ranks, hence between nodes where there are
-// several; "node_link", in rings of the ranks of a node, where full nodes of several ranks are not
-// alone; each with its fit. Where the backend has an all-reduce of its own adds
-// "native_all_reduce". Takes "exchange_dispatch_seconds" from the record. The same on all ranks.
-// Collective; more than one rank.
+// several; "node_link", in rings of the ranks of a node, where several nodes have several ranks
+// each. Both have a fit. Where the backend has an all-reduce of its own adds "native_all_reduce".
+// Takes "exchange_dispatch_seconds" from the record. The same on all ranks. Collective; more than
+// one rank.
 void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record);
 
 }  // namespace sparfuse
