@@ -152,7 +152,7 @@ int Main(int argc, char** argv) {
                       "GBPS:ALPHA_US, a shaped link to measure beside the machine's own");
   profile->add_option("--name", measured.name,
                       "keep it as results/profiles/NAME.json, for cluster = \"NAME\"");
-  profile->add_flag("--fresh", measured.fresh, "measure again, and replace what NAME.json has");
+  profile->add_flag("--fresh", measured.fresh, "measure again what the store or NAME.json has");
   profile->callback([&] {
     if (batch > 0) measured.batch = batch;
     act = [&](Commands& c) { return c.Profile(measured); };

@@ -125,25 +125,30 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
 
 int Commands::Profile(const ProfileRequest& request) {
   CheckDevice(request.device, {settings_.root, settings_.results, settings_.worker, Python()});
-  const Experiment experiment = ExperimentOf(request, catalog());
+  Experiment experiment = ExperimentOf(request, catalog());
+  std::vector<json> wanted;
+  for (const Part& part : experiment.parts) {
+    for (const Cell& cell : part.cells) wanted.push_back(cell.config);
+  }
   const json machine = DescribeSystem();
   fs::path file;
   json kept = json::array();
   if (!request.name.empty()) {
-    file = ProfileFile(store_.profiles(), request.name);
     if (IsOwnCluster(request.name)) {
       SPARFUSE_THROW(kConfig, fmt::format("--name {}: means the profile trials of the store as a "
                                           "cluster; expected another name",
                                           request.name));
     }
+    file = ProfileFile(store_.profiles(), request.name);
     if (fs::exists(file)) kept = ReadProfiles(file);
-    json planned = json::array();
-    for (const Part& part : experiment.parts) {
-      for (const Cell& cell : part.cells)
-        planned.push_back({{"config", cell.config}, {"system", machine}});
-    }
-    MergeProfiles(file, kept, planned, request.fresh);  // says now what it would say later
+    CheckSameMachine(file, kept, machine);
   }
+  // What the file has is not measured again, whatever became of its trials.
+  const auto in_file = [&](const json& config) {
+    return request.fresh ? nullptr : FindMeasured(file, kept, config);
+  };
+  for (Part& part : experiment.parts)
+    std::erase_if(part.cells, [&](const Cell& cell) { return in_file(cell.config) != nullptr; });
 
   const RunOptions options{settings_.root, settings_.worker, request.fresh,
                            settings_.json ? stderr : stdout};
@@ -156,12 +161,14 @@ int Commands::Profile(const ProfileRequest& request) {
 
   const std::vector<TrialRow> rows = Rows();
   json outcomes = json::array();
-  for (const Part& part : experiment.parts) {
-    for (const Cell& cell : part.cells) {
-      const TrialRow* row = FindTrial(catalog(), rows, cell.config, ContentHash(machine));
-      if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
-      outcomes.push_back(ProfileOutcome(store_.results() / row->directory));
+  for (const json& config : wanted) {
+    if (const json* outcome = in_file(config)) {
+      outcomes.push_back(*outcome);
+      continue;
     }
+    const TrialRow* row = FindTrial(catalog(), rows, config, ContentHash(machine));
+    if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
+    outcomes.push_back(ProfileOutcome(store_.results() / row->directory));
   }
   if (settings_.json) {
     fmt::print("{}\n", outcomes.dump(1, ' ', false, json::error_handler_t::replace));
@@ -171,7 +178,8 @@ int Commands::Profile(const ProfileRequest& request) {
     }
   }
   if (!file.empty()) {
-    WriteProfiles(file, MergeProfiles(file, std::move(kept), outcomes, request.fresh));
+    for (const json& outcome : outcomes) PutProfile(kept, outcome);
+    WriteProfiles(file, kept);
     fmt::print(options.progress, "{}: for modelled trials, cluster = \"{}\"\n", file.string(),
                request.name);
   }

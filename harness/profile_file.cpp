@@ -29,8 +29,7 @@ bool SameMeasurement(const json& a, const json& b) {
 }
 
 // What makes two machines unlike; a kernel of the operating system does not.
-json MachineOf(const json& outcome) {
-  json system = outcome.at("system");
+json MachineOf(json system) {
   system.erase("kernel");
   return system;
 }
@@ -119,35 +118,40 @@ json ProfileOutcome(const fs::path& directory) {
   return outcome;
 }
 
-json MergeProfiles(const fs::path& file, json outcomes, const json& measured, bool replace) {
-  for (const json& added : measured) {
-    for (const json& there : outcomes) {
-      const std::string differs = WhatDiffers(MachineOf(there), MachineOf(added));
-      if (differs.empty()) continue;
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("{} was measured on another machine ({}): expected another --name",
-                                 file.string(), differs));
-    }
-    const auto same = std::find_if(outcomes.begin(), outcomes.end(), [&](const json& there) {
-      return SameMeasurement(there.at("config"), added.at("config"));
-    });
-    if (same == outcomes.end()) {
-      outcomes.push_back(added);
-    } else if (replace) {
-      *same = added;
-    } else {
-      const json& link = added["config"]["link"];
-      SPARFUSE_THROW(
-          kConfig,
-          fmt::format("{} has {}, {} rank(s), link {}, measured {}: expected another --name, or "
-                      "--fresh to measure again and replace it",
-                      file.string(), SubjectName(added["config"]),
-                      added["config"]["workers"].get<int>(),
-                      link.is_null() ? "its own" : link.dump(),
-                      same->value("started_utc", "at an unknown time")));
-    }
+void CheckSameMachine(const fs::path& file, const json& outcomes, const json& system) {
+  for (const json& outcome : outcomes) {
+    const std::string differs =
+        WhatDiffers(MachineOf(outcome.value("system", json::object())), MachineOf(system));
+    if (differs.empty()) continue;
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{} was measured on another machine ({}): expected another --name",
+                               file.string(), differs));
   }
-  return outcomes;
+}
+
+const json* FindMeasured(const fs::path& file, const json& outcomes, const json& config) {
+  const auto found = std::find_if(outcomes.begin(), outcomes.end(), [&](const json& outcome) {
+    return SameMeasurement(outcome.at("config"), config);
+  });
+  if (found == outcomes.end()) return nullptr;
+  const std::string differs = WhatDiffers(found->at("config"), Rounded(config));
+  if (differs.empty()) return &*found;
+  SPARFUSE_THROW(
+      kConfig,
+      fmt::format(
+          "{} has {}, {} rank(s), link {}, measured in another way ({}): expected the same, "
+          "another --name, or --fresh to measure again and replace it",
+          file.string(), SubjectName(config), config["workers"].get<int>(),
+          config["link"].is_null() ? "its own" : config["link"].dump(), differs));
+}
+
+void PutProfile(json& outcomes, const json& measured) {
+  for (json& there : outcomes) {
+    if (!SameMeasurement(there.at("config"), measured.at("config"))) continue;
+    there = measured;
+    return;
+  }
+  outcomes.push_back(measured);
 }
 
 void WriteProfiles(const fs::path& file, const json& outcomes) {

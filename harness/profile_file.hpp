@@ -28,11 +28,19 @@ std::string MeasureCommand(const nlohmann::json& config, const std::string& name
 // without the names of hosts. `directory` is the trial's.
 nlohmann::json ProfileOutcome(const std::filesystem::path& directory);
 
-// Adds `measured` to the outcomes of a file; one of the same workload, batch, threads, ranks and
-// link takes the other's place. Throws Error{kConfig} naming the file where it is of another
-// machine, or has what is measured and `replace` is false; ask with `measured` before measuring.
-nlohmann::json MergeProfiles(const std::filesystem::path& file, nlohmann::json outcomes,
-                             const nlohmann::json& measured, bool replace);
+// Throws Error{kConfig} naming the file where its outcomes are of another machine than `system`.
+void CheckSameMachine(const std::filesystem::path& file, const nlohmann::json& outcomes,
+                      const nlohmann::json& system);
+
+// Of the outcomes of a file, the one with config's workload, batch, threads, ranks and link; null
+// if there is none. Throws Error{kConfig} naming the file where it was measured in another way
+// (passes, sparsifiers).
+const nlohmann::json* FindMeasured(const std::filesystem::path& file,
+                                   const nlohmann::json& outcomes, const nlohmann::json& config);
+
+// `measured` takes the place of the outcome of the same workload, batch, threads, ranks and link,
+// or comes last.
+void PutProfile(nlohmann::json& outcomes, const nlohmann::json& measured);
 
 // Durably, one outcome a line, numbers to six digits.
 void WriteProfiles(const std::filesystem::path& file, const nlohmann::json& outcomes);

@@ -175,9 +175,10 @@ class TrialTest(unittest.TestCase):
         self.assertIn("fp16", outcome["profile"]["encode"])
 
     def test_a_machine_is_measured_into_a_file_that_models_take(self):
-        measure = self.command("profile", "digits-resnet", "--batch", 4, "--passes", 2, "--warmup", 1, "--sparsifiers",
-                               "topk", "--quantizers", "none", "--link", "1:100", "--name", "here", "--json")
-        done = subprocess.run(measure, text=True, capture_output=True, timeout=200, check=False)
+        measure = self.command("profile", "digits-resnet", "--batch", 4, "--warmup", 1, "--sparsifiers", "topk",
+                               "--quantizers", "none", "--link", "1:100", "--name", "here", "--json")
+        two_passes = [*measure, "--passes", "2"]
+        done = subprocess.run(two_passes, text=True, capture_output=True, timeout=200, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         outcomes = json.loads(done.stdout)
         shaped = {"alpha_us": 100.0, "gbps": 1.0}
@@ -198,9 +199,13 @@ class TrialTest(unittest.TestCase):
         self.assertGreater(link["fit"]["alpha_seconds"], 90e-6)
         stored = json.loads((self.results / "profiles" / "here.json").read_text())
         self.assertEqual([o["config"] for o in stored], [o["config"] for o in outcomes])
-        again = subprocess.run(measure, text=True, capture_output=True, timeout=100, check=False)
+        shutil.rmtree(self.results / "trials")
+        again = subprocess.run(two_passes, text=True, capture_output=True, timeout=100, check=False)
+        self.assertEqual((again.returncode, json.loads(again.stdout)), (0, stored), again.stderr)
+        again = subprocess.run([*measure, "--passes", "3"], text=True, capture_output=True, timeout=100, check=False)
         self.assertEqual(again.returncode, 2)
         self.assertIn("here.json has digits-resnet with batch 4", again.stderr)
+        self.assertIn("steps 2 -> 3", again.stderr)
 
         modelled = {"mode": "modelled", "workers": 16, "method": "wfbp",
                     "more": 'cluster = "here"\nlink = { gbps = 1, alpha_us = 100 }'}

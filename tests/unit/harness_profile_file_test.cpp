@@ -68,22 +68,37 @@ TEST(ProfileFile, SaysWhatItIsNot) {
   ExpectIn("lacks \"workload\"", message("{\"config\": {}, \"profile\": {}}"));
 }
 
-TEST(ProfileFile, AddsAndReplacesWhatIsTheSame) {
-  json there = json::array({Outcome("text-gpt", 1)});
-  json more = Outcome("text-gpt", 2);
-  more["system"]["kernel"] = "Linux 7";  // another kernel is the same machine
-  json both = MergeProfiles("x.json", there, json::array({more}), false);
-  ASSERT_EQ(both.size(), 2u);
-  ExpectIn("x.json has text-gpt with batch 32 and 1 thread(s) a rank, 1 rank(s), link its own",
-           MessageOf([&] { MergeProfiles("x.json", both, there, false); }));
+TEST(ProfileFile, KnowsWhatItHas) {
+  const json there = json::array({Outcome("text-gpt", 1), Outcome("text-gpt", 2)});
+  json config = Outcome("text-gpt", 2)["config"];
+  const auto find = [&] { return FindMeasured("x.json", there, config); };
+  EXPECT_EQ(find(), &there[1]);
+  config["steps"] = 100;
+  ExpectIn("x.json has text-gpt with batch 32 and 1 thread(s) a rank, 2 rank(s), link its own",
+           MessageOf(find));
+  ExpectIn("another way (steps (none) -> 100)", MessageOf(find));
+  config["workers"] = 4;
+  EXPECT_EQ(find(), nullptr);
+}
+
+TEST(ProfileFile, IsOfOneMachine) {
+  const json there = json::array({Outcome("text-gpt", 1)});
+  json system = there[0]["system"];
+  system["kernel"] = "Linux 7";  // the same machine
+  CheckSameMachine("x.json", there, system);
+  system["cores"] = 4;
+  ExpectIn("x.json was measured on another machine (cores 2 -> 4)",
+           MessageOf([&] { CheckSameMachine("x.json", there, system); }));
+}
+
+TEST(ProfileFile, ReplacesWhatIsTheSame) {
+  json outcomes = json::array({Outcome("text-gpt", 1)});
   json again = Outcome("text-gpt", 1);
   again["started_utc"] = "later";
-  both = MergeProfiles("x.json", both, json::array({again}), true);
-  ASSERT_EQ(both.size(), 2u);
-  EXPECT_EQ(both[0]["started_utc"], "later");
-  again["system"]["cores"] = 4;
-  ExpectIn("another machine (cores 2 -> 4)",
-           MessageOf([&] { MergeProfiles("x.json", both, json::array({again}), true); }));
+  PutProfile(outcomes, again);
+  PutProfile(outcomes, Outcome("text-gpt", 2));
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_EQ(outcomes[0]["started_utc"], "later");
 }
 
 TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
