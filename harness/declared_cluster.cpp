@@ -380,9 +380,9 @@ const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workloa
 }
 
 const std::vector<std::string>& InputGroups() {
-  static const std::vector<std::string> kGroups = {"compute",       "sparsify", "host_overhead",
+  static const std::vector<std::string> kGroups = {"compute",      "sparsify", "host_overhead",
                                                    "host_carried", "latency",  "bandwidth",
-                                                   "memory",        "kernel",   "host"};
+                                                   "memory",       "kernel",   "host"};
   return kGroups;
 }
 
