@@ -74,16 +74,16 @@ def _machine(trial):
 
 
 def systems(cells):
-    """A warning where trials of several machines stand side by side; "" otherwise."""
-    for mode in ("measured", "emulated", "modelled"):
-        machines = {
-            _machine(trial)
-            for cell in cells
-            if cell.mode == mode
-            for trial in cell.trials.values()
-        }
-        if len(machines) > 1:
-            return f"Attention: {mode} trials of {len(machines)} different systems are mixed here."
+    """A warning where trials of several machines stand side by side; "" otherwise. Declared
+    clusters are no machines of the trials but settings, which panels tell apart."""
+    machines = {}
+    for cell in cells:
+        for trial in cell.trials.values():
+            setting = (cell.mode, wording.declared_cluster(cell.config))
+            machines.setdefault(setting, set()).add(_machine(trial))
+    for (mode, _), found in machines.items():
+        if len(found) > 1:
+            return f"Attention: {mode} trials of {len(found)} different systems are mixed here."
     return ""
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from figures_fixture import Page, Synthetic, config, write_cols
 
+import caption
 import cells
 import kinds
 import published
@@ -492,6 +493,19 @@ class Drawing(unittest.TestCase):
         self.assertEqual(row[2], f"{expected:+.0f}\u202f%")
         self.assertEqual(row[3], f"{100 * (4356 / 4112 - 1):+.0f}\u202f%")
         self.assertEqual(row[4], "up to 12.39\u202f%")
+
+    def test_two_declared_clusters_are_two_settings_and_no_mixture(self):
+        pair = [self.experiment.part(name).cells[0] for name in ("fig14", "fig15")]
+        trials = [next(iter(cell.trials.values())) for cell in pair]
+        before = trials[1].system
+        trials[1].system = {"profile": "safusion-local"}
+        self.addCleanup(setattr, trials[1], "system", before)
+        self.assertEqual(caption.systems(pair), "")
+        emulated = self.experiment.part("fig7").cells
+        some = next(iter(emulated[0].trials.values()))
+        self.addCleanup(setattr, some, "system", some.system)
+        some.system = {"cpu_model": "another"}
+        self.assertIn("emulated trials of 2 different systems", caption.systems(emulated))
 
     def test_what_has_not_run_is_no_data(self):
         found = [

@@ -14,14 +14,16 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kNumbers =
-    "paper,artifact,model,workers,network,method,sparsifier,density,metric,value,unit,source,"
+    "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,value,"
+    "unit,source,"
     "confidence\n"
-    "A (X 25),Fig1a,ResNet-152,8,IB,WFBP,DGC,0.01,throughput,611.1,images/s,\"p 1, left\",vector\n"
-    "A (X 25),Fig1a,ResNet-152,8,IB,SAF,DGC,0.01,throughput,1143,images/s,p 1,vector\n"
-    "A (X 25),Fig1a,ResNet-152,8,IB,SAF,DGC,0.01,steps,\"1 \"\"or\"\" 2\",1,p 1,vector\n"
-    "A (X 25),s5,ResNet-152,8-64,IB,SAF vs WFBP,DGC,0.01,gain up to,43.05,%,p 2,verbatim\n"
-    "A (X 25),s5,ViT,8-64,IB,SAF vs WFBP,DGC,0.01,gain up to,34.0,%,p 2,verbatim\n"
-    "B (Y 24),Fig9,VGG,8,IB,DGC,DGC,0.01,throughput,9,images/s,p 3,vector\n";
+    "A (X 25),Fig1a,w,ResNet-152,d,8,IB,WFBP,DGC,0.01,throughput,611.1,images/s,\"p 1, "
+    "left\",vector\n"
+    "A (X 25),Fig1a,w,ResNet-152,d,8,IB,SAF,DGC,0.01,throughput,1143,images/s,p 1,vector\n"
+    "A (X 25),Fig1a,w,ResNet-152,d,8,IB,SAF,DGC,0.01,steps,\"1 \"\"or\"\" 2\",1,p 1,vector\n"
+    "A (X 25),s5,w,ResNet-152,d,8-64,IB,SAF vs WFBP,DGC,0.01,gain up to,43.05,%,p 2,verbatim\n"
+    "A (X 25),s5,w,ViT,d,8-64,IB,SAF vs WFBP,DGC,0.01,gain up to,34.0,%,p 2,verbatim\n"
+    "B (Y 24),Fig9,w,VGG,d,8,IB,DGC,DGC,0.01,throughput,9,images/s,p 3,vector\n";
 
 class FigureEntries : public ::testing::Test {
  protected:
@@ -143,7 +145,7 @@ TEST_F(FigureEntries, TheUnshapedLinkIsNullForTheFigures) {
 
 TEST_F(FigureEntries, ADamagedFileOfNumbersIsNamedWithItsLine) {
   std::ofstream(folder_.path() / "published-numbers.csv", std::ios::app) << "A (X 25),Fig1a\n";
-  ExpectSays(ErrorOf(kPaper, kBars), "published-numbers.csv:8: 2 fields: expected 13");
+  ExpectSays(ErrorOf(kPaper, kBars), "published-numbers.csv:8: 2 fields: expected 15");
 }
 
 }  // namespace
