@@ -42,12 +42,15 @@ const json& RequiredTable(const TomlFile& file, const std::string& pointer) {
   return *table;
 }
 
+// What a cell has of a key; null where it is left out of configurations.
+json Of(const Cell& cell, const std::string& key) { return cell.config.value(key, json()); }
+
 std::vector<std::size_t> CellsThatMatch(const json& wanted, const Part& part) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < part.cells.size(); ++i) {
     bool all = true;
     for (const auto& [key, value] : wanted.items()) {
-      all = all && Matches(value, part.cells[i].config[key]);
+      all = all && Matches(value, Of(part.cells[i], key));
     }
     if (all) found.push_back(i);
   }
@@ -156,8 +159,9 @@ std::string SettingText(const std::vector<std::string>& keys, const json& settin
   std::string text;
   for (const auto& key : keys) {
     const json& value = setting[key];
-    text += (text.empty() ? "" : ", ") +
-            (value.is_string() ? value.get<std::string>() : key + " " + value.dump());
+    text += (text.empty() ? "" : ", ") + (value.is_string() ? value.get<std::string>()
+                                          : value.is_null() ? key + " not given"
+                                                            : key + " " + value.dump());
   }
   return text;
 }
@@ -187,7 +191,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
   std::vector<json> settings;  // what the cells of `of` have of these keys, each once
   for (const std::size_t cell : CellsThatMatch(of, part)) {
     json setting = json::object();
-    for (const auto& key : keys) setting[key] = part.cells[cell].config[key];
+    for (const auto& key : keys) setting[key] = Of(part.cells[cell], key);
     if (std::find(settings.begin(), settings.end(), setting) == settings.end()) {
       settings.push_back(std::move(setting));
     }
