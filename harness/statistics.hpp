@@ -41,7 +41,7 @@ Estimate MedianEstimate(std::span<const double> values);
 struct Interval {
   double value = 0, low = 0, high = 0;
   std::size_t n = 0;
-  bool has_bounds() const { return n >= 2; }
+  bool has_bounds() const { return n >= 2 || low < high; }
   bool preliminary() const { return n < kPreliminaryBelowBlocks; }
 };
 
