@@ -17,6 +17,25 @@ using nlohmann::json;
 
 bool IsModelled(const Cell& cell) { return cell.config["mode"] == "modelled"; }
 
+// "64 claims: 4 consistent with the paper, 48 holds"
+std::string VerdictCounts(const std::vector<PartResult>& results) {
+  std::map<std::string_view, std::size_t> counts;
+  std::size_t claims = 0;
+  for (const auto& result : results) {
+    for (const auto& judged : JudgeClaims(result)) {
+      ++counts[VerdictName(judged.verdict)];
+      ++claims;
+    }
+  }
+  std::string text = fmt::format("{} claims", claims);
+  const char* separator = ": ";
+  for (const auto& [verdict, count] : counts) {
+    text += fmt::format("{}{} {}", separator, count, verdict);
+    separator = ", ";
+  }
+  return text;
+}
+
 }  // namespace
 
 json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results) {
@@ -90,20 +109,20 @@ int Commands::Reproduce(const std::string& name, const ReproduceOptions& options
   if (paper) {
     report = ReportFile(name);
     RenderPaper(name, all, report);
+    fmt::print("\n");
+    for (const auto& each : all) {
+      fmt::print("{:28} {}\n", each->experiment.id, VerdictCounts(each->results));
+    }
   } else {
     const auto& one = *all.front();
     report = ReportFile(one.experiment.id);
     Render("figure", one, report.parent_path() / "figures");
     Render("report", one, report);
-    fmt::print("figures: {}\n", (report.parent_path() / "figures").string());
-  }
-  fmt::print("\n");
-  for (const auto& each : all) {
-    const auto tables =
-        paper ? ClaimTablesOf(each->results) : TablesOf(each->parts, each->results, catalog());
-    for (const auto& table : tables) {
+    fmt::print("\n");
+    for (const auto& table : TablesOf(one.parts, one.results, catalog())) {
       fmt::print("{}\n", sparfuse::Render(table, TableFormat::kMarkdown));
     }
+    fmt::print("figures: {}\n", (report.parent_path() / "figures").string());
   }
   fmt::print("report:  {}\n", report.string());
   if (ran.failed > 0) return kTrialFailed;

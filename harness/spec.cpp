@@ -67,14 +67,6 @@ std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<Pa
   return tables;
 }
 
-std::vector<Table> ClaimTablesOf(const std::vector<PartResult>& results) {
-  std::vector<Table> tables;
-  for (const auto& result : results) {
-    if (!result.part->claims.empty()) tables.push_back(ClaimTable(result));
-  }
-  return tables;
-}
-
 json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                     const std::vector<PartResult>& results) {
   json spec = {{"id", experiment.id},

@@ -21,6 +21,5 @@ nlohmann::json TableJson(const Table& table);
 // Result, claim and prediction tables of an experiment, in the order of its parts.
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog);
-std::vector<Table> ClaimTablesOf(const std::vector<PartResult>& results);
 
 }  // namespace sparfuse
