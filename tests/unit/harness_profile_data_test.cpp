@@ -293,7 +293,11 @@ TEST(PlanData, SummaryCountsHowTensorsTravel) {
   EXPECT_EQ(PlanSummary(SomePlan(), layout, 7),
             (json{{"step", 7},
                   {"unit_sizes", "2,1"},
+                  {"dense_units", json::array()},
                   {"tensors", {{"dense", 2}, {"offloaded", 1}, {"reduced", 1}}}}));
+  Plan plan = SomePlan();
+  plan.units[1] = {2, 3, Sparsified::kNever, 1.0};
+  EXPECT_EQ(PlanSummary(plan, layout, 0)["dense_units"], json::array({1}));
 }
 
 }  // namespace
