@@ -22,6 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// What `sparfuse doctor` finds out about `what`.
+Finding Ask(const std::string& what, const DoctorPaths& paths) {
+  for (Finding& finding : Examine(paths)) {
+    if (finding.what == what) return finding;
+  }
+  SPARFUSE_THROW(kInternal, "doctor does not look at " + what);
+}
+
 void CheckDevice(const std::string& device, const DoctorPaths& paths) {
   if (device == "cpu") return;
   if (device != "cuda") {
@@ -29,13 +37,9 @@ void CheckDevice(const std::string& device, const DoctorPaths& paths) {
     SPARFUSE_THROW(kConfig, fmt::format("--device: unknown device \"{}\"{} (cpu, cuda)", device,
                                         Suggestion(device, known)));
   }
-  std::string found;
-  for (const Finding& finding : Examine(paths)) {
-    if (finding.what == "CUDA") found = finding.message;
-  }
   SPARFUSE_THROW(kConfig, fmt::format("--device cuda: the kernels of this build run on the CPU; "
                                       "expected cpu (sparfuse doctor: CUDA: {})",
-                                      found));
+                                      Ask("CUDA", paths).message));
 }
 
 // {gbps, alpha_us} of "10:100".
@@ -124,7 +128,8 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
 }  // namespace
 
 int Commands::Profile(const ProfileRequest& request) {
-  CheckDevice(request.device, {settings_.root, settings_.results, settings_.worker, Python()});
+  const DoctorPaths paths{settings_.root, settings_.results, settings_.worker, Python()};
+  CheckDevice(request.device, paths);
   Experiment experiment = ExperimentOf(request, catalog());
   std::vector<json> wanted;
   for (const Part& part : experiment.parts) {
@@ -150,6 +155,8 @@ int Commands::Profile(const ProfileRequest& request) {
   for (Part& part : experiment.parts)
     std::erase_if(part.cells, [&](const Cell& cell) { return in_file(cell.config) != nullptr; });
 
+  if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
+    fmt::print(stderr, "warning: load {}\n", load.message);
   const RunOptions options{settings_.root, settings_.worker, request.fresh,
                            settings_.json ? stderr : stdout};
   const RunSummary summary =

@@ -14,6 +14,7 @@ namespace sparfuse {
 namespace {
 
 using nlohmann::json;
+using nlohmann::operator""_json_pointer;
 
 constexpr std::size_t kElements = 1'000'000;
 constexpr double kDensity = 0.01;
@@ -54,19 +55,24 @@ std::string Measured(const json& profile, const std::string& place, double unit)
 Table Passes(const json& outcomes) {
   Table table;
   table.title = "Passes, ms";
-  table.columns = {"workload", "ranks", "link", "n", "forward", "backward", "with hooks", "update"};
+  table.columns = {"workload", "ranks",      "link",   "n",   "forward",
+                   "backward", "with hooks", "update", "load"};
   for (const json& outcome : outcomes) {
     const json& config = outcome.at("config");
     const json& profile = outcome.at("profile");
+    const json load = outcome.value("/machine/load_before"_json_pointer, json());
     const auto cell = [&](const char* place) { return Measured(profile, place, 1e-3); };
     table.rows.push_back({config.at("workload"), RanksName(config), LinkName(config),
                           profile.at("backward").at("steps").dump(),
                           cell("/backward/forward_seconds"), cell("/backward/unhooked_seconds"),
-                          cell("/backward/hooked_seconds"), cell("/backward/update_seconds")});
+                          cell("/backward/hooked_seconds"), cell("/backward/update_seconds"),
+                          load.is_null() ? kNone : fmt::format("{:.1f}", load.get<double>())});
   }
   table.caption =
       "Medians over n passes, mean over ranks that run at once, ± half a 95 % interval. Tensors' "
-      "times, seen by hooks, are scaled to the total without hooks.";
+      "times, seen by hooks, are scaled to the total without hooks. load: of the minute before; "
+      "above 0.3, other work disturbed "
+      "the measurement.";
   return table;
 }
 

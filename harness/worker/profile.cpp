@@ -1,5 +1,6 @@
 // A profile trial: what the model computes with, on as many ranks at once as the profile is for.
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "harness/progress.hpp"
@@ -48,6 +49,8 @@ void RunProfile(const Rank& rank) {
     std::printf("%s%s\n", kMeasuringLine, what.c_str());
     std::fflush(stdout);  // the controller follows the log
   };
+  double load = 0;  // of what runs beside this trial, for who wonders about its times
+  if (getloadavg(&load, 1) != 1) load = 0;
   const auto workload = MakeTrialWorkload(rank);
   BroadcastState(rank, *workload);
   json profile = MeasureProfile(rank, SubjectOf(rank, *workload), effort, say);
@@ -65,6 +68,7 @@ void RunProfile(const Rank& rank) {
   outcome["n"] = steps;
   outcome["profile"] = std::move(profile);
   outcome["machine"] = std::move(machine);
+  outcome["machine"]["load_before"] = load;
   outcome["software"] = SoftwareOfWorker();
   outcome["sampling"] =
       "medians of " + std::to_string(steps) + " steps with hooks and as many passes without, of " +

@@ -161,6 +161,9 @@ TEST(ProfileTables, SayHowWellTheyKnow) {
   const auto tables = ProfileTables(json::array({outcome}));
   ASSERT_EQ(tables.size(), 4u);
   EXPECT_EQ(tables[0].rows[0][4], "40.0 ± 3.9");
+  EXPECT_EQ(tables[0].rows[0].back(), "–");
+  outcome["machine"]["load_before"] = 0.12;
+  EXPECT_EQ(ProfileTables(json::array({outcome}))[0].rows[0].back(), "0.1");
   EXPECT_EQ(tables[1].rows[0][1], "b");
   EXPECT_EQ(tables[1].rows[0][4], "75.0 %");
   EXPECT_EQ(tables[2].rows[0], (std::vector<std::string>{"select topk", "1.000"}));
