@@ -172,7 +172,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
       "figure", "judge",  "expect", "equals", "at_most", "at_least", "less_than",  "more_than"};
   file.CheckKeys(at, "[[claim]]", kKeys);
   Claim claim;
-  claim.quote = file.RequiredString(at, "quote");
+  claim.quote = claim.sentence = file.RequiredString(at, "quote");
   claim.metric = file.RequiredString(at, "metric");
   claim.source = file.String(at, "source", "");
   const auto metrics = MetricNames();

@@ -124,6 +124,27 @@ std::string ExperimentLine(const json& entry) {
       minutes.is_null() ? "" : fmt::format("; about {} min", minutes.get<double>()));
 }
 
+// fig3 before fig14: runs of digits compare as numbers.
+bool NaturallyBefore(const std::string& a, const std::string& b) {
+  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!digit(a[i]) || !digit(b[j])) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i, ++j;
+      continue;
+    }
+    const auto number = [&](const std::string& text, std::size_t& at) {
+      const std::size_t begin = at;
+      while (at < text.size() && digit(text[at])) ++at;
+      return std::pair(at - begin, text.substr(begin, at - begin));  // the longer is the larger
+    };
+    const auto of_a = number(a, i), of_b = number(b, j);
+    if (of_a != of_b) return of_a < of_b;
+  }
+  return a.size() - i < b.size() - j;
+}
+
 }  // namespace
 
 std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
@@ -132,7 +153,9 @@ std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
     if (entry.path().extension() == ".toml") files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end());
+  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
+    return NaturallyBefore(a.string(), b.string());
+  });
   return files;
 }
 

@@ -12,7 +12,7 @@
 
 namespace sparfuse {
 
-// The .toml files beneath `folder`, sorted.
+// The .toml files beneath `folder`, sorted, fig3 before fig14.
 std::vector<std::filesystem::path> ExperimentFiles(const std::filesystem::path& folder);
 
 // What can be listed: "methods", "sparsifiers", ...

@@ -22,6 +22,7 @@ json ClaimsJson(const PartResult& result) {
   for (const auto& judged : JudgeClaims(result)) {
     const ClaimWords words = WordsOf(judged);
     claims.push_back({{"quote", judged.claim->quote},
+                      {"sentence", judged.claim->sentence},
                       {"metric", judged.claim->metric},
                       {"source", judged.claim->source},
                       {"of", judged.claim->of},

@@ -1,50 +1,74 @@
 """The page of a paper: what its experiments say of its claims, what did not run, their figures."""
 
+import itertools
 import os
 from pathlib import Path
 
 import report
 from report import escape
 
-COLUMNS = ("claim", "metric", "expected", "ours (95 % interval)", "n", "mode", "verdict")
+COLUMNS = ("", "claim", "metric", "expected", "ours", "n", "mode", "verdict")
 
 
-def _claims(experiment):
-    return [claim for part in experiment.parts for claim in part.claims]
+def _counts(claims):
+    """[(what verdicts begin with, how many)] in the order of the marks."""
+    counts = {}
+    for claim in claims:
+        word = report._mark(claim["verdict"])
+        counts[word] = counts.get(word, 0) + 1
+    return [(word, counts[word]) for word in report.MARKS if word in counts]
+
+
+def _summary(claims):
+    return ", ".join(f"{report.MARKS[word][0]} {n} {word}" for word, n in _counts(claims))
+
+
+def _row(claims):
+    """One row for what a sentence says of one cell, or of several."""
+    first, counts = claims[0], _counts(claims)
+    words = [first[key] for key in ("quote", "metric", "expected", "ours", "n", "mode", "verdict")]
+    if len(claims) > 1:
+        values = [claim["interval"]["value"] for claim in claims if claim["interval"]]
+        n = sorted({claim["n"] for claim in claims})
+        words[0] = f"{first['sentence']} ({len(claims)} settings)"
+        words[3] = f"{min(values):.3g} to {max(values):.3g}" if values else "–"
+        words[4] = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
+        words[6] = ", ".join(f"{word} {count}" for word, count in counts)
+    mark, look, _ = report.MARKS[counts[0][0]]
+    if len(counts) > 1:
+        mark, look = "≈", "part"  # verdicts differ from setting to setting
+    cells = "".join(f"<td>{escape(word)}</td>" for word in words)
+    return f"<tr><td class='mark {look}'>{mark}</td>{cells}</tr>"
 
 
 def _verdicts(experiments, own):
-    """One table, a group for each file that claims something, and what it adds up to."""
-    counts, groups = {}, []
+    """One table, a group for each file that claims something. A sentence that a file says of many
+    settings is one row: each of them is in the file's own report."""
+    everything, groups = [], []
     for experiment in experiments:
-        claims = _claims(experiment)
+        claims = [claim for part in experiment.parts for claim in part.claims]
         if not claims:
             continue
-        for claim in claims:
-            verdict = claim["verdict"].removesuffix(", preliminary")
-            counts[verdict] = counts.get(verdict, 0) + 1
-        rows = "".join(
-            "<tr>"
-            + "".join(
-                f"<td>{escape(claim[key])}</td>"
-                for key in ("quote", "metric", "expected", "ours", "n", "mode", "verdict")
-            )
-            + "</tr>"
-            for claim in claims
-        )
+        everything += claims
         groups.append(
             f"<tr class='group'><td colspan='{len(COLUMNS)}'><a href='{escape(own[experiment.id])}'>"
-            f"{escape(experiment.id)}</a>: {escape(experiment.title)}</td></tr>{rows}"
+            f"{escape(experiment.id)}</a>: {escape(experiment.title)}: "
+            f"{escape(_summary(claims))}</td></tr>"
         )
-    if not groups:
+        for part in experiment.parts:
+            for _, said in itertools.groupby(part.claims, key=lambda claim: claim["sentence"]):
+                groups.append(_row(list(said)))
+    if not everything:
         return "<p>No experiment of this paper claims anything.</p>"
-    total = "; ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items()))
     head = "".join(f"<th scope='col'>{escape(column)}</th>" for column in COLUMNS)
+    meanings = " ".join(
+        f"{report.MARKS[word][0]} {word}: {escape(report.MARKS[word][2])}."
+        for word, _ in _counts(everything)
+    )
     return (
-        f"<p>{sum(counts.values())} claims: {escape(total)}.</p>"
+        f"<p><b>{len(everything)} claims:</b> {escape(_summary(everything))}.</p>"
         f"<div class='wide'><table class='text'><thead><tr>{head}</tr></thead><tbody>"
-        f"{''.join(groups)}</tbody></table></div>"
-        "<p class='notes'>What is emulated or modelled is at most consistent with the paper.</p>"
+        f"{''.join(groups)}</tbody></table></div><p class='notes'>{meanings}</p>"
     )
 
 

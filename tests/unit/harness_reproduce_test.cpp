@@ -1,7 +1,10 @@
 // What a paper's page lists as not run, and what --strict lets pass.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "harness/identity.hpp"
+#include "harness/listing.hpp"
 #include "harness/reproduce.hpp"
 #include "tests/unit/harness_fixture.hpp"
 
@@ -82,6 +85,17 @@ TEST_F(Reproduce, OfModelledOnlyTheModelledClaimsCount) {
   EXPECT_FALSE(AnyClaimFails(Results(), true));
   rows_[0].metrics["throughput"] = 4;
   EXPECT_TRUE(AnyClaimFails(Results(), true));
+}
+
+TEST(Listing, FilesOfAPaperStandInTheOrderOfTheirNumbers) {
+  const TemporaryFolder folder;
+  for (const char* name : {"fig14.toml", "fig3.toml", "claims.toml", "fig3b.toml", "notes.md"}) {
+    std::ofstream(folder.path() / name) << "\n";
+  }
+  std::vector<std::string> names;
+  for (const auto& file : ExperimentFiles(folder.path())) names.push_back(file.stem());
+  EXPECT_EQ(names, (std::vector<std::string>{"claims", "fig3", "fig3b", "fig14"}));
+  EXPECT_TRUE(ExperimentFiles(folder.path() / "none").empty());
 }
 
 }  // namespace

@@ -355,7 +355,7 @@ class HarnessTest(unittest.TestCase):
 
     def test_a_paper_is_planned_listed_and_run_whole(self):
         root = self.paper()
-        plan = self.call(*root, "plan", "p")
+        plan = self.call(*root, "plan", "p")  # of which nothing is in the store yet
         self.assertIn("p/live main", plan)
         self.assertIn("4 trial(s) to run", plan)
         listed = {entry["name"]: entry for entry in json.loads(self.call(*root, "list", "experiments", "--json"))}
