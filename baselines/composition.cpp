@@ -6,6 +6,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/error.hpp"
+#include "core/fusion/dense_fallback.hpp"
 #include "core/sparsify/reused_threshold.hpp"
 
 namespace sparfuse {
@@ -57,6 +58,23 @@ void CheckPayloads(const Composition& made, const Collective& collective) {
                                 " sends payloads: expected a sparsifier, or a quantizer as "
                                 "payload_dense");
   }
+}
+
+// Whether there is a choice between sparse and dense, and neither changes the method's mathematics.
+void CheckDenseFallback(const Composition& made) {
+  if (!BoolOption(made.sending, "dense_fallback")) return;
+  const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
+  SPARFUSE_REQUIRE(made.strategy->dense_units,
+                   "dense_fallback with " + strategy +
+                       ", which does not send the units of a plan: expected \"ahead\" or "
+                       "\"behind\"");
+  SPARFUSE_REQUIRE(made.sparsifier != nullptr,
+                   "dense_fallback with sparsifier \"none\": expected one, whose selections may "
+                   "take longer than they save");
+  SPARFUSE_REQUIRE(
+      made.feedback.kind != FeedbackKind::kMomentum,
+      "dense_fallback with feedback \"momentum\": what is sent dense has none; expected "
+      "\"residual\" or \"none\"");
 }
 
 // The tensors that a name means; `key`: where it is given.
@@ -116,7 +134,13 @@ std::span<const OptionSpec> SendingOptions() {
        0,
        1e9,
        {},
-       "steps after which a plan is made anew from their times; 0: never"}};
+       "steps after which a plan is made anew from their times; 0: never"},
+      {"dense_fallback",
+       false,
+       0,
+       0,
+       {},
+       "units that by a profile take longer sparse than dense are sent dense"}};
   return kOptions;
 }
 
@@ -156,6 +180,7 @@ std::unique_ptr<Quantizer> Composition::MakeRuns(std::uint64_t seed) const {
 }
 
 bool Composition::needs_profile() const {
+  if (BoolOption(sending, "dense_fallback")) return true;
   return planner->needs_profile != nullptr && planner->needs_profile(planner_options);
 }
 
@@ -189,6 +214,7 @@ Composition Compose(const MethodParts& parts) {
       parts.feedback, ResolveOptions("feedback " + parts.feedback, FeedbackOptions(parts.feedback),
                                      parts.feedback_options));
   CheckPayloads(made, collective);
+  CheckDenseFallback(made);
   return made;
 }
 
@@ -232,6 +258,12 @@ Plan MakePlan(const Composition& composition, const GradientLayout& layout,
   input.dense_collective = composition.dense_collective;
   input.sparse_collective = composition.sparse_collective;
   Plan plan = composition.planner->make(composition.planner_options)->MakePlan(input);
+  if (BoolOption(composition.sending, "dense_fallback")) {
+    const auto sparsifier = composition.MakeSparsifier(0);
+    const auto runs = composition.MakeRuns(0);
+    plan = WithDenseFallback(std::move(plan), input,
+                             {sparsifier.get(), composition.coding, runs.get()});
+  }
   CheckPlan(plan, layout);
   return plan;
 }

@@ -25,7 +25,7 @@
 namespace sparfuse {
 
 // What a method that sends payloads takes beside the options of its parts: how payloads are coded,
-// how often thresholds are estimated and plans made.
+// how often thresholds are estimated and plans made, and whether units may be sent dense.
 std::span<const OptionSpec> SendingOptions();
 
 // The options that a method takes, its parts' together.

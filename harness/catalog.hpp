@@ -17,7 +17,7 @@ namespace sparfuse {
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
 inline constexpr int kModelEngineRevision = 2;
-inline constexpr int kProfileRevision = 2;  // of what profile trials measure
+inline constexpr int kProfileRevision = 3;  // of what profile trials measure
 
 struct CatalogPart {
   std::string name, summary, source;

@@ -27,6 +27,22 @@ enum ExitCode {
   kInterrupted = 130
 };
 
+// What `sparfuse profile` is to measure.
+struct ProfileRequest {
+  std::vector<std::string> workloads;
+  std::string device = "cpu";
+  int most_ranks = 2;  // at once: 1, 2, 4, ... up to these
+  int threads = 1;     // of a rank
+  std::optional<int> batch;
+  std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
+  std::vector<std::string> quantizers = {"all"};
+  int warmup = 5;                  // steps of training before the timed ones
+  int passes = 50;                 // timed
+  std::vector<std::string> links;  // "GBPS:ALPHA_US": beside the machine's own
+  std::string name;                // of the file in results/profiles, or ""
+  bool fresh = false;
+};
+
 class Commands {
  public:
   struct Settings {
@@ -53,9 +69,7 @@ class Commands {
     bool modelled = false;  // modelled trials and the profiles that they need, no others
   };
   int Reproduce(const std::string& name, const ReproduceOptions& options);
-  int Profile(const std::string& workload, int max_ranks, int threads, std::optional<int> batch,
-              const std::vector<std::string>& sparsifiers,
-              const std::vector<std::string>& quantizers, bool fresh);
+  int Profile(const ProfileRequest& request);
   int Calibrate(const std::string& cluster);
   int Prove(const std::string& method);
   int RebuildIndex();

@@ -9,6 +9,9 @@
 
 namespace sparfuse {
 
+// Of a shaped link: sleeping cannot emulate less.
+inline constexpr double kMinEmulableAlphaMicroseconds = 100;
+
 enum class KeyType {
   kString,
   kInteger,  // at least `min`

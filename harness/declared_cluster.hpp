@@ -81,7 +81,7 @@ bool IsDeclared(const std::filesystem::path& profiles, const std::string& cluste
 // Reads, checks and calibrates. Only the WFBP bars of SAFusion's Fig. 15 may calibrate; numbers of
 // other published figures are refused as inputs: they are what is to be predicted. Throws
 // Error{kConfig} naming file, line, key, value and what was expected. Cost: some simulated steps,
-// 0.1 to 0.5 s; kept by file and content.
+// about 0.1 s; done once a file.
 const DeclaredCluster& LoadDeclaredCluster(const std::filesystem::path& profiles,
                                            const std::string& cluster);
 // The same of a file's text; `Load` gives the files that it names.

@@ -66,9 +66,8 @@ int Main(int argc, char** argv) {
   fs::path out;
   bool why = false, fresh = false, rebuild = false;
   Commands::ReproduceOptions how;
-  int max_ranks = 2, threads = 1, batch = 0;
-  std::vector<std::string> sparsifiers = {"topk"};
-  std::vector<std::string> quantizers;
+  ProfileRequest measured;
+  int batch = 0;
 
   auto* list = verb("list", "what experiment files may name, and the experiments there are", true);
   list->add_option(
@@ -133,26 +132,44 @@ int Main(int argc, char** argv) {
                       "modelled trials only, with the profiles that they need");
   reproduce->callback([&] { act = [&](Commands& c) { return c.Reproduce(experiment, how); }; });
 
-  auto* profile =
-      verb("profile", "measure a workload's backward pass and this machine's kernels", false);
-  profile->add_option("workload", what)->required();
+  auto* profile = verb(
+      "profile", "measure workloads' backward passes and this machine's kernels and links", true);
+  profile->add_option("workload", measured.workloads)->required();
+  profile->add_option("--device", measured.device, "where kernels run")->capture_default_str();
   profile
-      ->add_option("--ranks", max_ranks, "measured with 1, 2, 4, ... up to this many ranks at once")
-      ->check(CLI::Range(1, 1024));
-  profile->add_option("--threads", threads, "threads of a rank")->check(CLI::Range(1, 1024));
+      ->add_option("--ranks", measured.most_ranks,
+                   "measured with 1, 2, 4, ... up to this many ranks at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  profile->add_option("--threads", measured.threads, "threads of a rank")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   profile->add_option("--batch", batch, "samples of a step (default: the workload's)")
       ->check(CLI::PositiveNumber);
-  profile->add_option("--sparsifiers", sparsifiers, "whose selections are measured")
+  profile
+      ->add_option("--sparsifiers", measured.sparsifiers,
+                   "whose selections are measured; all: every one without an @origin")
       ->delimiter(',')
       ->capture_default_str();
-  profile->add_option("--quantizers", quantizers, "whose encoding of whole tensors is measured")
-      ->delimiter(',');
-  profile->add_flag("--fresh", fresh, "measure again");
+  profile
+      ->add_option("--quantizers", measured.quantizers,
+                   "whose encodings are measured; none: of none")
+      ->delimiter(',')
+      ->capture_default_str();
+  profile->add_option("--passes", measured.passes, "timed backward passes")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  profile->add_option("--warmup", measured.warmup, "steps before them")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  profile->add_option("--link", measured.links,
+                      "GBPS:ALPHA_US, a shaped link to measure beside the machine's own");
+  profile->add_option("--name", measured.name,
+                      "keep it as results/profiles/NAME.json, for cluster = \"NAME\"");
+  profile->add_flag("--fresh", measured.fresh, "measure again what the store or NAME.json has");
   profile->callback([&] {
-    act = [&](Commands& c) {
-      return c.Profile(what, max_ranks, threads, batch > 0 ? std::optional(batch) : std::nullopt,
-                       sparsifiers, quantizers, fresh);
-    };
+    if (batch > 0) measured.batch = batch;
+    act = [&](Commands& c) { return c.Profile(measured); };
   });
 
   auto* calibrate = verb(

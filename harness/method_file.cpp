@@ -28,6 +28,7 @@ Method ParseMethodFile(std::string_view folder, std::string_view text) {
                                                  "payload_dense",
                                                  "threshold_period",
                                                  "replan_every",
+                                                 "dense_fallback",
                                                  "planner_options",
                                                  "sparsifier_fixed",
                                                  "strategy_options"};

@@ -1,12 +1,14 @@
 #include "harness/model_trial.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "core/engine/model_engine.hpp"
 #include "harness/composition.hpp"
 #include "harness/plan_data.hpp"
 #include "harness/profile_data.hpp"
+#include "harness/statistics.hpp"
 #include "harness/step_log.hpp"
 #include "workloads/catalog.hpp"
 
@@ -72,6 +74,34 @@ ModelConfig Configure(const json& config, const json& profiles) {
   return model;
 }
 
+double StepSeconds(const ModelStep& step) {
+  double longest = 0;
+  for (const StepRecord& record : step.records)
+    longest = std::max(longest, record.step_seconds);
+  return longest;
+}
+
+// Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
+// leave: the first step of the same plan again with other draws of what was measured. Null where the
+// profiles do not say how well they are known.
+json StepUncertainty(const json& config, const json& profiles, const ModelConfig& model) {
+  constexpr int kDraws = 12;
+  const bool known = std::any_of(profiles.begin(), profiles.end(), [](const json& outcome) {
+    return outcome.at("profile").contains("relative_errors");
+  });
+  if (!known) return nullptr;
+  const double expected = std::log(StepSeconds(SimulateStep(model, 0, 0)));
+  double squares = 0;
+  for (int draw = 1; draw <= kDraws; ++draw) {
+    ModelConfig drawn =
+        Configure(config, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
+    drawn.plan = model.plan;
+    const double off = std::log(StepSeconds(SimulateStep(drawn, 0, 0))) - expected;
+    squares += off * off;
+  }
+  return StudentTQuantile(0.975, kDraws) * std::sqrt(squares / kDraws);
+}
+
 }  // namespace
 
 json RunModelledTrial(const json& config, const json& profiles,
@@ -129,6 +159,9 @@ json RunModelledTrial(const json& config, const json& profiles,
                   {"machine", profiles.front().at("machine")},
                   {"software", profiles.front().at("software")},
                   {"sampling", "simulated; spans of the first ranks"}};
+  const json uncertainty = StepUncertainty(config, profiles, model);
+  if (!uncertainty.is_null())
+    outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
   for (const char* key : {"calibration", "inputs"}) {
     if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
   }

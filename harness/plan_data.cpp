@@ -46,6 +46,10 @@ json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t s
   std::size_t dense = 0;
   std::size_t offloaded = 0;
   std::size_t reduced = 0;
+  json dense_units = json::array();
+  for (std::size_t u = 0; u < plan.units.size(); ++u) {
+    if (plan.units[u].sparsified == Sparsified::kNever) dense_units.push_back(u);
+  }
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     const TensorPlan tensor = plan.TensorOf(layout, t);
     dense += tensor.density >= 1;
@@ -54,6 +58,7 @@ json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t s
   }
   return {{"step", step},
           {"unit_sizes", plan.UnitSizes()},
+          {"dense_units", std::move(dense_units)},
           {"tensors", {{"dense", dense}, {"offloaded", offloaded}, {"reduced", reduced}}}};
 }
 

@@ -1,17 +1,21 @@
 #include "harness/profile_data.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numbers>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/sparsify/random_stream.hpp"
 
 namespace sparfuse {
 namespace {
 
 using nlohmann::json;
+using nlohmann::operator""_json_pointer;
 
 constexpr std::size_t kMostShapes = 16;
 
@@ -34,6 +38,69 @@ std::map<std::string, SelectionCost, std::less<>> SelectionsOf(const json& by_sp
       costs[name].Add(curve.at("density"), CurveOf(curve.at("seconds")));
   }
   return costs;
+}
+
+LinkCost LinkOf(const json& measured) {
+  return {CurveOf(measured.at("round_seconds")), measured.at("seconds_per_extra_message")};
+}
+
+// What values are multiplied by. std::normal_distribution differs between standard libraries.
+class RandomFactors {
+ public:
+  explicit RandomFactors(std::uint64_t seed) : stream_(seed, 0, 0) {}
+
+  double Factor(const json& relative_error) {
+    return std::max(0.0, 1 + relative_error.get<double>() * Normal());
+  }
+
+ private:
+  // Source: G. E. P. Box, M. E. Muller, "A note on the generation of random normal deviates",
+  // Annals of Mathematical Statistics 29, 1958.
+  double Normal() {
+    const double radius = std::sqrt(-2 * std::log(Uniform()));
+    return radius * std::cos(2 * std::numbers::pi * Uniform());
+  }
+
+  double Uniform() {  // in (0, 1]
+    return (static_cast<double>(stream_.At(drawn_++) >> 11) + 1) * 0x1p-53;
+  }
+
+  RandomStream stream_;
+  std::uint64_t drawn_ = 0;
+};
+
+void Multiply(json& seconds, double factor) { seconds = seconds.get<double>() * factor; }
+
+// Of a point of a curve, or of a tensor.
+void MultiplyElement(json& element, double factor) {
+  Multiply(element.is_object() ? element.at("seconds") : element.at(1), factor);
+}
+
+// errors: a number for the value or the whole curve, or one for each element.
+void PerturbPlace(json& place, const json& errors, RandomFactors& random) {
+  if (!errors.is_array()) {
+    const double factor = random.Factor(errors);
+    if (place.is_number()) return Multiply(place, factor);
+    for (json& point : place) MultiplyElement(point, factor);
+    return;
+  }
+  if (errors.size() != place.size()) {
+    SPARFUSE_THROW(kData, "it has " + std::to_string(errors.size()) + " entries for " +
+                              std::to_string(place.size()) + " elements");
+  }
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    MultiplyElement(place[i], random.Factor(errors[i]));
+  }
+}
+
+// Tensors and tail together take the total that was measured without hooks.
+void ScaleToTotal(json& backward) {
+  double sum = backward.at("tail_seconds");
+  for (const json& tensor : backward.at("tensors")) sum += tensor.at("seconds").get<double>();
+  if (sum <= 0) return;
+  const double factor = backward.at("unhooked_seconds").get<double>() / sum;
+  for (json& tensor : backward.at("tensors")) MultiplyElement(tensor, factor);
+  Multiply(backward.at("tail_seconds"), factor);
 }
 
 }  // namespace
@@ -90,10 +157,10 @@ CostModel KernelCosts(const json& profile) {
 
 void AddLink(CostModel& cost, const json& profile) {
   const json& measured = profile.at("link");
-  LinkCost link;
-  link.round_seconds = CurveOf(measured.at("round_seconds"));
-  link.seconds_per_extra_message = measured.at("seconds_per_extra_message");
-  cost.links.fill(link);
+  cost.links.fill(LinkOf(measured));
+  if (profile.contains("node_link")) {
+    cost.links[static_cast<std::size_t>(LinkClass::kIntraNode)] = LinkOf(profile.at("node_link"));
+  }
   cost.exchange_cpu_seconds = measured.at("cpu_seconds");
   cost.round_cpu_seconds = measured.at("round_cpu_seconds");
   cost.exchange_cpu_fraction = measured.at("cpu_fraction");
@@ -110,7 +177,7 @@ void AddDeclaredLinks(CostModel& cost, const json& profile) {
   }
 }
 
-std::vector<TimedShape> ShapesToTime(const GradientLayout& layout) {
+std::vector<TimedShape> ShapesToTime(const GradientLayout& layout, std::size_t elements) {
   std::vector<TimedShape> distinct;
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     distinct.push_back({layout.tensor(t).numel, layout.tensor(t).shape});
@@ -129,9 +196,36 @@ std::vector<TimedShape> ShapesToTime(const GradientLayout& layout) {
   }
   if (shapes.empty()) return shapes;
   const std::size_t largest = shapes.back().numel;
-  for (std::size_t n = 8 * largest; n < layout.numel(); n *= 8) shapes.push_back({n, {}});
-  if (layout.numel() > largest) shapes.push_back({layout.numel(), {}});
+  const std::size_t whole = std::max(layout.numel(), elements);
+  for (std::size_t n = 8 * largest; n < whole; n *= 8) shapes.push_back({n, {}});
+  if (whole > largest) shapes.push_back({whole, {}});
   return shapes;
+}
+
+json Perturbed(const json& profile, std::uint64_t seed) {
+  json perturbed = profile;
+  if (!profile.contains("relative_errors")) return perturbed;
+  RandomFactors random(seed);
+  for (const auto& [place, errors] : profile.at("relative_errors").items()) {
+    try {
+      PerturbPlace(perturbed.at(json::json_pointer(place)), errors, random);
+    } catch (const std::exception& error) {
+      SPARFUSE_THROW(kData, "relative_errors of the profile: " + place + ": " + error.what());
+    }
+  }
+  if (perturbed.value("/backward/unhooked_seconds"_json_pointer, 0.0) > 0) {
+    ScaleToTotal(perturbed.at("backward"));
+  }
+  return perturbed;
+}
+
+json PerturbedOutcomes(const json& outcomes, std::uint64_t seed) {
+  json perturbed = outcomes;
+  for (std::size_t i = 0; i < perturbed.size(); ++i) {
+    json& profile = perturbed[i].at("profile");
+    profile = Perturbed(profile, RandomStream(seed, i, 0).key());
+  }
+  return perturbed;
 }
 
 }  // namespace sparfuse

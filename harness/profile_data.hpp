@@ -1,5 +1,5 @@
-// What a profile measured, as the model and the planners take it. harness/README.md says what the
-// "profile" of an outcome holds.
+// What a profile measured, as the model and the planners take it, and what its errors may make of
+// it. harness/README.md says what the "profile" of an outcome holds.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ BackwardProfile BackwardOf(const nlohmann::json& profile, const GradientLayout& 
 // tensors of one size and unlike shapes were, their mean counts.
 CostModel KernelCosts(const nlohmann::json& profile);
 
-// Adds the link between the profile's ranks, which must be more than one, for every class of links.
+// Adds the link between the profile's ranks, which must be more than one: for every class of links,
+// but for those within a node where the profile has these apart.
 void AddLink(CostModel& cost, const nlohmann::json& profile);
 
 // Of a declared cluster: start-up time and seconds a byte for each class of links.
@@ -37,8 +38,24 @@ struct TimedShape {
 };
 
 // Ascending: the layout's own tensors, the smallest and the largest among them, at most 16 spread
-// evenly over the distinct ones; then what is larger, up to the whole gradient, as fused buffers
-// are.
-std::vector<TimedShape> ShapesToTime(const GradientLayout& layout);
+// evenly over the distinct ones; then what is larger, as fused buffers are, up to the whole
+// gradient or `elements`, whichever is more.
+std::vector<TimedShape> ShapesToTime(const GradientLayout& layout, std::size_t elements = 0);
+
+// The profile as another measurement might have found it: every value, curve and point with an
+// entry in "relative_errors" times 1 + e z, at least 0, where e is its relative standard error and
+// z normal with mean 0 and deviation 1. The tensors' times and the tail are then scaled to the new
+// total of backward, which is known better than they are. What has no entry stays, in an older
+// profile all of it. Equal seeds give equal profiles, on every machine with the same math library;
+// draws of unlike seeds are independent.
+//
+// Modelling a cell with the profiles of several seeds shows what errors of measurement make of its
+// prediction. They are those within one trial: what differs from launch to launch is not in them.
+// Throws Error{kData} naming the entry that fits nothing.
+nlohmann::json Perturbed(const nlohmann::json& profile, std::uint64_t seed);
+
+// Outcomes of profile trials (what a modelled trial takes), each one's "profile" perturbed on its
+// own.
+nlohmann::json PerturbedOutcomes(const nlohmann::json& outcomes, std::uint64_t seed);
 
 }  // namespace sparfuse

@@ -10,6 +10,7 @@
 #include "harness/declared_cluster.hpp"
 #include "harness/durable_file.hpp"
 #include "harness/identity.hpp"
+#include "harness/profile_file.hpp"
 
 namespace sparfuse {
 
@@ -37,8 +38,8 @@ json ProfileConfig(const CatalogWorkload& workload, const json& workload_options
           {"link", link},
           {"sparsifiers", needs.sparsifiers},
           {"quantizers", needs.quantizers},
-          {"warmup_steps", 3},
-          {"steps", 15},
+          {"warmup_steps", needs.warmup_steps},
+          {"steps", needs.steps},
           {"deadline_seconds", 60}};
 }
 
@@ -83,6 +84,32 @@ ProfileNeeds NeedsOf(const Experiment& experiment) {
   return needs;
 }
 
+const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& rows,
+                          const json& config, const std::string& system_hash) {
+  const std::string hash = ConfigHash(config);
+  const json revisions = RevisionsOf(catalog, config);
+  const auto row = std::find_if(rows.rbegin(), rows.rend(), [&](const TrialRow& candidate) {
+    return candidate.counts() && candidate.config_hash == hash &&
+           candidate.system_hash == system_hash && candidate.revisions == revisions;
+  });
+  return row == rows.rend() ? nullptr : &*row;
+}
+
+namespace {
+
+Profile ProfileOfFile(const Store& store, const json& config) {
+  const std::string name = config["cluster"];
+  const auto file = ProfileFile(store.profiles(), name);
+  Profile profile{ProfilesOf(ReadProfiles(file), config), ""};
+  if (profile.content.empty()) {
+    profile.missing = fmt::format("{} has no profile of {}; measure it with `{}`", file.string(),
+                                  SubjectName(config), MeasureCommand(config, name));
+  }
+  return profile;
+}
+
+}  // namespace
+
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
                     const json& config, const ProfileNeeds& needs, const std::string& system_hash) {
   Profile profile;
@@ -91,21 +118,11 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
         DeclaredProfile(LoadDeclaredCluster(store.profiles(), config["cluster"]), config);
     return profile;
   }
-  if (!IsOwnCluster(config["cluster"])) {
-    profile.content =
-        ReadJsonFile(store.profiles() / (config["cluster"].get<std::string>() + ".json"));
-    if (!profile.content.is_array()) profile.content = json::array({profile.content});
-    return profile;
-  }
+  if (!IsOwnCluster(config["cluster"])) return ProfileOfFile(store, config);
   json content = json::array();
   for (const auto& wanted : ProfileConfigsFor(catalog, config, needs)) {
-    const std::string hash = ConfigHash(wanted);
-    const json revisions = RevisionsOf(catalog, wanted);
-    const auto row = std::find_if(rows.rbegin(), rows.rend(), [&](const TrialRow& candidate) {
-      return candidate.counts() && candidate.config_hash == hash &&
-             candidate.system_hash == system_hash && candidate.revisions == revisions;
-    });
-    if (row == rows.rend()) {
+    const TrialRow* row = FindTrial(catalog, rows, wanted, system_hash);
+    if (row == nullptr) {
       profile.missing =
           fmt::format("its profile is not measured yet: {}, {} rank(s) at once, link {}",
                       wanted["workload"].get<std::string>(), wanted["workers"].get<int>(),

@@ -22,6 +22,8 @@ struct ProfileNeeds {
   int most_ranks = 2;  // at once: the most workers of a live cell, at least two
   std::vector<std::string> sparsifiers = {};  // of its cells, sorted
   std::vector<std::string> quantizers = {};   // of its cells' dense tensors, sorted
+  int warmup_steps = 4;                       // of the backward pass
+  int steps = 16;                             // timed, with hooks and as often without
 };
 ProfileNeeds NeedsOf(const Experiment& experiment);
 
@@ -38,13 +40,19 @@ nlohmann::json ProfileConfig(const CatalogWorkload& workload,
 std::vector<nlohmann::json> ProfileConfigsFor(const Catalog& catalog, const nlohmann::json& config,
                                               const ProfileNeeds& needs);
 
+// The newest trial in `rows` that counts, of this config, `system_hash` and current revisions; null
+// if there is none.
+const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& rows,
+                          const nlohmann::json& config, const std::string& system_hash);
+
 struct Profile {
   nlohmann::json content;  // an array of profile outcomes, each with its "config"; null: missing
   std::string missing;     // what is not there yet
 };
 
 // The profile of `config` from the newest trials in `rows` that count, have `system_hash` and
-// current revisions; or from the named file of the store's profiles.
+// current revisions; or from the named file of the store's profiles, what it has of the config's
+// workload, batch and threads.
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
                     const nlohmann::json& config, const ProfileNeeds& needs,
                     const std::string& system_hash);

@@ -1,6 +1,7 @@
 #include "harness/progress.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +15,11 @@ std::string TimeLeft(double seconds) {
   return fmt::format("about {:.1f} h left", seconds / 3600);
 }
 
+Progress::Progress(std::size_t total, std::FILE* out)
+    : total_(total), out_(out), terminal_(::isatty(::fileno(out)) != 0) {}
+
 void Progress::Clear() {
-  if (terminal_) fmt::print("\r\033[K");
+  if (terminal_) fmt::print(out_, "\r\033[K");
 }
 
 void Progress::Begin(const std::string& name, double remaining_seconds) {
@@ -24,15 +28,17 @@ void Progress::Begin(const std::string& name, double remaining_seconds) {
   Tick(0);
 }
 
-void Progress::Tick(double elapsed_seconds) {
+void Progress::Tick(double elapsed_seconds, const std::string& doing) {
   if (!terminal_) return;
   const std::string left =
       remaining_seconds_ < 0 ? "" : TimeLeft(std::max(0.0, remaining_seconds_ - elapsed_seconds));
   Clear();
-  fmt::print("[{}/{}] {}  {:.0f} s{}{}{}", done_ + 1, total_, name_, elapsed_seconds,
-             left.empty() ? "" : ", ", left,
-             failed_ > 0 ? fmt::format(", {} failed", failed_) : "");
-  std::fflush(stdout);
+  // A line that wrapped could not be cleared: the terminal is asked to cut it.
+  fmt::print(out_, "\033[?7l[{}/{}] {:.0f} s{}{}{}  {}{}\033[?7h", done_ + 1, total_,
+             elapsed_seconds, left.empty() ? "" : ", ", left,
+             failed_ > 0 ? fmt::format(", {} failed", failed_) : "",
+             doing.empty() ? "" : doing + "  ", name_);
+  std::fflush(out_);
 }
 
 void Progress::End(const std::string& status, const std::string& detail, double seconds,
@@ -42,15 +48,15 @@ void Progress::End(const std::string& status, const std::string& detail, double 
   Clear();
   if (terminal_ && status == "ok" && done_ < total_) return;
   const std::string left = done_ < total_ ? TimeLeft(remaining_seconds) : "";
-  fmt::print("[{}/{}] {:7} {:6.1f} s  {}{}{}\n", done_, total_, status, seconds, name_,
+  fmt::print(out_, "[{}/{}] {:7} {:6.1f} s  {}{}{}\n", done_, total_, status, seconds, name_,
              detail.empty() ? "" : ": " + detail, left.empty() ? "" : "  (" + left + ")");
-  std::fflush(stdout);
+  std::fflush(out_);
 }
 
 void Progress::Say(const std::string& line) {
   Clear();
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  fmt::print(out_, "{}\n", line);
+  std::fflush(out_);
 }
 
 }  // namespace sparfuse

@@ -6,14 +6,20 @@
 
 namespace sparfuse {
 
+// How a line of a trial's log begins that says what the trial does; the rest of it is shown.
+inline constexpr const char* kMeasuringLine = "measuring ";
+
 class Progress {
  public:
   // total: trials to run.
-  Progress(std::size_t total, bool terminal) : total_(total), terminal_(terminal) {}
+  Progress(std::size_t total, std::FILE* out);
 
+  // Whether Tick shows anything.
+  bool terminal() const noexcept { return terminal_; }
   // remaining_seconds < 0: not known yet.
   void Begin(const std::string& name, double remaining_seconds);
-  void Tick(double elapsed_seconds);
+  // doing: what the trial says it does, or "".
+  void Tick(double elapsed_seconds, const std::string& doing = "");
   void End(const std::string& status, const std::string& detail, double seconds,
            double remaining_seconds);
   // A line of its own.
@@ -25,6 +31,7 @@ class Progress {
   std::size_t total_;
   std::size_t done_ = 0;
   std::size_t failed_ = 0;
+  std::FILE* out_;
   bool terminal_;
   std::string name_;
   double remaining_seconds_ = -1;

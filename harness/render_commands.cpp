@@ -5,13 +5,8 @@
 
 #include <cstdlib>
 
-#include "core/quantize/quantizer.hpp"
-#include "harness/canonical.hpp"
 #include "harness/commands.hpp"
 #include "harness/durable_file.hpp"
-#include "harness/profiles.hpp"
-#include "harness/python_file.hpp"
-#include "harness/runner.hpp"
 #include "harness/spec.hpp"
 
 namespace sparfuse {
@@ -118,47 +113,6 @@ int Commands::Explain(const ExplainRequest& request, const fs::path& out) {
   return Render("explain", *loaded,
                 out.empty() ? ReportFile(loaded->experiment.id).replace_filename("figures") : out,
                 more);
-}
-
-int Commands::Profile(const std::string& workload, int max_ranks, int threads,
-                      std::optional<int> batch, const std::vector<std::string>& sparsifiers,
-                      const std::vector<std::string>& quantizers, bool fresh) {
-  const auto& entry = NeedEntry(catalog().workloads, "workload", workload);
-  const auto defaults = [](const std::vector<OptionSpec>& specs) {
-    return OptionsToJson(ResolveOptions("workload", specs, {}));
-  };
-  ProfileNeeds needs;
-  for (const std::string& name : quantizers) {
-    FindQuantizer(name);  // throws
-    needs.quantizers.push_back(name);
-  }
-  for (const std::string& name : sparsifiers) {
-    const bool python = IsPythonSparsifier(name);
-    if (!python) NeedEntry(catalog().sparsifiers, "sparsifier", name);
-    needs.sparsifiers.push_back(python ? PythonSparsifierName(name, std::filesystem::current_path())
-                                       : name);
-  }
-  // An experiment of one part whose cells are the profiles themselves.
-  Experiment experiment;
-  experiment.id = "profile";
-  Part part;
-  part.id = workload;
-  for (int ranks = 1; ranks <= max_ranks; ranks *= 2) {
-    Cell cell;
-    cell.config =
-        ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
-                      batch.value_or(entry.batch_per_worker), threads, ranks, nullptr, needs);
-    cell.config_hash = ConfigHash(cell.config);
-    part.cells.push_back(std::move(cell));
-  }
-  experiment.parts.push_back(std::move(part));
-  const RunSummary summary =
-      RunExperiments(catalog(), store_, {experiment}, {settings_.root, settings_.worker, fresh},
-                     *settings_.interrupted);
-  fmt::print("{} ran well, {} failed, {} were in the store\n", summary.ok, summary.failed,
-             summary.present);
-  if (summary.interrupted) return kInterrupted;
-  return summary.failed > 0 ? kTrialFailed : kDone;
 }
 
 }  // namespace sparfuse

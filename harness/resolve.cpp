@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMinEmulableAlphaMicroseconds = 100;  // DESIGN section 4: shaped
-
 class Resolver {
  public:
   Resolver(const CellSource& source, const std::string& at, const GivenKeys& given)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "harness/config_keys.hpp"
@@ -107,7 +108,14 @@ std::map<int, double> CellResult::Values(const std::string& metric) const {
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
   std::vector<double> values;
   for (const auto& [block, value] : Values(metric)) values.push_back(value);
-  return LogInterval(values);
+  std::optional<Interval> over = LogInterval(values);
+  // What is computed varies as its profile does, not from block to block.
+  const auto uncertainty = Mean("step_uncertainty");
+  if (over && uncertainty && (metric == "step_seconds" || metric == "throughput")) {
+    over->low = over->value * std::exp(-*uncertainty);
+    over->high = over->value * std::exp(*uncertainty);
+  }
+  return over;
 }
 
 std::optional<double> CellResult::Mean(const std::string& metric) const {

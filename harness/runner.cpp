@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <fstream>
+#include <map>
 #include <set>
 
 #include "harness/canonical.hpp"
@@ -41,6 +44,16 @@ std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const json& c
     environment.emplace_back(name, threads);
   }
   return environment;
+}
+
+// What the last line of a running trial's log says it does, or "".
+std::string WhatItDoes(const fs::path& log) {
+  std::ifstream in(log);
+  std::string last;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(kMeasuringLine)) last = line.substr(std::strlen(kMeasuringLine));
+  }
+  return last;
 }
 
 // Seconds that are left, from history where there is some, else from this run's mean of modelled
@@ -96,7 +109,9 @@ class Runner {
 
   RunSummary Run(const std::vector<Experiment>& experiments) {
     for (const auto& problem : problems_) fmt::print(stderr, "warning: {}\n", problem);
-    if (removed_ > 0) fmt::print("removed {} unfinished trial(s) of an earlier run\n", removed_);
+    if (removed_ > 0) {
+      fmt::print(options_.progress, "removed {} unfinished trial(s) of an earlier run\n", removed_);
+    }
     const auto rows = index_.Rows();
     TrialPlan live = PlanLive(context_, experiments, rows);
     if (options_.modelled_only) KeepProfiles(live);
@@ -114,8 +129,10 @@ class Runner {
     const std::vector<PlannedTrial> later(waiting, modelled.trials.end());
     std::size_t again = 0;
     for (const auto& trial : all) again += trial.why.find(" before (") != std::string::npos;
-    if (again > 0) fmt::print("{} trial(s) that failed before are run again\n", again);
-    Progress progress(all.size() + later.size(), ::isatty(STDOUT_FILENO) != 0);
+    if (again > 0) {
+      fmt::print(options_.progress, "{} trial(s) that failed before are run again\n", again);
+    }
+    Progress progress(all.size() + later.size(), options_.progress);
     Clock clock(all, later);
     RunTrials(all, progress, clock);
     if (!interrupted_ && !later.empty()) {
@@ -195,8 +212,9 @@ class Runner {
     request.log = directory / "log.txt";
     request.timeout_seconds = trial.timeout_seconds;
     const std::string started = UtcNow();
-    const LaunchResult end =
-        Launch(request, interrupted_, [&](double elapsed) { progress.Tick(elapsed); });
+    const LaunchResult end = Launch(request, interrupted_, [&](double elapsed) {
+      progress.Tick(elapsed, progress.terminal() ? WhatItDoes(request.log) : "");
+    });
     if (end.end == LaunchResult::End::kInterrupted) {
       fs::remove_all(directory);
       return nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,7 +16,8 @@ struct RunOptions {
   std::filesystem::path root;    // of the project: for the source's identity
   std::filesystem::path worker;  // the executable of live trials
   bool fresh = false;
-  bool modelled_only = false;  // of live trials only the profiles that modelled ones need
+  bool modelled_only = false;    // of live trials only the profiles that modelled ones need
+  std::FILE* progress = stdout;  // what runs, and how long still
 };
 
 struct RunSummary {

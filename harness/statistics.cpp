@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "core/sparsify/statistics.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -48,6 +50,31 @@ double Median(std::span<const double> values) {
   std::sort(sorted.begin(), sorted.end());
   const std::size_t middle = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[middle] : 0.5 * (sorted[middle - 1] + sorted[middle]);
+}
+
+Estimate MedianEstimate(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t n = sorted.size();
+  Estimate estimate{Median(sorted), 0};
+  if (n < 2) return estimate;
+  // Each value is below the true median with probability 1/2: sorted[k] is the first above it with
+  // the binomial probability of k.
+  const auto probability = [n](std::size_t k) {
+    const auto size = static_cast<double>(n);
+    const auto below = static_cast<double>(k);
+    return std::exp(std::lgamma(size + 1) - std::lgamma(below + 1) - std::lgamma(size - below + 1) -
+                    size * std::log(2.0));
+  };
+  std::size_t from = 0;
+  double outside = 2 * probability(0);  // of sorted[from] to sorted[n - 1 - from]
+  while (outside + 2 * probability(from + 1) <= 1 - kConfidence) {
+    ++from;
+    outside += 2 * probability(from);
+  }
+  estimate.standard_error =
+      0.5 * (sorted[n - 1 - from] - sorted[from]) / TwoSidedNormalQuantile(outside);
+  return estimate;
 }
 
 double StudentTQuantile(double probability, double freedom) {

@@ -1,6 +1,7 @@
 // Intervals over blocks, and verdicts of claims (DESIGN.md, section 5).
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <span>
@@ -21,12 +22,26 @@ double Median(std::span<const double> values);
 // Preconditions: 0 < probability < 1, freedom >= 1.
 double StudentTQuantile(double probability, double freedom);
 
+// A median and how well it is known.
+struct Estimate {
+  double value = 0;
+  double standard_error = 0;
+  // 0 where the value is 0.
+  double relative_error() const { return value == 0 ? 0 : standard_error / std::abs(value); }
+};
+
+// The median of independent values. Its standard error is half the width of the shortest interval
+// between order statistics that covers 95 % (that of all values where they are fewer than six),
+// divided by the normal quantile of its true coverage: no distribution is assumed, and outliers
+// count once. 0 for a single value, which says nothing. Precondition: values is not empty.
+Estimate MedianEstimate(std::span<const double> values);
+
 // A quantity over blocks. low and high are equal to value where one block leaves no
 // interval.
 struct Interval {
   double value = 0, low = 0, high = 0;
   std::size_t n = 0;
-  bool has_bounds() const { return n >= 2; }
+  bool has_bounds() const { return n >= 2 || low < high; }
   bool preliminary() const { return n < kPreliminaryBelowBlocks; }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <cmath>
@@ -36,6 +37,7 @@ inline void ExpectAStepAsTheTableSays(const std::string& name, std::size_t batch
   const auto since = [](Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
+  malloc_trim(0);  // what the last model left
   PeakGigabytes();
   auto start = Clock::now();
   WorkloadConfig config;

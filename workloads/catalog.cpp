@@ -4,27 +4,9 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "workloads/optimizer.hpp"
 #include "workloads/workload_tables.hpp"
 
 namespace sparfuse {
-
-std::vector<OptionSpec> OptionsWith(const Recipe& recipe) {
-  std::vector<OptionSpec> options = RecipeOptions(recipe);
-  options.push_back({"unused_parameter",
-                     false,
-                     0,
-                     0,
-                     {},
-                     "test aid: registers a parameter that no loss depends on"});
-  options.push_back({"nan_step",
-                     std::int64_t{-1},
-                     -1,
-                     1e12,
-                     {},
-                     "test aid: at this step rank 0 gets a NaN in one gradient; -1 is never"});
-  return options;
-}
 
 std::span<const WorkloadDescriptor> Workloads() {
   static const std::vector<WorkloadDescriptor> table = [] {

@@ -9,20 +9,19 @@
 namespace sparfuse {
 
 ModelDescription Describe(const BertSize& size) {
-  constexpr double kDeviation = 0.02;
   constexpr std::int64_t kSegments = 2;
   constexpr std::int64_t kAnswerEnds = 2;
   const std::int64_t width = size.width;
   const auto mixing = static_cast<double>(size.window * size.window * width);
   ModelDescription model;
-  model.Embedding("embeddings.word_embeddings", size.vocabulary, width, kDeviation);
-  model.Embedding("embeddings.position_embeddings", size.positions, width, kDeviation);
-  model.Embedding("embeddings.token_type_embeddings", kSegments, width, kDeviation);
+  model.Embedding("embeddings.word_embeddings", size.vocabulary, width, size.deviation);
+  model.Embedding("embeddings.position_embeddings", size.positions, width, size.deviation);
+  model.Embedding("embeddings.token_type_embeddings", kSegments, width, size.deviation);
   model.Norm("embeddings.LayerNorm", width);
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
     const std::string name = "encoder.layer." + std::to_string(layer) + ".";
     const auto linear = [&](const char* part, std::int64_t out, std::int64_t in, double further) {
-      model.Linear(name + part, out, in, size.window, kDeviation, further);
+      model.Linear(name + part, out, in, size.window, size.deviation, further);
     };
     linear("attention.self.query", width, width, mixing / 2);
     linear("attention.self.key", width, width, mixing / 2);
@@ -34,9 +33,9 @@ ModelDescription Describe(const BertSize& size) {
     model.Norm(name + "output.LayerNorm", width);
   }
   model.WithoutGradient(
-      {.name = "pooler.dense.weight", .shape = {width, width}, .deviation = kDeviation});
+      {.name = "pooler.dense.weight", .shape = {width, width}, .deviation = size.deviation});
   model.WithoutGradient({.name = "pooler.dense.bias", .shape = {width}});
-  model.Linear("qa_outputs", kAnswerEnds, width, size.window, kDeviation);
+  model.Linear("qa_outputs", kAnswerEnds, width, size.window, size.deviation);
   return model;
 }
 

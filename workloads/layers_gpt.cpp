@@ -20,12 +20,11 @@ GptParts PartsOf(GptNames names) {
 }
 
 ModelDescription Describe(const GptSize& size) {
-  constexpr double kDeviation = 0.02;
   constexpr std::int64_t kWidening = 4;
   const GptParts parts = PartsOf(size.names);
   const std::int64_t width = size.width;
   // What is added to the residual stream starts smaller, by the number of additions.
-  const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(size.layers));
+  const double residual = size.deviation / std::sqrt(2.0 * static_cast<double>(size.layers));
   ModelDescription model;
   const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in,
                           double deviation, double further_macs) {
@@ -38,20 +37,20 @@ ModelDescription Describe(const GptSize& size) {
                     {1, 0});
   };
   model.Operation(
-      {{.name = parts.embedding, .shape = {size.vocabulary, width}, .deviation = kDeviation}});
+      {{.name = parts.embedding, .shape = {size.vocabulary, width}, .deviation = size.deviation}});
   const std::size_t embedding = 0;
   model.Operation(
-      {{.name = parts.position, .shape = {size.window, width}, .deviation = kDeviation}});
+      {{.name = parts.position, .shape = {size.window, width}, .deviation = size.deviation}});
   model.LastRunsBefore(embedding);
   // Products with what comes later in the window are counted, as the full matrices are multiplied.
   const double mixing = 2.0 * static_cast<double>(size.window * size.window * width);
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
     const std::string name = parts.block + std::to_string(layer + parts.first_block) + ".";
     model.Norm(name + parts.norm1, width);
-    linear(name + parts.qkv, 3 * width, width, kDeviation, mixing);
+    linear(name + parts.qkv, 3 * width, width, size.deviation, mixing);
     linear(name + parts.projection, width, width, residual, 0);
     model.Norm(name + parts.norm2, width);
-    linear(name + parts.expand, kWidening * width, width, kDeviation, 0);
+    linear(name + parts.expand, kWidening * width, width, size.deviation, 0);
     linear(name + parts.contract, width, kWidening * width, residual, 0);
   }
   model.Norm(parts.norm, width);

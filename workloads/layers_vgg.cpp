@@ -9,7 +9,6 @@
 namespace sparfuse {
 
 ModelDescription Describe(const VggSize& size) {
-  constexpr double kLinearDeviation = 0.01;
   constexpr std::int64_t kMostWidening = 8;
   ModelDescription model;
   int position = 0;  // in torchvision's list of layers: convolution, norm, ReLU, ..., maximum
@@ -27,9 +26,12 @@ ModelDescription Describe(const VggSize& size) {
     ++position;
     side /= 2;
   }
-  model.Linear("classifier.0", size.hidden, in * side * side, 1, kLinearDeviation);
-  model.Linear("classifier.3", size.hidden, size.hidden, 1, kLinearDeviation);
-  model.Linear("classifier.6", size.data.classes, size.hidden, 1, kLinearDeviation);
+  const auto deviation = [](std::int64_t inputs) {
+    return std::sqrt(2.0 / static_cast<double>(inputs));
+  };
+  model.Linear("classifier.0", size.hidden, in * side * side, 1, deviation(in * side * side));
+  model.Linear("classifier.3", size.hidden, size.hidden, 1, deviation(size.hidden));
+  model.Linear("classifier.6", size.data.classes, size.hidden, 1, deviation(size.hidden));
   return model;
 }
 

@@ -8,7 +8,6 @@
 namespace sparfuse {
 
 ModelDescription Describe(const VitSize& size) {
-  constexpr double kDeviation = 0.02;
   const std::int64_t width = size.width;
   const std::int64_t along = size.data.image / size.patch;
   const std::int64_t patches = along * along;
@@ -19,14 +18,14 @@ ModelDescription Describe(const VitSize& size) {
   model.Convolution(embeddings + "patch_embeddings.projection", width, size.data.channels,
                     size.patch, patches, /*bias=*/true);
   model.Operation(
-      {{.name = embeddings + "cls_token", .shape = {1, 1, width}, .deviation = kDeviation}});
+      {{.name = embeddings + "cls_token", .shape = {1, 1, width}, .deviation = size.deviation}});
   model.Operation({{.name = embeddings + "position_embeddings",
                     .shape = {1, tokens, width},
-                    .deviation = kDeviation}});
+                    .deviation = size.deviation}});
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
     const std::string name = "vit.encoder.layer." + std::to_string(layer) + ".";
     const auto linear = [&](const char* part, std::int64_t out, std::int64_t in, double further) {
-      model.Linear(name + part, out, in, tokens, kDeviation, further);
+      model.Linear(name + part, out, in, tokens, size.deviation, further);
     };
     model.Norm(name + "layernorm_before", width);
     linear("attention.attention.query", width, width, mixing / 2);
@@ -38,7 +37,7 @@ ModelDescription Describe(const VitSize& size) {
     linear("output.dense", width, size.expanded, 0);
   }
   model.Norm("vit.layernorm", width);
-  model.Linear("classifier", size.data.classes, width, 1, kDeviation);
+  model.Linear("classifier", size.data.classes, width, 1, size.deviation);
   return model;
 }
 

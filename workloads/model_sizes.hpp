@@ -13,7 +13,6 @@ inline constexpr std::size_t kTextWindow = 64;       // tokens that a sample of 
 inline constexpr std::int64_t kTextCharacters = 63;  // that the King James text is written with
 inline constexpr std::int64_t kDigitPixels = 28;     // along each side of an image of a digit
 inline constexpr std::int64_t kDigitClasses = 10;
-inline constexpr std::int64_t kForgetGate = 1;  // of an LSTM's input, forget, cell, output
 
 // Images are square: `image` pixels along each side, of `channels` colours.
 struct ImageSize {
@@ -48,6 +47,7 @@ struct VitSize {
   std::int64_t layers = 0;
   std::int64_t heads = 0;
   std::int64_t expanded = 0;  // width between the two layers of a block's network
+  double deviation = 0.02;    // of initial weights
 };
 
 struct BertSize {
@@ -59,6 +59,7 @@ struct BertSize {
   std::int64_t heads = 0;
   std::int64_t expanded = 0;
   double dropout = 0.1;
+  double deviation = 0.02;
 };
 
 // How a GPT names its parameters: OpenAI's code, or our first model of the kind.
@@ -71,6 +72,7 @@ struct GptSize {
   std::int64_t layers = 0;
   std::int64_t heads = 0;
   double dropout = 0.1;
+  double deviation = 0.02;
   // OpenAI's weights are [in, out], the others [out, in].
   GptNames names = GptNames::kOpenAi;
 };

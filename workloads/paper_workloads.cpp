@@ -13,10 +13,10 @@ namespace {
 // Training samples of the data sets.
 constexpr std::size_t kCifar = 50000;
 constexpr std::size_t kImageNet = 1281167;
-constexpr std::size_t kSquad = 87599;                  // questions of version 1.1
-constexpr std::size_t kWikiText2Tokens = 2088628;      // words
-constexpr std::size_t kWikiText103Tokens = 103227021;  // words
-constexpr std::size_t kWikiText103Pieces = 117920140;  // GPT-2's tokens
+constexpr std::size_t kSquad = 87599;  // questions of version 1.1
+// Words; GPT-2 divides some of them into several tokens, which these epochs leave out.
+constexpr std::size_t kWikiText2Tokens = 2088628;
+constexpr std::size_t kWikiText103Tokens = 103227021;
 
 constexpr std::int64_t kWikiText2Words = 33278;
 constexpr std::int64_t kWikiText103Words = 267735;
@@ -27,38 +27,12 @@ constexpr ImageSize kCifar10Images{.image = 32, .classes = 10};
 constexpr ImageSize kCifar100Images{.image = 32, .classes = 100};
 constexpr ImageSize kImageNetImages{.image = 224, .classes = 1000};
 
-WorkloadDescriptor Images(std::string name, std::string summary, ModelSize model,
-                          std::size_t samples, std::string small, const Recipe& recipe) {
-  WorkloadDescriptor w;
-  w.name = std::move(name);
-  w.summary = std::move(summary);
-  w.kind_of_data = "images";
-  w.model = std::move(model);
-  w.unit = "images";
-  w.batch_per_worker = 32;
-  w.metric = "accuracy";
+// On data of as many samples as the data set has; `small` is the sibling that has real data.
+WorkloadDescriptor MadeUp(WorkloadDescriptor w, std::size_t batch, std::size_t samples,
+                          std::string small) {
+  w.batch_per_worker = batch;
   w.synthetic_samples = samples;
   w.small = std::move(small);
-  w.options = OptionsWith(recipe);
-  return w;
-}
-
-WorkloadDescriptor Text(std::string name, std::string summary, ModelSize model, std::size_t window,
-                        std::size_t batch, std::size_t tokens, std::string small,
-                        const Recipe& recipe) {
-  WorkloadDescriptor w;
-  w.name = std::move(name);
-  w.summary = std::move(summary);
-  w.kind_of_data = "text";
-  w.model = std::move(model);
-  w.unit = "tokens";
-  w.units_per_sample = window;
-  w.batch_per_worker = batch;
-  w.metric = "perplexity";
-  w.higher_is_better = false;
-  w.synthetic_samples = tokens / window;
-  w.small = std::move(small);
-  w.options = OptionsWith(recipe);
   return w;
 }
 
@@ -84,154 +58,162 @@ Recipe AdamRecipe(double learning_rate, double weight_decay, std::uint64_t warmu
           .schedule = std::move(schedule)};
 }
 
-void AddResnets(std::vector<WorkloadDescriptor>& table) {
-  struct Depth {
-    const char* layers;
-    std::vector<std::int64_t> blocks;
-  };
-  const Depth depths[] = {{"50", {3, 4, 6, 3}}, {"101", {3, 4, 23, 3}}, {"152", {3, 8, 36, 3}}};
-  Recipe small = ConvolutionRecipe(kCifar);
-  small.weight_decay = 1e-4;
-  table.push_back(Images(
-      "resnet20-cifar10", "ResNet-20 for CIFAR-10",
-      ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 16},
-      kCifar, "digits-resnet", small));
-  for (const auto& [layers, blocks] : depths) {
-    table.push_back(Images(std::string("resnet") + layers + "-cifar100",
-                           std::string("ResNet-") + layers + " for CIFAR-100, stem of 3x3 kernels",
-                           ResnetSize{.data = kCifar100Images, .blocks = blocks}, kCifar,
-                           "digits-resnet", ConvolutionRecipe(kCifar)));
-  }
-  for (const auto& [layers, blocks] : depths) {
-    table.push_back(
-        Images(std::string("resnet") + layers + "-imagenet",
-               std::string("ResNet-") + layers + " for ImageNet",
-               ResnetSize{.data = kImageNetImages, .blocks = blocks, .strided_stem = true},
-               kImageNet, "digits-resnet", ConvolutionRecipe(kImageNet)));
-  }
-}
+struct Depth {
+  const char* layers;
+  std::vector<std::int64_t> stages;  // blocks or convolutions in each
+};
 
-void AddVggs(std::vector<WorkloadDescriptor>& table) {
-  struct Depth {
-    const char* layers;
-    std::vector<std::int64_t> convolutions;
-  };
-  const Depth depths[] = {{"16", {2, 2, 3, 3, 3}}, {"19", {2, 2, 4, 4, 4}}};
-  for (const auto& [layers, convolutions] : depths) {
-    table.push_back(Images(std::string("vgg") + layers + "-cifar100",
-                           std::string("VGG-") + layers + " with batch normalisation for CIFAR-100",
-                           VggSize{.data = kCifar100Images, .convolutions = convolutions}, kCifar,
-                           "digits-resnet", ConvolutionRecipe(kCifar)));
+struct Images {
+  const char* suffix;
+  const char* name;
+  ImageSize size;
+  std::size_t samples;
+};
+
+constexpr Images kDataSets[] = {{"-cifar100", "CIFAR-100", kCifar100Images, kCifar},
+                                {"-imagenet", "ImageNet", kImageNetImages, kImageNet}};
+
+void AddConvolutional(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kBatch = 32;
+  const Depth resnets[] = {{"50", {3, 4, 6, 3}}, {"101", {3, 4, 23, 3}}, {"152", {3, 8, 36, 3}}};
+  const Depth vggs[] = {{"16", {2, 2, 3, 3, 3}}, {"19", {2, 2, 4, 4, 4}}};
+  Recipe recipe = ConvolutionRecipe(kCifar);
+  recipe.weight_decay = 1e-4;
+  table.push_back(MadeUp(
+      ImageWorkload(
+          "resnet20-cifar10", "ResNet-20 for CIFAR-10",
+          ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 16},
+          recipe),
+      kBatch, kCifar, "resnet-small"));
+  for (const Images& data : kDataSets) {
+    const bool large = data.size.image > 100;
+    for (const Depth& depth : resnets) {
+      table.push_back(
+          MadeUp(ImageWorkload(
+                     std::string("resnet") + depth.layers + data.suffix,
+                     std::string("ResNet-") + depth.layers + " for " + data.name,
+                     ResnetSize{.data = data.size, .blocks = depth.stages, .strided_stem = large},
+                     ConvolutionRecipe(data.samples)),
+                 kBatch, data.samples, "resnet-small"));
+    }
   }
-  for (const auto& [layers, convolutions] : depths) {
-    table.push_back(Images(std::string("vgg") + layers + "-imagenet",
-                           std::string("VGG-") + layers + " with batch normalisation for ImageNet",
-                           VggSize{.data = kImageNetImages, .convolutions = convolutions},
-                           kImageNet, "digits-resnet", ConvolutionRecipe(kImageNet)));
+  for (const Images& data : kDataSets) {
+    for (const Depth& depth : vggs) {
+      table.push_back(MadeUp(ImageWorkload(std::string("vgg") + depth.layers + data.suffix,
+                                           std::string("VGG-") + depth.layers +
+                                               " with batch normalisation for " + data.name,
+                                           VggSize{.data = data.size, .convolutions = depth.stages},
+                                           ConvolutionRecipe(data.samples)),
+                             kBatch, data.samples, "vgg-small"));
+    }
   }
 }
 
 void AddVits(std::vector<WorkloadDescriptor>& table) {
-  const Recipe recipe = AdamRecipe(5e-5, 0, 0, "linear");
-  table.push_back(Images(
-      "vit-base-imagenet", "ViT-B/16 for ImageNet",
-      VitSize{.data = kImageNetImages, .width = 768, .layers = 12, .heads = 12, .expanded = 3072},
-      kImageNet, "digits-resnet", recipe));
-  table.push_back(Images(
-      "vit-large-imagenet", "ViT-L/16 for ImageNet",
-      VitSize{.data = kImageNetImages, .width = 1024, .layers = 24, .heads = 16, .expanded = 4096},
-      kImageNet, "digits-resnet", recipe));
+  const auto add = [&](const char* name, const char* summary, std::int64_t width,
+                       std::int64_t layers) {
+    table.push_back(MadeUp(ImageWorkload(name, summary,
+                                         VitSize{.data = kImageNetImages,
+                                                 .width = width,
+                                                 .layers = layers,
+                                                 .heads = width / 64,
+                                                 .expanded = 4 * width},
+                                         AdamRecipe(5e-5, 0, 0, "linear")),
+                           32, kImageNet, "vit-small"));
+  };
+  add("vit-base-imagenet", "ViT-B/16 for ImageNet", 768, 12);
+  add("vit-large-imagenet", "ViT-L/16 for ImageNet", 1024, 24);
 }
 
+// The papers' "sequences" per second are tokens: 4 x 384 of them to a step of one worker.
 void AddBerts(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kWindow = 384;
   const auto add = [&](const char* name, const char* summary, std::int64_t width,
                        std::int64_t layers, std::uint64_t epochs) {
-    constexpr std::int64_t kWindow = 384;
-    WorkloadDescriptor w;
-    w.name = name;
-    w.summary = summary;
-    w.kind_of_data = "questions";
-    w.model = BertSize{.vocabulary = kBertVocabulary,
-                       .window = kWindow,
-                       .positions = 512,
-                       .width = width,
-                       .layers = layers,
-                       .heads = width / 64,
-                       .expanded = 4 * width};
-    // The papers' "sequences" per second are tokens: 4 x 384 of them to a step of one worker.
-    w.unit = "tokens";
-    w.units_per_sample = kWindow;
-    w.batch_per_worker = 4;
-    w.metric = "f1";
-    w.synthetic_samples = kSquad;
-    w.small = "text-gpt";
-    // A tenth of all steps warms up, at eight workers.
-    w.options = OptionsWith(AdamRecipe(3e-5, 0.01, kSquad / 32 * epochs / 10, "linear"));
-    table.push_back(std::move(w));
+    const std::uint64_t steps = kSquad / 32 * epochs;  // of eight workers; a tenth of them warms up
+    table.push_back(MadeUp(QuestionWorkload(name, summary,
+                                            BertSize{.vocabulary = kBertVocabulary,
+                                                     .window = kWindow,
+                                                     .positions = 512,
+                                                     .width = width,
+                                                     .layers = layers,
+                                                     .heads = width / 64,
+                                                     .expanded = 4 * width},
+                                            kWindow, AdamRecipe(3e-5, 0.01, steps / 10, "linear")),
+                           4, kSquad, "bert-small"));
   };
   add("bert-base-squad", "BERT-base, uncased, for SQuAD 1.1", 768, 12, 3);
   add("bert-large-squad", "BERT-large, uncased, for SQuAD 1.1", 1024, 24, 30);
 }
 
 void AddGpts(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kWindow = 1024;
   const auto add = [&](const char* name, const char* summary, std::int64_t width,
                        std::int64_t layers) {
-    constexpr std::int64_t kWindow = 1024;
-    table.push_back(Text(name, summary,
-                         GptSize{.vocabulary = kGptVocabulary,
-                                 .window = kWindow,
-                                 .width = width,
-                                 .layers = layers,
-                                 .heads = width / 64},
-                         kWindow, 2, kWikiText103Pieces, "text-gpt",
-                         AdamRecipe(5e-5, 0, 0, "linear")));
+    table.push_back(MadeUp(TextWorkload(name, summary,
+                                        GptSize{.vocabulary = kGptVocabulary,
+                                                .window = kWindow,
+                                                .width = width,
+                                                .layers = layers,
+                                                .heads = width / 64},
+                                        kWindow, AdamRecipe(5e-5, 0, 0, "linear")),
+                           2, kWikiText103Tokens / kWindow, "gpt-small"));
   };
   add("gpt2-small-wikitext103", "GPT-2 small for WikiText-103", 768, 12);
   add("gpt2-medium-wikitext103", "GPT-2 medium for WikiText-103", 1024, 24);
   add("gpt2-large-wikitext103", "GPT-2 large for WikiText-103", 1280, 36);
 }
 
-void AddWordModels(std::vector<WorkloadDescriptor>& table) {
-  table.push_back(
-      Text("lstm-wikitext2", "a word-level LSTM of two layers of 500 for WikiText-2",
-           LstmSize{.vocabulary = kWikiText2Words, .window = 70, .embedding = 500, .hidden = 500},
-           70, 80, kWikiText2Tokens, "text-lstm", AdamRecipe(8e-3, 1.2e-6, 0, "constant")));
-  table.push_back(Text("lstm200-wikitext2", "a word-level LSTM of two layers of 200 for WikiText-2",
-                       LstmSize{.vocabulary = kWikiText2Words,
-                                .window = 35,
-                                .embedding = 200,
-                                .hidden = 200,
-                                .dropout = 0.2},
-                       35, 20, kWikiText2Tokens, "text-lstm",
-                       {.optimizer = "sgd",
-                        .learning_rate = 2.0,
-                        .momentum = 0,
-                        .beta2 = 0.999,
-                        .weight_decay = 0,
-                        .warmup_steps = 0,
-                        .schedule = "constant"}));
-  constexpr std::int64_t kWindow = 100;
-  const Recipe recipe = AdamRecipe(0.016, 1.2e-5, 100, "constant");
-  table.push_back(Text("transformer-wikitext2",
-                       "a word-level transformer of eight layers for WikiText-2",
-                       TransformerSize{.vocabulary = kWikiText2Words, .window = kWindow}, kWindow,
-                       64, kWikiText2Tokens, "text-gpt", recipe));
-  table.push_back(Text("transformer-wikitext103",
-                       "a word-level transformer of eight layers for WikiText-103",
-                       TransformerSize{.vocabulary = kWikiText103Words, .window = kWindow}, kWindow,
-                       64, kWikiText103Tokens, "text-gpt", recipe));
+void AddLstms(std::vector<WorkloadDescriptor>& table) {
+  const auto add = [&](const char* name, const char* summary, std::int64_t width, double dropout,
+                       std::size_t window, std::size_t batch, const Recipe& recipe) {
+    table.push_back(MadeUp(TextWorkload(name, summary,
+                                        LstmSize{.vocabulary = kWikiText2Words,
+                                                 .window = static_cast<std::int64_t>(window),
+                                                 .embedding = width,
+                                                 .hidden = width,
+                                                 .dropout = dropout},
+                                        window, recipe),
+                           batch, kWikiText2Tokens / window, "lstm-small"));
+  };
+  add("lstm-wikitext2", "a word-level LSTM of two layers of 500 for WikiText-2", 500, 0.5, 70, 80,
+      AdamRecipe(8e-3, 1.2e-6, 0, "constant"));
+  add("lstm200-wikitext2", "a word-level LSTM of two layers of 200 for WikiText-2", 200, 0.2, 35,
+      20,
+      {.optimizer = "sgd",
+       .learning_rate = 2.0,
+       .momentum = 0,
+       .beta2 = 0.999,
+       .weight_decay = 0,
+       .warmup_steps = 0,
+       .schedule = "constant"});
+}
+
+void AddTransformers(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kWindow = 100;
+  const auto add = [&](const char* name, const char* summary, std::int64_t words,
+                       std::size_t tokens) {
+    table.push_back(
+        MadeUp(TextWorkload(name, summary, TransformerSize{.vocabulary = words, .window = kWindow},
+                            kWindow, AdamRecipe(0.016, 1.2e-5, 100, "constant")),
+               64, tokens / kWindow, "transformer-small"));
+  };
+  add("transformer-wikitext2", "a word-level transformer of eight layers for WikiText-2",
+      kWikiText2Words, kWikiText2Tokens);
+  add("transformer-wikitext103", "a word-level transformer of eight layers for WikiText-103",
+      kWikiText103Words, kWikiText103Tokens);
 }
 
 }  // namespace
 
 std::vector<WorkloadDescriptor> PaperWorkloads() {
   std::vector<WorkloadDescriptor> table;
-  AddResnets(table);
-  AddVggs(table);
+  AddConvolutional(table);
   AddVits(table);
   AddBerts(table);
   AddGpts(table);
-  AddWordModels(table);
+  AddLstms(table);
+  AddTransformers(table);
   return table;
 }
 

@@ -38,6 +38,11 @@ std::unique_ptr<Task> MakeImageTask(ImageSet images, ForwardPass logits);
 // begins varies by epoch.
 std::unique_ptr<Task> MakeTextTask(TextSet text, ForwardPass logits);
 
+// Questions about the text, in words, whose answers are in it; sizes are those of the model's
+// window and vocabulary. A tenth of the words are not among the 1,021 most frequent and look alike.
+std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size,
+                                       ForwardPass logits);
+
 // Batches of the kind that the model of `size` takes, made up for each of `samples` samples. Cannot
 // be evaluated.
 std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,

@@ -57,6 +57,9 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor,
   SPARFUSE_REQUIRE(std::cmp_equal(text.vocabulary_size, kTextCharacters),
                    "text: written with " + std::to_string(text.vocabulary_size) +
                        " characters, expected " + std::to_string(kTextCharacters));
+  if (const auto* bert = std::get_if<BertSize>(&descriptor.model)) {
+    return MakeQuestionTask(text, *bert, std::move(logits));
+  }
   return MakeTextTask(std::move(text), std::move(logits));
 }
 

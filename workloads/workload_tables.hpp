@@ -1,6 +1,7 @@
 // The parts that the catalog is joined from.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "workloads/catalog.hpp"
@@ -13,7 +14,13 @@ std::vector<WorkloadDescriptor> TrainedWorkloads();
 // The papers' models at their size, on data that is made up.
 std::vector<WorkloadDescriptor> PaperWorkloads();
 
-// The options of every workload, with `recipe` as defaults.
-std::vector<OptionSpec> OptionsWith(const Recipe& recipe);
+// What all workloads of a kind have in common: units, metric, and the options with `recipe` as
+// defaults. The window is in tokens.
+WorkloadDescriptor ImageWorkload(std::string name, std::string summary, ModelSize model,
+                                 const Recipe& recipe);
+WorkloadDescriptor TextWorkload(std::string name, std::string summary, ModelSize model,
+                                std::size_t window, const Recipe& recipe);
+WorkloadDescriptor QuestionWorkload(std::string name, std::string summary, ModelSize model,
+                                    std::size_t window, const Recipe& recipe);
 
 }  // namespace sparfuse

@@ -129,6 +129,8 @@ struct StrategyDescriptor {
   Sparsified sparsified;
   std::vector<OptionSpec> options;
   std::unique_ptr<Strategy> (*make)(const Options& resolved);
+  // It sends units of the plan, those that the plan does not sparsify by all-reduce.
+  bool dense_units = false;
 };
 
 // The strategies that no paper owns: dense, ahead and behind over the units of a plan.

@@ -93,7 +93,8 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        "",
        Sparsified::kAhead,
        {},
-       kMake},
+       kMake,
+       true},
       {"behind",
        "tensors are fused first; a unit is sparsified and sent when it is complete",
        "SAFusion, HPDC 2025, section 2",
@@ -101,7 +102,8 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        "",
        Sparsified::kBehind,
        {},
-       kMake},
+       kMake,
+       true},
   };
   return kStrategies;
 }

@@ -57,7 +57,7 @@ struct Plan {
 
 // Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none
 // empty, and what is said of tensors is said of all, reduces dense ones only, and only in units
-// that are sparsified ahead.
+// that are sparsified ahead or, all of them dense, not at all.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
 
 // What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that

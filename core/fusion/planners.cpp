@@ -173,13 +173,15 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   for (const Unit& unit : plan.units) {
     for (std::size_t t = unit.first; t < unit.last; ++t) {
       const TensorPlan tensor = plan.TensorOf(layout, t);
-      if (unit.sparsified != Sparsified::kAhead || !(tensor.density > 0) || tensor.density > 1 ||
+      const bool fits = unit.sparsified == Sparsified::kAhead ||
+                        (unit.sparsified == Sparsified::kNever && tensor == TensorPlan{});
+      if (!fits || !(tensor.density > 0) || tensor.density > 1 ||
           (tensor.reduced && tensor.density < 1)) {
         SPARFUSE_THROW(kInternal, "plan: tensor " + layout.tensor(t).name + " has density " +
                                       std::to_string(tensor.density) +
                                       (tensor.reduced ? ", reduced" : "") +
                                       ": expected one in (0, 1], 1 where it is reduced, in a unit "
-                                      "that is sparsified ahead");
+                                      "that is sparsified ahead; 1 where it is not sparsified");
       }
     }
   }

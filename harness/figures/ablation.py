@@ -13,6 +13,7 @@ import wording
 from caption import caption
 from drawn import Drawn
 
+LEAST_SCALE = 5.0  # percent
 STEP_WIDTH = 0.92  # of a group of bars
 
 
@@ -85,7 +86,8 @@ def _stated_gain(published, workload, variants, step):
 
 
 def _percent(ratio):
-    return f"{100 * (ratio - 1):+.0f}{wording.THIN}%"
+    gain = round(100 * (ratio - 1))
+    return f"{gain:+d}{wording.THIN}%" if gain else f"0{wording.THIN}%"
 
 
 def _sequence(axes, steps, styles, found):
@@ -159,7 +161,9 @@ def _largest(axes, steps, styles, found, published, rows):
             ends.append(stated.value)
     marks.level(axes, 0.0)
     low, high = min(ends), max(ends)
-    room = (high - low) * 0.12 or 1.0
+    # Gains of less than a percent would look like something on an axis of their own.
+    high = max(high, LEAST_SCALE)
+    room = (high - low) * 0.12
     axes.set_ylim(low - (room if low < 0 else 0), high + room)
     axes.set_xlim(0.4, len(steps.variants) - 0.4)
     axes.set_xticks([])

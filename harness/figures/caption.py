@@ -55,10 +55,12 @@ def sample(cells):
         words.append(wording.blocks(timed) + ("." if not modelled else " (timed)."))
     if modelled:
         seeds = wording.blocks(modelled).replace("block", "seed")
+        if any(cell.mean("step_uncertainty") is not None for cell in cells):
+            how = "computed; intervals are what the profile's errors of measurement leave"
+        else:
+            how = "computed, so without an interval"
         words.append(
-            f"{seeds} (modelled; computed, so without an interval)."
-            if max(modelled) == 1
-            else f"{seeds} (modelled)."
+            f"{seeds} (modelled; {how})." if max(modelled) == 1 else f"{seeds} (modelled)."
         )
     if timed and min(timed) < intervals.PRELIMINARY_BELOW:
         words.append(f"Preliminary: fewer than {intervals.PRELIMINARY_BELOW} blocks.")

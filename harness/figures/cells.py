@@ -5,6 +5,8 @@ The experiment comes as the JSON that the harness writes (`spec.json`); optional
 """
 
 import json
+import math
+from dataclasses import replace
 
 import intervals
 import wording
@@ -135,9 +137,16 @@ class Cell:
         return sum(values) / len(values) if values else None
 
     def interval(self, metric):
-        """Geometric mean over blocks with its t interval; None without a positive value."""
+        """Geometric mean over blocks with its t interval; of a modelled step or throughput what
+        the profile's errors of measurement leave. None without a positive value."""
         values = [value for value in self.values(metric).values() if value > 0]
-        return intervals.log_interval(values) if values else None
+        if not values:
+            return None
+        found, uncertainty = intervals.log_interval(values), self.mean("step_uncertainty")
+        if uncertainty is None or metric not in ("step_seconds", "throughput"):
+            return found
+        factor = math.exp(uncertainty)
+        return replace(found, low=found.value / factor, high=found.value * factor)
 
     def unit(self, metric):
         for trial in self.trials.values():

@@ -27,6 +27,11 @@ def _ms(seconds):
     return wording.quantity(seconds, "s") if seconds else f"0{THIN}s"
 
 
+def _of_ms(seconds, sign=""):
+    """In ms to two digits; nothing is minus 0."""
+    return f"{round(1e3 * seconds, 2) + 0.0:{sign}.2f}"
+
+
 def within_noise(found):
     """None where the numbers are computed; else whether the step's difference may be noise: with an
     interval, whether that contains 0; without one it always may."""
@@ -40,7 +45,7 @@ def _bounds(found, difference):
     """The interval in ms; none of computed numbers."""
     if difference["low"] is None or within_noise(found) is None:
         return wording.NONE
-    return f"[{1e3 * difference['low']:+.2f}, {1e3 * difference['high']:+.2f}]{THIN}ms"
+    return f"[{_of_ms(difference['low'], '+')}, {_of_ms(difference['high'], '+')}]{THIN}ms"
 
 
 def _percent(part, whole):
@@ -205,9 +210,9 @@ def _parts_table(found):
         rows.append(
             [
                 "step (median)" if whole else PART_NAMES[part["name"]],
-                f"{1e3 * part['of']:.2f}",
-                f"{1e3 * part['over']:.2f}",
-                f"{1e3 * value:+.2f}",
+                _of_ms(part["of"]),
+                _of_ms(part["over"]),
+                _of_ms(value, "+"),
                 _percent(value, change),
                 _bounds(found, part["difference"]),
             ]
@@ -388,7 +393,7 @@ def obtained(found):
         "Other is what no span of the compute lane covers: dispatch, reactions, a wait after the "
         "last decompression"
         + (
-            f"; of it {1e3 * remainder['of']:+.2f} and {1e3 * remainder['over']:+.2f} ms are the "
+            f"; of it {_of_ms(remainder['of'], '+')} and {_of_ms(remainder['over'], '+')} ms are the "
             "median less the mean of the steps around it"
             if remainder["of"] or remainder["over"]
             else ""

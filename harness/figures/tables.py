@@ -196,7 +196,8 @@ def part_table(part, styles):
         )
     if any(cell.mode == "modelled" and cell.n == 1 for cell in part.cells):
         table.notes.append(
-            "Modelled numbers of one seed are computed and stand without an interval."
+            "Modelled numbers of one seed are computed: without an interval, but for steps and "
+            "throughput whose profile says how well its times are known."
         )
     return table
 

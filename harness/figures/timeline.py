@@ -17,6 +17,7 @@ KINDS = (
     "update",
     "wait",
 )
+NARROW = 0.004  # of the step
 BACKWARD_END = {"color": style.INK, "linewidth": 0.9, "linestyle": (0, (4, 2))}
 STEP_END = {"color": style.INK, "linewidth": 1.3}
 
@@ -53,6 +54,7 @@ def draw(axes, spans, scale, look_of=_plain):
     marks the ends of backward and of the step. `look_of(kind, lane)` gives the look of bars.
     Returns (kinds drawn, lanes, scaled end of the step)."""
     names, seen = lanes(spans), []
+    whole = float(spans["end_seconds"].max()) * scale
     for row, lane in enumerate(names):
         for kind in KINDS:
             mask = (spans["lane"] == lane) & (spans["kind"] == kind)
@@ -64,7 +66,10 @@ def draw(axes, spans, scale, look_of=_plain):
                 spans["end_seconds"][mask] * scale,
             )
             look = look_of(kind, lane)
-            look["linewidth"] = 0.25
+            # Edges of what is narrower than a few pixels would be all that is seen of it.
+            look["linewidth"] = [
+                0.25 if width > NARROW * whole else 0.0 for width in ends - begins
+            ]
             wait = kind == "wait"
             axes.broken_barh(
                 list(zip(begins, ends - begins)),
@@ -74,14 +79,13 @@ def draw(axes, spans, scale, look_of=_plain):
     backward = spans["end_seconds"][spans["kind"] == "backward"]
     if len(backward):
         axes.axvline(float(backward.max()) * scale, zorder=5, **BACKWARD_END)
-    last = float(spans["end_seconds"].max()) * scale
-    axes.axvline(last, zorder=5, **STEP_END)
+    axes.axvline(whole, zorder=5, **STEP_END)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
-    return set(seen), names, last
+    return set(seen), names, whole
 
 
 def note_end(axes, last, end, unit):

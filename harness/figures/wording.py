@@ -122,10 +122,10 @@ def declared_cluster(config):
 
 
 def link(config):
-    """The link's speed, or "unshaped"."""
+    """The link's speed, or whose it is."""
     shape = config.get("link")
     if not shape:
-        return "unshaped"
+        return "the cluster's own" if declared_cluster(config) else "unshaped"
     gbps = shape.get("gbps")
     return f"{number(gbps) if gbps >= 999.5 else f'{gbps:g}'} Gbit/s"
 
@@ -133,7 +133,7 @@ def link(config):
 def link_in_full(config):
     shape = config.get("link")
     if not shape:
-        return "unshaped link"
+        return "the cluster's own links" if declared_cluster(config) else "unshaped link"
     alpha = shape.get("alpha_us")
     return link(config) + (f" link, {alpha:g} µs per message" if alpha is not None else " link")
 

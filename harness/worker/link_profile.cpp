@@ -5,34 +5,46 @@
 #include <span>
 #include <vector>
 
+#include "core/cost/fit.hpp"
+#include "core/transport/topology.hpp"
 #include "harness/worker/timing.hpp"
 
 namespace sparfuse {
 namespace {
 
 using nlohmann::json;
+using nlohmann::operator""_json_pointer;
+using Place = ProfileRecord::Place;
 
 constexpr int kTag = 16;
 constexpr std::size_t kLargestBytes = 4u << 20;
 
+struct Neighbours {
+  int previous = 0;
+  int next = 0;
+};
+
+// In a ring of the `count` ranks from `first` on.
+Neighbours InRing(int rank, int first, int count) {
+  return {first + (rank - first + count - 1) % count, first + (rank - first + 1) % count};
+}
+
 // `rounds` times: every rank sends to the next and receives from the one before.
-Task RingRounds(Communicator& world, std::span<std::byte> out, std::span<std::byte> in,
-                int rounds) {
-  const int next = (world.rank() + 1) % world.size();
-  const int previous = (world.rank() + world.size() - 1) % world.size();
+Task RingRounds(Communicator& world, Neighbours to, std::span<std::byte> out,
+                std::span<std::byte> in, int rounds) {
   for (int round = 0; round < rounds; ++round) {
-    co_await Complete(world.Irecv(previous, kTag, in), world.Isend(next, kTag, out));
+    co_await Complete(world.Irecv(to.previous, kTag, in), world.Isend(to.next, kTag, out));
   }
 }
 
 // `messages` small ones to the next rank at once.
-Task Burst(Communicator& world, std::span<std::byte> out, std::span<std::byte> in, int messages) {
-  const int next = (world.rank() + 1) % world.size();
-  const int previous = (world.rank() + world.size() - 1) % world.size();
+Task Burst(Communicator& world, Neighbours to, std::span<std::byte> out, std::span<std::byte> in,
+           int messages) {
   std::vector<std::unique_ptr<Request>> requests;
   for (int m = 0; m < messages; ++m) {
-    requests.push_back(world.Irecv(previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
-    requests.push_back(world.Isend(next, kTag, out.first(8)));
+    requests.push_back(
+        world.Irecv(to.previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
+    requests.push_back(world.Isend(to.next, kTag, out.first(8)));
   }
   co_await Complete(std::move(requests));
 }
@@ -43,97 +55,149 @@ Task NativeAllReduce(Communicator& world, std::span<float> data) {
 
 Task Nothing() { co_return; }
 
+// Null where too few of the times are above 0, which a transport without start-up time may cause.
+json FitOf(const std::vector<CurvePoint>& rounds) {
+  std::vector<TimedTransfer> transfers;
+  for (const CurvePoint& point : rounds) {
+    if (point.seconds.value > 0)
+      transfers.push_back({static_cast<double>(point.size), point.seconds.value});
+  }
+  if (transfers.size() < 3) return nullptr;
+  const AlphaBeta fit = FitAlphaBeta(transfers);
+  json residuals = json::array();
+  for (std::size_t i = 0; i < transfers.size(); ++i)
+    residuals.push_back({transfers[i].bytes, fit.relative_residuals[i]});
+  return {{"alpha_seconds", fit.alpha_seconds},
+          {"alpha_standard_error", fit.alpha_standard_error},
+          {"seconds_per_byte", fit.seconds_per_byte},
+          {"seconds_per_byte_standard_error", fit.seconds_per_byte_standard_error},
+          {"points", transfers.size()},
+          {"relative_residuals", std::move(residuals)},
+          {"rms_relative_residual", fit.rms_relative_residual},
+          {"worst_relative_residual", fit.worst_relative_residual},
+          {"r_squared", fit.r_squared}};
+}
+
+// Of one class of links.
 class LinkProfile {
  public:
-  LinkProfile(const Rank& rank, int repeats)
-      : rank_(rank), repeats_(repeats), out_(kLargestBytes), in_(kLargestBytes) {}
+  LinkProfile(const Rank& rank, Neighbours neighbours, int repeats, double dispatch)
+      : rank_(rank),
+        neighbours_(neighbours),
+        repeats_(repeats),
+        dispatch_(dispatch),
+        out_(kLargestBytes),
+        in_(kLargestBytes) {}
 
-  // From an exchange of `rounds` rounds, without what the exchange costs once.
-  json RoundSeconds(double dispatch) {
-    json points = json::array();
-    for (std::size_t bytes = 0; bytes <= kLargestBytes; bytes = bytes == 0 ? 1024 : bytes * 4) {
-      const int rounds = bytes >= 262144 ? 2 : 10;
-      points.push_back(
-          {bytes, std::max(0.0, TimeRing(bytes, rounds).wall_seconds - dispatch) / rounds});
-    }
-    return points;
-  }
-
-  double SecondsPerExtraMessage() {
-    constexpr int kBurst = 16;
-    const auto burst = [&](int messages) {
-      const auto task = [&, messages](Communicator& world) {
-        return Burst(world, out_, in_, messages);
-      };
-      return TimeExchange(rank_, task, repeats_).wall_seconds;
-    };
-    return std::max(0.0, (burst(kBurst) - burst(1)) / (kBurst - 1));
+  void Measure(LinkClass link_class, const Place& place, ProfileRecord& record) {
+    const std::vector<CurvePoint> rounds = RoundSeconds();
+    record.Set(place / "class", LinkClassName(link_class));
+    record.CurveWithErrors(place / "round_seconds", rounds);
+    record.Set(place / "fit", FitOf(rounds));
+    record.Number(place / "seconds_per_extra_message", SecondsPerExtraMessage());
   }
 
   // Processor time of an exchange: once + a round + a fraction of the time under way; from a short
   // exchange, one of many rounds, and a long one.
-  void AddCpuSeconds(json& link) {
+  void MeasureCpu(const Place& place, ProfileRecord& record) {
     constexpr int kRounds = 16;
     const ExchangeTime one = TimeRing(0, 1);
     const ExchangeTime many = TimeRing(0, kRounds);
     const ExchangeTime large = TimeRing(kLargestBytes, 1);
-    const double longer = large.wall_seconds - one.wall_seconds;
+    const double longer = large.wall.value - one.wall.value;
     const double fraction =
         longer <= 0 ? 0 : std::max(0.0, (large.cpu_seconds - one.cpu_seconds) / longer);
     const auto busy = [&](const ExchangeTime& time) {
-      return time.cpu_seconds - fraction * time.wall_seconds;
+      return time.cpu_seconds - fraction * time.wall.value;
     };
     const double round = std::max(0.0, (busy(many) - busy(one)) / (kRounds - 1));
-    link["cpu_seconds"] = std::max(0.0, busy(one) - round);
-    link["round_cpu_seconds"] = round;
-    link["cpu_fraction"] = fraction;
+    record.Set(place / "cpu_seconds", std::max(0.0, busy(one) - round));
+    record.Set(place / "round_cpu_seconds", round);
+    record.Set(place / "cpu_fraction", fraction);
   }
 
-  // Null where the backend has none.
-  json NativeAllReduceSeconds(double dispatch) {
-    bool native = false;
-    rank_.loop.RunBlocking([&native](Communicator& world) {
-      native = world.has_native_all_reduce();
-      return Nothing();
-    });
-    if (!native) return nullptr;
-    std::vector<float> data(kLargestBytes / sizeof(float));
-    json points = json::array();
-    for (std::size_t bytes = 1024; bytes <= kLargestBytes; bytes *= 4) {
-      const auto task = [&](Communicator& world) {
-        return NativeAllReduce(world, std::span(data).first(bytes / sizeof(float)));
-      };
-      const ExchangeTime time = TimeExchange(rank_, task, repeats_);
-      points.push_back({bytes, std::max(0.0, time.wall_seconds - dispatch)});
+ private:
+  // From an exchange of `rounds` rounds, without what the exchange costs once.
+  std::vector<CurvePoint> RoundSeconds() {
+    std::vector<CurvePoint> points;
+    for (std::size_t bytes = 0; bytes <= kLargestBytes; bytes = bytes == 0 ? 1024 : bytes * 4) {
+      const int rounds = bytes >= 262144 ? 2 : 10;
+      const Estimate wall = TimeRing(bytes, rounds).wall;
+      points.push_back(
+          {bytes, {std::max(0.0, wall.value - dispatch_) / rounds, wall.standard_error / rounds}});
     }
     return points;
   }
 
- private:
+  Estimate SecondsPerExtraMessage() {
+    constexpr int kBurst = 16;
+    const auto burst = [&](int messages) {
+      const auto task = [&, messages](Communicator& world) {
+        return Burst(world, neighbours_, out_, in_, messages);
+      };
+      return TimeExchange(rank_, task, repeats_).wall;
+    };
+    const Estimate more = Excess(burst(kBurst), burst(1));
+    return {more.value / (kBurst - 1), more.standard_error / (kBurst - 1)};
+  }
+
   ExchangeTime TimeRing(std::size_t bytes, int rounds) {
     const auto task = [this, bytes, rounds](Communicator& world) {
-      return RingRounds(world, std::span(out_).first(bytes), std::span(in_).first(bytes), rounds);
+      return RingRounds(world, neighbours_, std::span(out_).first(bytes),
+                        std::span(in_).first(bytes), rounds);
     };
     return TimeExchange(rank_, task, repeats_);
   }
 
   const Rank& rank_;
+  Neighbours neighbours_;
   int repeats_;
+  double dispatch_;
   std::vector<std::byte> out_;
   std::vector<std::byte> in_;
 };
 
+// By bytes; empty where the backend has none.
+std::vector<CurvePoint> NativeAllReduceSeconds(const Rank& rank, int repeats, double dispatch) {
+  bool native = false;
+  rank.loop.RunBlocking([&native](Communicator& world) {
+    native = world.has_native_all_reduce();
+    return Nothing();
+  });
+  std::vector<CurvePoint> points;
+  if (!native) return points;
+  std::vector<float> data(kLargestBytes / sizeof(float));
+  for (std::size_t bytes = 1024; bytes <= kLargestBytes; bytes *= 4) {
+    const auto task = [&](Communicator& world) {
+      return NativeAllReduce(world, std::span(data).first(bytes / sizeof(float)));
+    };
+    const Estimate wall = TimeExchange(rank, task, repeats).wall;
+    points.push_back({bytes, {std::max(0.0, wall.value - dispatch), wall.standard_error}});
+  }
+  return points;
+}
+
 }  // namespace
 
-void ProfileLinks(const Rank& rank, int repeats, json& profile) {
-  const double dispatch = profile.at("exchange_dispatch_seconds");
-  LinkProfile measured(rank, repeats);
-  json& link = profile["link"];
-  link["round_seconds"] = measured.RoundSeconds(dispatch);
-  link["seconds_per_extra_message"] = measured.SecondsPerExtraMessage();
-  measured.AddCpuSeconds(link);
-  json native = measured.NativeAllReduceSeconds(dispatch);
-  if (!native.is_null()) profile["native_all_reduce"] = std::move(native);
+void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
+  const double dispatch = record.at("/exchange_dispatch_seconds"_json_pointer);
+  const Topology topology{rank.size(), rank.config.at("ranks_per_node").get<int>()};
+  const bool several_nodes = topology.nodes() > 1;
+
+  LinkProfile all(rank, InRing(rank.rank(), 0, rank.size()), repeats, dispatch);
+  all.Measure(several_nodes ? LinkClass::kInterNode : LinkClass::kIntraNode, "/link"_json_pointer,
+              record);
+  all.MeasureCpu("/link"_json_pointer, record);
+
+  const int in_node = topology.ranks_per_node;
+  if (several_nodes && in_node > 1) {
+    const int first = topology.NodeOf(rank.rank()) * in_node;
+    LinkProfile(rank, InRing(rank.rank(), first, in_node), repeats, dispatch)
+        .Measure(LinkClass::kIntraNode, "/node_link"_json_pointer, record);
+  }
+
+  const std::vector<CurvePoint> native = NativeAllReduceSeconds(rank, repeats, dispatch);
+  if (!native.empty()) record.CurveWithErrors("/native_all_reduce"_json_pointer, native);
 }
 
 }  // namespace sparfuse

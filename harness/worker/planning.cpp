@@ -15,7 +15,8 @@ namespace sparfuse {
 namespace {
 
 // SAFusion's code times 50 passes after 5; here as many as two seconds allow.
-constexpr ProfileEffort kEffort{.warmup_steps = 5, .steps = 5, .seconds = 2, .repeats = 5};
+constexpr ProfileEffort kEffort{
+    .backward = {.warmup_steps = 5, .steps = 5, .seconds = 2}, .repeats = 5, .elements = 0};
 
 }  // namespace
 

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
-#include <map>
 #include <random>
 #include <span>
 
 #include "core/collective/accumulate.hpp"
 #include "core/engine/live_engine.hpp"
 #include "harness/profile_data.hpp"
-#include "harness/statistics.hpp"
 #include "harness/worker/link_profile.hpp"
 #include "harness/worker/timing.hpp"
 
@@ -19,6 +16,8 @@ namespace sparfuse {
 namespace {
 
 using nlohmann::json;
+using nlohmann::operator""_json_pointer;
+using Place = ProfileRecord::Place;
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point begin) {
@@ -41,18 +40,14 @@ std::vector<std::size_t> Sizes(std::size_t largest) {
   return sizes;
 }
 
-json Curve(std::span<const std::size_t> sizes, const std::function<double(std::size_t)>& seconds) {
-  json points = json::array();
+using Curve = std::vector<CurvePoint>;
+
+Curve CurveOf(std::span<const std::size_t> sizes,
+              const std::function<Estimate(std::size_t)>& seconds) {
+  Curve points;
   for (const std::size_t n : sizes) points.push_back({n, seconds(n)});
   return points;
 }
-
-// Announces everything and asks for nothing, so that what remains is forward, backward and the
-// hooks.
-class Idle final : public Strategy {
- public:
-  void GradientReady(Engine&, std::size_t) override {}
-};
 
 // Asks for one copy a tensor: with a layout of tiny tensors, the cost of asking.
 class PackOnly final : public Strategy {
@@ -64,139 +59,49 @@ class PackOnly final : public Strategy {
 
 class Profiler {
  public:
-  Profiler(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort)
-      : rank_(rank), subject_(subject), workload_(subject.workload), effort_(effort) {
+  Profiler(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
+           const std::function<void(const std::string&)>& say)
+      : rank_(rank), subject_(subject), effort_(effort), say_(say) {
     for (const std::size_t parameter : subject.ready_order) {
-      const ParameterInfo& info = workload_.Parameters()[parameter];
+      const ParameterInfo& info = subject.workload.Parameters()[parameter];
       layout_.Add(info.name, info.shape, info.numel);
     }
-    gradient_ = Gaussian(layout_.numel(), 1 + static_cast<std::uint64_t>(rank.rank()));
+    largest_ = std::max(layout_.numel(), effort.elements);
+    gradient_ = Gaussian(largest_, 1 + static_cast<std::uint64_t>(rank.rank()));
   }
 
   json Measure() {
-    json profile;
-    profile["backward"] = Backward();
-    profile["dispatch_seconds"] = Dispatch();
-    profile["exchange_dispatch_seconds"] = ExchangeDispatch();
-    Copies(profile);
-    Decompression(profile);
-    profile["selection"] = Selections(rank_.pool);
+    ProfileBackward(rank_, subject_.workload, subject_.ready_order, layout_, effort_.backward, say_,
+                    record_);
+    say_("dispatch, copies and decompression");
+    Dispatch();
+    record_.Number("/exchange_dispatch_seconds"_json_pointer, ExchangeDispatch());
+    Copies();
+    Decompression();
+    Selections(rank_.pool, "selection");
     if (rank_.pool.threads() > 1) {  // the host lane has one thread
       ThreadPool host(1);
-      profile["host_selection"] = Selections(host);
+      Selections(host, "host_selection");
     }
-    profile["encode"] = Encodings();
-    if (rank_.size() > 1) ProfileLinks(rank_, effort_.repeats, profile);
-    return profile;
+    Encodings();
+    if (rank_.size() > 1) {
+      say_("exchanges between ranks");
+      ProfileLinks(rank_, effort_.repeats, record_);
+    }
+    return record_.Take();
   }
 
  private:
-  using Samples = std::map<std::string, std::vector<double>>;
-
-  LiveConfig EngineConfig(GradientLayout layout, std::unique_ptr<Strategy> strategy) const {
-    LiveConfig config;
-    config.plan = {{Unit{0, layout.tensors(), Sparsified::kNever, 1.0}}};
-    config.layout = std::move(layout);
-    config.topology = {rank_.size(), rank_.config.at("ranks_per_node").get<int>()};
-    config.strategy = std::move(strategy);
-    return config;
-  }
-
-  double MeanTimeOf(const std::function<void()>& body) const {
+  Estimate MeanTimeOf(const std::function<void()>& body) const {
     return MeanOverRanks(rank_, TimeOf(body, effort_.repeats));
   }
 
-  json Backward() {
-    LiveEngine engine(EngineConfig(layout_, std::make_unique<Idle>()), rank_.loop, rank_.pool);
-    std::vector<std::size_t> position(workload_.Parameters().size());
-    std::vector<const float*> gradients(position.size());
-    for (std::size_t t = 0; t < layout_.tensors(); ++t) position[subject_.ready_order[t]] = t;
-    workload_.SetGradientHook([&](std::size_t parameter, const float* gradient, std::size_t numel) {
-      gradients[parameter] = gradient;
-      engine.AnnounceGradient(position[parameter], {gradient, numel});
-    });
-    double last_seconds = 0;
-    std::uint64_t step = 0;
-    const auto next_step = [&] {
-      rank_.Synchronise();
-      const auto begin = Clock::now();
-      const StepRecord record = Step(engine, step++, gradients);
-      last_seconds = SecondsSince(begin);
-      return record;
-    };
-    for (int i = 0; i < effort_.warmup_steps; ++i) next_step();
-    // As many on every rank: the slowest decides.
-    const auto nanoseconds =
-        static_cast<double>(rank_.Max({std::llround(1e9 * last_seconds)}).front());
-    const int fitting =
-        nanoseconds > 0 ? static_cast<int>(effort_.seconds / (1e-9 * nanoseconds)) : 0;
-    const int steps = std::max(effort_.steps, fitting);
-    Samples samples;
-    for (int i = 0; i < steps; ++i) Sample(next_step(), engine.timeline(), samples);
-    workload_.SetGradientHook({});
-    return BackwardJson(samples, steps);
-  }
-
-  StepRecord Step(LiveEngine& engine, std::uint64_t step,
-                  const std::vector<const float*>& gradients) {
-    const int micro_steps = rank_.config.at("accumulation");
-    engine.BeginStep(step, false);
-    workload_.ClearGradients();
-    for (int micro = 0; micro < micro_steps; ++micro) {
-      engine.BeginForward();
-      workload_.Forward(step, micro);
-      engine.EndForward();
-      workload_.Backward(micro + 1 == micro_steps);
-      if (micro + 1 < micro_steps) engine.EndMicroStep();
-    }
-    engine.EndBackward();
-    for (const std::size_t parameter : subject_.ready_order)
-      workload_.SetGradient(parameter, gradients[parameter]);
-    engine.BeginUpdate();
-    workload_.Update(step);
-    return engine.EndStep();
-  }
-
-  static void Sample(const StepRecord& record, const Timeline& timeline, Samples& samples) {
-    samples["begin"].push_back(record.step_seconds - record.forward_seconds -
-                               record.backward_seconds - record.update_seconds);
-    samples["forward"].push_back(record.forward_seconds);
-    samples["update"].push_back(record.update_seconds);
-    for (const Span& span : timeline.Sorted()) {
-      if (span.kind == SpanKind::kBackward) {
-        samples["backward " + span.label].push_back(span.end_seconds - span.begin_seconds);
-      }
-    }
-  }
-
-  json BackwardJson(const Samples& samples, int steps) const {
-    const auto median = [&](const std::string& name) {
-      const auto it = samples.find(name);
-      return MeanOverRanks(rank_, it == samples.end() ? 0 : Median(it->second));
-    };
-    json tensors = json::array();
-    for (std::size_t t = 0; t < layout_.tensors(); ++t) {
-      const TensorEntry& tensor = layout_.tensor(t);
-      tensors.push_back({{"name", tensor.name},
-                         {"shape", tensor.shape},
-                         {"numel", tensor.numel},
-                         {"seconds", median("backward " + tensor.name)}});
-    }
-    const int micro_steps = rank_.config.at("accumulation");
-    return {
-        {"steps", steps},
-        {"begin_seconds", median("begin")},
-        {"forward_seconds", median("forward") + (micro_steps - 1) * median("backward micro-step")},
-        {"tensors", std::move(tensors)},
-        {"tail_seconds", median("backward end")},
-        {"update_seconds", median("update")}};
-  }
-
-  double SecondsPerAnnouncement(std::unique_ptr<Strategy> strategy) {
+  Estimate SecondsPerAnnouncement(std::unique_ptr<Strategy> strategy) {
     constexpr std::size_t kTensors = 256;
     GradientLayout tiny;
     for (std::size_t t = 0; t < kTensors; ++t) tiny.Add("t" + std::to_string(t), {1}, 1);
-    LiveEngine engine(EngineConfig(std::move(tiny), std::move(strategy)), rank_.loop, rank_.pool);
+    LiveEngine engine(MeasuringConfig(rank_, std::move(tiny), std::move(strategy)), rank_.loop,
+                      rank_.pool);
     const float gradient = 1;
     std::vector<double> times;
     for (int repeat = 0; repeat < effort_.repeats; ++repeat) {
@@ -206,65 +111,76 @@ class Profiler {
       times.push_back(SecondsSince(begin) / kTensors);
       engine.EndBackward();
     }
-    return Median(times);
+    return MedianEstimate(times);
   }
 
-  double Dispatch() {
+  void Dispatch() {
     rank_.Synchronise();
-    const double with = SecondsPerAnnouncement(std::make_unique<PackOnly>());
+    const Estimate with = SecondsPerAnnouncement(std::make_unique<PackOnly>());
     rank_.Synchronise();
-    const double without = SecondsPerAnnouncement(std::make_unique<Idle>());
-    return MeanOverRanks(rank_, std::max(0.0, with - without));
+    const Estimate without = SecondsPerAnnouncement(std::make_unique<Idle>());
+    record_.Number("/dispatch_seconds"_json_pointer, MeanOverRanks(rank_, Excess(with, without)));
   }
 
   static Task Nothing() { co_return; }
 
-  double ExchangeDispatch() {
+  Estimate ExchangeDispatch() {
     rank_.Synchronise();
     return MeanTimeOf([this] { rank_.loop.RunBlocking([](Communicator&) { return Nothing(); }); });
   }
 
-  void Copies(json& profile) {
-    const std::size_t largest = layout_.numel();
-    const std::vector<std::size_t> sizes = Sizes(largest);
+  void Copies() {
+    const std::vector<std::size_t> sizes = Sizes(largest_);
     const std::span<const float> gradient(gradient_);
-    std::vector<float> work(largest);
+    std::vector<float> work(largest_);
     rank_.Synchronise();
-    profile["pack"] = Curve(sizes, [&](std::size_t n) {
+    const auto pack = [&](std::size_t n) {
       return MeanTimeOf(
           [&] { CopyFinite(gradient.first(n), std::span(work).first(n), rank_.pool); });
-    });
-    profile["scale"] = Curve(sizes, [&](std::size_t n) {
+    };
+    const auto scale = [&](std::size_t n) {
       return MeanTimeOf(
           [&] { ScaleDense(gradient.first(n), 0.5f, std::span(work).first(n), rank_.pool); });
-    });
-    const std::size_t added = std::min<std::size_t>(largest, 262144);
-    profile["seconds_per_reduced_element"] =
-        MeanTimeOf([&] { AddInto(gradient.first(added), std::span(work).first(added)); }) /
-        static_cast<double>(added);
+    };
+    record_.Curve("/pack"_json_pointer, CurveOf(sizes, pack));
+    record_.Curve("/scale"_json_pointer, CurveOf(sizes, scale));
+    const std::size_t added = std::min<std::size_t>(layout_.numel(), 262144);
+    const Estimate sum =
+        MeanTimeOf([&] { AddInto(gradient.first(added), std::span(work).first(added)); });
+    record_.Number("/seconds_per_reduced_element"_json_pointer, PerItem(sum, added));
+  }
+
+  static Estimate PerItem(const Estimate& seconds, std::size_t items) {
+    const auto n = static_cast<double>(items);
+    return {seconds.value / n, seconds.standard_error / n};
   }
 
   // {sparsifier: [{"density", "seconds": [[elements, seconds, shape], ...]}, ...]}
-  json Selections(ThreadPool& pool) {
-    const std::vector<TimedShape> shapes = ShapesToTime(layout_);
-    json selections = json::object();
+  void Selections(ThreadPool& pool, const std::string& name) {
+    const std::vector<TimedShape> shapes = ShapesToTime(layout_, largest_);
     rank_.Synchronise();
+    record_.Set(Place("/" + name), json::object());
+    std::size_t done = 0;
     for (const TimedSparsifier& timed : subject_.sparsifiers) {
-      json& curves = selections[std::string(timed.descriptor->name)];
-      for (const double density : timed.densities) {
-        json points = json::array();
+      const std::string sparsifier(timed.descriptor->name);
+      say_(name + " of " + sparsifier + ", " + std::to_string(++done) + " of " +
+           std::to_string(subject_.sparsifiers.size()));
+      json curves = json::array();
+      for (const double density : timed.densities) curves.push_back({{"density", density}});
+      record_.Set(Place("/" + name) / sparsifier, std::move(curves));
+      for (std::size_t d = 0; d < timed.densities.size(); ++d) {
+        Curve points;
         for (const TimedShape& shape : shapes) {
           points.push_back(
-              {shape.numel, SelectionSeconds(timed, shape, density, pool), shape.shape});
+              {shape.numel, SelectionSeconds(timed, shape, timed.densities[d], pool), shape.shape});
         }
-        curves.push_back({{"density", density}, {"seconds", std::move(points)}});
+        record_.Curve(Place("/" + name) / sparsifier / d / "seconds", points);
       }
     }
-    return selections;
   }
 
-  double SelectionSeconds(const TimedSparsifier& timed, const TimedShape& shape, double density,
-                          ThreadPool& pool) {
+  Estimate SelectionSeconds(const TimedSparsifier& timed, const TimedShape& shape, double density,
+                            ThreadPool& pool) {
     const Sparsifier& sparsifier = *timed.sparsifier;
     const std::size_t n = shape.numel;
     SelectCounters counters;
@@ -286,12 +202,15 @@ class Profiler {
     });
   }
 
-  // {quantizer: [[elements, seconds], ...]} up to the largest tensor, with error feedback.
-  json Encodings() {
-    json encodings = json::object();
+  // {quantizer: [[elements, seconds], ...]} with error feedback.
+  void Encodings() {
     const QuantizeContext context{&rank_.pool, &workspace_, rank_.rank()};
+    const std::vector<std::size_t> sizes = Sizes(std::max(LargestTensor(), effort_.elements));
+    record_.Set("/encode"_json_pointer, json::object());
     for (const auto& quantizer : subject_.quantizers) {
-      encodings[std::string(quantizer->name())] = Curve(Sizes(LargestTensor()), [&](std::size_t n) {
+      const std::string name(quantizer->name());
+      say_("encoding by " + name);
+      const auto encode = [&](std::size_t n) {
         Buffer<float> residual(n);
         Buffer<std::byte> out(quantizer->EncodedBytes(n));
         TensorInfo info;
@@ -301,9 +220,9 @@ class Profiler {
           ++info.step;
           quantizer->Encode(context, source, info, out.host());
         });
-      });
+      };
+      record_.Curve("/encode"_json_pointer / name, CurveOf(sizes, encode));
     }
-    return encodings;
   }
 
   std::size_t LargestTensor() const {
@@ -314,7 +233,7 @@ class Profiler {
   }
 
   // Decompression of this many ranks' payloads of `density`; the least is one entry a rank.
-  double DecompressSeconds(std::size_t n, double density) {
+  Estimate DecompressSeconds(std::size_t n, double density) {
     const std::size_t count =
         std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(n)));
     std::vector<std::vector<std::uint32_t>> indices;
@@ -334,31 +253,35 @@ class Profiler {
     return MeanTimeOf([&] { AccumulateSparse(payloads, 0.5f, out, rank_.pool); });
   }
 
-  void Decompression(json& profile) {
+  void Decompression() {
     constexpr double kDense = 0.02;
     rank_.Synchronise();
+    const auto clear = [&](std::size_t elements) { return DecompressSeconds(elements, 0); };
+    record_.Curve("/clear"_json_pointer, CurveOf(Sizes(largest_), clear));
     const std::size_t n = layout_.numel();
-    profile["clear"] =
-        Curve(Sizes(n), [&](std::size_t elements) { return DecompressSeconds(elements, 0); });
     const double entries = std::max(2, rank_.size()) * kDense * static_cast<double>(n);
-    profile["seconds_per_entry"] =
-        std::max(0.0, (DecompressSeconds(n, kDense) - DecompressSeconds(n, 0)) / entries);
+    const Estimate adding = Excess(DecompressSeconds(n, kDense), DecompressSeconds(n, 0));
+    record_.Number("/seconds_per_entry"_json_pointer,
+                   PerItem(adding, static_cast<std::size_t>(entries)));
   }
 
   const Rank& rank_;
   const ProfileSubject& subject_;
-  TrainingWorkload& workload_;
   ProfileEffort effort_;
+  const std::function<void(const std::string&)>& say_;
   GradientLayout layout_;
-  std::vector<float> gradient_;  // made up: what kernels work on
+  std::size_t largest_ = 0;      // what kernels work on, elements
+  std::vector<float> gradient_;  // made up, [largest_]
   Workspace workspace_;
+  ProfileRecord record_;
 };
 
 }  // namespace
 
-json MeasureProfile(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort) {
+json MeasureProfile(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
+                    const std::function<void(const std::string&)>& say) {
   const auto begin = Clock::now();
-  json profile = Profiler(rank, subject, effort).Measure();
+  json profile = Profiler(rank, subject, effort, say).Measure();
   profile["seconds"] = MeanOverRanks(rank, SecondsSince(begin));
   return profile;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,16 +11,16 @@
 
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "harness/worker/backward_profile.hpp"
 #include "harness/worker/rank.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse {
 
 struct ProfileEffort {
-  int warmup_steps = 0;
-  int steps = 0;       // timed, at least
-  double seconds = 0;  // more steps are timed where they fit into this
-  int repeats = 0;     // of a kernel and of an exchange
+  BackwardEffort backward;
+  int repeats = 0;           // of a kernel and of an exchange
+  std::size_t elements = 0;  // kernels are timed up to as many, and to the whole gradient
 };
 
 struct TimedSparsifier {
@@ -37,7 +38,10 @@ struct ProfileSubject {
 
 // The "profile" of an outcome (harness/README.md): means over ranks of medians, the same on all
 // ranks. Collective; takes the workload's gradient hook.
-nlohmann::json MeasureProfile(const Rank& rank, const ProfileSubject& subject,
-                              const ProfileEffort& effort);
+//
+//   say  hears what is measured next, on every rank.
+nlohmann::json MeasureProfile(
+    const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
+    const std::function<void(const std::string&)>& say = [](const std::string&) {});
 
 }  // namespace sparfuse

@@ -1,12 +1,12 @@
 #include "harness/worker/timing.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <vector>
-
-#include "harness/statistics.hpp"
 
 namespace sparfuse {
 namespace {
@@ -25,7 +25,7 @@ double ProcessCpuSeconds() {
 
 }  // namespace
 
-double TimeOf(const std::function<void()>& body, int repeats) {
+Estimate TimeOf(const std::function<void()>& body, int repeats) {
   body();
   const auto probe = Clock::now();
   body();
@@ -37,17 +37,27 @@ double TimeOf(const std::function<void()>& body, int repeats) {
     for (int i = 0; i < batch; ++i) body();
     times.push_back(SecondsSince(begin) / batch);
   }
-  return Median(times);
+  return MedianEstimate(times);
 }
 
 double MeanOverRanks(const Rank& rank, double own) {
-  double sum = 0;
-  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(&own, 1)))) {
-    double value = 0;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    sum += value;
+  return MeanOverRanks(rank, Estimate{own, 0}).value;
+}
+
+Estimate MeanOverRanks(const Rank& rank, const Estimate& own) {
+  const std::array<double, 2> mine = {own.value, own.standard_error};
+  std::array<double, 2> sum = {};
+  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(mine)))) {
+    std::array<double, 2> theirs = {};
+    std::memcpy(theirs.data(), bytes.data(), sizeof theirs);
+    sum[0] += theirs[0];
+    sum[1] += theirs[1];
   }
-  return sum / rank.size();
+  return {sum[0] / rank.size(), sum[1] / rank.size()};
+}
+
+Estimate Excess(const Estimate& a, const Estimate& b) {
+  return {std::max(0.0, a.value - b.value), std::hypot(a.standard_error, b.standard_error)};
 }
 
 ExchangeTime TimeExchange(const Rank& rank, const ProgressLoop::Make& task, int repeats) {
@@ -61,7 +71,7 @@ ExchangeTime TimeExchange(const Rank& rank, const ProgressLoop::Make& task, int 
     wall.push_back(SecondsSince(begin));
     cpu.push_back(ProcessCpuSeconds() - cpu_begin);
   }
-  return {MeanOverRanks(rank, Median(wall)), MeanOverRanks(rank, Median(cpu))};
+  return {MeanOverRanks(rank, MedianEstimate(wall)), MeanOverRanks(rank, Median(cpu))};
 }
 
 }  // namespace sparfuse

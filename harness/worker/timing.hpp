@@ -3,19 +3,25 @@
 
 #include <functional>
 
+#include "harness/statistics.hpp"
 #include "harness/worker/rank.hpp"
 
 namespace sparfuse {
 
-// Median seconds of one call, from `repeats` batches that each last long enough for the clock.
-double TimeOf(const std::function<void()>& body, int repeats);
+// Seconds of one call: median of `repeats` batches that each last long enough for the clock.
+Estimate TimeOf(const std::function<void()>& body, int repeats);
 
-// Collective; the same on all ranks, bit for bit.
+// Collective; the same on all ranks, bit for bit. The ranks of a machine disturb one another at the
+// same time: errors of estimates are taken to be common to all, and the mean's is their mean.
 double MeanOverRanks(const Rank& rank, double own);
+Estimate MeanOverRanks(const Rank& rank, const Estimate& own);
+
+// a - b, at least 0; errors taken to be independent.
+Estimate Excess(const Estimate& a, const Estimate& b);
 
 // Of an exchange between all ranks.
 struct ExchangeTime {
-  double wall_seconds = 0;
+  Estimate wall;           // seconds
   double cpu_seconds = 0;  // of this process: of its rank, but where ranks are threads
 };
 

@@ -51,6 +51,16 @@ json ConfigOf(const Method& method, const std::string& sparsifier = "",
           {"dense_tensors", {{"max_ndim", 0}, {"names", json::array()}}}};
 }
 
+// With dense_fallback, selecting from a large tensor takes longer than it saves.
+CostModel CostOf(const json& config) {
+  CostModel cost = testing::EvenCost();
+  if (!config.at("method_options").value("dense_fallback", false)) return cost;
+  for (auto& [name, seconds] : cost.selection) {
+    seconds.Add(0.01, PiecewiseLinear({{0, 1e-6}, {4000, 1e-6}, {4001, 1}}));
+  }
+  return cost;
+}
+
 std::vector<RankResult> RunLive(const json& config, int workers,
                                 const testing::Gradients& gradient_of,
                                 std::size_t without_gradient = 999) {
@@ -59,10 +69,9 @@ std::vector<RankResult> RunLive(const json& config, int workers,
     GradientLayout layout = MakeLayout(Tensors(), config);
     const Topology topology{workers, 1};
     const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
-    const CostModel cost = testing::EvenCost();
+    const CostModel cost = CostOf(config);
     Plan plan = MakePlan(composition, layout, topology, &backward, &cost);
-    LiveConfig live =
-        MakeLiveConfig(composition, std::move(layout), std::move(plan), topology, 7);
+    LiveConfig live = MakeLiveConfig(composition, std::move(layout), std::move(plan), topology, 7);
     live.deadline = testing::kLiveDeadline;
     return live;
   };
@@ -144,7 +153,7 @@ ModelConfig Modelled(const json& config, const Composition& composition,
   ModelConfig model;
   model.layout = MakeLayout(tensors, config);
   model.topology = {workers, 1};
-  model.cost = testing::EvenCost();
+  model.cost = CostOf(config);
   model.backward = testing::EvenBackward(tensors.size());
   model.plan = MakePlan(composition, model.layout, model.topology, &model.backward, &model.cost);
   model.make_strategy = [composition] { return composition.MakeStrategy(); };
@@ -201,6 +210,25 @@ TEST_P(EverySparseMethod, IsModelledWithTheBytesOfItsCoding) {
     SCOPED_TRACE(coding.dump());
     ExpectModelledAsLive(Which(), ConfigOf(Which(), ExactSparsifier(Which()), coding), Workers());
   }
+}
+
+TEST_P(EverySparseMethod, SendsUnitsDenseAndLosesNothing) {
+  const Method method = Which();
+  const json config = ConfigOf(method, ExactSparsifier(method), {{"dense_fallback", true}});
+  if (method.strategy == "safusion-naive" || method.sparsifier == "none") {
+    EXPECT_THROW(Compose(config), Error);
+    return;
+  }
+  const ModelConfig model = Modelled(config, Compose(config), Tensors(), Workers());
+  const auto is_dense = [](const Unit& unit) { return unit.sparsified == Sparsified::kNever; };
+  EXPECT_TRUE(std::ranges::any_of(model.plan.units, is_dense));
+  const auto results = RunLive(config, Workers(), IntegerGradient);
+  EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+  ExpectModelledAsLive(method, config, Workers());
 }
 
 // Integers of up to 99,700: halves round most of them and cut the largest off, but what they hold

@@ -174,6 +174,51 @@ class TrialTest(unittest.TestCase):
         self.assertEqual([plan["step"] for plan in outcome["plans"]], [0, 5, 8])
         self.assertIn("fp16", outcome["profile"]["encode"])
 
+    def test_a_machine_is_measured_into_a_file_that_models_take(self):
+        measure = self.command("profile", "digits-resnet", "--batch", 4, "--warmup", 1, "--sparsifiers", "topk",
+                               "--quantizers", "none", "--link", "1:100", "--name", "here", "--json")
+        two_passes = [*measure, "--passes", "2"]
+        done = subprocess.run(two_passes, text=True, capture_output=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        outcomes = json.loads(done.stdout)
+        shaped = {"alpha_us": 100.0, "gbps": 1.0}
+        self.assertEqual([(o["config"]["workers"], o["config"]["link"]) for o in outcomes],
+                         [(1, None), (2, None), (2, shaped)])
+        for outcome in outcomes:
+            self.assertLessEqual({"machine", "software", "system", "source", "started_utc"}, set(outcome))
+            self.assertEqual(outcome["n"], 2)
+            backward = outcome["profile"]["backward"]
+            total = sum(tensor["seconds"] for tensor in backward["tensors"]) + backward["tail_seconds"]
+            self.assertAlmostEqual(total, backward["unhooked_seconds"], delta=1e-9)
+            self.assertIn("/backward/unhooked_seconds", outcome["profile"]["relative_errors"])
+            self.assertEqual(outcome["profile"]["selection"]["topk"][0]["seconds"][-1][0], 1000000)
+        self.assertNotIn("link", outcomes[0]["profile"])
+        link = outcomes[2]["profile"]["link"]
+        self.assertEqual((outcomes[1]["profile"]["link"]["class"], link["class"]), ("intra_node", "inter_node"))
+        self.assertAlmostEqual(link["fit"]["seconds_per_byte"], 8e-9, delta=2e-9)
+        self.assertGreater(link["fit"]["alpha_seconds"], 90e-6)
+        stored = json.loads((self.results / "profiles" / "here.json").read_text())
+        self.assertEqual([o["config"] for o in stored], [o["config"] for o in outcomes])
+        shutil.rmtree(self.results / "trials")
+        again = subprocess.run(two_passes, text=True, capture_output=True, timeout=100, check=False)
+        self.assertEqual((again.returncode, json.loads(again.stdout)), (0, stored), again.stderr)
+        again = subprocess.run([*measure, "--passes", "3"], text=True, capture_output=True, timeout=100, check=False)
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("here.json has digits-resnet with batch 4", again.stderr)
+        self.assertIn("steps 2 -> 3", again.stderr)
+
+        modelled = {"mode": "modelled", "workers": 16, "method": "wfbp",
+                    "more": 'cluster = "here"\nlink = { gbps = 1, alpha_us = 100 }'}
+        self.write(**modelled)
+        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        (trial,) = (self.results / "trials" / "t").rglob("trial.json")
+        self.assertGreater(json.loads(trial.read_text())["metrics"]["step_seconds"]["value"], 0)
+        self.write(workload="text-gpt", **modelled)
+        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("`sparfuse profile text-gpt --batch 4 --threads 1 --link 1:100 --name here`", done.stdout)
+
     def test_a_planner_that_looks_at_no_times_is_not_asked_again(self):
         trial = self.run_trial(code=1, more="method_options = { replan_every = 5 }")
         self.assertEqual(trial["failure"]["kind"], "config")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "tests/model_step.hpp"
 #include "workloads/catalog.hpp"
 #include "workloads/layers.hpp"
 #include "workloads/workload.hpp"
@@ -87,37 +88,8 @@ class TrainingStep : public ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(TrainingStep, EachParameterIsReadyOnceAndLastLayerFirst) {
-  auto workload = Make();
-  const std::size_t parameters = workload->Parameters().size();
-  const Observed observed = RunStep(*workload, 0, 1);
-  std::vector<std::size_t> sorted = observed.order;
-  std::sort(sorted.begin(), sorted.end());
-  for (std::size_t i = 0; i < parameters; ++i) ASSERT_EQ(sorted.at(i), i);
-  ASSERT_EQ(sorted.size(), parameters);
-  EXPECT_GE(observed.order.front(), parameters - 2);
-  EXPECT_LE(observed.order.back(), 1u);
-  // Registration order reversed, but for parameters of one layer.
-  double discordant = 0;
-  for (std::size_t i = 0; i < parameters; ++i) {
-    for (std::size_t j = i + 1; j < parameters; ++j) {
-      discordant += observed.order[i] < observed.order[j] ? 1 : 0;
-    }
-  }
-  EXPECT_LT(discordant, 0.2 * static_cast<double>(parameters * (parameters - 1) / 2));
-}
-
-TEST_P(TrainingStep, TheLayerTableSaysWhatIsReadyWhen) {
-  auto workload = Make();
-  const Observed observed = RunStep(*workload, 0, 1);
-  const LayerTable& table = LayersOf(GetParam());
-  ASSERT_EQ(observed.order.size(), table.tensors.size());
-  for (std::size_t i = 0; i < observed.order.size(); ++i) {
-    const ParameterInfo& info = workload->Parameters()[observed.order[i]];
-    EXPECT_EQ(info.name, table.tensors[i].name) << "ready as number " << i;
-    EXPECT_EQ(info.shape, table.tensors[i].shape) << info.name;
-  }
-  EXPECT_EQ(table.tensors.size() + table.without_gradient.size(), workload->Parameters().size());
+TEST_P(TrainingStep, EachGradientIsReadyOnceAsTheLayerTableSays) {
+  testing::ExpectAStepAsTheTableSays(GetParam(), SmallConfig().batch_per_worker, 1);
 }
 
 TEST_P(TrainingStep, AGradientIsFinalWhenItsHookRuns) {
@@ -133,7 +105,9 @@ TEST_P(TrainingStep, AGradientIsFinalWhenItsHookRuns) {
   workload->ClearGradients();
   workload->Forward(0, 0);
   workload->Backward(true);
+  const std::vector<std::string>& without = LayersOf(GetParam()).without_gradient;
   for (std::size_t i = 0; i < infos.size(); ++i) {
+    if (std::find(without.begin(), without.end(), infos[i].name) != without.end()) continue;
     ASSERT_NE(where[i], nullptr) << infos[i].name;
     EXPECT_TRUE(SameBits(then[i], {where[i], infos[i].numel})) << infos[i].name;
   }
@@ -159,7 +133,7 @@ TEST_P(TrainingStep, GradientIsTheSlopeOfTheLoss) {
       }
       return static_cast<double>(RunStep(*workload, 0, 1).loss);
     };
-    const double h = std::min(0.01, 0.01 / length);
+    const double h = std::min(0.003, 0.003 / length);
     const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
     EXPECT_NEAR(slope / length, 1.0, 0.05) << infos[i].name << ", length " << length;
     ++checked;
@@ -198,6 +172,9 @@ TEST_P(TrainingStep, RanksStartEqualAndSeedsDiffer) {
 }
 
 TEST_P(TrainingStep, AccumulationAndRanksEqualABiggerBatch) {
+  if (GetParam() == "resnet-small" || GetParam() == "vgg-small") {
+    GTEST_SKIP() << "normalises over the batch, whose samples then are no sum of parts";
+  }
   WorkloadConfig config = SmallConfig();
   config.batch_per_worker = 8;
   auto whole = Make(config);
@@ -271,7 +248,7 @@ TEST_P(TrainingStep, AnUnusedParameterIsNeverReadyAndNeverChanges) {
   const std::size_t unused = workload->Parameters().size() - 1;
   EXPECT_EQ(workload->Parameters()[unused].name, "unused");
   const Observed observed = RunStep(*workload, 0, 1);
-  EXPECT_EQ(observed.order.size(), unused);
+  EXPECT_EQ(observed.order.size(), LayersOf(GetParam()).tensors.size());
   EXPECT_TRUE(observed.gradients[unused].empty());
   TrainAlone(*workload, 2);
   const ParameterInfo& info = workload->Parameters()[unused];

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "harness/model_trial.hpp"
+#include "harness/statistics.hpp"
 
 namespace sparfuse {
 namespace {
@@ -112,6 +113,24 @@ TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
   const json profiles = json::array({ProfileOf(1, link, 0.010), ProfileOf(2, link, 0.013)});
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.019 + 2 * 0.003, 1e-9);
   EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
+}
+
+TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
+  const json link = Config(2, "")["link"];
+  json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  const auto metrics = [&] {
+    return RunModelledTrial(Config(2, "machines-like-this"), profiles, directory_).at("metrics");
+  };
+  EXPECT_FALSE(metrics().contains("step_uncertainty"));
+  // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a
+  // factor of two all but never.
+  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.2;
+  const double expected = StudentTQuantile(0.975, 12) * 0.001 / 0.022;
+  const double found = metrics().at("step_uncertainty").at("value");
+  EXPECT_GT(found, expected / 2);
+  EXPECT_LT(found, expected * 2);
+  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.0;
+  EXPECT_EQ(metrics().at("step_uncertainty").at("value"), 0);
 }
 
 TEST_F(ModelTrial, SaysWhatTheProfileLacks) {

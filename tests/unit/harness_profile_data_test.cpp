@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/error.hpp"
 #include "harness/plan_data.hpp"
 #include "harness/profile_data.hpp"
@@ -124,6 +126,101 @@ TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
   EXPECT_TRUE(cost.native_all_reduce_seconds.empty());
 }
 
+TEST(ProfileData, LinksWithinANodeMayBeApart) {
+  const json between = {{"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
+                        {"seconds_per_extra_message", 1e-6},
+                        {"cpu_seconds", 0},
+                        {"round_cpu_seconds", 0},
+                        {"cpu_fraction", 0}};
+  const json within = {{"round_seconds", json::array({{0, 1e-5}})},
+                       {"seconds_per_extra_message", 2e-6}};
+  CostModel cost;
+  AddLink(cost, {{"link", between}, {"node_link", within}});
+  const auto link = [&](LinkClass of) { return cost.links[static_cast<std::size_t>(of)]; };
+  EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).round_seconds(500), 1.5e-3);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_seconds(500), 1e-5);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).seconds_per_extra_message, 2e-6);
+}
+
+json UncertainProfile() {
+  json profile = Profile();
+  profile["backward"]["unhooked_seconds"] = 14e-3;  // 5 + 6 + 3 ms
+  profile["relative_errors"] = {{"/backward/forward_seconds", 0.1},
+                                {"/backward/tensors", {0.2, 0.0}},
+                                {"/backward/unhooked_seconds", 0.0},
+                                {"/pack", 0.05},
+                                {"/selection/topk/0/seconds", {0.0, 0.3}}};
+  return profile;
+}
+
+TEST(Perturbed, ChangesWhatHasAnErrorTheSameForEqualSeeds) {
+  EXPECT_EQ(Perturbed(Profile(), 1), Profile());
+  const json profile = UncertainProfile();
+  const json one = Perturbed(profile, 1);
+  EXPECT_EQ(one, Perturbed(profile, 1));
+  EXPECT_NE(one["pack"], Perturbed(profile, 2)["pack"]);
+  for (const char* key : {"clear", "scale", "dispatch_seconds", "relative_errors"}) {
+    EXPECT_EQ(one[key], profile[key]);
+  }
+  EXPECT_NE(one["backward"]["forward_seconds"], profile["backward"]["forward_seconds"]);
+  EXPECT_EQ(one["backward"]["update_seconds"], profile["backward"]["update_seconds"]);
+  // One factor for a curve with one error; an error of 0 leaves a point alone.
+  EXPECT_EQ(one["pack"][0][1], 0.0);
+  EXPECT_NE(one["pack"][1][1], 1e-3);
+  EXPECT_EQ(one["pack"][1][0], 1000);
+  const json& points = one["selection"]["topk"][0]["seconds"];
+  EXPECT_EQ(points[0], profile["selection"]["topk"][0]["seconds"][0]);
+  EXPECT_NE(points[1][1], 1e-3);
+}
+
+TEST(Perturbed, TensorsKeepTheTotalThatIsKnown) {
+  const json backward = Perturbed(UncertainProfile(), 5)["backward"];
+  const double first = backward["tensors"][0]["seconds"];
+  const double second = backward["tensors"][1]["seconds"];
+  const double tail = backward["tail_seconds"];
+  EXPECT_NEAR(first + second + tail, 14e-3, 1e-15);
+  EXPECT_NE(first, 5e-3);
+  EXPECT_NEAR(second / tail, 2, 1e-12);  // neither has an error: both give way alike
+}
+
+TEST(Perturbed, SpreadsAsTheErrorsSay) {
+  constexpr int kDraws = 4000;
+  double sum = 0;
+  double squares = 0;
+  for (int seed = 0; seed < kDraws; ++seed) {
+    const json profile = Perturbed(UncertainProfile(), static_cast<std::uint64_t>(seed));
+    const double error = profile["backward"]["forward_seconds"].get<double>() / 2e-3 - 1;
+    sum += error;
+    squares += error * error;
+  }
+  // Four standard errors of a mean and of a deviation of normal numbers.
+  EXPECT_NEAR(sum / kDraws, 0, 4 * 0.1 / std::sqrt(kDraws));
+  EXPECT_NEAR(std::sqrt(squares / kDraws), 0.1, 4 * 0.1 / std::sqrt(2.0 * kDraws));
+}
+
+TEST(Perturbed, NeverGoesBelowZeroAndNamesADamagedEntry) {
+  json profile = UncertainProfile();
+  profile["relative_errors"]["/pack"] = 100.0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    EXPECT_GE(Perturbed(profile, seed)["pack"][1][1].get<double>(), 0);
+  }
+  profile["relative_errors"] = {{"/backward/tensors", {0.1, 0.2, 0.3}}};
+  EXPECT_NE(MessageOf([&] {
+              Perturbed(profile, 1);
+            }).find("/backward/tensors: it has 3 entries for 2 elements"),
+            std::string::npos);
+  profile["relative_errors"] = {{"/none", 0.1}};
+  EXPECT_NE(MessageOf([&] { Perturbed(profile, 1); }).find("/none"), std::string::npos);
+}
+
+TEST(Perturbed, OutcomesAreDrawnApart) {
+  const json outcome = {{"profile", UncertainProfile()}, {"config", {{"workers", 1}}}};
+  const json perturbed = PerturbedOutcomes(json::array({outcome, outcome}), 1);
+  EXPECT_EQ(perturbed[0]["config"], outcome["config"]);
+  EXPECT_NE(perturbed[0]["profile"]["pack"], outcome["profile"]["pack"]);
+  EXPECT_NE(perturbed[0]["profile"]["pack"], perturbed[1]["profile"]["pack"]);
+}
+
 TEST(ShapesToTime, AreTheLayoutsOwnThenFusedSizes) {
   GradientLayout layout;
   layout.Add("c", {20, 5}, 100);
@@ -147,6 +244,14 @@ TEST(ShapesToTime, AreSpreadOverManySizes) {
     EXPECT_GE(shapes[i].numel, shapes[i - 1].numel + 6);
     EXPECT_LE(shapes[i].numel, shapes[i - 1].numel + 7);
   }
+}
+
+TEST(ShapesToTime, GoOnToAsManyElementsAsAreAskedFor) {
+  GradientLayout layout;
+  layout.Add("a", {3, 4}, 12);
+  EXPECT_EQ(ShapesToTime(layout, 1000),
+            (std::vector<TimedShape>{{12, {3, 4}}, {96, {}}, {768, {}}, {1000, {}}}));
+  EXPECT_EQ(ShapesToTime(layout, 5), ShapesToTime(layout));
 }
 
 TEST(ShapesToTime, OfOneTensorIsItsOwn) {
@@ -188,7 +293,11 @@ TEST(PlanData, SummaryCountsHowTensorsTravel) {
   EXPECT_EQ(PlanSummary(SomePlan(), layout, 7),
             (json{{"step", 7},
                   {"unit_sizes", "2,1"},
+                  {"dense_units", json::array()},
                   {"tensors", {{"dense", 2}, {"offloaded", 1}, {"reduced", 1}}}}));
+  Plan plan = SomePlan();
+  plan.units[1] = {2, 3, Sparsified::kNever, 1.0};
+  EXPECT_EQ(PlanSummary(plan, layout, 0)["dense_units"], json::array({1}));
 }
 
 }  // namespace

@@ -29,6 +29,35 @@ TEST(Statistics, MedianOfEvenAndOddCounts) {
   EXPECT_EQ(Median(std::vector{4.0, 1.0, 2.0, 3.0}), 2.5);
 }
 
+// Of 10 values the second to the ninth cover 1 - 22/1024 of the medians, 2.2994 standard errors to
+// either side; of 4 all of them cover 7/8, 1.5341.
+TEST(Statistics, MedianEstimatesCountOrderStatistics) {
+  const auto ten =
+      MedianEstimate(std::vector{1.0, 10.0, 2.0, 9.0, 3.0, 8.0, 4.0, 7.0, 5.0, 1000.0});
+  EXPECT_EQ(ten.value, 6.0);
+  EXPECT_NEAR(ten.standard_error, 0.5 * (10.0 - 2.0) / 2.2994, 1e-4);
+  const auto four = MedianEstimate(std::vector{4.0, 1.0, 2.0, 3.0});
+  EXPECT_NEAR(four.standard_error, 0.5 * 3 / 1.5341, 1e-4);
+  EXPECT_NEAR(four.relative_error(), 0.5 * 3 / 1.5341 / 2.5, 1e-4);
+  EXPECT_EQ(MedianEstimate(std::vector{5.0}).standard_error, 0);
+  EXPECT_EQ(MedianEstimate(std::vector{0.0, 0.0}).relative_error(), 0);
+}
+
+TEST(Statistics, MedianEstimatesAreOffAsOftenAsTheySay) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  int covered = 0;
+  constexpr int kTrials = 4000;
+  for (int i = 0; i < kTrials; ++i) {
+    std::vector<double> values(50);
+    for (double& value : values) value = std::exp(normal(random));  // skewed, median 1
+    const Estimate estimate = MedianEstimate(values);
+    covered += std::abs(estimate.value - 1) <= 1.96 * estimate.standard_error;
+  }
+  EXPECT_NEAR(covered / double{kTrials}, 0.95, 0.02);
+  EXPECT_LT(MedianEstimate(std::vector<double>(3000, 2.0)).standard_error, 1e-12);
+}
+
 TEST(Statistics, PairedRatiosUseTheBlocksThatBothHave) {
   const auto ratio = PairedRatio({{0, 2.0}, {1, 4.0}, {2, 100.0}}, {{0, 1.0}, {1, 2.0}, {3, 1.0}});
   ASSERT_TRUE(ratio);

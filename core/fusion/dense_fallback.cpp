@@ -1,0 +1,208 @@
+#include "core/fusion/dense_fallback.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/cost/cost_model.hpp"
+#include "core/cost/plan_times.hpp"
+#include "core/quantize/quantizer.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr int kRounds = 8;  // of looking at every unit again
+
+// A unit as the compute lane and the channel see it. Seconds.
+struct UnitTimes {
+  struct Message {
+    double ready = 0;  // since the unit's first piece of backward began
+    double exchange = 0;
+    double average = 0;
+  };
+  double compute = 0;  // backward and local work
+  std::vector<Message> messages;
+
+  // All of it, one after another.
+  double Sum() const {
+    double sum = compute;
+    for (const Message& message : messages) sum += message.exchange + message.average;
+    return sum;
+  }
+};
+
+class Prediction {
+ public:
+  Prediction(const PlanInput& input, const PayloadForm& form)
+      : input_(input), form_(form), cost_(*input.cost), times_(input, "dense_fallback") {}
+
+  UnitTimes TimesOf(const Plan& plan, const Unit& unit) const {
+    UnitTimes times;
+    Local dense;      // tensors that are reduced
+    Local payload;    // tensors and ranges that are gathered
+    double host = 0;  // until the host lane is free
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      const TensorEntry& tensor = input_.layout.tensor(t);
+      const TensorPlan how = plan.TensorOf(input_.layout, t);
+      times.compute += times_.Backward(t);
+      if (unit.sparsified != Sparsified::kAhead || how.reduced) {
+        times.compute += times_.Sparsify(t, 1.0);
+        dense.Add(tensor.numel, times.compute);
+      } else if (how.offloaded) {
+        host = std::max(host, times.compute) + times_.SparsifyOnHost(t, how.density);
+        AddSelection(tensor.numel, tensor.shape, how.density, host, payload);
+      } else {
+        const bool is_run = how.density >= 1 && form_.runs != nullptr;
+        times.compute +=
+            is_run ? cost_.dispatch_seconds + cost_.EncodeSeconds(form_.runs->name(), tensor.numel)
+                   : times_.Sparsify(t, how.density);
+        AddSelection(tensor.numel, tensor.shape, how.density, times.compute, payload);
+      }
+    }
+    if (unit.sparsified == Sparsified::kBehind) {
+      times.compute += cost_.dispatch_seconds +
+                       (unit.density < 1 ? cost_.SelectionSeconds(input_.sparsifier, dense.elements,
+                                                                  unit.density)
+                                         : cost_.pack_seconds(static_cast<double>(dense.elements)));
+      const TensorEntry& first = input_.layout.tensor(unit.first);
+      const bool alone = unit.last - unit.first == 1;
+      AddSelection(dense.elements, alone ? std::span(first.shape) : std::span<std::int64_t const>(),
+                   unit.density, times.compute, payload);
+      dense = {};
+    }
+    if (dense.elements > 0) {
+      times.messages.push_back(
+          {dense.ready, times_.Reduce(dense.elements),
+           cost_.dispatch_seconds + cost_.scale_seconds(static_cast<double>(dense.elements))});
+    }
+    if (payload.elements > 0) {
+      const std::size_t range = input_.layout.RangeOf(unit.first, unit.last).size();
+      const std::size_t indexed = form_.coding == PayloadCoding{}
+                                      ? payload.kept * kSparseElementBytes
+                                      : ExpectedPayloadBytes(form_.coding, payload.kept, range);
+      const std::size_t entries = payload.kept + payload.run_elements;
+      times.messages.push_back(
+          {payload.ready, times_.Gather(payload.run_bytes + (payload.kept > 0 ? indexed : 0)),
+           cost_.dispatch_seconds +
+               times_.Decompress(payload.elements,
+                                 static_cast<std::size_t>(input_.topology.ranks) * entries)});
+    }
+    return times;
+  }
+
+  // units[u] is what unit u takes.
+  double Seconds(const std::vector<const UnitTimes*>& units) const {
+    double compute = 0;
+    double channel = 0;
+    averages_.clear();
+    for (const UnitTimes* unit : units) {
+      for (const UnitTimes::Message& message : unit->messages) {
+        channel = std::max(channel, compute + message.ready) + message.exchange;
+        averages_.emplace_back(channel, message.average);
+      }
+      compute += unit->compute;
+    }
+    double end = compute + input_.backward->tail_seconds;
+    for (const auto& [summed, average] : averages_) end = std::max(end, summed) + average;
+    return end;
+  }
+
+ private:
+  // What tensors of a unit send together.
+  struct Local {
+    std::size_t elements = 0;
+    std::size_t kept = 0;          // with indices
+    std::size_t run_elements = 0;  // without
+    std::size_t run_bytes = 0;
+    double ready = 0;
+
+    void Add(std::size_t n, double when) {
+      elements += n;
+      ready = std::max(ready, when);
+    }
+  };
+
+  void AddSelection(std::size_t n, std::span<const std::int64_t> shape, double density, double when,
+                    Local& payload) const {
+    payload.Add(n, when);
+    if (density >= 1 && form_.runs != nullptr) {
+      payload.run_elements += n;
+      payload.run_bytes += form_.runs->EncodedBytes(n);
+    } else if (density >= 1) {
+      payload.kept += n;
+    } else {
+      payload.kept += form_.sparsifier != nullptr ? form_.sparsifier->Count(n, shape, density)
+                                                  : KeptCount(n, density);
+    }
+  }
+
+  const PlanInput& input_;
+  const PayloadForm& form_;
+  const CostModel& cost_;
+  PlanTimes times_;
+  mutable std::vector<std::pair<double, double>> averages_;  // scratch: summed when, seconds
+};
+
+void LeaveDense(Plan& plan, std::size_t unit) {
+  Unit& left = plan.units[unit];
+  left.sparsified = Sparsified::kNever;
+  left.density = 1.0;
+  for (std::size_t t = left.first; t < left.last && !plan.tensors.empty(); ++t)
+    plan.tensors[t] = {};
+}
+
+}  // namespace
+
+double PredictedSeconds(const Plan& plan, const PlanInput& input, const PayloadForm& form) {
+  const Prediction prediction(input, form);
+  std::vector<UnitTimes> units;
+  for (const Unit& unit : plan.units) units.push_back(prediction.TimesOf(plan, unit));
+  std::vector<const UnitTimes*> pointers;
+  for (const UnitTimes& unit : units) pointers.push_back(&unit);
+  return prediction.Seconds(pointers);
+}
+
+Plan WithDenseFallback(Plan plan, const PlanInput& input, const PayloadForm& form) {
+  const Prediction prediction(input, form);
+  Plan all_dense = plan;
+  for (std::size_t u = 0; u < plan.units.size(); ++u) LeaveDense(all_dense, u);
+  std::vector<UnitTimes> sparse;
+  std::vector<UnitTimes> dense;
+  for (std::size_t u = 0; u < plan.units.size(); ++u) {
+    sparse.push_back(prediction.TimesOf(plan, plan.units[u]));
+    dense.push_back(prediction.TimesOf(all_dense, all_dense.units[u]));
+  }
+  std::vector<const UnitTimes*> chosen;
+  for (const UnitTimes& unit : sparse) chosen.push_back(&unit);
+  double least = prediction.Seconds(chosen);
+  const auto take_if_less = [&](std::vector<const UnitTimes*> tried) {
+    const double seconds = prediction.Seconds(tried);
+    if (!(seconds < least)) return false;
+    least = seconds;
+    chosen = std::move(tried);
+    return true;
+  };
+  std::vector<const UnitTimes*> start = chosen;
+  for (std::size_t u = 0; u < start.size(); ++u) {
+    if (dense[u].Sum() < sparse[u].Sum()) start[u] = &dense[u];
+  }
+  take_if_less(start);
+  for (std::size_t u = 0; u < start.size(); ++u) start[u] = &dense[u];
+  take_if_less(start);
+  bool better = true;
+  for (int round = 0; better && round < kRounds; ++round) {
+    better = false;
+    for (std::size_t u = 0; u < chosen.size(); ++u) {
+      std::vector<const UnitTimes*> tried = chosen;
+      tried[u] = tried[u] == &dense[u] ? &sparse[u] : &dense[u];
+      better = take_if_less(std::move(tried)) || better;
+    }
+  }
+  for (std::size_t u = 0; u < chosen.size(); ++u) {
+    if (chosen[u] == &dense[u]) LeaveDense(plan, u);
+  }
+  return plan;
+}
+
+}  // namespace sparfuse

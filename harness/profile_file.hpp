@@ -1,0 +1,48 @@
+// The files of results/profiles: what a machine was measured to be, kept apart from the trials.
+// harness/README.md says what they hold.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace sparfuse {
+
+// FOLDER/NAME.json. Throws Error{kConfig} for a name that is none: letters, digits, '.', '_', '-'.
+std::filesystem::path ProfileFile(const std::filesystem::path& folder, const std::string& name);
+
+// The outcomes of a file: an array, of one where the file holds a single outcome. Throws
+// Error{kData} naming the file.
+nlohmann::json ReadProfiles(const std::filesystem::path& file);
+
+// Those outcomes whose workload, its options, batch and threads are the config's.
+nlohmann::json ProfilesOf(const nlohmann::json& outcomes, const nlohmann::json& config);
+
+// "text-gpt with batch 8 and 1 thread(s) a rank".
+std::string SubjectName(const nlohmann::json& config);
+
+// The command that measures what `config` needs into the file called `name`.
+std::string MeasureCommand(const nlohmann::json& config, const std::string& name);
+
+// A profile trial as such a file has it: its profile and where, when and with what it was measured,
+// without the names of hosts. `directory` is the trial's.
+nlohmann::json ProfileOutcome(const std::filesystem::path& directory);
+
+// Throws Error{kConfig} naming the file where its outcomes are of another machine than `system`.
+void CheckSameMachine(const std::filesystem::path& file, const nlohmann::json& outcomes,
+                      const nlohmann::json& system);
+
+// Of the outcomes of a file, the one with config's workload, batch, threads, ranks and link; null
+// if there is none. Throws Error{kConfig} naming the file where it was measured in another way
+// (passes, sparsifiers).
+const nlohmann::json* FindMeasured(const std::filesystem::path& file,
+                                   const nlohmann::json& outcomes, const nlohmann::json& config);
+
+// `measured` takes the place of the outcome of the same workload, batch, threads, ranks and link,
+// or comes last.
+void PutProfile(nlohmann::json& outcomes, const nlohmann::json& measured);
+
+// Durably, one outcome a line, numbers to six digits.
+void WriteProfiles(const std::filesystem::path& file, const nlohmann::json& outcomes);
+
+}  // namespace sparfuse
