@@ -1,5 +1,5 @@
 // One step of each model at paper size, the order of its gradients compared with its layer table.
-// Some four minutes on two cores, and 20 GB of memory for the largest.
+// Some eight minutes on two cores, and 16 GB of memory for the largest.
 #include "tests/model_step.hpp"
 #include "workloads/catalog.hpp"
 
