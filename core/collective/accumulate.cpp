@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #endif
 
+#include "core/tensor/cpu.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -59,29 +61,64 @@ void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* fi
 // Outputs past the caches are written with stores that go around them: a plain store would first
 // read the line. Below, the reader finds the output in cache.
 constexpr std::size_t kStreamElements = 4 * 1024 * 1024;
+constexpr std::size_t kLine = 16;  // floats of 64 bytes
 
-bool CanStream(const float* out, std::size_t n) {
+bool CanStream([[maybe_unused]] std::size_t n) {
 #if defined(__x86_64__)
-  return n >= kStreamElements && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+  return n >= kStreamElements;
 #else
-  (void)out;
-  (void)n;
   return false;
 #endif
 }
 
-// to[i] = from[i] * scale past the caches. `to` is 16-byte aligned.
-void StreamScaled(const float* from, float scale, std::size_t n, float* to) {
-  std::size_t i = 0;
 #if defined(__x86_64__)
+// to[i] = from[i] * scale for whole lines, `to` at the begin of one. A store of the full width
+// matters: a core starts one a cycle, and four of them a line are longer on their way than the line
+// is to memory.
+void StreamLines(const float* from, float scale, std::size_t lines, float* to) {
   const __m128 factor = _mm_set1_ps(scale);
-  for (; i + 16 <= n; i += 16) {
-    for (std::size_t j = i; j < i + 16; j += 4) {
-      _mm_stream_ps(to + j, _mm_mul_ps(_mm_load_ps(from + j), factor));
-    }
+  for (std::size_t i = 0; i < lines * kLine; i += 4) {
+    _mm_stream_ps(to + i, _mm_mul_ps(_mm_loadu_ps(from + i), factor));
   }
+}
+
+__attribute__((target("avx"))) void StreamLinesAvx2(const float* from, float scale,
+                                                    std::size_t lines, float* to) {
+  const __m256 factor = _mm256_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 8) {
+    _mm256_stream_ps(to + i, _mm256_mul_ps(_mm256_loadu_ps(from + i), factor));
+  }
+}
+
+__attribute__((target("avx512f"))) void StreamLinesAvx512(const float* from, float scale,
+                                                          std::size_t lines, float* to) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 16) {
+    _mm512_stream_ps(to + i, _mm512_mul_ps(_mm512_loadu_ps(from + i), factor));
+  }
+}
 #endif
-  for (; i < n; ++i) to[i] = from[i] * scale;
+
+using StreamLinesFunction = void (*)(const float*, float, std::size_t, float*);
+
+StreamLinesFunction StreamLinesFor([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return StreamLinesAvx512;
+  return isa == Isa::kAvx2 ? StreamLinesAvx2 : StreamLines;
+#else
+  return nullptr;
+#endif
+}
+
+// to[i] = from[i] * scale past the caches, but for the lines that are not wholly its own.
+void StreamScaled(StreamLinesFunction stream_lines, const float* from, float scale, std::size_t n,
+                  float* to) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % kLine;
+  const std::size_t head = std::min(n, (kLine - past) % kLine);
+  const std::size_t lines = (n - head) / kLine;
+  for (std::size_t i = 0; i < head; ++i) to[i] = from[i] * scale;
+  stream_lines(from + head, scale, lines, to + head);
+  for (std::size_t i = head + lines * kLine; i < n; ++i) to[i] = from[i] * scale;
 }
 
 [[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
@@ -124,7 +161,8 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
     }
   }
   // A block is summed in `block_sum` and streamed from there, or summed where it is to stay.
-  const bool stream = CanStream(out.data(), out.size()) && payloads.size() <= kGroup;
+  const bool stream = CanStream(out.size()) && payloads.size() <= kGroup;
+  const StreamLinesFunction stream_lines = StreamLinesFor(ActiveIsa());
   ForChunks(out.size(), pool, [&](std::size_t begin, std::size_t end) {
     alignas(64) float block_sum[kBlock];
     if (stream) std::memset(block_sum, 0, sizeof block_sum);
@@ -156,7 +194,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
           touched += cursors[p] - starts[p];
         }
         if (stream) {
-          StreamScaled(block_sum, scale, size, out.data() + block);
+          StreamScaled(stream_lines, block_sum, scale, size, out.data() + block);
           if (touched * kSparseScaling < size) {
             for (std::size_t p = 0; p < group; ++p) {
               for (std::size_t i = starts[p]; i < cursors[p]; ++i) {

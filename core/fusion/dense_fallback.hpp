@@ -26,9 +26,9 @@ double PredictedSeconds(const Plan& plan, const PlanInput& input, const PayloadF
 // The plan with the units left unsparsified (Sparsified::kNever, density 1) for which
 // PredictedSeconds is least among all sets that were tried: none, all, those whose own parts add up
 // to less, and from the best of these one unit more or less at a time until nothing gains. So the
-// prediction is never above that of the same units all dense, nor above that of `plan`; of equal
-// ones the plan with fewer dense units is taken. What a residual holds of a unit that became dense
-// waits until it is sparsified again.
+// prediction is never above that of the same units all dense, nor above that of `plan`, which stays
+// where nothing is less. What a residual holds of a unit that became dense waits until it is
+// sparsified again.
 //
 // Pure. Cost: O(units^2) a round, a few rounds. Throws as PredictedSeconds.
 Plan WithDenseFallback(Plan plan, const PlanInput& input, const PayloadForm& form);

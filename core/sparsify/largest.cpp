@@ -7,7 +7,7 @@
 #include <bit>
 #include <cmath>
 
-#include "core/sparsify/random_stream.hpp"
+#include "core/sparsify/sample.hpp"
 #include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kKeyBits = 31;
 constexpr std::size_t kSmall = 8192;  // below, counting over all keys beats sampling
-constexpr std::size_t kLine = 16;     // floats of a 64-byte line: the unit of the sample
 constexpr int kCoarseBits = 12;       // of a key: half a thousandth of the magnitude
 constexpr int kKthBits = 26;          // of a key: eight octaves
 constexpr int kBracketBits = 6;
@@ -73,17 +72,12 @@ class Sample {
   Sample(const SelectContext& context, const SelectInput& input, const TensorInfo& info,
          std::size_t k)
       : kernels_(SelectKernelsFor(ActiveIsa())), n_(input.n) {
-    const std::size_t lines = n_ / kLine;
     // Of s elements, the bound lets pass about 4 n sqrt(k / n / s) candidates more than k. One of
     // those takes twice the time of an element of the sample: this many make the least of both.
     const double best = 2.5 * std::cbrt(static_cast<double>(n_) * static_cast<double>(k));
     const std::size_t wanted = static_cast<std::size_t>(std::clamp(best, 2048.0, 65536.0)) / kLine;
-    const RandomStream stream(0, info.id, info.step);
     keys_ = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, wanted * kLine);
-    for (std::size_t i = 0; i < wanted; ++i) {
-      const std::size_t first = i * lines / wanted;
-      const std::size_t width = (i + 1) * lines / wanted - first;
-      const std::size_t at = (first + stream.Below(width, i)) * kLine;
+    ForSampledLines(n_, wanted, info, [&](std::size_t i, std::size_t at) {
       if (input.pending) {
         for (std::size_t j = 0; j < kLine; ++j) {
           keys_[i * kLine + j] = KeyOf(input.gradient[at + j] + input.residual[at + j]);
@@ -92,7 +86,7 @@ class Sample {
         const float* const x = input.x() + at;
         for (std::size_t j = 0; j < kLine; ++j) keys_[i * kLine + j] = KeyOf(x[j]);
       }
-    }
+    });
   }
 
   // A bound that k elements of x reach, but for one case in some 30,000 (four standard deviations

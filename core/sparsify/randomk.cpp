@@ -6,7 +6,10 @@
 #include "core/sparsify/randomk.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+
+#include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 
@@ -28,43 +31,87 @@ void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
   }
 }
 
-void TakeMarked(const SelectInput& input, std::span<const std::uint64_t> bitmap, bool inverted,
+void TakeMarked(const SelectContext& context, SelectInput& input,
+                std::span<const std::uint64_t> bitmap, bool inverted, const TensorInfo* unchecked,
                 Slot& slot) {
-  std::size_t taken = 0;
-  for (std::size_t w = 0; w < bitmap.size(); ++w) {
-    std::uint64_t word = inverted ? ~bitmap[w] : bitmap[w];
-    if (w + 1 == bitmap.size() && input.n % 64 != 0) {
-      word &= (std::uint64_t{1} << (input.n % 64)) - 1;
-    }
-    for (; word != 0; word &= word - 1) {
-      slot.indices.data[taken++] =
-          static_cast<std::uint32_t>(w * 64 + static_cast<std::size_t>(std::countr_zero(word)));
-    }
+  constexpr std::size_t kWordBits = 64;
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const std::size_t chunk_size = ChunkSize(input.n);
+  const std::size_t chunks = (input.n + chunk_size - 1) / chunk_size;
+  const auto word_at = [&](std::size_t w) {
+    const std::uint64_t word = inverted ? ~bitmap[w] : bitmap[w];
+    const bool cut = w + 1 == bitmap.size() && input.n % kWordBits != 0;
+    return cut ? word & ((std::uint64_t{1} << (input.n % kWordBits)) - 1) : word;
+  };
+  // Where each chunk's elements go in the slot. A chunk begins with a word; one thread, which takes
+  // the chunks in order, need not count.
+  const auto starts = WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, chunks + 1);
+  starts[0] = 0;
+  if (context.pool->threads() > 1) {
+    context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
+      const std::size_t last = std::min(input.n, (c + 1) * chunk_size);
+      std::size_t count = 0;
+      for (std::size_t w = c * chunk_size / kWordBits; w * kWordBits < last; ++w) {
+        count += static_cast<std::size_t>(std::popcount(word_at(w)));
+      }
+      starts[c + 1] = count;
+    });
+    for (std::size_t c = 0; c < chunks; ++c) starts[c + 1] += starts[c];
   }
+  float* const residual = input.pending ? input.residual : nullptr;
+  const float* const from = input.pending ? input.gradient : input.x();
   const float* const x = input.x();
-  for (std::size_t i = 0; i < taken; ++i) slot.values.data[i] = x[slot.indices.data[i]];
-  if (input.residual != nullptr) {
-    for (std::size_t i = 0; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+  std::atomic<bool> finite{true};
+  context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
+    std::size_t taken = starts[c];
+    std::uint32_t largest = 0;
+    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
+    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
+      const std::size_t size = std::min(kBlock, end - begin);
+      if (unchecked != nullptr) {  // after which the block is in L1
+        largest = std::max(
+            largest,
+            kernels.add(from + begin, residual == nullptr ? nullptr : residual + begin, size));
+      }
+      const std::size_t first = taken;
+      for (std::size_t w = begin / kWordBits; w * kWordBits < begin + size; ++w) {
+        for (std::uint64_t word = word_at(w); word != 0; word &= word - 1) {
+          const std::size_t at = w * kWordBits + static_cast<std::size_t>(std::countr_zero(word));
+          slot.indices.data[taken] = static_cast<std::uint32_t>(at);
+          slot.values.data[taken++] = x[at];
+        }
+      }
+      if (input.residual == nullptr) continue;
+      for (std::size_t i = first; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+    }
+    if (context.pool->threads() == 1) starts[c + 1] = taken;
+    if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
+  });
+  slot.count = starts[chunks];
+  if (unchecked != nullptr) input.pending = false;
+  if (finite) return;
+  for (std::size_t i = 0; i < slot.count && input.residual != nullptr; ++i) {
+    input.residual[slot.indices.data[i]] = slot.values.data[i];
   }
-  slot.count = taken;
+  ThrowNotFinite(input, *unchecked);
 }
 
-void SelectRandom(const SelectContext& context, const SelectInput& input,
-                  const RandomStream& stream, std::size_t k, Slot& slot) {
+void SelectRandom(const SelectContext& context, SelectInput& input, const RandomStream& stream,
+                  std::size_t k, Slot& slot, const TensorInfo* unchecked) {
   const bool drawn_are_sent = k <= input.n / 2;
   const auto bitmap = ClearBitmap(*context.workspace, input.n);
   MarkDistinct(stream, input.n, drawn_are_sent ? k : input.n - k, bitmap);
-  TakeMarked(input, bitmap, !drawn_are_sent, slot);
+  TakeMarked(context, input, bitmap, !drawn_are_sent, unchecked, slot);
 }
 
-void SelectDrawn(const SelectContext& context, const SelectInput& input, const RandomStream& stream,
+void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomStream& stream,
                  std::size_t count, Slot& slot) {
   const auto bitmap = ClearBitmap(*context.workspace, input.n);
   for (std::size_t draw = 0; draw < count; ++draw) {
     const std::uint64_t i = stream.Below(input.n, draw);
     bitmap[i / 64] |= std::uint64_t{1} << (i % 64);
   }
-  TakeMarked(input, bitmap, false, slot);
+  TakeMarked(context, input, bitmap, false, nullptr, slot);
 }
 
 namespace {
@@ -81,8 +128,7 @@ class RandomK final : public Sparsifier {
     const std::size_t k = KeptCount(input.n, density);
     RequireRoom(name(), info, slot, k);
     if (k == input.n) return SelectAll(context, input, info, slot);
-    AddPending(context, input, info);
-    SelectRandom(context, input, RandomStream(seed_, info.id, info.step), k, slot);
+    SelectRandom(context, input, RandomStream(seed_, info.id, info.step), k, slot, &info);
   }
 
  private:

@@ -20,19 +20,26 @@ std::span<std::uint64_t> ClearBitmap(Workspace& workspace, std::size_t n);
 void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
                   std::span<std::uint64_t> bitmap);
 
-// The marked elements, or with `inverted` the others, into the slot and out of the residual.
-// Preconditions: nothing is pending; the slot has room for them.
-void TakeMarked(const SelectInput& input, std::span<const std::uint64_t> bitmap, bool inverted,
+// The marked elements, or with `inverted` the others, into the slot and out of the residual, in one
+// pass over x, or, where x is known to be finite, over what is sent.
+//
+//   unchecked  where given, adds what is pending and throws Error{kNumeric} naming this tensor if x
+//   is
+//              not finite, in the same pass. Null: nothing is pending, and x has been checked.
+//
+// Precondition: the slot has room for them.
+void TakeMarked(const SelectContext& context, SelectInput& input,
+                std::span<const std::uint64_t> bitmap, bool inverted, const TensorInfo* unchecked,
                 Slot& slot);
 
 // Exactly k elements, every set of k equally likely. Above half, the elements that are not sent are
-// drawn. Preconditions: nothing is pending; 1 <= k < n; k <= slot.capacity.
-void SelectRandom(const SelectContext& context, const SelectInput& input,
-                  const RandomStream& stream, std::size_t k, Slot& slot);
+// drawn. `unchecked` as above. Preconditions: 1 <= k < n; k <= slot.capacity.
+void SelectRandom(const SelectContext& context, SelectInput& input, const RandomStream& stream,
+                  std::size_t k, Slot& slot, const TensorInfo* unchecked = nullptr);
 
 // The elements at `count` positions that are drawn with replacement: as many as differ.
 // Preconditions: nothing is pending; 1 <= count <= slot.capacity.
-void SelectDrawn(const SelectContext& context, const SelectInput& input, const RandomStream& stream,
+void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomStream& stream,
                  std::size_t count, Slot& slot);
 
 SparsifierDescriptor RandomKDescriptor();

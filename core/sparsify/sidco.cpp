@@ -4,10 +4,11 @@
 // Source:      A. M. Abdelmoniem, A. Elzanaty, M.-S. Alouini, M. Canini, "An efficient
 //              statistical-based gradient compression technique for distributed training systems",
 //              MLSys 2021, sections 2.2 to 2.4 and algorithm 1.
-// Deviations:  sidco: stages after the first are fitted above the thresholds of the last step, with
-//              the fraction that survived them; where the estimate selects more than 2 % beside k,
-//              the k largest are sent. sidco@paper: what would send nothing, or overflows its slot,
-//              becomes an exact top-k. Both: stages adapt for each tensor on its own.
+// Deviations:  sidco: stages after the first are fitted above the thresholds of the last step (in a
+//              large tensor's first step, of a sample), with the fraction that survived them; where
+//              the estimate selects more than 2 % beside k, the k largest are sent. sidco@paper:
+//              what would send nothing, or overflows its slot, becomes an exact top-k. Both: stages
+//              adapt for each tensor on its own.
 //
 // With a = |x|, density d, M stages, first density d1 (d itself where M = 1 or d >= first_ratio):
 //   stage 1      the threshold t1 that a fraction d1 of the fitted distribution exceeds.
@@ -28,6 +29,8 @@
 #include "core/sparsify/corrected.hpp"
 #include "core/sparsify/fits.hpp"
 #include "core/sparsify/largest.hpp"
+#include "core/sparsify/sample.hpp"
+#include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 namespace {
@@ -37,6 +40,13 @@ enum class Fit { kExponential, kPareto, kGamma };
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int kMaxStages = static_cast<int>(kMaxTails) + 1;
 constexpr int kAdaptSteps = 5;
+
+// The boundaries between stages are fitted to a sample of one element in kSampledShare,
+// kMostSampled at most, of tensors from kSampledFrom elements on; below, passes over all of x are
+// as fast.
+constexpr std::size_t kSampledFrom = std::size_t{1} << 18;
+constexpr std::size_t kSampledShare = 16;
+constexpr std::size_t kMostSampled = 65536;
 
 double FirstThreshold(Fit fit, const Statistics& all, double ratio) {
   const double mean = all.MeanAbs();
@@ -174,6 +184,24 @@ class Sidco final : public Sparsifier {
     }
   }
 
+  // The same of a sample of x, where that is worth it: false, and no thresholds, where it is not
+  // and where a fit fails.
+  bool FitStagesToSample(const SelectContext& context, const SelectInput& input,
+                         const TensorInfo& info, const Plan& plan, int count,
+                         double* thresholds) const {
+    if (input.n < kSampledFrom) return false;
+    const std::size_t lines = std::min(input.n / kSampledShare, kMostSampled) / kLine;
+    const auto x = WorkspaceArray<float>(*context.workspace, kUseSample, lines * kLine);
+    ForSampledLines(input.n, lines, info, [&](std::size_t i, std::size_t at) {
+      for (std::size_t j = 0; j < kLine; ++j) x[i * kLine + j] = input.At(at + j);
+    });
+    const std::uint32_t largest = SelectKernelsFor(ActiveIsa()).add(x.data(), nullptr, x.size());
+    if (largest >= kInfinityKey) ThrowNotFinite(input, info);
+    SelectInput sample{x.data(), nullptr, x.size(), false};
+    FitStages(context, sample, info, plan, count, thresholds);
+    return !std::isnan(thresholds[count - 1]);
+  }
+
   // Returns how many elements the estimate selects; NaN if it is not a number.
   double AsEstimated(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                      const Plan& plan, std::size_t k, Slot& slot) const {
@@ -193,7 +221,9 @@ class Sidco final : public Sparsifier {
     const int boundaries = plan.stages - 1;
     double thresholds[kMaxStages];
     if (memory.boundaries != boundaries && boundaries > 0) {
-      FitStages(context, input, info, plan, boundaries, thresholds);
+      if (!FitStagesToSample(context, input, info, plan, boundaries, thresholds)) {
+        FitStages(context, input, info, plan, boundaries, thresholds);
+      }
       Remember(thresholds, boundaries, memory);
     }
     const bool known = boundaries == 0 || memory.boundaries == boundaries;
@@ -260,7 +290,7 @@ SparsifierDescriptor Descriptor(bool corrected) {
   return {
       .name = corrected ? "sidco" : "sidco@paper",
       .paper = "Abdelmoniem et al., MLSys 2021",
-      .revision = 1,
+      .revision = corrected ? 2 : 1,
       .exact_count = false,
       .index_shared = false,
       // The first on random data and a small network's gradients
@@ -269,8 +299,9 @@ SparsifierDescriptor Descriptor(bool corrected) {
       .contraction = corrected ? CorrectedFraction : OneElement,
       .deviations =
           corrected
-              ? "Stages after the first are fitted above the thresholds of the last step, with "
-                "the fraction that survived them. Where the estimate's count is more than 2 % "
+              ? "Stages after the first are fitted above the thresholds of the last step (in a "
+                "large tensor's first step, of a sample), with the fraction that survived "
+                "them. Where the estimate's count is more than 2 % "
                 "beside k, the k largest are sent. Stages adapt for each tensor on its own."
               : "An empty selection, or one that overflows its slot, becomes an exact top-k. "
                 "Stages adapt for each tensor on its own.",

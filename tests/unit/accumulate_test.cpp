@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <random>
+
+#include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 namespace {
@@ -65,6 +68,31 @@ TEST(AccumulateSparse, AddsInRankOrderAndScalesWhateverThePool) {
         AccumulateSparse(Views(payloads), scale, out, pool);
         ASSERT_EQ(Bits(out), Bits(expected)) << "n=" << n << " ranks=" << ranks;
       }
+    }
+  }
+}
+
+// An output past the caches is written line by line, wherever it begins and on every instruction
+// set.
+TEST(AccumulateSparse, StreamsFromAnyElementOn) {
+  constexpr std::size_t kN = 4'200'003;
+  const auto payloads = RandomPayloads(kN, 2, 0.03);
+  ThreadPool pool(2);
+  std::vector<float> expected(kN);
+  {
+    const ScopedIsa portable(Isa::kPortable);
+    AccumulateSparse(Views(payloads), 0.5f, expected, pool);
+  }
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scoped(isa);
+    for (const std::size_t first : {0, 1, 3, 8, 15}) {
+      std::vector<float> room(first + kN + 16, -7.0f);
+      AccumulateSparse(Views(payloads), 0.5f, std::span(room).subspan(first, kN), pool);
+      const std::vector<float> out(room.begin() + static_cast<std::ptrdiff_t>(first),
+                                   room.begin() + static_cast<std::ptrdiff_t>(first + kN));
+      ASSERT_EQ(Bits(out), Bits(expected)) << IsaName(isa) << ", from " << first;
+      EXPECT_EQ(std::count(room.begin(), room.end(), -7.0f),
+                static_cast<std::ptrdiff_t>(first + 16));
     }
   }
 }

@@ -1,6 +1,7 @@
 // SIDCo: every fit and stage written out, the adaptation of the stages, and the correction.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/sparsifier_oracle.hpp"
@@ -123,6 +124,36 @@ TEST(Sidco, SingleStageIsTheMeanTimesTheLogarithm) {
     const auto sidco = MakeSparsifier(name);
     Selection selection(*sidco, x.size(), 0.25, 1, false);
     EXPECT_EQ(selection.Run(x, 0).indices, (std::vector<std::uint32_t>{1})) << name;
+  }
+}
+
+// Of a large tensor the first step's stages come from a sample: still close to k, the largest, and
+// exact where a sample shows nothing.
+TEST(Sidco, TakesFirstStagesOfALargeTensorFromASample) {
+  constexpr std::size_t kN = 300'000;
+  constexpr std::size_t kK = 3000;
+  for (const std::string& fit : kFits) {
+    for (const bool feedback : {false, true}) {
+      const auto sidco = MakeSparsifier("sidco", Fixed(fit, 3));
+      Selection selection(*sidco, kN, 0.01, 2, feedback);
+      const auto x = MakeData("laplace", kN, 3);
+      const std::size_t count = selection.Run(x, 0).indices.size();
+      EXPECT_LE(count, kK + kK / 50) << fit;
+      EXPECT_GE(count, kK - kK / 50) << fit;
+      Selection again(*sidco, kN, 0.01, 2, feedback);
+      EXPECT_EQ(again.Run(x, 0).indices, LargestByDefinition(x, count).indices) << fit;
+      Selection spike(*sidco, kN, 0.01, 1, feedback);
+      const auto sent = spike.Run(MakeData("spike", kN, 1), 0).indices;
+      EXPECT_TRUE(std::binary_search(sent.begin(), sent.end(), kN / 2)) << fit;
+      try {
+        Selection bad(*sidco, kN, 0.01, 1, feedback);
+        bad.Run(std::vector<float>(kN, std::numeric_limits<float>::quiet_NaN()), 0);
+        ADD_FAILURE() << "a NaN was sent";
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("element 0 of 300000"), std::string::npos)
+            << error.what();
+      }
+    }
   }
 }
 
