@@ -73,7 +73,7 @@ class Prediction {
     }
     if (dense.elements > 0) {
       times.messages.push_back(
-          {dense.ready, times_.Reduce(dense.elements),
+          {dense.ready, times_.Reduce(dense.elements) + times_.Covering(dense.elements),
            cost_.dispatch_seconds + cost_.scale_seconds(static_cast<double>(dense.elements))});
     }
     if (payload.elements > 0) {
@@ -83,7 +83,9 @@ class Prediction {
                                       : ExpectedPayloadBytes(form_.coding, payload.kept, range);
       const std::size_t entries = payload.kept + payload.run_elements;
       times.messages.push_back(
-          {payload.ready, times_.Gather(payload.run_bytes + (payload.kept > 0 ? indexed : 0)),
+          {payload.ready,
+           times_.Gather(payload.run_bytes + (payload.kept > 0 ? indexed : 0)) +
+               times_.Covering(payload.elements),
            cost_.dispatch_seconds +
                times_.Decompress(payload.elements,
                                  static_cast<std::size_t>(input_.topology.ranks) * entries)});

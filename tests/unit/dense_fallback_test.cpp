@@ -30,6 +30,7 @@ CostModel CostsAt(double gbps) {
   cost.seconds_per_reduced_element = 1e-10;
   cost.dispatch_seconds = 2e-6;
   cost.exchange_dispatch_seconds = 5e-6;
+  cost.exchange_seconds_per_element = 1e-11;
   cost.links.fill(LinkCost::FromAlphaBeta(2e-5, 8e-9 / gbps));
   return cost;
 }
