@@ -320,8 +320,8 @@ class Resolver {
     }
     const std::string cluster = config_["cluster"];
     if (std::find(known.begin(), known.end(), cluster) == known.end()) {
-      Fail({"cluster"},
-           fmt::format("unknown cluster \"{}\"{}", cluster, Suggestion(cluster, known)));
+      Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}", cluster,
+                                    Suggestion(cluster, known), source_.profiles.string()));
     }
     if (IsDeclared(source_.profiles, cluster)) DeclaredClusterFits(cluster);
   }
