@@ -81,7 +81,7 @@ json Describe(const DeclaredCluster& cluster) {
 }  // namespace
 
 int Commands::Calibrate(const std::string& name) {
-  const std::vector<std::string> known = DeclaredClusters(store_.profiles());
+  const std::vector<std::string> known = store_.profiles().Names(".toml");
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("unknown declared cluster \"{}\"{}", name, Suggestion(name, known)));

@@ -21,7 +21,7 @@ using GivenKeys = std::map<std::string, GivenValue>;
 struct CellSource {
   const TomlFile& file;
   const Catalog& catalog;
-  const std::filesystem::path& profiles;
+  const ProfileFolders& profiles;
 };
 
 // The keys of the [defaults] table at `pointer`, each checked for name and type, over `inherited`.

@@ -51,7 +51,8 @@ class Commands {
     const std::atomic<bool>* interrupted = nullptr;
   };
   explicit Commands(Settings settings)
-      : settings_(std::move(settings)), store_(settings_.results) {}
+      : settings_(std::move(settings)),
+        store_(settings_.results, settings_.root / "results" / "profiles") {}
 
   // Each returns an ExitCode and throws Error for what ends it early. Where `name` may be a paper,
   // that is a folder of experiments/, all of its experiments are meant.

@@ -50,7 +50,7 @@ constexpr const char* kCalibrationMethod = "WFBP";
 
 class ClusterParser {
  public:
-  ClusterParser(const TomlFile& file, const fs::path& profiles)
+  ClusterParser(const TomlFile& file, const ProfileFolders& profiles)
       : file_(file), profiles_(profiles) {}
 
   DeclaredCluster Parse() {
@@ -122,7 +122,7 @@ class ClusterParser {
       const std::string name = file_.RequiredString("", "reference_cluster");
       if (!IsDeclared(profiles_, name)) {
         file_.FailValue("/reference_cluster",
-                        "a cluster with [[reference]] tables in " + profiles_.string());
+                        "a cluster with [[reference]] tables in " + profiles_.Text());
       }
       cluster_.borrows = true;
       const DeclaredCluster& reference = LoadDeclaredCluster(profiles_, name);
@@ -139,7 +139,7 @@ class ClusterParser {
       file_.Fail("/reference",
                  "expected two [[reference]] tables: two constants of selections are solved for");
     }
-    const auto published = ReadPublished(PublishedFile(profiles_.parent_path()));
+    const auto published = ReadPublished(profiles_.File("../published/published-numbers.csv"));
     for (std::size_t i = 0; i < 2; ++i) Reference("/reference/" + std::to_string(i), published);
     try {
       CalibrateOnBars(cluster_);
@@ -211,7 +211,7 @@ class ClusterParser {
   }
 
   const TomlFile& file_;
-  const fs::path& profiles_;
+  const ProfileFolders& profiles_;
   DeclaredCluster cluster_;
 };
 
@@ -266,28 +266,19 @@ const std::vector<std::string>& InputGroups() {
   return kGroups;
 }
 
-std::vector<std::string> DeclaredClusters(const fs::path& profiles) {
-  std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(profiles, none)) {
-    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
+  return profiles.Has(cluster + ".toml");
 }
 
-bool IsDeclared(const fs::path& profiles, const std::string& cluster) {
-  return fs::exists(profiles / (cluster + ".toml"));
-}
-
-DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const fs::path& profiles) {
+DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles) {
   return ClusterParser(file, profiles).Parse();
 }
 
-const DeclaredCluster& LoadDeclaredCluster(const fs::path& profiles, const std::string& cluster) {
+const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
+                                           const std::string& cluster) {
   // Calibration simulates; an experiment asks once a cell.
   static std::map<fs::path, DeclaredCluster> loaded;
-  const fs::path file = fs::absolute(profiles) / (cluster + ".toml");
+  const fs::path file = fs::absolute(profiles.File(cluster + ".toml"));
   const auto found = loaded.find(file);
   if (found != loaded.end()) return found->second;
   return loaded.emplace(file, ParseDeclaredCluster(TomlFile::Read(file), profiles)).first->second;

@@ -4,12 +4,12 @@
 // not know the difference.
 #pragma once
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/profile_folders.hpp"
 #include "harness/toml_file.hpp"
 
 namespace sparfuse {
@@ -74,18 +74,16 @@ struct DeclaredCluster {
 // selections).
 const std::vector<std::string>& InputGroups();
 
-// Names of the declared clusters in `profiles`, sorted.
-std::vector<std::string> DeclaredClusters(const std::filesystem::path& profiles);
-bool IsDeclared(const std::filesystem::path& profiles, const std::string& cluster);
+bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);
 
 // Reads, checks and calibrates. Only the WFBP bars of SAFusion's Fig. 15 may calibrate; numbers of
 // other published figures are refused as inputs: they are what is to be predicted. Throws
 // Error{kConfig} naming file, line, key, value and what was expected. Cost: some simulated steps,
 // about 0.1 s; done once a file.
-const DeclaredCluster& LoadDeclaredCluster(const std::filesystem::path& profiles,
+const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
                                            const std::string& cluster);
 // The same of a file's text; `Load` gives the files that it names.
-DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const std::filesystem::path& profiles);
+DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles);
 
 // An array of one outcome in the form of a profile trial's, of the cell's workload, batch and
 // `inputs`: links by class, what was calibrated (key "calibration") and all inputs (key "inputs").

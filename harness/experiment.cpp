@@ -89,7 +89,7 @@ void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experimen
 
 // A file that shows predictions says what they were calibrated with.
 void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
-                             const std::filesystem::path& profiles) {
+                             const ProfileFolders& profiles) {
   std::set<std::string> used;
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
@@ -168,7 +168,7 @@ std::size_t Experiment::cells() const {
 }
 
 Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
-                           const std::filesystem::path& profiles,
+                           const ProfileFolders& profiles,
                            const std::filesystem::path& published_folder) {
   const CellSource source{file, catalog, profiles};
   Experiment experiment = ReadHead(file);
@@ -214,7 +214,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
 }
 
 Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
-                          const std::filesystem::path& profiles,
+                          const ProfileFolders& profiles,
                           const std::filesystem::path& published_folder) {
   return ParseExperiment(TomlFile::Read(path), catalog, profiles, published_folder);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/catalog.hpp"
+#include "harness/profile_folders.hpp"
 #include "harness/statistics.hpp"
 #include "harness/toml_file.hpp"
 
@@ -30,7 +31,7 @@ enum class Compared { kRatio, kDifference, kValue };
 struct Claim {
   std::string quote, metric;
   std::string sentence;  // quote, less the combination of for_each that it stands for
-  std::string source;  // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
+  std::string source;    // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
   Compared compared = Compared::kRatio;
   nlohmann::json of, over;                 // as the file gives them, completed by for_each
   std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells; equal for kValue
@@ -79,10 +80,10 @@ struct Experiment {
 // measured clusters that `cluster` may name, `published_folder` has the papers' numbers that
 // [published] chooses from.
 Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
-                          const std::filesystem::path& profiles,
+                          const ProfileFolders& profiles,
                           const std::filesystem::path& published_folder = {});
 Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
-                           const std::filesystem::path& profiles,
+                           const ProfileFolders& profiles,
                            const std::filesystem::path& published_folder = {});
 
 // The modelled twins of the part's live throughput cells, as a part named "<id>.predicted"; without

@@ -12,26 +12,11 @@ namespace sparfuse {
 
 Method ParseMethodFile(std::string_view folder, std::string_view text) {
   const TomlFile file = TomlFile::Parse(text, fmt::format("{}/method.toml", folder));
-  static const std::vector<std::string> kKeys = {"name",
-                                                 "title",
-                                                 "paper",
-                                                 "summary",
-                                                 "revision",
-                                                 "deviations",
-                                                 "strategy",
-                                                 "planner",
-                                                 "sparsifier",
-                                                 "feedback",
-                                                 "collective",
-                                                 "payload_values",
-                                                 "payload_indices",
-                                                 "payload_dense",
-                                                 "threshold_period",
-                                                 "replan_every",
-                                                 "dense_fallback",
-                                                 "planner_options",
-                                                 "sparsifier_fixed",
-                                                 "strategy_options"};
+  static const std::vector<std::string> kKeys = {
+      "name",         "title",          "paper",           "summary",          "revision",
+      "deviations",   "strategy",       "planner",         "sparsifier",       "feedback",
+      "collective",   "payload_values", "payload_indices", "payload_dense",    "threshold_period",
+      "replan_every", "dense_fallback", "planner_options", "sparsifier_fixed", "strategy_options"};
   file.CheckKeys("", "method", kKeys);
   Method method;
   method.name = file.RequiredString("", "name");

@@ -76,14 +76,13 @@ ModelConfig Configure(const json& config, const json& profiles) {
 
 double StepSeconds(const ModelStep& step) {
   double longest = 0;
-  for (const StepRecord& record : step.records)
-    longest = std::max(longest, record.step_seconds);
+  for (const StepRecord& record : step.records) longest = std::max(longest, record.step_seconds);
   return longest;
 }
 
 // Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
-// leave: the first step of the same plan again with other draws of what was measured. Null where the
-// profiles do not say how well they are known.
+// leave: the first step of the same plan again with other draws of what was measured. Null where
+// the profiles do not say how well they are known.
 json StepUncertainty(const json& config, const json& profiles, const ModelConfig& model) {
   constexpr int kDraws = 12;
   const bool known = std::any_of(profiles.begin(), profiles.end(), [](const json& outcome) {

@@ -144,7 +144,7 @@ int Commands::Profile(const ProfileRequest& request) {
                                           "cluster; expected another name",
                                           request.name));
     }
-    file = ProfileFile(store_.profiles(), request.name);
+    file = ProfileFile(store_.profiles().own(), request.name);
     if (fs::exists(file)) kept = ReadProfiles(file);
     CheckSameMachine(file, kept, machine);
   }

@@ -99,7 +99,7 @@ namespace {
 
 Profile ProfileOfFile(const Store& store, const json& config) {
   const std::string name = config["cluster"];
-  const auto file = ProfileFile(store.profiles(), name);
+  const auto file = store.profiles().File(name + ".json");
   Profile profile{ProfilesOf(ReadProfiles(file), config), ""};
   if (profile.content.empty()) {
     profile.missing = fmt::format("{} has no profile of {}; measure it with `{}`", file.string(),

@@ -116,8 +116,4 @@ std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file) {
   return ParsePublished(text, file.string());
 }
 
-std::filesystem::path PublishedFile(const std::filesystem::path& results) {
-  return results / "published" / "published-numbers.csv";
-}
-
 }  // namespace sparfuse

@@ -22,7 +22,4 @@ struct PublishedNumber {
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-// Beneath the results folder.
-std::filesystem::path PublishedFile(const std::filesystem::path& results);
-
 }  // namespace sparfuse

@@ -307,11 +307,9 @@ class Resolver {
       return;
     }
     std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(source_.profiles, none)) {
-      const auto extension = entry.path().extension();
-      if (extension == ".json" || extension == ".toml")
-        known.push_back(entry.path().stem().string());
+    for (const char* extension : {".json", ".toml"}) {
+      const auto names = source_.profiles.Names(extension);
+      known.insert(known.end(), names.begin(), names.end());
     }
     if (config_["cluster"].is_null()) {
       Fail({"mode"},
@@ -321,7 +319,7 @@ class Resolver {
     const std::string cluster = config_["cluster"];
     if (std::find(known.begin(), known.end(), cluster) == known.end()) {
       Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}", cluster,
-                                    Suggestion(cluster, known), source_.profiles.string()));
+                                    Suggestion(cluster, known), source_.profiles.Text()));
     }
     if (IsDeclared(source_.profiles, cluster)) DeclaredClusterFits(cluster);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/index.hpp"
+#include "harness/profile_folders.hpp"
 
 namespace sparfuse {
 
@@ -30,11 +31,14 @@ class StoreLock {
 // Where trials and annotations lie: reads need no lock, what writes takes one as a witness.
 class Store {
  public:
-  explicit Store(std::filesystem::path results) : results_(std::move(results)) {}
+  explicit Store(const std::filesystem::path& results)
+      : results_(results), profiles_(results / "profiles") {}
+  Store(const std::filesystem::path& results, const std::filesystem::path& project_profiles)
+      : results_(results), profiles_(results / "profiles", project_profiles) {}
 
   const std::filesystem::path& results() const noexcept { return results_; }
   std::filesystem::path trials() const { return results_ / "trials"; }
-  std::filesystem::path profiles() const { return results_ / "profiles"; }
+  const ProfileFolders& profiles() const noexcept { return profiles_; }
   std::filesystem::path index_path() const { return results_ / "index.sqlite"; }
 
   // Makes the directory of a new trial beneath trials(). `stem` is without the number that makes it
@@ -69,6 +73,7 @@ class Store {
 
  private:
   std::filesystem::path results_;
+  ProfileFolders profiles_;
 };
 
 }  // namespace sparfuse

@@ -157,7 +157,8 @@ std::string Caption(const PartResult& result) {
   if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
         return cell.Mean("step_uncertainty").has_value();
       })) {
-    caption += "; ± of modelled steps and throughput: what the profile's errors of measurement leave";
+    caption +=
+        "; ± of modelled steps and throughput: what the profile's errors of measurement leave";
   }
   if (result.other_systems > 0) {
     caption += fmt::format("; {} trial(s) of other machines left out", result.other_systems);

@@ -46,7 +46,7 @@ DeclaredCluster Parse(const std::string& text) {
 TEST(DeclaredCluster, AModelledStepOfTheCalibrationBarIsTheBar) {
   const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
   ASSERT_EQ(local.references.size(), 2u);
-  const auto published = ReadPublished(PublishedFile(kResults));
+  const auto published = ReadPublished(kResults / "published" / "published-numbers.csv");
   for (const ReferenceWorkload& reference : local.references) {
     // What the solved selection times give for all tensors is the bar's sparsification.
     const LayerTable& layers = LayersOf(reference.workload);
@@ -85,7 +85,7 @@ TEST(DeclaredCluster, APublishedResultIsNoInput) {
 }
 
 TEST(DeclaredCluster, EveryCommittedClusterIsCalibratedOnThoseBarsAlone) {
-  const auto clusters = DeclaredClusters(kResults / "profiles");
+  const auto clusters = ProfileFolders(kResults / "profiles").Names(".toml");
   EXPECT_FALSE(clusters.empty());
   for (const std::string& name : clusters) {
     for (const auto& reference : LoadDeclaredCluster(kResults / "profiles", name).references) {

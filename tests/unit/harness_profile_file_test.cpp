@@ -104,7 +104,7 @@ TEST(ProfileFile, ReplacesWhatIsTheSame) {
 TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
   const TemporaryFolder folder;
   const Store store(folder.path());
-  WriteProfiles(ProfileFile(store.profiles(), "x"),
+  WriteProfiles(ProfileFile(store.profiles().own(), "x"),
                 json::array({Outcome("text-gpt", 1), Outcome("digits-resnet", 1),
                              Outcome("text-gpt", 2), Outcome("text-gpt", 1, 8)}));
   json config = Outcome("text-gpt", 64)["config"];

@@ -1,0 +1,34 @@
+// Where profiles lie.
+#pragma once
+
+#include <concepts>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse {
+
+// A results folder's own profiles, then those that the project comes with.
+class ProfileFolders {
+ public:
+  template <std::convertible_to<std::filesystem::path> Folder>
+  ProfileFolders(const Folder& only) : folders_{std::filesystem::path(only)} {}
+  ProfileFolders(std::filesystem::path own, std::filesystem::path project)
+      : folders_{std::move(own), std::move(project)} {}
+
+  // The first file of this name ("safusion-local.toml"); where there is none, its place among the
+  // own ones.
+  std::filesystem::path File(const std::string& name) const;
+  bool Has(const std::string& name) const { return std::filesystem::exists(File(name)); }
+  // Names without the extension (".toml"), sorted.
+  std::vector<std::string> Names(std::string_view extension) const;
+  const std::filesystem::path& own() const { return folders_.front(); }
+  // "a, b", for errors.
+  std::string Text() const;
+
+ private:
+  std::vector<std::filesystem::path> folders_;
+};
+
+}  // namespace sparfuse
