@@ -157,8 +157,10 @@ int Commands::Profile(const ProfileRequest& request) {
 
   if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
     fmt::print(stderr, "warning: load {}\n", load.message);
-  const RunOptions options{settings_.root, settings_.worker, request.fresh,
-                           settings_.json ? stderr : stdout};
+  const RunOptions options{.root = settings_.root,
+                           .worker = settings_.worker,
+                           .fresh = request.fresh,
+                           .progress = settings_.json ? stderr : stdout};
   const RunSummary summary =
       RunExperiments(catalog(), store_, {experiment}, options, *settings_.interrupted);
   fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
