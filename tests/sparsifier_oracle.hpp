@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -41,6 +42,20 @@ inline std::vector<std::string> SparsifierNames() {
     names.emplace_back(descriptor.name);
   }
   return names;
+}
+
+// What the laws are tested on: core's sparsifiers, unless the program says otherwise before it
+// starts googletest.
+struct Subjects {
+  std::vector<std::string> names = SparsifierNames();
+  // The descriptor of one of `names`, or of what a made sparsifier calls itself.
+  std::function<const SparsifierDescriptor&(const std::string&)> find = FindSparsifier;
+  std::vector<Isa> isas = SupportedIsas();  // on which their kernels can run
+};
+
+inline Subjects& UnderTest() {
+  static Subjects subjects;
+  return subjects;
 }
 
 // A name that googletest accepts.
@@ -139,8 +154,8 @@ class Selection {
         pool_(threads),
         state_(sparsifier.MakeState(n)),
         residual_(feedback ? n : 0, 0.0f),
-        capacity_(
-            SlotCapacityFor(FindSparsifier(sparsifier.name()), sparsifier, n, shape_, density)),
+        capacity_(SlotCapacityFor(UnderTest().find(std::string(sparsifier.name())), sparsifier, n,
+                                  shape_, density)),
         indices_(capacity_ + kGuard, kGuardIndex),
         values_(capacity_ + kGuard, kGuardValue) {}
 
@@ -193,7 +208,7 @@ class Selection {
 
 inline std::unique_ptr<Sparsifier> MakeSparsifier(const std::string& name, Options given = {},
                                                   std::uint64_t seed = 11) {
-  const SparsifierDescriptor& descriptor = FindSparsifier(name);
+  const SparsifierDescriptor& descriptor = UnderTest().find(name);
   return descriptor.make(ResolveOptions("sparsifier " + name, descriptor.options, given), seed);
 }
 

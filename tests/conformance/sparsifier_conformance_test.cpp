@@ -1,10 +1,13 @@
-// The laws that every registered sparsifier obeys. A new one gets them by being in the table.
+// The laws that every sparsifier obeys. A new one gets them by being in the table; a class of a
+// Python file by being named to sparsifier_conformance_main.cpp. What a descriptor leaves open, an
+// exact count or a contraction, is not asked for here; that the table's leave nothing open is
+// tested in sparsifier_table_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
-#include <set>
 
+#include "core/error.hpp"
 #include "tests/sparsifier_oracle.hpp"
 
 namespace sparfuse {
@@ -16,6 +19,7 @@ using testing::MakeData;
 using testing::MakeSparsifier;
 using testing::Selected;
 using testing::Selection;
+using testing::UnderTest;
 
 const std::vector<std::vector<std::int64_t>> kShapes = {
     {1},      {2},          {31},          {32},          {33},         {1023},
@@ -30,7 +34,7 @@ std::size_t Elements(const std::vector<std::int64_t>& shape) {
 
 class SparsifierLaws : public ::testing::TestWithParam<std::string> {
  protected:
-  const SparsifierDescriptor& descriptor() const { return FindSparsifier(GetParam()); }
+  const SparsifierDescriptor& descriptor() const { return UnderTest().find(GetParam()); }
   // As-shipped forms share the kernels of the canonical ones, which are tested on large tensors.
   bool small_only() const { return GetParam().find('@') != std::string::npos; }
 };
@@ -59,7 +63,7 @@ void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<floa
 
 TEST_P(SparsifierLaws, SelectsLawfullyAndConservesMass) {
   const auto sparsifier = MakeSparsifier(GetParam());
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : UnderTest().isas) {
     const ScopedIsa scope(isa);
     for (const auto& shape : kShapes) {
       const std::size_t n = Elements(shape);
@@ -84,7 +88,12 @@ TEST_P(SparsifierLaws, SelectsLawfullyAndConservesMass) {
                         gradient.end());
             std::vector<float> x(n);
             for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + selection.residual()[i];
-            const Selected selected = selection.Run(gradient, step);
+            Selected selected;
+            try {
+              selected = selection.Run(gradient, step);
+            } catch (const Error& error) {
+              FAIL() << where << ": " << error.what();
+            }
             ExpectLawful(descriptor(), x, selected, selection, where);
             if (HasFatalFailure()) return;
             std::vector<float> left = x;
@@ -103,7 +112,7 @@ TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
       if (n > 100'000 && (small_only() || (data != "gaussian" && data != "few-values"))) continue;
       std::vector<Selected> reference;
       std::vector<float> residual;
-      for (const Isa isa : SupportedIsas()) {
+      for (const Isa isa : UnderTest().isas) {
         const ScopedIsa scope(isa);
         for (const int threads : {1, 2, 3}) {
           const auto sparsifier = MakeSparsifier(GetParam());
@@ -126,7 +135,7 @@ TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
 
 TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
   const auto sparsifier = MakeSparsifier(GetParam());
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : UnderTest().isas) {
     const ScopedIsa scope(isa);
     for (const std::size_t n :
          {std::size_t{1}, std::size_t{33}, std::size_t{9000}, std::size_t{300'000}}) {
@@ -176,6 +185,7 @@ TEST_P(SparsifierLaws, ContractsAsItDeclares) {
       const double delta = descriptor().contraction(shape, density);
       ASSERT_GE(delta, 0.0);
       ASSERT_LE(delta, 1.0);
+      if (delta == 0) continue;  // what is sent and what stays are parts of x: nothing to show
       for (const std::string& data : DataNames()) {
         const auto x = MakeData(data, n, 3);
         double energy = 0;
@@ -203,16 +213,6 @@ TEST_P(SparsifierLaws, ContractsAsItDeclares) {
       }
     }
   }
-}
-
-TEST_P(SparsifierLaws, SharesIndicesWhereItSaysSo) {
-  const auto sparsifier = MakeSparsifier(GetParam());
-  constexpr std::size_t kN = 5000;
-  Selection one(*sparsifier, kN, 0.01, 1, false);
-  Selection other(*sparsifier, kN, 0.01, 1, false);
-  const auto a = one.Run(MakeData("gaussian", kN, 1), 4).indices;
-  const auto b = other.Run(MakeData("laplace", kN, 2), 4).indices;
-  EXPECT_EQ(a == b, descriptor().index_shared);
 }
 
 TEST_P(SparsifierLaws, CountsItsSelections) {
@@ -252,30 +252,11 @@ TEST_P(SparsifierLaws, RefusesArgumentsThatMakeNoSense) {
 
 TEST_P(SparsifierLaws, DescribesItself) {
   EXPECT_EQ(MakeSparsifier(GetParam())->name(), descriptor().name);
-  EXPECT_FALSE(descriptor().paper.empty());
   EXPECT_GE(descriptor().revision, 1);
-  for (const OptionSpec& option : descriptor().options) {
-    EXPECT_FALSE(option.meaning.empty()) << option.name;
-  }
-  if (descriptor().exact_count) {
-    EXPECT_EQ(descriptor().selection_model.mean, 0);
-    EXPECT_EQ(descriptor().selection_model.sigma, 0);
-  } else {
-    EXPECT_GT(descriptor().selection_model.sigma, 0);
-  }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SparsifierLaws, ::testing::ValuesIn(testing::SparsifierNames()),
+INSTANTIATE_TEST_SUITE_P(All, SparsifierLaws, ::testing::ValuesIn(UnderTest().names),
                          [](const auto& info) { return testing::CaseName(info.param); });
-
-TEST(Sparsifiers, NamesAreUnique) {
-  std::vector<std::string> names;
-  for (const auto& descriptor : Sparsifiers()) {
-    names.emplace_back(descriptor.name);
-    names.insert(names.end(), descriptor.aliases.begin(), descriptor.aliases.end());
-  }
-  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
-}
 
 }  // namespace
 }  // namespace sparfuse
