@@ -157,7 +157,7 @@ int Commands::Profile(const ProfileRequest& request) {
 
   if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
     fmt::print(stderr, "warning: load {}\n", load.message);
-  const RunOptions options{settings_.root, settings_.worker, request.fresh,
+  const RunOptions options{settings_.root, settings_.worker, request.fresh, false,
                            settings_.json ? stderr : stdout};
   const RunSummary summary =
       RunExperiments(catalog(), store_, {experiment}, options, *settings_.interrupted);
