@@ -99,7 +99,7 @@ def made_up_profile(ranks):
         "profile": profile, "machine": {"cores": 2}, "software": {},
         "config": {
             "kind": "profile", "workload": "digits-resnet", "workers": ranks, "batch_per_worker": 32,
-            "threads_per_worker": 1, "link": {"gbps": 1, "alpha_us": 100} if ranks > 1 else None}}
+            "workload_options": {"nan_step": -1, "unused_parameter": False}, "threads_per_worker": 1, "link": {"gbps": 1, "alpha_us": 100} if ranks > 1 else None}}
 
 
 class HarnessTest(unittest.TestCase):
