@@ -26,16 +26,24 @@ Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,
   const std::size_t capacity = CandidateCapacity(input.n, needed);
   Bound from;
   if (bound != nullptr) from = {bound->key(), bound->kth()};
-  for (double margin = 1;; margin *= 8) {
-    if (from.key == 0) from = SampledBound(context, input, info, needed, margin);
+  for (double margin = 1;;) {
+    const bool sampled = from.key == 0;
+    if (sampled) from = SampledBound(context, input, info, needed, margin);
     const int shift = from.key == 0 ? kCoarseShift : kFineShift;
-    const Candidates candidates =
-        Collect(context, input, info, from.key, shift, capacity, statistics, from.kth);
-    if (candidates.count >= needed) return candidates;
+    const std::uint32_t lo = from.key + (from.crowded ? 1 : 0);
+    Candidates candidates =
+        Collect(context, input, info, lo, shift, capacity, statistics, from.kth);
+    // Too many reached a bound of the step before: a sample tells whether most of them are equal.
+    if (candidates.count >= needed && (candidates.stored || sampled)) return candidates;
+    if (from.crowded && MoreReach(input, from.key, capacity)) {
+      candidates.crowd = capacity;
+      return candidates;
+    }
     ++context.counters->fallbacks;
     Restore(input, candidates);
     statistics = nullptr;  // the first pass has measured
     from.key = 0;
+    if (sampled) margin *= 8;
   }
 }
 
@@ -53,7 +61,7 @@ std::size_t SendCorrected(const SelectContext& context, SelectInput& input, cons
     ++context.counters->fallbacks;
   } else {
     const std::uint32_t key = KeyAbove(estimate);
-    count = candidates.count;
+    count = std::max(candidates.count, candidates.crowd);
     if (candidates.stored && key >= candidates.lo) {
       count = CountCandidates(context, candidates, key);
       const std::size_t tolerance = CountTolerance(k);

@@ -16,7 +16,9 @@ inline constexpr std::size_t CountTolerance(std::size_t k) { return k / 50; }
 
 // Measures all of x and collects at least k + CountTolerance(k) + 1 candidates, or n where that is
 // less: any threshold that selects too few or about k finds what it selects among them. One pass
-// over x; where too few elements reach the bound, `fallbacks` is raised and a pass added.
+// over x; where too few elements reach the bound, or too many that of the step before,
+// `fallbacks` is raised and a pass added. Where more than can be stored equal the magnitude of that
+// rank, only what is above it is collected, and Candidates::crowd says so.
 //   bound   of the tensor, or null: then a sample gives one.
 // Throws Error{kNumeric}.
 Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,

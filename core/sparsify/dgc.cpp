@@ -76,8 +76,10 @@ class Dgc final : public Sparsifier {
     if (k == n) return SelectAll(context, input, info, slot);
 
     const SamplePlan plan = PlanSample(n, density, options_.sample_ratio);
-    float threshold = Threshold(context, input, info, plan, density);
+    const Estimate estimate = FromSample(context, input, info, plan, density);
+    float threshold = estimate.threshold;
     const std::size_t capacity = CandidateCapacity(n, k);
+    if (plan.samples < n && SelectAboveCrowd(context, input, info, estimate, k, slot)) return;
     const auto collect = [&] {
       const std::uint32_t key = Key(threshold);
       return Collect(context, input, info, key, kFineShift, capacity, nullptr, key);
@@ -122,11 +124,37 @@ class Dgc final : public Sparsifier {
   }
 
  private:
+  struct Estimate {
+    float threshold = 0;
+    double reaching = 0;  // elements of x that are expected to reach it
+  };
+
+  // Where far more than upper_bound * K elements reach the threshold, because very many equal it,
+  // and the K largest are sent: finds them without collecting those. Returns false, and nothing is
+  // sent, where it is not so.
+  bool SelectAboveCrowd(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                        const Estimate& estimate, std::size_t k, Slot& slot) const {
+    const std::size_t capacity = CandidateCapacity(input.n, k);
+    const double upper = options_.upper_bound * static_cast<double>(k);
+    const double crowd = std::max(upper, static_cast<double>(capacity));
+    if (!options_.resample || options_.max_iterations == 0) return false;
+    if (estimate.reaching <= 2 * crowd) return false;
+    const std::uint32_t key = Key(estimate.threshold);
+    Candidates above = Collect(context, input, info, key + 1, kFineShift, capacity);
+    above.crowd = static_cast<std::size_t>(crowd);
+    if (!MoreReach(input, key, above.crowd)) {
+      ++context.counters->fallbacks;
+      return false;
+    }
+    SelectLargestAmong(context, input, info, above, k, slot);
+    return true;
+  }
+
   static std::uint32_t Key(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
   // The ceil(samples * density)-th largest magnitude of the sample.
-  float Threshold(const SelectContext& context, const SelectInput& input, const TensorInfo& info,
-                  const SamplePlan& plan, double density) const {
+  Estimate FromSample(const SelectContext& context, const SelectInput& input,
+                      const TensorInfo& info, const SamplePlan& plan, double density) const {
     const RandomStream stream(seed_, info.id, info.step);
     const auto room =
         WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, plan.samples + 1);
@@ -155,7 +183,8 @@ class Dgc final : public Sparsifier {
     for (const std::uint32_t key : keys) {
       smallest = std::min(smallest, key >= cut.key ? key : kInfinityKey);
     }
-    return std::bit_cast<float>(smallest);
+    const double reaching = static_cast<double>(cut.count) / static_cast<double>(taken);
+    return {std::bit_cast<float>(smallest), reaching * static_cast<double>(input.n)};
   }
 
   DgcOptions options_;

@@ -86,7 +86,7 @@ SparsifierDescriptor GaussianKDescriptor() {
   return {
       .name = "gaussiank",
       .paper = "Shi et al., arXiv 1911.08772, 2019",
-      .revision = 1,
+      .revision = 2,
       .exact_count = false,
       .index_shared = false,
       // On random data and a small network's gradients (SelectionModels.OfCorrectedEstimatesHold).

@@ -366,6 +366,11 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
                                  const TensorInfo& info, Candidates candidates, std::size_t k,
                                  Slot& slot) {
   const std::size_t capacity = CandidateCapacity(input.n, k);
+  if (candidates.crowd > 0 && candidates.count < k) {
+    const std::uint32_t tie = candidates.lo - 1;
+    SelectWithTies(context, input, candidates, tie, k, slot);
+    return tie;
+  }
   while (!candidates.stored) {
     // The histogram is exact though the candidates were too many to keep: it bounds the next pass.
     const Bin bin = FindBin(candidates, k);
@@ -432,9 +437,12 @@ Bound SampledBound(const SelectContext& context, const SelectInput& input, const
                    std::size_t k, double margin) {
   if (input.n <= kSmall) return {};
   const Sample sample(context, input, info, k);
-  const Cut cut = sample.SafeBound(k, margin, static_cast<double>(input.n));
+  const double crowd = 2 * static_cast<double>(CandidateCapacity(input.n, k));
+  const Cut cut = sample.SafeBound(k, margin, crowd);
   if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
-  return {cut.key, input.residual == nullptr ? kNoKey : sample.KthKey(k, cut.key)};
+  const bool crowded = sample.Reaching(cut) > crowd;
+  const bool guess = input.residual != nullptr && !crowded;
+  return {cut.key, guess ? sample.KthKey(k, cut.key) : kNoKey, crowded};
 }
 
 std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,

@@ -23,7 +23,7 @@ std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
                             std::uint32_t kth = kNoKey);
 
 // The same, from candidates that are known to be the elements with key >= candidates.lo and at
-// least k of them.
+// least k of them, or with a crowd below them of at least k.
 std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& input,
                                  const TensorInfo& info, Candidates candidates, std::size_t k,
                                  Slot& slot);
@@ -33,6 +33,8 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
 struct Bound {
   std::uint32_t key = 0;
   std::uint32_t kth = kNoKey;
+  // More than twice CandidateCapacity are expected to reach the key, most of which equal it.
+  bool crowded = false;
 };
 
 // `margin` >= 1 lowers the bound. Throws Error{kNumeric}.

@@ -98,17 +98,19 @@ class MsTopK final : public Sparsifier {
     if (k == input.n) return SelectAll(context, input, info, slot);
     WarmBound* const bound = BoundOf(state);
     Statistics statistics;
-    Candidates candidates = CollectAndMeasure(context, input, info, k, bound, &statistics);
-    if (candidates.stored) {
-      const std::uint32_t next = KeyOfRank(context, candidates, k + 1);
-      Learn(candidates, next, k, bound);
+    const Candidates first = CollectAndMeasure(context, input, info, k, bound, &statistics);
+    Candidates candidates = first;
+    if (first.stored) {
+      const std::uint32_t next =
+          first.count > k ? KeyOfRank(context, first, k + 1) : first.lo - 1;  // one of the crowd
       const Bracket bracket = Bisect(statistics.MeanAbs(), statistics.MaxAbs(), next, iterations_);
-      if (bracket.lower < candidates.lo) {
-        Restore(input, candidates);
+      if (bracket.lower < first.lo && first.crowd == 0) {
+        Restore(input, first);
         candidates =
             Collect(context, input, info, bracket.lower, kFineShift, CandidateCapacity(input.n, k));
       }
-      if (candidates.stored) {
+      if (candidates.stored && candidates.lo <= bracket.lower) {
+        Learn(first, next, k, bound);
         const std::size_t reach = CountCandidates(context, candidates, bracket.lower);
         const std::size_t sure = CountCandidates(context, candidates, bracket.upper);
         if (sure == k) {
@@ -122,7 +124,7 @@ class MsTopK final : public Sparsifier {
     }
     ++context.counters->fallbacks;
     const std::uint32_t key = SelectLargestAmong(context, input, info, candidates, k, slot);
-    Learn(candidates, key, k, bound);
+    Learn(first, key, k, bound);
   }
 
  private:
@@ -135,7 +137,7 @@ class MsTopK final : public Sparsifier {
 SparsifierDescriptor MsTopKDescriptor() {
   return {.name = "mstopk",
           .paper = "Shi et al., MLSys 2021",
-          .revision = 1,
+          .revision = 2,
           .exact_count = true,
           .index_shared = false,
           .selection_model = {},

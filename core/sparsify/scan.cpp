@@ -232,6 +232,18 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   return found;
 }
 
+bool MoreReach(const SelectInput& input, std::uint32_t key, std::size_t many) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  std::uint32_t keys[kCountedKeys];
+  std::fill(std::begin(keys), std::end(keys), kInfinityKey);
+  keys[0] = key;
+  std::size_t counts[kCountedKeys] = {};
+  for (std::size_t begin = 0; begin < input.n && counts[0] <= many; begin += kBlock) {
+    kernels.count_reaching(input.x() + begin, std::min(kBlock, input.n - begin), keys, counts);
+  }
+  return counts[0] > many;
+}
+
 void Settle(const SelectInput& input, const Candidates& candidates, const CandidateRun& run,
             std::uint32_t key, std::size_t begin) {
   if (input.residual == nullptr || key == candidates.cleared) return;

@@ -77,6 +77,8 @@ struct Candidates {
   std::uint32_t* indices = nullptr;
   float* values = nullptr;
   std::span<CandidateChunk> chunks;
+  // More than this many elements reach lo - 1, which too many equal to collect them; 0: not known.
+  std::size_t crowd = 0;
 };
 
 // Most candidates that are stored for a selection of k.
@@ -97,6 +99,10 @@ struct Statistics;
 Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                    std::uint32_t lo, int shift, std::size_t capacity,
                    Statistics* statistics = nullptr, std::uint32_t clear_from = kNoKey);
+
+// Whether more than `many` elements of x reach the key. Reads x from its start, and no more of it
+// than that takes. Precondition: nothing is pending.
+bool MoreReach(const SelectInput& input, std::uint32_t key, std::size_t many);
 
 // Leaves zero in the residual exactly those candidates of a run, the elements [begin, count) of it,
 // that reach `key`.

@@ -290,7 +290,7 @@ SparsifierDescriptor Descriptor(bool corrected) {
   return {
       .name = corrected ? "sidco" : "sidco@paper",
       .paper = "Abdelmoniem et al., MLSys 2021",
-      .revision = corrected ? 2 : 1,
+      .revision = corrected ? 3 : 1,
       .exact_count = false,
       .index_shared = false,
       // The first on random data and a small network's gradients

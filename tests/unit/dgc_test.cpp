@@ -196,6 +196,25 @@ TEST(Dgc, OverflowOfTheSlotBecomesExactTopK) {
   EXPECT_EQ(selection.counters().overflows, 1u);
 }
 
+// Every sampled element is 1 and all others are 0: the sample tells of a crowd that is not there.
+// The stride is 97, so that 4,123 or 4,124 elements are 1, between 0.8 K and 1.3 K.
+TEST(Dgc, ASampleThatTellsOfACrowdInVainChangesNothing) {
+  const auto dgc = MakeSparsifier("dgc", {}, kSeed);
+  constexpr std::size_t kN = 400'000;
+  for (const bool feedback : {false, true}) {
+    std::vector<float> x(kN, 0.0f);
+    std::vector<std::uint32_t> ones;
+    for (std::size_t i = RandomStream(kSeed, kId, 0).Below(97, 0); i < kN; i += 97) {
+      x[i] = 1.0f;
+      ones.push_back(static_cast<std::uint32_t>(i));
+    }
+    ones.resize(4000);
+    Selection selection(*dgc, kN, 0.01, 2, feedback);
+    EXPECT_EQ(selection.Run(x, 0, kId).indices, ones);
+    EXPECT_EQ(selection.counters().fallbacks, 1u);
+  }
+}
+
 // The descriptor's selection model is what this loop measures. Other seeds move the mean by less
 // than 0.01 and sigma by less than 0.005.
 TEST(Dgc, SelectionModelHolds) {

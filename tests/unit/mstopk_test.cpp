@@ -140,5 +140,17 @@ TEST(MsTopK, TooManyInTheBracketBecomeAnExactTopK) {
   EXPECT_EQ(selection.counters().fallbacks, 1u);
 }
 
+// 30 + k elements of many magnitudes among zeros, which are too many to collect: the algorithm is
+// followed where the bracket lies above them. Three halvings leave more in it than are sent.
+TEST(MsTopK, FollowsTheAlgorithmAboveACrowd) {
+  constexpr std::size_t kN = 300'007;
+  const auto mstopk = MakeSparsifier("mstopk", {{"iterations", std::int64_t{3}}}, kSeed);
+  std::vector<float> x(kN, 0.0f);
+  for (std::size_t i = 0; i < 3030; ++i) x[i * 97] = 1.0f + 0.001f * static_cast<float>(i % 2000);
+  Selection selection(*mstopk, kN, 0.01, 2, false);
+  EXPECT_EQ(selection.Run(x, 1, kId).indices, MsTopKByDefinition(x, 3000, 3, 1));
+  EXPECT_EQ(selection.counters().fallbacks, 0u);
+}
+
 }  // namespace
 }  // namespace sparfuse
