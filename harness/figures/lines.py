@@ -15,7 +15,11 @@ DODGE = 0.5  # octaves of workers over which the timed points of one x are set a
 
 
 def _metric_words(unit):
-    known = {"accuracy": "Test accuracy", "perplexity": "Validation perplexity"}
+    known = {
+        "accuracy": "Test accuracy",
+        "perplexity": "Validation perplexity",
+        "f1": "F1 of the words found",
+    }
     for word, name in known.items():
         if word in unit.lower():
             return name
