@@ -34,16 +34,15 @@ constexpr InputSpec kInputs[] = {
     {"host_memory_gbytes_per_s", "host"},  // of the host
     // Of what the host takes for an exchange of one tensor, the part that goes with what it carries
     // and that fusing therefore does not save; the rest goes with the exchange.
-    {"host_carried_share", "host_carried"}  // of the host
-};
+    {"host_carried_share", "host_carried"}};
 // A ratio of two clusters' compute rates has no unit.
 constexpr const char* kComputeRatio = "compute_ratio";
 
 // Of what a file may declare.
 constexpr const char* kInputKinds[] = {"published text", "data sheet", "declared"};
 
-// The only published results that may be inputs but for what a paper says of its testbed:
-// everything else that it measured is there to be predicted.
+// The only results of a paper that may be inputs: everything else that it measured is there to be
+// predicted.
 constexpr const char* kCalibrationPaper = "SAFusion (HPDC 25)";
 constexpr const char* kCalibrationArtifacts[] = {"Fig15a", "Fig15b"};
 constexpr const char* kCalibrationMethod = "WFBP";
@@ -124,7 +123,6 @@ class ClusterParser {
         file_.FailValue("/reference_cluster",
                         "a cluster with [[reference]] tables in " + profiles_.Text());
       }
-      cluster_.borrows = true;
       const DeclaredCluster& reference = LoadDeclaredCluster(profiles_, name);
       cluster_.references = reference.references;
       cluster_.selection_seconds_once = reference.selection_seconds_once;
@@ -225,7 +223,12 @@ double DeclaredCluster::Value(std::string_view input) const {
   return found->value;
 }
 
-double DeclaredCluster::ComputeRatio() const { return borrows ? Value(kComputeRatio) : 1.0; }
+double DeclaredCluster::ComputeRatio() const {
+  const bool given = std::any_of(inputs.begin(), inputs.end(), [](const DeclaredInput& each) {
+    return each.name == kComputeRatio;
+  });
+  return given ? Value(kComputeRatio) : 1.0;  // the calibration's own cluster has none
+}
 
 std::vector<DeclaredInput> DeclaredCluster::CalibratedInputs(
     const ReferenceWorkload& reference) const {

@@ -56,8 +56,6 @@ struct DeclaredCluster {
   double reference_memory_gbytes = 0;  // of the calibration's cluster
   nlohmann::json selection_costs;      // by sparsifier: its time as a multiple of the bars'
 
-  bool borrows = false;  // calibration is that of another cluster
-
   int ranks() const { return nodes * ranks_per_node; }
   double Value(std::string_view input) const;
   // Seconds of forward and backward here for one there.
@@ -82,7 +80,7 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);
 // about 0.1 s; done once a file.
 const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
                                            const std::string& cluster);
-// The same of a file's text; `Load` gives the files that it names.
+// The same of a file that is read already; `profiles` has the cluster that it may refer to.
 DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles);
 
 // An array of one outcome in the form of a profile trial's, of the cell's workload, batch and
