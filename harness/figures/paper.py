@@ -14,7 +14,7 @@ def _counts(claims):
     """[(what verdicts begin with, how many)] in the order of the marks."""
     counts = {}
     for claim in claims:
-        word = report._mark(claim["verdict"])
+        word = report.mark_of(claim["verdict"])
         counts[word] = counts.get(word, 0) + 1
     return [(word, counts[word]) for word in report.MARKS if word in counts]
 
@@ -80,7 +80,7 @@ def _verdicts(experiments, own):
 def _not_run(entries):
     if not entries:
         return "<p>Everything ran.</p>"
-    return report._plain_table(
+    return report.plain_table(
         ("experiment", "what", "why"),
         [(entry["experiment"], entry["what"], entry["reason"]) for entry in entries],
     )
@@ -96,7 +96,7 @@ def _figures(experiment, styles, own):
             out.append(f"<h3>{escape(part.title)}</h3>")
         for position, entry in enumerate(part.figures):
             name = f"{experiment.id}-{part.id}-{position}"
-            out.append(report._figure(experiment, part, entry, styles, name))
+            out.append(report.drawn_figure(experiment, part, entry, styles, name))
     return "".join(out)
 
 
@@ -116,7 +116,7 @@ def render(index, loaded, out):
     for experiment, styles in loaded:
         sections.append(
             (
-                report._anchor(experiment.id),
+                report.anchor_of(experiment.id),
                 experiment.title,
                 _figures(experiment, styles, own[experiment.id]),
             )

@@ -72,7 +72,7 @@ def escape(value):
     return html.escape(str(value))
 
 
-def _anchor(*words):
+def anchor_of(*words):
     return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
 
 
@@ -98,7 +98,7 @@ def _table(table):
     return "".join(out)
 
 
-def _plain_table(columns, rows):
+def plain_table(columns, rows):
     out = ["<div class='wide'><table class='text'><thead><tr>"]
     out += [f"<th scope='col'>{escape(column)}</th>" for column in columns]
     out.append("</tr></thead><tbody>")
@@ -113,12 +113,12 @@ def _markdown(text):
     if len(lines) < 2 or not all(line.startswith("|") for line in lines):
         return f"<pre>{escape(text)}</pre>"
     rows = [[word.strip() for word in line.strip("|").split("|")] for line in lines]
-    return _plain_table(
+    return plain_table(
         rows[0], [row for row in rows[1:] if not all(set(word) <= set("-: ") for word in row)]
     )
 
 
-def _figure(experiment, part, entry, styles, name):
+def drawn_figure(experiment, part, entry, styles, name):
     kind = entry.get("kind")
     if kind not in kinds.KINDS:
         return (
@@ -162,7 +162,7 @@ MARKS = {  # what a verdict begins with -> mark, class, meaning
 }
 
 
-def _mark(verdict):
+def mark_of(verdict):
     return next((word for word in MARKS if verdict.startswith(word)), "not run")
 
 
@@ -173,7 +173,7 @@ def _verdicts(experiment):
         return None
     counts, out, shown = {}, [], None
     for _, claim in claims:
-        counts[_mark(claim["verdict"])] = counts.get(_mark(claim["verdict"]), 0) + 1
+        counts[mark_of(claim["verdict"])] = counts.get(mark_of(claim["verdict"]), 0) + 1
     summary = ", ".join(
         f"{MARKS[word][0]} {counts[word]} {word}" for word in MARKS if word in counts
     )
@@ -187,9 +187,9 @@ def _verdicts(experiment):
     for part, claim in claims:
         if part is not shown:
             shown = part
-            link = f"<a href='#{_anchor('part', part.id)}'>{escape(part.title)}</a>"
+            link = f"<a href='#{anchor_of('part', part.id)}'>{escape(part.title)}</a>"
             out.append(f"<tr class='group'><td colspan='{len(columns)}'>{link}</td></tr>")
-        mark, style_class, _ = MARKS[_mark(claim["verdict"])]
+        mark, style_class, _ = MARKS[mark_of(claim["verdict"])]
         words = [claim[key] for key in ("quote", "metric", "expected", "ours")]
         words += [str(claim["n"]), claim["mode"], claim["verdict"]]
         out.append(f"<tr><td class='mark {style_class}'>{mark}</td>")
@@ -253,11 +253,11 @@ def _failures(experiment):
     if left_out:
         out.append(
             "<h3>Left out by an annotation</h3>"
-            + _plain_table(["part", "cell", "trial", "reason"], left_out)
+            + plain_table(["part", "cell", "trial", "reason"], left_out)
         )
     if not_run:
         out.append(
-            f"<h3>Not run ({len(not_run)} cells)</h3>" + _plain_table(["part", "cell"], not_run)
+            f"<h3>Not run ({len(not_run)} cells)</h3>" + plain_table(["part", "cell"], not_run)
         )
     return "".join(out) or "<p>Every cell has its trials, and none failed.</p>"
 
@@ -270,7 +270,7 @@ def _excluded(experiment):
             if isinstance(cell, dict):
                 cell = ", ".join(f"{key} {value}" for key, value in wording.flatten(cell).items())
             rows.append((part.id, cell or "", entry.get("reason") or "no reason given"))
-    return _plain_table(["part", "cell", "reason"], rows) if rows else "<p>No cell is excluded.</p>"
+    return plain_table(["part", "cell", "reason"], rows) if rows else "<p>No cell is excluded.</p>"
 
 
 def _prediction(experiment, styles):
@@ -315,7 +315,9 @@ def _prediction(experiment, styles):
         drawn = any(entry.get("kind") == "prediction" for entry in part.figures + twin.figures)
         if not drawn:  # else it stands in its part
             out.append(
-                _figure(experiment, part, {"kind": "prediction"}, styles, "prediction-" + part.id)
+                drawn_figure(
+                    experiment, part, {"kind": "prediction"}, styles, "prediction-" + part.id
+                )
             )
         out.append(_table(tables.prediction_table(result)))
     return "".join(out)
@@ -375,7 +377,7 @@ def _provenance(experiment):
         rows = [(key, value) for key, value in wording.flatten(of[0].system).items()]
         out.append(
             f"<h3>System {position} of {len(systems)}: {escape((identity or 'unknown')[:12])} "
-            f"<span class='badge'>{len(of)} trials</span></h3>" + _plain_table(["", ""], rows)
+            f"<span class='badge'>{len(of)} trials</span></h3>" + plain_table(["", ""], rows)
         )
     values = {}
     for trial in trials:
@@ -393,7 +395,7 @@ def _provenance(experiment):
         for key, found in sorted(values.items())
     ]
     if rows:
-        out.append("<h3>Software, launch and environment</h3>" + _plain_table(["", ""], rows))
+        out.append("<h3>Software, launch and environment</h3>" + plain_table(["", ""], rows))
     return "".join(out)
 
 
@@ -431,7 +433,7 @@ def render(experiment, styles):
             f"count, {failed} failed, {len(part.excluded)} excluded.</p>"
         )
         for position, entry in enumerate(part.figures):
-            body.append(_figure(experiment, part, entry, styles, f"{part.id}-{position}"))
+            body.append(drawn_figure(experiment, part, entry, styles, f"{part.id}-{position}"))
         table = tables.part_table(part, styles)
         if table:
             rows = sum(len(rows) for _, rows in table.groups)
@@ -447,7 +449,7 @@ def render(experiment, styles):
             body.append(text if text.lstrip().startswith("<table") else _markdown(text))
         sections.append(
             (
-                _anchor("part", part.id),
+                anchor_of("part", part.id),
                 part.title,
                 list(dict.fromkeys([part.id, part.kind, *part.modes()])),
                 "".join(body),
