@@ -14,8 +14,10 @@ class ProfileFolders {
  public:
   template <std::convertible_to<std::filesystem::path> Folder>
   ProfileFolders(const Folder& only) : folders_{std::filesystem::path(only)} {}
-  ProfileFolders(std::filesystem::path own, std::filesystem::path project)
-      : folders_{std::move(own), std::move(project)} {}
+  ProfileFolders(const std::filesystem::path& own, const std::filesystem::path& project)
+      : folders_{own} {
+    if (project != own) folders_.push_back(project);
+  }
 
   // The first file of this name ("safusion-local.toml"); where there is none, its place among the
   // own ones.
