@@ -17,15 +17,15 @@ constexpr std::uint64_t Mix64(std::uint64_t z) {
 
 class RandomStream {
  public:
-  RandomStream(std::uint64_t seed, std::uint64_t tensor_id, std::uint64_t step)
+  constexpr RandomStream(std::uint64_t seed, std::uint64_t tensor_id, std::uint64_t step)
       : key_(Mix64(Mix64(Mix64(seed + kGolden) + tensor_id + kGolden) + step + kGolden)) {}
 
   // At(i) = Mix64(key() + (i + 1) * 0x9e3779b97f4a7c15), for vector code that draws many at once.
-  std::uint64_t key() const { return key_; }
-  std::uint64_t At(std::uint64_t i) const { return Mix64(key_ + (i + 1) * kGolden); }
+  constexpr std::uint64_t key() const { return key_; }
+  constexpr std::uint64_t At(std::uint64_t i) const { return Mix64(key_ + (i + 1) * kGolden); }
 
   // Uniform in [0, bound), to within bound / 2^64. bound >= 1.
-  std::uint64_t Below(std::uint64_t bound, std::uint64_t i) const {
+  constexpr std::uint64_t Below(std::uint64_t bound, std::uint64_t i) const {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>(At(i)) * bound) >> 64);
   }

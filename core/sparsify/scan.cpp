@@ -24,16 +24,15 @@ void AddToHistogram(std::uint32_t key, const Candidates& candidates, std::uint32
   ++histogram[std::min<std::uint32_t>((key - candidates.lo) >> candidates.shift, kBins)];
 }
 
+}  // namespace
+
 std::string Describe(const TensorInfo& info) {
   return "tensor \"" + std::string(info.name) + "\" (id " + std::to_string(info.id) + "), step " +
          std::to_string(info.step);
 }
 
-}  // namespace
-
-SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& context,
-                        const SelectSource& source, double density, const TensorInfo& info,
-                        const Slot& slot) {
+void CheckSelectArguments(std::string_view sparsifier, const SelectSource& source, double density,
+                          const TensorInfo& info) {
   const std::string who = std::string(sparsifier) + ": " + Describe(info) + ": ";
   const std::size_t n = source.gradient.size;
   SPARFUSE_REQUIRE(n >= 1, who + "the gradient is empty; expected at least one element");
@@ -44,24 +43,35 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
   SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n,
                    who + "the residual has " + std::to_string(source.residual.size) +
                        " elements; expected 0 or " + std::to_string(n));
+}
+
+SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& context,
+                        const SelectSource& source, double density, const TensorInfo& info,
+                        const Slot& slot) {
+  CheckSelectArguments(sparsifier, source, density, info);
   const auto on_host = [](const Stream& stream) { return stream.device.kind == DeviceKind::kHost; };
   if (!on_host(context.stream) || !on_host(source.gradient.stream) ||
       !on_host(source.residual.stream) || !on_host(slot.indices.stream) ||
       !on_host(slot.values.stream)) {
-    SPARFUSE_THROW(kUnsupported,
-                   who + "memory on a CUDA device; this sparsifier selects on the host");
+    SPARFUSE_THROW(kUnsupported, std::string(sparsifier) + ": " + Describe(info) +
+                                     ": memory on a device; Select works on the host");
   }
   ++context.counters->selections;
   const bool feedback = source.residual.size != 0;
-  return {source.gradient.data, feedback ? source.residual.data : nullptr, n, feedback};
+  return {source.gradient.data, feedback ? source.residual.data : nullptr, source.gradient.size,
+          feedback};
+}
+
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,
+                 std::size_t k) {
+  SPARFUSE_REQUIRE(capacity >= k, std::string(sparsifier) + ": " + Describe(info) +
+                                      ": the slot has room for " + std::to_string(capacity) +
+                                      " elements; expected at least " + std::to_string(k));
 }
 
 void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
                  std::size_t k) {
-  SPARFUSE_REQUIRE(slot.capacity >= k, std::string(sparsifier) + ": " + Describe(info) +
-                                           ": the slot has room for " +
-                                           std::to_string(slot.capacity) +
-                                           " elements; expected at least " + std::to_string(k));
+  RequireRoom(sparsifier, info, slot.capacity, k);
 }
 
 void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {

@@ -27,4 +27,15 @@ std::size_t Sparsifier::Count(std::size_t n, std::span<const std::int64_t> /*sha
   return KeptCount(n, density);
 }
 
+void Sparsifier::SelectOnDevice(const DeviceContext& context, const SelectSource& source,
+                                double density, const TensorInfo& info, SparsifierState* state,
+                                DeviceSlot& slot) const {
+  SelectStaged(*this, context, source, density, info, state, slot);
+}
+
+std::unique_ptr<SparsifierState> Sparsifier::MakeDeviceState(std::size_t n,
+                                                             Device /*device*/) const {
+  return MakeState(n);
+}
+
 }  // namespace sparfuse

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/options.hpp"
+#include "core/sparsify/on_device.hpp"
 #include "core/tensor/device.hpp"
 #include "core/tensor/thread_pool.hpp"
 
@@ -121,6 +122,24 @@ class Sparsifier {
   // Cost:        O(n), no allocation after the first call for a given n.
   virtual void Select(const SelectContext& context, const SelectSource& source, double density,
                       const TensorInfo& info, SparsifierState* state, Slot& slot) const = 0;
+
+  // The same on a device, in the order of context.stream: returns before it is done. gradient,
+  // residual and slot are there; the count stays there, in slot.report, which is zero before.
+  //
+  //   state     what MakeDeviceState(n, device) returned for this tensor, or null.
+  //
+  // Selects what Select selects, bit for bit, where the count is exact or the threshold is given;
+  // else with a threshold within 1e-6 of Select's. Deterministic, whatever the device.
+  // Errors:      as Select's for its arguments; an x that is not finite is in the report.
+  // Cost:        no allocation after the first call for a given n, no wait for the device, but
+  // where
+  //              SelectsOnDevice() is false: then SelectStaged (on_device.hpp).
+  virtual void SelectOnDevice(const DeviceContext& context, const SelectSource& source,
+                              double density, const TensorInfo& info, SparsifierState* state,
+                              DeviceSlot& slot) const;
+  virtual std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const;
+  // There are kernels for devices.
+  virtual bool SelectsOnDevice() const noexcept { return false; }
 };
 
 // How many elements a sparsifier keeps, for the ModelEngine: count ~ Count * lognormal, exact when

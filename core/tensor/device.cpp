@@ -4,63 +4,59 @@
 #include <cstring>
 #include <string>
 
-#ifdef SPARFUSE_CUDA
-#include "core/tensor/device_cuda.hpp"
-#endif
+#include "core/gpu/runtime_cuda.hpp"
+#include "core/gpu/runtime_emulated.hpp"
 
-namespace sparfuse {
-namespace internal {
+namespace sparfuse::internal {
 namespace {
+
 constexpr std::size_t kAlignment = 64;
 
-[[noreturn, maybe_unused]] void NoCuda() {
-  SPARFUSE_THROW(kUnsupported, "memory on a CUDA device: this build has no CUDA (sparfuse doctor)");
-}
-}  // namespace
-
-void* Allocate(std::size_t bytes, Device device) {
-  if (bytes == 0) return nullptr;
-  if (device.kind == DeviceKind::kCuda) {
-#ifdef SPARFUSE_CUDA
-    return cuda::Allocate(bytes, device.index);
-#else
-    NoCuda();
-#endif
-  }
+void* AllocateOnHost(std::size_t bytes, std::string_view what) {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* pointer = std::aligned_alloc(kAlignment, rounded);
+  void* const pointer = std::aligned_alloc(kAlignment, rounded);
   if (pointer == nullptr) {
-    SPARFUSE_THROW(kOutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes on the host");
+    std::string text = "cannot allocate " + std::to_string(bytes) + " bytes on the host";
+    if (!what.empty()) text += " for " + std::string(what);
+    SPARFUSE_THROW(kOutOfMemory, text);
   }
   return pointer;
 }
 
+}  // namespace
+
+void* Allocate(std::size_t bytes, Device device, std::string_view what) {
+  if (bytes == 0) return nullptr;
+  switch (device.kind) {
+    case DeviceKind::kCuda:
+      return gpu::cuda::Allocate(bytes, device.index, what);
+    case DeviceKind::kEmulated:
+      return gpu::emulated::Allocate(bytes, what);
+    case DeviceKind::kHost:
+      break;
+  }
+  return AllocateOnHost(bytes, what);
+}
+
 void Free(void* pointer, Device device) noexcept {
   if (pointer == nullptr) return;
-#ifdef SPARFUSE_CUDA
-  if (device.kind == DeviceKind::kCuda) return cuda::Free(pointer, device.index);
-#endif
-  (void)device;
+  switch (device.kind) {
+    case DeviceKind::kCuda:
+      return gpu::cuda::Free(pointer, device.index);
+    case DeviceKind::kEmulated:
+      return gpu::emulated::Free(pointer);
+    case DeviceKind::kHost:
+      break;
+  }
   std::free(pointer);
 }
 
-void FillZero(void* pointer, std::size_t bytes, Stream stream) {
+void FillZero(void* pointer, std::size_t bytes, Device device) {
   if (bytes == 0) return;
-  if (stream.device.kind == DeviceKind::kCuda) {
-#ifdef SPARFUSE_CUDA
-    return cuda::FillZero(pointer, bytes, stream);
-#else
-    NoCuda();
-#endif
+  if (device.kind == DeviceKind::kCuda) {
+    return gpu::cuda::FillZero(pointer, bytes, device.index);
   }
   std::memset(pointer, 0, bytes);
 }
 
-}  // namespace internal
-
-#ifndef SPARFUSE_CUDA
-int CudaDeviceCount() noexcept { return 0; }
-const char* CudaBuildInfo() noexcept { return ""; }
-#endif
-
-}  // namespace sparfuse
+}  // namespace sparfuse::internal

@@ -6,13 +6,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
 
 namespace sparfuse {
 
-enum class DeviceKind : std::uint8_t { kHost, kCuda };
+// kEmulated is for tests: a device whose kernels run on the host (core/gpu/runtime.hpp).
+enum class DeviceKind : std::uint8_t { kHost, kCuda, kEmulated };
 
 struct Device {
   DeviceKind kind = DeviceKind::kHost;
@@ -21,7 +23,8 @@ struct Device {
 };
 
 // An ordered queue of work on one device. On the host work is synchronous and `native` is null;
-// on CUDA `native` is a cudaStream_t that the caller owns.
+// on CUDA `native` is a cudaStream_t that the caller owns, on an emulated device null or a stream of
+// core/gpu/runtime.hpp.
 struct Stream {
   Device device;
   void* native = nullptr;
@@ -44,10 +47,11 @@ struct DeviceSpan {
 
 namespace internal {
 // 64-byte aligned, uninitialised. Throws Error{kOutOfMemory}; Error{kUnsupported} for a CUDA device
-// in a build without CUDA.
-void* Allocate(std::size_t bytes, Device device);
+// in a build without CUDA. what: for errors.
+void* Allocate(std::size_t bytes, Device device, std::string_view what);
 void Free(void* pointer, Device device) noexcept;
-void FillZero(void* pointer, std::size_t bytes, Stream stream);
+// Waits for its end.
+void FillZero(void* pointer, std::size_t bytes, Device device);
 }  // namespace internal
 
 // Owning array of trivially copyable elements, 64-byte aligned, zero-initialised.
@@ -55,11 +59,12 @@ template <class T>
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(std::size_t size, Device device = {})
-      : data_(static_cast<T*>(internal::Allocate(size * sizeof(T), device))),
+  // what: named where a device has no room, "the residual local".
+  explicit Buffer(std::size_t size, Device device = {}, std::string_view what = "")
+      : data_(static_cast<T*>(internal::Allocate(size * sizeof(T), device, what))),
         size_(size),
         device_(device) {
-    internal::FillZero(data_, size * sizeof(T), Stream{device, nullptr});
+    internal::FillZero(data_, size * sizeof(T), device);
   }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {

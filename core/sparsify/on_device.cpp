@@ -1,0 +1,85 @@
+#include "core/sparsify/on_device.hpp"
+
+#include <cassert>
+#include <string>
+
+#include "core/sparsify/scan.hpp"
+
+namespace sparfuse {
+
+std::byte* DeviceWorkspace::Bytes(const Stream& stream, std::size_t which, std::size_t bytes) {
+  assert(which < buffers_.size());
+  Buffer<std::byte>& buffer = buffers_[which];
+  if (buffer.size() < bytes) {
+    gpu::Synchronize(stream);  // kernels may still use what is freed
+    buffer = Buffer<std::byte>();
+    buffer = Buffer<std::byte>(bytes, device_, "the workspace of selections");
+  }
+  return buffer.data();
+}
+
+void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& context,
+                         const SelectSource& source, double density, const TensorInfo& info,
+                         const DeviceSlot& slot, std::size_t k) {
+  CheckSelectArguments(sparsifier, source, density, info);
+  RequireRoom(sparsifier, info, slot.capacity, k);
+  const Device device = context.stream.device;
+  if (device.kind == DeviceKind::kHost || source.gradient.stream.device != device ||
+      (source.residual.size > 0 && source.residual.stream.device != device)) {
+    SPARFUSE_THROW(kInternal, std::string(sparsifier) + ": " + Describe(info) +
+                                  ": gradient and residual are not on the stream's device");
+  }
+}
+
+void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
+                  const SelectSource& source, double density, const TensorInfo& info,
+                  SparsifierState* state, DeviceSlot& slot) {
+  const Stream& stream = context.stream;
+  if (context.only_if != nullptr) {
+    std::uint32_t wanted = 0;
+    gpu::CopyAsync(stream, &wanted, context.only_if, sizeof(wanted));
+    gpu::Synchronize(stream);
+    if (wanted == 0) return;
+  }
+  const std::size_t n = source.gradient.size;
+  const Buffer<float> gradient(n);
+  const Buffer<float> residual(source.residual.size);
+  const Buffer<std::uint32_t> indices(slot.capacity);
+  const Buffer<float> values(slot.capacity);
+  gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
+  gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));
+  gpu::Synchronize(stream);
+
+  SelectContext host = *context.host;
+  SelectCounters counters;
+  host.counters = &counters;
+  Slot selected{indices.view(), values.view(), slot.capacity, 0};
+  sparsifier.Select(host, {{gradient.data(), n, {}}, residual.view()}, density, info, state,
+                    selected);
+
+  SlotReport report;
+  report.count = static_cast<std::uint32_t>(selected.count);
+  report.overflows = static_cast<std::uint32_t>(counters.overflows);
+  report.fallbacks = static_cast<std::uint32_t>(counters.fallbacks);
+  report.candidates = counters.candidates;
+  gpu::CopyAsync(stream, slot.indices, indices.data(), selected.count * sizeof(std::uint32_t));
+  gpu::CopyAsync(stream, slot.values, values.data(), selected.count * sizeof(float));
+  gpu::CopyAsync(stream, source.residual.data, residual.data(), residual.size() * sizeof(float));
+  gpu::CopyAsync(stream, slot.report, &report, sizeof(report));
+  gpu::Synchronize(stream);
+}
+
+std::size_t TakeReport(const SlotReport& report, const TensorInfo& info, SelectCounters* counters) {
+  if (report.not_finite != 0) {
+    SPARFUSE_THROW(kNumeric, Describe(info) + ": element " +
+                                 std::to_string(NotFiniteCode(report.not_finite)) +
+                                 " is not finite; expected a finite gradient");
+  }
+  ++counters->selections;
+  counters->overflows += report.overflows;
+  counters->fallbacks += report.fallbacks;
+  counters->candidates += report.candidates;
+  return report.count;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,168 @@
+// Streams, events, graphs, memory and errors of devices, on the emulated one.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/gpu/launch.hpp"
+#include "core/gpu/runtime.hpp"
+#include "core/gpu/status.hpp"
+
+namespace sparfuse::gpu {
+namespace {
+
+constexpr Device kDevice{DeviceKind::kEmulated, 0};
+
+struct AddOne {
+  static constexpr const char* kName = "AddOne";
+  static constexpr int kThreads = 32;
+  using Shared = NoShared;
+  float* x;
+  std::uint32_t n;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    const std::uint32_t i = block.block() * Block::kThreads + block.thread();
+    if (i < n) x[i] += 1;
+  }
+};
+
+std::string MessageOf(const std::function<void()>& call, FailureKind kind) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+// Each test with a fault of its own.
+class GpuFaults : public testing::Test {
+ protected:
+  void TearDown() override { InjectFault(""); }
+};
+
+TEST(GpuStream, DoesItsWorkInOrderAndCopiesBothWays) {
+  const GpuStream stream(kDevice);
+  const Buffer<float> x(100, kDevice);
+  std::vector<float> host(100, 3);
+  CopyAsync(stream.view(), x.data(), host.data(), 400);
+  Launch(stream.view(), 4, AddOne{x.data(), 100});
+  Launch(stream.view(), 4, AddOne{x.data(), 100});
+  CopyAsync(stream.view(), host.data(), x.data(), 400);
+  Synchronize(stream.view());
+  EXPECT_EQ(host, std::vector<float>(100, 5));
+}
+
+TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
+  const GpuStream first(kDevice);
+  const GpuStream second(kDevice);
+  GpuEvent begin(kDevice);
+  GpuEvent end(kDevice);
+  EXPECT_TRUE(begin.Done());
+  std::atomic<bool> go = false;
+  std::atomic<bool> gone = false;
+  begin.Record(first.view());
+  internal::Enqueue(first.view(), [&] {
+    while (!go) std::this_thread::yield();
+    gone = true;
+  });
+  end.Record(first.view());
+  bool ordered = false;
+  StreamWait(second.view(), end);
+  internal::Enqueue(second.view(), [&] { ordered = gone; });
+  EXPECT_FALSE(end.Done());
+  go = true;
+  Synchronize(second.view());
+  EXPECT_TRUE(ordered);
+  end.Wait();
+  EXPECT_TRUE(end.Done());
+  EXPECT_GE(end.SecondsSince(begin), 0);
+}
+
+TEST(GpuGraph, ReplaysWhatItRecorded) {
+  const GpuStream stream(kDevice);
+  const Buffer<float> x(10, kDevice);
+  const GpuGraph graph(stream.view(), [&] { Launch(stream.view(), 1, AddOne{x.data(), 10}); });
+  Synchronize(stream.view());
+  EXPECT_EQ(x.data()[9], 0);
+  graph.Launch(stream.view());
+  graph.Launch(stream.view());
+  Synchronize(stream.view());
+  EXPECT_EQ(x.data()[9], 2);
+}
+
+TEST(GpuGraph, RefusesToWaitWhileItRecords) {
+  const GpuStream stream(kDevice);
+  EXPECT_THROW(GpuGraph(stream.view(), [&] { Synchronize(stream.view()); }), Error);
+  Synchronize(stream.view());  // the stream is as it was
+}
+
+TEST(GpuMemory, WithoutRoomTheErrorNamesTheAllocation) {
+  SetEmulatedMemory(EmulatedMemoryInUse() + 1000);
+  { const Buffer<float> fits(200, kDevice); }
+  const std::string message =
+      MessageOf([] { const Buffer<float> large(400, kDevice, "the residual \"local\""); },
+                FailureKind::kOutOfMemory);
+  SetEmulatedMemory(static_cast<std::size_t>(-1));
+  EXPECT_NE(message.find("1600 bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find("the residual \"local\""), std::string::npos) << message;
+}
+
+TEST(GpuStatus, SaysWhatItMeansForATrial) {
+  EXPECT_EQ(MeaningOf(2).kind, FailureKind::kOutOfMemory);
+  EXPECT_EQ(MeaningOf(35).kind, FailureKind::kUnsupported);
+  EXPECT_EQ(MeaningOf(100).kind, FailureKind::kUnsupported);
+  EXPECT_TRUE(MeaningOf(700).sticky);
+  EXPECT_FALSE(MeaningOf(1).sticky);
+  CheckStatus(0, "cudaMalloc", "no error");
+  const std::string message =
+      MessageOf([] { CheckStatus(35, "cudaSetDevice", "CUDA driver version is insufficient"); },
+                FailureKind::kUnsupported);
+  EXPECT_NE(message.find("cudaSetDevice"), std::string::npos);
+  EXPECT_NE(message.find("update the driver"), std::string::npos);
+}
+
+TEST_F(GpuFaults, AnOrdinaryFaultComesOnce) {
+  const GpuStream stream(kDevice);
+  const Buffer<float> x(10, kDevice);
+  InjectFault("launch:2:1");
+  Launch(stream.view(), 1, AddOne{x.data(), 10});
+  MessageOf([&] { Launch(stream.view(), 1, AddOne{x.data(), 10}); }, FailureKind::kInternal);
+  Launch(stream.view(), 1, AddOne{x.data(), 10});
+}
+
+TEST_F(GpuFaults, AStickyFaultStaysAndSaysThatTheContextIsLost) {
+  const GpuStream stream(kDevice);
+  InjectFault("synchronize:1:700");
+  const std::string message =
+      MessageOf([&] { Synchronize(stream.view()); }, FailureKind::kInternal);
+  EXPECT_NE(message.find("the context is lost"), std::string::npos) << message;
+  const Buffer<float> host(1);
+  MessageOf([&] { CopyAsync(stream.view(), host.data(), host.data(), 4); }, FailureKind::kInternal);
+}
+
+TEST_F(GpuFaults, AFaultThatCannotBeReadIsRefused) {
+  for (const char* fault : {"launch", "launch:1", "launch:0:700", "lunch:1:700", "launch:1:x"}) {
+    const std::string message = MessageOf([&] { InjectFault(fault); }, FailureKind::kConfig);
+    EXPECT_NE(message.find(fault), std::string::npos) << message;
+  }
+}
+
+TEST(GpuStream, ABuildWithoutCudaOrAMachineWithoutACardSaysSo) {
+  if (CudaDeviceCount() > 0) GTEST_SKIP() << "this machine has a CUDA device";
+  const std::string message = MessageOf(
+      [] {
+        const GpuStream stream(Device{DeviceKind::kCuda, 0});
+      },
+      FailureKind::kUnsupported);
+  EXPECT_NE(message.find("sparfuse doctor"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace sparfuse::gpu
