@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "core/error.hpp"
-#include "core/tensor/device.hpp"
+#include "harness/doctor_gpu.hpp"
 #include "harness/system.hpp"
 #include "workloads/catalog.hpp"
 
@@ -70,22 +70,6 @@ Finding Torch(const fs::path& worker) {
   return {Level::kWarning, "LibTorch", worker.string() + " is not linked with it"};
 }
 
-std::vector<Finding> Gpus() {
-  std::vector<Finding> findings;
-  const int devices = CudaDeviceCount();
-#ifdef SPARFUSE_CUDA
-  findings.push_back(devices > 0
-                         ? Finding{Level::kGood, "CUDA", fmt::format("{} device(s)", devices)}
-                         : Finding{Level::kNote, "CUDA", "built in, and no device is visible"});
-  findings.push_back({Level::kGood, "NCCL", "linked"});
-#else
-  (void)devices;
-  findings.push_back({Level::kNote, "CUDA", "not built in: no toolkit was found at configuration"});
-  findings.push_back({Level::kNote, "NCCL", "not built in"});
-#endif
-  return findings;
-}
-
 std::vector<Finding> Data() {
   std::vector<Finding> findings;
   for (const auto& workload : Workloads()) {
@@ -139,7 +123,8 @@ std::vector<Finding> Examine(const DoctorPaths& paths) {
       Load(cores),
       Mpi(),
       Torch(paths.worker)};
-  for (auto& finding : Gpus()) findings.push_back(std::move(finding));
+  for (auto& finding : GpuFindings(ReadGpus(), DescribeCudaBuild(paths.root)))
+    findings.push_back(std::move(finding));
   for (auto& finding : Data()) findings.push_back(std::move(finding));
   findings.push_back(Disk(paths.results));
   findings.push_back(Python(paths.python));

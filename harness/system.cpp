@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -42,8 +43,26 @@ std::vector<std::string> GpuModels() {
   for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
     models.push_back(ProcValue((gpu.path() / "information").c_str(), "Model"));
   }
+  if (models.empty()) {  // a container need not show that folder
+    for (const GpuCard& card : ReadGpus().cards) models.push_back(card.name);
+  }
   std::sort(models.begin(), models.end());
   return models;
+}
+
+template <class Value>
+nlohmann::json Known(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+nlohmann::json Known(const std::string& text) {
+  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+nlohmann::json ClockOf(const GpuClock& clock) {
+  return {{"mhz", Known(clock.now_mhz)},
+          {"maximum_mhz", Known(clock.max_mhz)},
+          {"application_mhz", Known(clock.application_mhz)}};
 }
 
 }  // namespace
@@ -79,6 +98,32 @@ nlohmann::json DescribeSystem() {
   utsname name{};
   if (uname(&name) == 0) system["kernel"] = std::string(name.sysname) + " " + name.release;
   return system;
+}
+
+nlohmann::json DescribeGpus(const GpuReport& report) {
+  if (report.cards.empty()) return nullptr;
+  nlohmann::json gpus;
+  gpus["driver"] = Known(report.driver_version);
+  gpus["cuda"] =
+      report.cuda_version ? Known(CudaVersionText(*report.cuda_version)) : nlohmann::json();
+  for (const GpuCard& card : report.cards) {
+    nlohmann::json held_down_by;
+    if (card.throttle_reasons) held_down_by = ThrottleWords(*card.throttle_reasons);
+    gpus["cards"].push_back({{"index", card.index},
+                             {"name", Known(card.name)},
+                             {"uuid", Known(card.uuid)},
+                             {"pci", Known(card.bus_id)},
+                             {"sm_clock", ClockOf(card.sm)},
+                             {"memory_clock", ClockOf(card.memory)},
+                             {"held_down_by", held_down_by},
+                             {"ecc", Known(card.ecc)},
+                             {"power_limit_watts", Known(card.power_limit_watts)},
+                             {"mig", Known(card.mig)}});
+  }
+  gpus["topology"] = nlohmann::json::array();
+  for (const GpuLink& link : report.links)
+    gpus["topology"].push_back({{"cards", {link.a, link.b}}, {"kind", Known(link.kind)}});
+  return gpus;
 }
 
 nlohmann::json DescribeSource(const std::string& root) {

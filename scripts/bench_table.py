@@ -4,9 +4,9 @@
     scripts/bench_table.py NAME.json...
 
 A benchmark is called KERNEL/key:value/.../variant. Of a file NAME.json, `limit/...` are the limit
-kernels, NAME/... the kernel that the file is about, and the rest are its peers: other ways to do the
-same, matched by the keys that both have. If nothing is called NAME, every row but torch.topk is a
-kernel.
+kernels, NAME/... the kernel that the file is about (of NAME_gpu.json too), and the rest are its peers:
+other ways to do the same, matched by the keys that both have. If nothing is called NAME, every row
+but torch.topk is a kernel.
 
     x limit   median of the kernel / median of its limit, of the same n in the same run: limit/add
               with error feedback (variant `feedback`), else the limit that is registered first;
@@ -129,7 +129,7 @@ def main():
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="NAME.json")
     failures = 0
     for path in parser.parse_args().files:
-        lines, failed = table_of(path, path.stem)
+        lines, failed = table_of(path, path.stem.removesuffix("_gpu"))
         print(f"\n## {path.stem}\n")
         if len(lines) > 1:
             print_table(lines)

@@ -65,6 +65,44 @@ cuda_compiler() {
   done
 }
 
+# Prints why no CUDA card can be used here, or nothing if one can: the driver's answer, which respects
+# CUDA_VISIBLE_DEVICES and needs nothing of ours.
+why_no_gpu() {
+  python3 - <<'END'
+import ctypes
+
+def why():
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "libcuda.so.1 is not found: no NVIDIA driver"
+    count, text = ctypes.c_int(0), ctypes.c_char_p()
+    status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if status:
+        cuda.cuGetErrorString(status, ctypes.byref(text))
+        return f"the driver answers: {(text.value or b'an unknown error').decode()} ({status})"
+    return "" if count.value else "the driver knows no card"
+
+print(why())
+END
+}
+
+# Ends with status 2 unless there are a card and what compiles for it.
+require_gpu() {
+  local reason
+  reason="$(why_no_gpu)"
+  [[ -z "$reason" ]] || die 2 "--gpu needs a CUDA card: $reason"
+  [[ "$(main_preset)" == release ]] || die 2 "--gpu does not go with SPARFUSE_CUDA=OFF"
+  [[ -n "$(cuda_compiler)" ]] || die 2 "--gpu needs a CUDA toolkit of version 13 or newer (nvcc)"
+}
+
+# Ends with status 2 unless build/release is one with CUDA.
+require_cuda_build() {
+  grep -q -- -DSPARFUSE_CUDA "$ROOT/build/release/build.ninja" ||
+    die 2 "build/release was configured without CUDA:" \
+      "$(grep 'sparfuse: built without CUDA' "$STATE/configure-release.log" || true)"
+}
+
 # The preset that the commands build: `cpu` where the environment says SPARFUSE_CUDA=OFF.
 main_preset() { if [[ "${SPARFUSE_CUDA:-AUTO}" == OFF ]]; then echo cpu; else echo release; fi; }
 

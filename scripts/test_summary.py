@@ -5,7 +5,8 @@
 
 FOLDER/phases.tsv has a line a phase: folder, title, status (passed, failed, skipped: REASON), seconds.
 A phase's folder has ctest.xml (JUnit, from ctest) with cases/TEST.xml (from googletest, where the test
-TEST is a googletest program: its cases are counted in its place), or unittest.log, or nothing.
+TEST is a googletest program: its cases are counted in its place), or cases/*.xml alone, or
+unittest.log, or nothing.
 """
 
 import collections
@@ -58,6 +59,16 @@ def ctest_counts(folder):
     return Counts(passed, failed, skips)
 
 
+def program_counts(paths):
+    passed = failed = 0
+    skips = []
+    for counts in filter(None, map(googletest_counts, paths)):
+        passed += counts.passed
+        failed += counts.failed
+        skips += counts.skips
+    return Counts(passed, failed, skips)
+
+
 def unittest_counts(log):
     ran = failed = skipped = 0
     for line in log.read_text(errors="replace").splitlines():
@@ -78,7 +89,7 @@ def counts_of(folder):
         return ctest_counts(folder)
     if (folder / "unittest.log").is_file():
         return unittest_counts(folder / "unittest.log")
-    return Counts(0, 0, [])
+    return program_counts(sorted(folder.glob("cases/*.xml")))
 
 
 def main():

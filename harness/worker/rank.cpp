@@ -11,6 +11,8 @@
 #include "core/tensor/device.hpp"
 #include "core/transport/priority.hpp"
 #include "harness/durable_file.hpp"
+#include "harness/nvml.hpp"
+#include "harness/system.hpp"
 
 namespace sparfuse {
 namespace {
@@ -70,11 +72,15 @@ nlohmann::json MachineOf(const Rank& rank) {
     return Barrier(world, kTag);
   };
   rank.loop.RunBlocking(ask);
-  return {{"placement", placement},
-          {"communication_threads", PriorityName(priority)},
-          {"cores", std::thread::hardware_concurrency()},
-          {"kernels", std::string(IsaName(ActiveIsa()))},
-          {"cuda_devices", CudaDeviceCount()}};
+  nlohmann::json machine = {{"placement", placement},
+                            {"communication_threads", PriorityName(priority)},
+                            {"cores", std::thread::hardware_concurrency()},
+                            {"kernels", std::string(IsaName(ActiveIsa()))},
+                            {"cuda_devices", CudaDeviceCount()}};
+  // After the steps, while the clocks are still what they were under load.
+  if (rank.rank() == 0 && rank.config.value("device", "cpu") == "cuda")
+    machine["gpus"] = DescribeGpus(ReadGpus());
+  return machine;
 }
 
 nlohmann::json SoftwareOfWorker() {
