@@ -33,8 +33,8 @@ void CheckRuntime() {
   const int loaded = CudaVersions().runtime;
   const auto built = static_cast<int>(at::detail::getCUDAHooks().versionCUDART());
   if (loaded >= built) return;
-  SPARFUSE_THROW(kUnsupported, "the CUDA runtime that was loaded is " + CudaVersionText(loaded) +
-                                   ", LibTorch was built with " + CudaVersionText(built) +
+  SPARFUSE_THROW(kUnsupported, "the CUDA runtime that was loaded is " + DottedVersion(loaded) +
+                                   ", LibTorch was built with " + DottedVersion(built) +
                                    ": build with a toolkit of that version or a later one");
 }
 #endif

@@ -10,20 +10,20 @@
 
 namespace sparfuse {
 
-std::string CudaVersionText(int version) {
+std::string DottedVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 std::string WhyNoCuda(const CudaVersionPair& versions, int status, const std::string& text,
                       int devices, const char* visible) {
   if (status == 0 && devices > 0) return "";
-  const std::string runtime = CudaVersionText(versions.runtime);
+  const std::string runtime = DottedVersion(versions.runtime);
   if (versions.driver == 0) {
     return "there is no CUDA driver; the runtime of this build, " + runtime + ", needs one";
   }
   // Within a major version, a runtime runs on every driver.
   if (versions.driver / 1000 < versions.runtime / 1000) {
-    return "the CUDA driver serves runtimes up to " + CudaVersionText(versions.driver) +
+    return "the CUDA driver serves runtimes up to " + DottedVersion(versions.driver) +
            ", this build uses " + runtime + ": install a newer driver";
   }
   if (visible != nullptr) {

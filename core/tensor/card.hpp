@@ -11,8 +11,8 @@ struct CudaVersionPair {
   int driver = 0;   // the newest runtime that the installed driver serves
   int runtime = 0;  // that this process has loaded
 };
-CudaVersionPair CudaVersions() noexcept;   // both 0 in a build without CUDA
-std::string CudaVersionText(int version);  // "13.0"
+CudaVersionPair CudaVersions() noexcept;  // both 0 in a build without CUDA
+std::string DottedVersion(int version);   // "13.0"
 
 // "" where there is a device, else the reason: a build without CUDA, no driver, a driver too old
 // for the runtime (with both versions), no card, or none that CUDA_VISIBLE_DEVICES leaves.
