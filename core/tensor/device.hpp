@@ -23,8 +23,8 @@ struct Device {
 };
 
 // An ordered queue of work on one device. On the host work is synchronous and `native` is null;
-// on CUDA `native` is a cudaStream_t that the caller owns, on an emulated device null or a stream of
-// core/gpu/runtime.hpp.
+// on CUDA `native` is a cudaStream_t that the caller owns, on an emulated device null or a stream
+// of core/gpu/runtime.hpp.
 struct Stream {
   Device device;
   void* native = nullptr;
