@@ -28,8 +28,8 @@ struct DevicePayload {
 // first that is corrupt, unless it is zero.
 void CheckPayloadFault(std::uint64_t fault);
 
-// AccumulateSparse (accumulate.hpp) on a device, with its bits: values are added in the order of the
-// payloads, then scaled.
+// AccumulateSparse (accumulate.hpp) on a device, with its bits: values are added in the order of
+// the payloads, then scaled.
 //
 //   out       [n], any alignment of a float.
 //   fault     an index that is not above the one before it, or not below window.whole. What `out`
@@ -88,10 +88,11 @@ void MergeSlotsOnDevice(const Stream& stream, DeviceWorkspace& workspace,
 //
 //   unsent   [n] what the selection left: the residual, or the source where there is none.
 //   slot     what was selected from the range.
-//   bounds   [tensors + 1] begins of the tensors in the range, strictly increasing from 0 on, then n.
+//   bounds   [tensors + 1] begins of the tensors in the range, strictly increasing from 0 on, then
+//   n.
 //
-// One launch after a small fill; reads `unsent` only where nothing was selected, and there up to the
-// first element that is not zero.
+// One launch after a small fill; reads `unsent` only where nothing was selected, and there up to
+// the first element that is not zero.
 void CountMissingOnDevice(const Stream& stream, DeviceWorkspace& workspace,
                           DeviceSpan<const float> unsent, const DeviceSlot& slot,
                           DeviceSpan<const std::uint32_t> bounds, std::uint64_t* missing);

@@ -37,8 +37,8 @@ void EncodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace, Pay
 //   count    a word of the device: the elements. 0 where the header is wrong.
 //   rank     what a fault names.
 //   fault    as AccumulateSparseOnDevice's; the position is an element's, or 0 where header or
-//            length are wrong. The elements are then unspecified, and nothing is read or written out
-//            of bounds.
+//            length are wrong. The elements are then unspecified, and nothing is read or written
+//            out of bounds.
 //
 // Returns the payload with its count word. One launch; three with delta indices.
 DevicePayload DecodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace,

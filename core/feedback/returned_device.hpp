@@ -9,8 +9,8 @@
 
 namespace sparfuse {
 
-// Adds to a residual the returned elements that lie in a part of what was exchanged, in the order of
-// `stream`, and their number to *taken.
+// Adds to a residual the returned elements that lie in a part of what was exchanged, in the order
+// of `stream`, and their number to *taken.
 //
 //   residual  [part.size()], or empty: what came back of the part is lost.
 //   fault     as AccumulateSparseOnDevice's: indices that do not increase. Looked at in the whole
