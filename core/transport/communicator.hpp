@@ -44,8 +44,14 @@ class Communicator {
   // Of this group's ranks.
   virtual const Topology& topology() const noexcept = 0;
 
+  // Where memory of messages lies, and the stream in whose order it is read and written.
+  virtual Stream stream() const noexcept { return {}; }
+  // The communicator of the same ranks for messages in host memory: this one unless stream() is of
+  // another device.
+  virtual Communicator& host() noexcept { return *this; }
+
   // Messages between two ranks with equal tag do not overtake one another. tag in [0, 2^15).
-  // Zero bytes is a message. Memory is on the host unless the backend says otherwise.
+  // Zero bytes is a message.
   virtual std::unique_ptr<Request> Isend(int destination, int tag,
                                          std::span<const std::byte> data) = 0;
   // `buffer` may be larger than the message. A larger message is Error{kComm} from Test.

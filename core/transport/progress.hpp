@@ -54,6 +54,10 @@ class ProgressLoop {
   // waits for what other ranks will not send.
   void Cancel();
 
+  // Looks at what tasks wait for at once, where the thread may be asleep: something that is no
+  // message is complete.
+  void Wake() noexcept { world_->Wake(); }
+
   // Start and wait; rethrows. For set-up, checks and tests; not from the communication thread.
   void RunBlocking(Make make);
 
