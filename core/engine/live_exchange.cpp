@@ -32,8 +32,10 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   co_await collective.run(communicator, state.buffers, tag);
   co_await staging_->Deliver(communicator, exchange, state);
   if (collective.native) {
-    const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()),
-                                           exchange.payload_bytes);
+    std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()), exchange.payload_bytes);
+    for (std::size_t r = 0; sparse && r < sizes.size(); ++r) {
+      sizes[r] = state.buffers.by_rank[r].size();
+    }
     state.traffic = collective.rounds(sizes, topology()).per_rank[static_cast<std::size_t>(rank())];
   } else {
     state.traffic = Total(communicator.traffic()) - before;

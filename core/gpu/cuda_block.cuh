@@ -1,7 +1,6 @@
 // A block of CUDA threads, as kernel.hpp describes it.
 #pragma once
 
-#include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 #include <cuda/atomic>
 

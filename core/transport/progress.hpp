@@ -27,8 +27,8 @@ class ProgressLoop {
 
   // Starts the thread and waits until `setup` has returned. `deadline` bounds every wait of every
   // task. Throws what setup throws. Afterwards the thread splits a communicator for probes off the
-  // world, which takes a loop on every rank: while one is missing, tasks do not start, and they
-  // fail with Error{kTimeout} naming it when the deadline passes.
+  // world's host(), which takes a loop on every rank: while one is missing, tasks do not start, and
+  // they fail with Error{kTimeout} naming it when the deadline passes.
   ProgressLoop(Setup setup, std::chrono::milliseconds deadline);
   // Stops the thread. Unfinished tasks are dropped without a call of `done`.
   ~ProgressLoop();
