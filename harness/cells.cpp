@@ -169,7 +169,7 @@ bool Matches(const json& wanted, const json& given) {
 std::string CellName(const json& config) {
   std::string name;
   for (const char* key : {"kind", "mode", "method", "workload", "sparsifier", "density", "workers",
-                          "link", "batch_per_worker"}) {
+                          "link", "batch_per_worker", "device", "precision"}) {
     if (!config.contains(key)) continue;
     const json& value = config[key];
     name += fmt::format("{}{} = {}", name.empty() ? "" : ", ", key,

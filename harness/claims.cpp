@@ -42,8 +42,7 @@ const json& RequiredTable(const TomlFile& file, const std::string& pointer) {
   return *table;
 }
 
-// What a cell has of a key; null where it is left out of configurations.
-json Of(const Cell& cell, const std::string& key) { return cell.config.value(key, json()); }
+json Of(const Cell& cell, const std::string& key) { return ConfigValue(cell.config, key); }
 
 std::vector<std::size_t> CellsThatMatch(const json& wanted, const Part& part) {
   std::vector<std::size_t> found;

@@ -153,10 +153,12 @@ int Commands::Plan(const std::string& name, bool why) {
     PrintJson({{"experiment", several ? name : experiments.front().id},
                {"present", plan.present},
                {"missing", list},
+               {"problems", ProblemsOf(plan)},
                {"estimated_seconds", seconds},
                {"without_history", unknown}});
     return kDone;
   }
+  for (const std::string& problem : ProblemsOf(plan)) fmt::print("warning: {}\n", problem);
   std::map<std::string, std::size_t> by_part;
   const auto place = [&](const PlannedTrial& trial) {
     return several ? trial.experiment + " " + trial.part : trial.part;

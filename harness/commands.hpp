@@ -31,6 +31,7 @@ enum ExitCode {
 struct ProfileRequest {
   std::vector<std::string> workloads;
   std::string device = "cpu";
+  std::string precision = "fp32";
   int most_ranks = 2;  // at once: 1, 2, 4, ... up to these
   int threads = 1;     // of a rank
   std::optional<int> batch;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/options.hpp"
 
@@ -57,7 +58,9 @@ std::span<const ConfigKey> ConfigKeys() {
       {"threads_per_worker", kInteger, 1},
       {"batch_per_worker", kInteger, 1},
       {"accumulation", kInteger, 1},
-      {"transport", kString, 0, {"mpi", "threads"}},
+      {"transport", kString, 0, {"mpi", "threads", "nccl"}},
+      {"device", kString, 0, {"cpu", "cuda"}, "cpu"},
+      {"precision", kString, 0, {"fp32", "tf32", "bf16"}, "fp32"},
       {"link", kLink},
       {"warmup_steps", kInteger, 0},
       {"steps", kInteger, 1},
@@ -82,6 +85,16 @@ const ConfigKey* FindConfigKey(std::string_view name) {
     if (key.name == name) return &key;
   }
   return nullptr;
+}
+
+nlohmann::json ConfigValue(const nlohmann::json& config, const std::string& key) {
+  if (config.contains(key)) return config[key];
+  const ConfigKey* known = FindConfigKey(key);
+  return known == nullptr ? nlohmann::json() : known->absent;
+}
+
+void SetConfigValue(nlohmann::json& config, const std::string& key, nlohmann::json value) {
+  if (value != FindConfigKey(key)->absent) config[key] = std::move(value);
 }
 
 std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value) {

@@ -28,6 +28,9 @@ struct ConfigKey {
   std::int64_t min = 0;
   std::vector<std::string> choices =
       {};  // strings only; empty: checked against the catalog, or any
+  // What a configuration without the key has: it came after others, whose identity must not change,
+  // and stands there only where it has another value. null: nothing is known of such a key.
+  nlohmann::json absent = nullptr;
 };
 
 // What two cells of one setting differ in, and the part of it that a dense method lacks.
@@ -37,6 +40,11 @@ std::span<const std::string> SparsityKeys();
 std::span<const ConfigKey> ConfigKeys();
 std::vector<std::string> ConfigKeyNames();
 const ConfigKey* FindConfigKey(std::string_view name);
+
+// What `config` has of a key, or what it means that it has not; null where that is nothing.
+nlohmann::json ConfigValue(const nlohmann::json& config, const std::string& key);
+// Gives `config` a key, but where it means the same without.
+void SetConfigValue(nlohmann::json& config, const std::string& key, nlohmann::json value);
 
 // "" where `value` has the key's type and range, else what was expected: "a number in (0, 1]".
 std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value);

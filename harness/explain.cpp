@@ -53,8 +53,7 @@ void Flatten(const std::string& name, const json& value, std::map<std::string, j
 json Of(const Candidate& candidate, const std::string& key) {
   if (const auto found = candidate.keys.find(key); found != candidate.keys.end())
     return found->second;
-  const json& config = candidate.result->cell->config;
-  return config.contains(key) ? config[key] : json();
+  return ConfigValue(candidate.result->cell->config, key);
 }
 
 // As it is typed after "key=".

@@ -75,7 +75,7 @@ std::vector<const json*> CellsOf(const TomlFile& file, const std::string& at, co
     const bool all =
         std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
           if (item.key() != "link_gbps")
-            return Matches(item.value(), cell.config.value(item.key(), json()));
+            return Matches(item.value(), ConfigValue(cell.config, item.key()));
           const json& link = cell.config["link"];
           return Matches(item.value(), link.is_object() ? link["gbps"] : json());
         });

@@ -135,7 +135,11 @@ int Main(int argc, char** argv) {
   auto* profile = verb(
       "profile", "measure workloads' backward passes and this machine's kernels and links", true);
   profile->add_option("workload", measured.workloads)->required();
-  profile->add_option("--device", measured.device, "where kernels run")->capture_default_str();
+  profile->add_option("--device", measured.device, "where kernels run: cpu or cuda")
+      ->capture_default_str();
+  profile
+      ->add_option("--precision", measured.precision, "of products: fp32, bf16 or, with cuda, tf32")
+      ->capture_default_str();
   profile
       ->add_option("--ranks", measured.most_ranks,
                    "measured with 1, 2, 4, ... up to this many ranks at once")

@@ -8,7 +8,9 @@
 #include <random>
 #include <set>
 
+#include "core/tensor/card.hpp"
 #include "harness/canonical.hpp"
+#include "harness/config_keys.hpp"
 #include "harness/identity.hpp"
 #include "harness/profiles.hpp"
 
@@ -189,6 +191,20 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
   return std::move(collector.plan);
 }
 
+std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
+  const auto on_cards =
+      std::count_if(plan.trials.begin(), plan.trials.end(), [](const PlannedTrial& trial) {
+        return !trial.modelled() && ConfigValue(trial.config, "device") == "cuda";
+      });
+  if (on_cards == 0) return {};
+  const std::string why = WhyNoCuda();
+  if (why.empty()) return {};
+  return {
+      fmt::format("{} trial(s) with device = \"cuda\" will fail: this machine has no CUDA "
+                  "device: {}",
+                  on_cards, why)};
+}
+
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
                        const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
@@ -204,7 +220,8 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
                                 "batch_per_worker", "threads_per_worker", "workers", "link"}) {
           of_profile[key] = cell.config[key];
         }
-        of_profile["inputs"] = cell.config.value("inputs", json());
+        for (const char* key : {"inputs", "device", "precision"})
+          of_profile[key] = ConfigValue(cell.config, key);
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
         if (is_new) {
           found->second =

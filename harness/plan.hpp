@@ -48,6 +48,9 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
                        const std::vector<TrialRow>& rows);
 
+// What this machine lacks for trials of the plan, a sentence each: they will fail, others go on.
+std::vector<std::string> ProblemsOf(const TrialPlan& plan);
+
 // Mean seconds of stored trials like this one: of the same cell, else of the same kind, mode,
 // workload and workers, else of the same kind and mode; 0 without any.
 double EstimateSeconds(const nlohmann::json& config, const std::string& config_hash,

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/quantize/quantizer.hpp"
+#include "core/tensor/card.hpp"
 #include "harness/canonical.hpp"
 #include "harness/commands.hpp"
 #include "harness/config_keys.hpp"
@@ -30,16 +31,29 @@ Finding Ask(const std::string& what, const DoctorPaths& paths) {
   SPARFUSE_THROW(kInternal, "doctor does not look at " + what);
 }
 
-void CheckDevice(const std::string& device, const DoctorPaths& paths) {
-  if (device == "cpu") return;
-  if (device != "cuda") {
-    const std::vector<std::string> known = {"cpu", "cuda"};
-    SPARFUSE_THROW(kConfig, fmt::format("--device: unknown device \"{}\"{} (cpu, cuda)", device,
-                                        Suggestion(device, known)));
+void CheckPlace(const ProfileRequest& request) {
+  for (const auto& [key, value] : {std::pair<std::string, std::string>("device", request.device),
+                                   {"precision", request.precision}}) {
+    const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
+    if (!wrong.empty())
+      SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", key, value, wrong));
   }
-  SPARFUSE_THROW(kConfig, fmt::format("--device cuda: the kernels of this build run on the CPU; "
-                                      "expected cpu (sparfuse doctor: CUDA: {})",
-                                      Ask("CUDA", paths).message));
+  if (request.device == "cpu") {
+    if (request.precision != "tf32") return;
+    SPARFUSE_THROW(kConfig,
+                   "--precision tf32 with --device cpu: only tensor cores compute with TF32; "
+                   "expected fp32 or bf16, or --device cuda");
+  }
+  if (!request.links.empty()) {
+    SPARFUSE_THROW(
+        kConfig, fmt::format("--link {} with --device cuda: a shaped link delays messages between "
+                             "hosts; expected no --link, or --device cpu",
+                             request.links.front()));
+  }
+  if (const std::string why = WhyNoCuda(); !why.empty()) {
+    SPARFUSE_THROW(kUnsupported,
+                   fmt::format("--device cuda: this machine has no CUDA device: {}", why));
+  }
 }
 
 // {gbps, alpha_us} of "10:100".
@@ -72,6 +86,8 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
   ProfileNeeds needs;
   needs.warmup_steps = request.warmup;
   needs.steps = request.passes;
+  needs.device = request.device;
+  needs.precision = request.precision;
   if (IsAll(request.sparsifiers)) {
     for (const auto& entry : catalog.sparsifiers) {
       if (entry.name.find('@') == std::string::npos) needs.sparsifiers.push_back(entry.name);
@@ -129,7 +145,7 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
 
 int Commands::Profile(const ProfileRequest& request) {
   const DoctorPaths paths{settings_.root, settings_.results, settings_.worker, Python()};
-  CheckDevice(request.device, paths);
+  CheckPlace(request);
   Experiment experiment = ExperimentOf(request, catalog());
   std::vector<json> wanted;
   for (const Part& part : experiment.parts) {

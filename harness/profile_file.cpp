@@ -88,9 +88,13 @@ json ProfilesOf(const json& outcomes, const json& config) {
 }
 
 std::string SubjectName(const json& config) {
-  return fmt::format("{} with batch {} and {} thread(s) a rank",
-                     config["workload"].get<std::string>(), config["batch_per_worker"].get<int>(),
-                     config["threads_per_worker"].get<int>());
+  std::string name =
+      fmt::format("{} with batch {} and {} thread(s) a rank", config["workload"].get<std::string>(),
+                  config["batch_per_worker"].get<int>(), config["threads_per_worker"].get<int>());
+  for (const char* key : {"device", "precision"}) {
+    if (config.contains(key)) name += ", " + config[key].get<std::string>();
+  }
+  return name;
 }
 
 std::string MeasureCommand(const json& config, const std::string& name) {

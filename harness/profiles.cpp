@@ -7,6 +7,7 @@
 
 #include "harness/canonical.hpp"
 #include "harness/cells.hpp"
+#include "harness/config_keys.hpp"
 #include "harness/declared_cluster.hpp"
 #include "harness/durable_file.hpp"
 #include "harness/identity.hpp"
@@ -24,23 +25,26 @@ bool IsOwnCluster(const json& cluster) {
 json ProfileConfig(const CatalogWorkload& workload, const json& workload_options,
                    const json& recipe, int batch_per_worker, int threads_per_worker, int ranks,
                    const json& link, const ProfileNeeds& needs) {
-  return {{"kind", "profile"},
-          {"mode", link.is_null() ? "measured" : "emulated"},
-          {"workload", workload.name},
-          {"workload_options", workload_options},
-          {"recipe", recipe},
-          {"workers", ranks},
-          {"ranks_per_node", link.is_null() ? ranks : 1},
-          {"threads_per_worker", threads_per_worker},
-          {"batch_per_worker", batch_per_worker},
-          {"accumulation", 1},
-          {"transport", "mpi"},
-          {"link", link},
-          {"sparsifiers", needs.sparsifiers},
-          {"quantizers", needs.quantizers},
-          {"warmup_steps", needs.warmup_steps},
-          {"steps", needs.steps},
-          {"deadline_seconds", 60}};
+  json config = {{"kind", "profile"},
+                 {"mode", link.is_null() ? "measured" : "emulated"},
+                 {"workload", workload.name},
+                 {"workload_options", workload_options},
+                 {"recipe", recipe},
+                 {"workers", ranks},
+                 {"ranks_per_node", link.is_null() ? ranks : 1},
+                 {"threads_per_worker", threads_per_worker},
+                 {"batch_per_worker", batch_per_worker},
+                 {"accumulation", 1},
+                 {"transport", "mpi"},
+                 {"link", link},
+                 {"sparsifiers", needs.sparsifiers},
+                 {"quantizers", needs.quantizers},
+                 {"warmup_steps", needs.warmup_steps},
+                 {"steps", needs.steps},
+                 {"deadline_seconds", 60}};
+  SetConfigValue(config, "device", needs.device);
+  SetConfigValue(config, "precision", needs.precision);
+  return config;
 }
 
 std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
@@ -55,11 +59,14 @@ std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
     for (int count = 4; count <= most; count *= 2) ranks.insert(count);
     ranks.insert(most);
   }
+  ProfileNeeds here = needs;
+  here.device = ConfigValue(config, "device");
+  here.precision = ConfigValue(config, "precision");
   std::vector<json> configs;
   for (const int count : ranks) {
     configs.push_back(ProfileConfig(workload, config["workload_options"], config["recipe"],
                                     config["batch_per_worker"], config["threads_per_worker"], count,
-                                    count > 1 ? config["link"] : json(), needs));
+                                    count > 1 ? config["link"] : json(), here));
   }
   return configs;
 }

@@ -24,6 +24,8 @@ struct ProfileNeeds {
   std::vector<std::string> quantizers = {};   // of its cells' dense tensors, sorted
   int warmup_steps = 4;                       // of the backward pass
   int steps = 16;                             // timed, with hooks and as often without
+  std::string device = "cpu";
+  std::string precision = "fp32";
 };
 ProfileNeeds NeedsOf(const Experiment& experiment);
 
@@ -35,8 +37,9 @@ nlohmann::json ProfileConfig(const CatalogWorkload& workload,
                              int batch_per_worker, int threads_per_worker, int ranks,
                              const nlohmann::json& link, const ProfileNeeds& needs);
 
-// The profile trials that `config` (modelled, of an own cluster) needs: one rank alone; two over
-// its link; and on "this-machine" 4, 8, ... up to its workers, at most `needs.most_ranks` at once.
+// The profile trials that `config` (modelled, of an own cluster) needs, of its device and
+// precision: one rank alone; two over its link; and on "this-machine" 4, 8, ... up to its workers,
+// at most `needs.most_ranks` at once.
 std::vector<nlohmann::json> ProfileConfigsFor(const Catalog& catalog, const nlohmann::json& config,
                                               const ProfileNeeds& needs);
 

@@ -1,5 +1,8 @@
 // One cell: every default filled in, every name looked up, pairs without meaning refused.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "core/feedback/feedback.hpp"
 #include "harness/cells.hpp"
@@ -27,6 +30,7 @@ class Resolver {
     Workload();
     Method();
     Size();
+    Place();
     Link();
     Length();
     Cluster();
@@ -36,7 +40,13 @@ class Resolver {
 
  private:
   bool Has(const std::string& key) const { return given_.contains(key); }
+  static bool Has(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
   bool Is(const char* key, const char* value) const { return config_.at(key) == value; }
+  std::string Given(const std::string& key, const char* fallback) const {
+    return Has(key) ? given_.at(key).value.get<std::string>() : fallback;
+  }
 
   void Take(const std::string& key, json fallback) {
     config_[key] = Has(key) ? given_.at(key).value : std::move(fallback);
@@ -107,22 +117,19 @@ class Resolver {
       Sparsity(method);
     }
     json options = Has("method_options") ? given_.at("method_options").value : json::object();
-    if (Is("mode", "measured") && !options.contains("collective") &&
-        method.collective == "ring-allreduce" && (!Has("transport") || Transport() == "mpi") &&
-        FindEntry(catalog.collectives, "native-allreduce") != nullptr) {
-      options["collective"] = "native-allreduce";  // measured mode takes the backend's own
+    if (Is("mode", "measured") && !options.contains("collective")) {
+      if (const auto* own = BackendsOwn(method.collective)) options["collective"] = own->name;
     }
     config_["method_options"] = At({"method_options", "method"},
                                    [&] { return ResolveMethodOptions(catalog, method, options); });
     const auto& collective = NeedEntry(catalog.collectives, "collective",
                                        config_["method_options"]["collective"].get<std::string>());
-    if (collective.native &&
-        (Is("mode", "emulated") || (Has("transport") && Transport() != "mpi"))) {
+    if (collective.native && (Is("mode", "emulated") || !Has(collective.backends, Transport()))) {
       Fail({"method_options", "method"},
-           fmt::format(
-               "the collective \"{}\" is the backend's own: it can be neither delayed nor run "
-               "over threads; expected one of sparfuse's in mode {} over {}",
-               collective.name, config_["mode"].get<std::string>(), Transport()));
+           fmt::format("the collective \"{}\" is the own one of {}: it can be neither delayed nor "
+                       "run over threads; expected one of sparfuse's in mode {} over {}",
+                       collective.name, fmt::join(collective.backends, " and "),
+                       config_["mode"].get<std::string>(), Transport()));
     }
     Take("dense_tensors", json::object());
     DenseTensors();
@@ -142,8 +149,17 @@ class Resolver {
     }
   }
 
-  std::string Transport() const {
-    return Has("transport") ? given_.at("transport").value.get<std::string>() : "mpi";
+  std::string Transport() const { return Given("transport", "mpi"); }
+
+  // What the transport itself has for what sparfuse's general collectives do; null: nothing.
+  const CatalogCollective* BackendsOwn(const std::string& collective) const {
+    if (collective != "ring-allreduce" && collective != "sparse-allgather") return nullptr;
+    const auto& all = source_.catalog.collectives;
+    const bool sparse = NeedEntry(all, "collective", collective).sparse;
+    const auto own = std::find_if(all.begin(), all.end(), [&](const CatalogCollective& each) {
+      return each.native && each.sparse == sparse && Has(each.backends, Transport());
+    });
+    return own == all.end() ? nullptr : &*own;
   }
 
   void Sparsity(const sparfuse::Method& method) {
@@ -228,6 +244,48 @@ class Resolver {
     Take("accumulation", 1);
     Take("transport", "mpi");
     Take("deadline_seconds", 60);
+  }
+
+  // Where ranks compute and how products are rounded.
+  void Place() {
+    const std::string device = Given("device", "cpu");
+    const std::string precision = Given("precision", "fp32");
+    const std::string mode = config_["mode"];
+    const bool cuda = device == "cuda";
+    if (cuda && mode != "measured") {
+      Fail({"device", "mode"},
+           fmt::format("device = \"cuda\" in mode {}: {}; expected device = \"cpu\", or mode = "
+                       "\"measured\"",
+                       mode,
+                       mode == "modelled" ? "the model has its times from the cluster's profile"
+                                          : "a shaped link delays messages between hosts"));
+    }
+    if (precision != "fp32" && mode == "modelled") {
+      Fail({"precision", "mode"},
+           fmt::format("precision = \"{}\" in mode modelled: the model has its times from the "
+                       "cluster's profile; expected \"fp32\", or mode = \"measured\"",
+                       precision));
+    }
+    if (precision == "tf32" && !cuda) {
+      Fail({"precision"},
+           "precision = \"tf32\" with device = \"cpu\": only tensor cores compute with TF32; "
+           "expected \"fp32\" or \"bf16\", or device = \"cuda\"");
+    }
+    if (Is("transport", "nccl") && (!cuda || mode != "measured")) {
+      Fail({"transport"},
+           fmt::format("transport = \"nccl\" with device = \"{}\" in mode {}: NCCL sends from "
+                       "the memory of cards, and cannot be delayed; expected it with device = "
+                       "\"cuda\" and mode = \"measured\"",
+                       device, mode));
+    }
+    if (Is("transport", "threads") && cuda && config_["workers"] != 1) {
+      Fail({"transport", "device"},
+           "transport = \"threads\" with device = \"cuda\": the ranks of one process would wait "
+           "for one another on the one thread that LibTorch has for a card; expected \"mpi\" or "
+           "\"nccl\"");
+    }
+    SetConfigValue(config_, "device", device);
+    SetConfigValue(config_, "precision", precision);
   }
 
   int DeclaredRanksPerNode(int workers) const {

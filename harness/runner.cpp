@@ -36,13 +36,17 @@ std::string Name(const PlannedTrial& trial) {
   return fmt::format("{}/{} {}", trial.experiment, trial.part, Stem(trial));
 }
 
-// The thread pools that libraries bring, sized to what the trial is given.
+// The thread pools that libraries bring, sized to what the trial is given, and what they compute
+// with.
 std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const json& config) {
   const std::string threads = std::to_string(config["threads_per_worker"].get<int>());
   std::vector<std::pair<std::string, std::string>> environment;
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
     environment.emplace_back(name, threads);
   }
+  // cuBLAS then computes the same bits in every run, whatever else the card does.
+  if (config.value("device", "cpu") == "cuda" && config["kind"] == "convergence")
+    environment.emplace_back("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   return environment;
 }
 
@@ -300,7 +304,7 @@ class Runner {
 std::vector<std::string> LaunchCommand(const json& config, const fs::path& worker,
                                        const fs::path& directory) {
   std::vector<std::string> command;
-  if (config["transport"] == "mpi") {
+  if (config["transport"] != "threads") {  // NCCL's ranks find one another over MPI
     command.push_back("mpirun");
     if (::geteuid() == 0) command.push_back("--allow-run-as-root");
     for (const char* option :

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include "harness/config_keys.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -35,14 +37,17 @@ constexpr KeyColumn kKeyColumns[] = {{"kind", "kind"},
                                      {"batch_per_worker", "batch"},
                                      {"accumulation", "accumulation"},
                                      {"threads_per_worker", "threads"},
-                                     {"transport", "transport"}};
+                                     {"transport", "transport"},
+                                     {"device", "device"},
+                                     {"precision", "precision"}};
 
 std::string KeyText(const json& config, const char* key) {
   if (std::string_view(key) == "link") return LinkText(config);
-  if (!config.contains(key) || config[key].is_null()) return kNone;
-  return config[key].is_string()         ? config[key].get<std::string>()
-         : config[key].is_number_float() ? fmt::format("{:g}", config[key].get<double>())
-                                         : config[key].dump();
+  const json value = ConfigValue(config, key);
+  return value.is_null()           ? kNone
+         : value.is_string()       ? value.get<std::string>()
+         : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
+                                   : value.dump();
 }
 
 std::vector<KeyColumn> VaryingKeys(const Part& part) {

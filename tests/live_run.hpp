@@ -1,15 +1,19 @@
 // Steps of a LiveEngine over ranks that are threads, with gradients that the test makes up.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/engine/live_engine.hpp"
+#include "core/gpu/runtime.hpp"
 #include "tests/run_ranks.hpp"
 
 namespace sparfuse::testing {
@@ -33,11 +37,56 @@ struct RankResult {
   std::vector<std::vector<float>> averaged;  // [steps] flat
   std::vector<float> residual;               // after the last step
   std::vector<StepRecord> records;
+  std::vector<std::vector<Span>> spans;  // [steps]
   std::uint64_t mass_checks = 0;
   std::uint64_t mass_violations = 0;
 };
 
 using Gradients = std::function<std::vector<float>(int rank, int step, std::size_t tensor)>;
+
+inline constexpr Device kEmulated{DeviceKind::kEmulated, 0};
+
+// A gradient where the engine wants it, written in the order of its compute stream as by backward.
+class AnnouncedGradient {
+ public:
+  AnnouncedGradient(const LiveEngine& engine, std::vector<float> values)
+      : stream_(engine.compute_stream()), values_(std::move(values)) {
+    if (stream_.device.kind == DeviceKind::kHost) return;
+    on_device_ = Buffer<float>(values_.size(), stream_.device, "a gradient");
+    gpu::CopyAsync(stream_, on_device_.data(), values_.data(), values_.size() * sizeof(float));
+  }
+  std::span<const float> get() const {
+    if (stream_.device.kind == DeviceKind::kHost) return values_;
+    return {on_device_.data(), on_device_.size()};
+  }
+  // Others may have the memory, in the order of the compute stream.
+  void Spoil() {
+    if (stream_.device.kind == DeviceKind::kHost) return;
+    gpu::FillAsync(stream_, on_device_.data(), 0xff, on_device_.size() * sizeof(float));
+  }
+
+ private:
+  Stream stream_;
+  std::vector<float> values_;
+  Buffer<float> on_device_;
+};
+
+// Of all tensors, flat.
+inline std::vector<float> AveragedOf(const LiveEngine& engine) {
+  std::vector<float> flat(engine.layout().numel());
+  const Stream stream = engine.compute_stream();
+  for (std::size_t t = 0; t < engine.layout().tensors(); ++t) {
+    const DeviceSpan<const float> part = engine.AveragedOnDevice(t);
+    float* const to = flat.data() + engine.layout().tensor(t).offset;
+    if (stream.device.kind == DeviceKind::kHost) {
+      std::copy_n(part.data, part.size, to);
+    } else {
+      gpu::CopyAsync(stream, to, part.data, part.size * sizeof(float));
+    }
+  }
+  if (stream.device.kind != DeviceKind::kHost) gpu::Synchronize(stream);
+  return flat;
+}
 
 // `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
 // announced. `before_step` may change the engine between steps.
@@ -51,25 +100,23 @@ inline std::vector<RankResult> RunLive(
     LiveEngine engine(configure(), loop, pool);
     RankResult& result = results[static_cast<std::size_t>(loop.rank())];
     for (int step = 0; step < kLiveSteps; ++step) {
-      std::vector<std::vector<float>> gradients;
-      for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
-        gradients.push_back(gradient_of(loop.rank(), step, t));
       if (before_step) before_step(engine, step);
       engine.BeginStep(static_cast<std::uint64_t>(step), true);
       engine.BeginForward();
       engine.EndForward();
+      std::deque<AnnouncedGradient> gradients;
       for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
-        if (t != without_gradient) engine.AnnounceGradient(t, gradients[t]);
+        if (t == without_gradient) continue;
+        gradients.emplace_back(engine, gradient_of(loop.rank(), step, t));
+        engine.AnnounceGradient(t, gradients.back().get());
       }
       engine.EndBackward();
       engine.FinishStep();
+      for (AnnouncedGradient& gradient : gradients) gradient.Spoil();
       engine.BeginUpdate();
+      result.averaged.push_back(AveragedOf(engine));
       result.records.push_back(engine.EndStep());
-      auto& flat = result.averaged.emplace_back();
-      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
-        const auto part = engine.Averaged(t);
-        flat.insert(flat.end(), part.begin(), part.end());
-      }
+      result.spans.push_back(engine.timeline().Sorted());
     }
     const auto residual = engine.Residual("local", {0, engine.layout().numel()});
     result.residual.assign(residual.begin(), residual.end());

@@ -16,23 +16,21 @@ namespace sparfuse::testing {
 
 // Calls body(loop) on a thread of each rank. A loop lives until every rank's body has returned, so
 // that no rank finds another lost. Rethrows the first rank's exception after all have ended.
-// `wrap` may put another transport around a rank's world.
+// `wrap` may put another transport around a rank's world; it is called on all ranks at once.
 inline void RunRanks(
     int ranks, int ranks_per_node, std::chrono::milliseconds deadline,
     const std::function<void(ProgressLoop&)>& body,
     const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap =
         [](std::unique_ptr<Communicator> world) { return world; }) {
   auto worlds = MakeThreadsWorld(ranks, ranks_per_node);
-  std::vector<std::unique_ptr<ProgressLoop>> loops;
-  for (auto& world : worlds) {
-    loops.push_back(
-        std::make_unique<ProgressLoop>([&] { return wrap(std::move(world)); }, deadline));
-  }
-  std::vector<std::exception_ptr> errors(loops.size());
+  std::vector<std::unique_ptr<ProgressLoop>> loops(worlds.size());
+  std::vector<std::exception_ptr> errors(worlds.size());
   std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < loops.size(); ++rank) {
+  for (std::size_t rank = 0; rank < worlds.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
+        loops[rank] = std::make_unique<ProgressLoop>(
+            [&] { return wrap(std::exchange(worlds[rank], nullptr)); }, deadline);
         body(*loops[rank]);
       } catch (...) {
         errors[rank] = std::current_exception();

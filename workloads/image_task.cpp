@@ -21,7 +21,7 @@ class ImageTask final : public Task {
 
   std::size_t training_samples() const override { return images_.train_count; }
 
-  at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) override {
+  Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
     at::Tensor batch = EmptyBatch(samples.size());
     at::Tensor labels = at::empty({static_cast<std::int64_t>(samples.size())}, at::kLong);
     for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -31,8 +31,11 @@ class ImageTask final : public Task {
            static_cast<std::int64_t>((bits >> 32) % kShifts) - kMaxShift);
       labels.mutable_data_ptr<std::int64_t>()[i] = images_.label(samples[i]);
     }
-    Dropout dropout = TrainingDropout(samples, epoch_key);
-    return at::cross_entropy_loss(logits_(batch, dropout), labels);
+    return {std::move(batch), std::move(labels)};
+  }
+
+  at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    return at::cross_entropy_loss(logits_(batch.inputs, dropout), batch.targets);
   }
 
   Evaluation Evaluate(std::size_t max_samples) override {
@@ -52,6 +55,7 @@ class ImageTask final : public Task {
       }
       Dropout none;
       const at::Tensor logits = logits_(batch, none);
+      labels = labels.to(logits.device());
       loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>();
       correct += static_cast<std::size_t>(logits.argmax(1).eq(labels).sum().item<std::int64_t>());
     }

@@ -32,7 +32,7 @@ ForwardPass Build(const LstmSize& size, const ParameterSet& parameters) {
   const std::int64_t hidden = size.hidden;
   const double probability = size.dropout;
   return [=](const at::Tensor& tokens, Dropout& dropout) {
-    const at::Tensor zero = at::zeros({1, tokens.size(0), hidden}, at::kFloat);
+    const at::Tensor zero = at::zeros({1, tokens.size(0), hidden}, embedding.options());
     at::Tensor x = at::embedding(embedding, tokens);
     for (const std::vector<at::Tensor>& layer : layers) {
       x = std::get<0>(at::lstm(dropout(x, probability), {zero, zero}, layer, /*has_biases=*/true,

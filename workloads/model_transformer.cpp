@@ -54,7 +54,7 @@ at::Tensor Waves(std::int64_t window, std::int64_t width) {
 
 ForwardPass Build(const TransformerSize& size, const ParameterSet& parameters) {
   const at::Tensor embedding = parameters["encoder.weight"];
-  const at::Tensor waves = Waves(size.window, size.width);
+  const at::Tensor waves = Waves(size.window, size.width).to(embedding.device());
   std::vector<Layer> layers;
   for (std::int64_t i = 0; i < size.layers; ++i) {
     layers.emplace_back(parameters, "transformer_encoder.layers." + std::to_string(i) + ".");

@@ -4,29 +4,12 @@
 #include <cstdint>
 #include <functional>
 
+#include "workloads/dropout.hpp"
 #include "workloads/model_sizes.hpp"
 #include "workloads/parameter_set.hpp"
 #include "workloads/pch.hpp"
 
 namespace sparfuse {
-
-// Sets elements to 0 at random and scales the others up, in training. It has random bits of its
-// own, as ranks may share a process.
-class Dropout {
- public:
-  Dropout() = default;  // evaluation: drops nothing
-  explicit Dropout(std::uint64_t seed)
-      : generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
-
-  at::Tensor operator()(const at::Tensor& x, double probability) {
-    if (!generator_.defined() || probability == 0) return x;
-    const double kept = 1 - probability;
-    return x * at::empty_like(x).bernoulli_(kept, generator_).div_(kept);
-  }
-
- private:
-  at::Generator generator_;
-};
 
 // Maps a batch to logits; keeps no state between calls.
 //   images     [batch, channels, image, image] float32 -> [batch, classes]

@@ -6,6 +6,9 @@
 #include <numbers>
 #include <utility>
 
+#include "core/gpu/launch.hpp"
+#include "workloads/optimizer_kernel.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -78,47 +81,82 @@ double LearningRate(const Recipe& recipe, std::uint64_t step, std::uint64_t tota
   return recipe.learning_rate * (kCosineFloor + (1.0 - kCosineFloor) * cosine);
 }
 
-Optimizer::Optimizer(Recipe recipe, std::size_t numel)
+Optimizer::Optimizer(Recipe recipe, std::size_t numel, const Stream& stream)
     : recipe_(std::move(recipe)),
-      first_(numel, 0.0f),
-      second_(recipe_.optimizer == "adam" ? numel : 0, 0.0f) {}
+      stream_(stream),
+      first_(numel, stream.device, "the optimizer's state"),
+      second_(recipe_.optimizer == "adam" ? numel : 0, stream.device, "the optimizer's state") {}
+
+template <class Rule>
+void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part> parts) {
+  float* const second = second_.data();
+  if (stream_.device.kind == DeviceKind::kHost) {
+    for (const Part& part : parts) {
+      float* __restrict p = parameters + part.offset;
+      float* __restrict m = first_.data() + part.offset;
+      float* __restrict v = second == nullptr ? nullptr : second + part.offset;
+      const float* __restrict g = part.gradient;
+      for (std::size_t i = 0; i < part.size; ++i)
+        rule(g[i], p[i], m[i], v == nullptr ? nullptr : v + i);
+    }
+    return;
+  }
+  using Kernel = OptimizerKernel<Rule>;
+  Kernel kernel{rule, parameters, first_.data(), second, 0, {}};
+  std::uint32_t blocks = 0;
+  const auto launch = [&] {
+    gpu::Launch(stream_, blocks, kernel);
+    kernel.parts_used = 0;
+    blocks = 0;
+  };
+  for (const Part& part : parts) {
+    if (part.size == 0) continue;
+    kernel.parts[kernel.parts_used++] = {part.gradient, part.offset, part.size, blocks};
+    blocks += static_cast<std::uint32_t>((part.size + Kernel::kElements - 1) / Kernel::kElements);
+    if (kernel.parts_used == Kernel::kParts) launch();
+  }
+  launch();
+}
+
+void Optimizer::Step(float* parameters, std::span<const Part> parts, std::uint64_t step,
+                     double learning_rate) {
+  const auto beta1 = static_cast<float>(recipe_.momentum);
+  if (recipe_.optimizer != "adam") {
+    const SgdRule sgd{beta1, static_cast<float>(learning_rate),
+                      static_cast<float>(recipe_.weight_decay)};
+    return Apply(sgd, parameters, parts);
+  }
+  const auto updates = static_cast<double>(step + 1);
+  const double correction1 = 1.0 - std::pow(recipe_.momentum, updates);
+  const double correction2 = 1.0 - std::pow(recipe_.beta2, updates);
+  AdamRule adam;
+  adam.beta1 = beta1;
+  adam.beta2 = static_cast<float>(recipe_.beta2);
+  adam.rate = static_cast<float>(learning_rate / correction1);
+  adam.keep = static_cast<float>(1.0 - learning_rate * recipe_.weight_decay);
+  adam.root = static_cast<float>(1.0 / std::sqrt(correction2));
+  adam.epsilon = static_cast<float>(kAdamEpsilon);
+  Apply(adam, parameters, parts);
+}
 
 void Optimizer::Step(std::span<float> parameters, std::size_t offset,
                      std::span<const float> gradient, std::uint64_t step, double learning_rate) {
   assert(parameters.size() == first_.size() && offset + gradient.size() <= parameters.size());
-  float* __restrict parameter = parameters.data() + offset;
-  float* __restrict first = first_.data() + offset;
-  const float* __restrict g = gradient.data();
-  const std::size_t n = gradient.size();
-  const auto beta1 = static_cast<float>(recipe_.momentum);
-  if (second_.empty()) {
-    const auto rate = static_cast<float>(learning_rate);
-    const auto decay = static_cast<float>(recipe_.weight_decay);
-    for (std::size_t i = 0; i < n; ++i) {
-      first[i] = beta1 * first[i] + (g[i] + decay * parameter[i]);
-      parameter[i] -= rate * first[i];
-    }
-    return;
+  const Part part{offset, gradient.size(), gradient.data()};
+  Step(parameters.data(), std::span(&part, 1), step, learning_rate);
+}
+
+std::vector<DeviceSpan<float>> Optimizer::DeviceState() {
+  std::vector<DeviceSpan<float>> state;
+  for (Buffer<float>* part : {&first_, &second_}) {
+    if (part->size() > 0) state.push_back({part->data(), part->size(), stream_});
   }
-  float* __restrict second = second_.data() + offset;
-  const auto updates = static_cast<double>(step + 1);
-  const double correction1 = 1.0 - std::pow(recipe_.momentum, updates);
-  const double correction2 = 1.0 - std::pow(recipe_.beta2, updates);
-  const auto rate = static_cast<float>(learning_rate / correction1);
-  const auto keep = static_cast<float>(1.0 - learning_rate * recipe_.weight_decay);
-  const auto root = static_cast<float>(1.0 / std::sqrt(correction2));
-  const auto beta2 = static_cast<float>(recipe_.beta2);
-  const auto epsilon = static_cast<float>(kAdamEpsilon);
-  for (std::size_t i = 0; i < n; ++i) {
-    first[i] = beta1 * first[i] + (1.0f - beta1) * g[i];
-    second[i] = beta2 * second[i] + (1.0f - beta2) * (g[i] * g[i]);
-    parameter[i] = keep * parameter[i] - rate * first[i] / (std::sqrt(second[i]) * root + epsilon);
-  }
+  return state;
 }
 
 std::vector<std::span<float>> Optimizer::State() {
-  std::vector<std::span<float>> state{first_};
-  if (!second_.empty()) state.emplace_back(second_);
+  std::vector<std::span<float>> state;
+  for (const DeviceSpan<float>& part : DeviceState()) state.push_back(part.host());
   return state;
 }
 

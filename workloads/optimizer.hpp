@@ -1,4 +1,4 @@
-// Optimizers over flat host memory, and their learning-rate schedule. No LibTorch.
+// Optimizers over flat memory of a device, and their learning-rate schedule. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/options.hpp"
+#include "core/tensor/device.hpp"
 
 namespace sparfuse {
 
@@ -37,21 +38,38 @@ double LearningRate(const Recipe& recipe, std::uint64_t step, std::uint64_t tota
 // that it can be broadcast and compared at any time.
 class Optimizer {
  public:
-  Optimizer(Recipe recipe, std::size_t numel);
+  // An averaged gradient: [size], on the device, of the elements [offset, offset + size).
+  struct Part {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+    const float* gradient = nullptr;
+  };
 
-  // Updates the elements [offset, offset + gradient.size()) of `parameters` (the whole flat array,
-  // [numel]) with the averaged `gradient`, as update number `step` (0-based). Parts that get no
-  // gradient at a step keep parameters and state. Deterministic bit for bit.
+  // The state is on the stream's device.
+  Optimizer(Recipe recipe, std::size_t numel, const Stream& stream = {});
+
+  // Updates these parts, which do not overlap, of `parameters` (the whole flat array, [numel], on
+  // the device) as update number `step` (0-based). Parts that get no gradient at a step keep
+  // parameters and state. Deterministic bit for bit, and the same on every device. On a device:
+  // returns when the work is in the stream.
+  void Step(float* parameters, std::span<const Part> parts, std::uint64_t step,
+            double learning_rate);
+  // The same of one part, on the host.
   void Step(std::span<float> parameters, std::size_t offset, std::span<const float> gradient,
             std::uint64_t step, double learning_rate);
 
   // Each [numel]: the momentum; for adam the first and the second moment.
-  std::vector<std::span<float>> State();
+  std::vector<DeviceSpan<float>> DeviceState();
+  std::vector<std::span<float>> State();  // where it is on the host
 
  private:
+  template <class Rule>
+  void Apply(const Rule& rule, float* parameters, std::span<const Part> parts);
+
   Recipe recipe_;
-  std::vector<float> first_;
-  std::vector<float> second_;  // empty for sgd
+  Stream stream_;
+  Buffer<float> first_;
+  Buffer<float> second_;  // empty for sgd
 };
 
 }  // namespace sparfuse

@@ -11,7 +11,7 @@ constexpr std::size_t kAlignment = 16;  // elements
 
 }  // namespace
 
-ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed) {
+ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at::Device device) {
   std::size_t end = 0;
   for (const ParameterDescription& parameter : model.parameters()) {
     const std::size_t offset = (end + kAlignment - 1) / kAlignment * kAlignment;
@@ -19,20 +19,25 @@ ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed) {
     end = offset + parameter.numel();
   }
   flat_ = at::zeros({static_cast<std::int64_t>(end)}, at::kFloat);
+  const auto view = [&](std::size_t i) {
+    return flat_
+        .narrow(0, static_cast<std::int64_t>(infos_[i].offset),
+                static_cast<std::int64_t>(infos_[i].numel))
+        .view(infos_[i].shape);
+  };
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   for (std::size_t i = 0; i < infos_.size(); ++i) {
     const ParameterDescription& parameter = model.parameters()[i];
-    const at::Tensor values = flat_
-                                  .narrow(0, static_cast<std::int64_t>(infos_[i].offset),
-                                          static_cast<std::int64_t>(infos_[i].numel))
-                                  .view(parameter.shape);
     if (parameter.deviation > 0) {
-      values.normal_(parameter.mean, parameter.deviation, generator);
+      view(i).normal_(parameter.mean, parameter.deviation, generator);
     } else {
-      values.fill_(parameter.mean);
+      view(i).fill_(parameter.mean);
     }
-    at::Tensor tensor = at::empty({0}, at::kFloat);  // a leaf, where `values` is a view
-    tensor.set_data(values);
+  }
+  flat_ = flat_.to(device);
+  for (std::size_t i = 0; i < infos_.size(); ++i) {
+    at::Tensor tensor = at::empty({0}, flat_.options());  // a leaf, where the view is none
+    tensor.set_data(view(i));
     tensor.set_requires_grad(true);
     tensors_.push_back(std::move(tensor));
   }
@@ -43,10 +48,6 @@ const at::Tensor& ParameterSet::operator[](std::string_view name) const {
     if (infos_[i].name == name) return tensors_[i];
   }
   SPARFUSE_THROW(kInternal, "the model has no parameter \"" + std::string(name) + "\"");
-}
-
-std::span<float> ParameterSet::flat() {
-  return {flat_.mutable_data_ptr<float>(), static_cast<std::size_t>(flat_.numel())};
 }
 
 }  // namespace sparfuse

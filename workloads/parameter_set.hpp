@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,15 +15,16 @@ namespace sparfuse {
 class ParameterSet {
  public:
   // All parameters of `model` in registration order, views of one array that start at multiples of
-  // 64 bytes and require gradients. Initial values come from `seed` alone, in that order.
-  ParameterSet(const ModelDescription& model, std::uint64_t seed);
+  // 64 bytes and require gradients. Initial values come from `seed` alone, in that order, drawn on
+  // the host and copied to the device.
+  ParameterSet(const ModelDescription& model, std::uint64_t seed, at::Device device);
 
   const std::vector<ParameterInfo>& infos() const noexcept { return infos_; }
   const at::Tensor& tensor(std::size_t parameter) const { return tensors_[parameter]; }
   // By name. Throws Error{kInternal} if the model has none of that name.
   const at::Tensor& operator[](std::string_view name) const;
   // The flat array with its padding, which is 0.
-  std::span<float> flat();
+  const at::Tensor& flat() const noexcept { return flat_; }
 
  private:
   std::vector<ParameterInfo> infos_;

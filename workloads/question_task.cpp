@@ -90,15 +90,17 @@ class QuestionTask final : public Task {
     return (words_.train_count - context_) / context_;
   }
 
-  at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) override {
+  Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
     const std::size_t start = RandomBits(epoch_key, 0) % context_;
     std::vector<Question> questions;
     for (const std::uint32_t sample : samples) {
       questions.push_back(Ask(start + sample * context_, RandomBits(epoch_key, sample + 1)));
     }
-    Dropout dropout = TrainingDropout(samples, epoch_key);
-    return AnswerLoss(logits_(Encode(questions), dropout), Firsts(questions), Lasts(questions),
-                      at::Reduction::Mean);
+    return {Encode(questions), Answers(questions)};
+  }
+
+  at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    return AnswerLoss(logits_(batch.inputs, dropout), batch.targets, at::Reduction::Mean);
   }
 
   Evaluation Evaluate(std::size_t max_samples) override {
@@ -116,9 +118,8 @@ class QuestionTask final : public Task {
             Ask(words_.train_count + context * context_, RandomBits(kEvaluationKey, context)));
       }
       Dropout none;
-      const at::Tensor logits = logits_(Encode(questions), none).contiguous();
-      loss += AnswerLoss(logits, Firsts(questions), Lasts(questions), at::Reduction::Sum)
-                  .item<double>();
+      const at::Tensor logits = logits_(Encode(questions), none).to(at::kCPU).contiguous();
+      loss += AnswerLoss(logits, Answers(questions), at::Reduction::Sum).item<double>();
       for (std::size_t i = 0; i < questions.size(); ++i) {
         f1 += F1(questions[i], logits.const_data_ptr<float>() + i * window_ * 2);
       }
@@ -157,20 +158,17 @@ class QuestionTask final : public Task {
     return encoded;
   }
 
-  template <class Place>
-  static at::Tensor Places(const std::vector<Question>& questions, Place place) {
-    at::Tensor places = at::empty({static_cast<std::int64_t>(questions.size())}, at::kLong);
-    for (std::size_t i = 0; i < questions.size(); ++i) {
-      places.mutable_data_ptr<std::int64_t>()[i] =
-          static_cast<std::int64_t>(kQuestion + place(questions[i]));
+  // Where the answers' first and last words are.
+  static at::Tensor Answers(const std::vector<Question>& questions) {
+    const auto batch = static_cast<std::int64_t>(questions.size());
+    at::Tensor places = at::empty({2, batch}, at::kLong);
+    std::int64_t* firsts = places.mutable_data_ptr<std::int64_t>();
+    std::int64_t* lasts = firsts + batch;
+    for (const Question& question : questions) {
+      *firsts++ = static_cast<std::int64_t>(kQuestion + question.first);
+      *lasts++ = static_cast<std::int64_t>(kQuestion + question.first + question.length - 1);
     }
     return places;
-  }
-  static at::Tensor Firsts(const std::vector<Question>& questions) {
-    return Places(questions, [](const Question& q) { return q.first; });
-  }
-  static at::Tensor Lasts(const std::vector<Question>& questions) {
-    return Places(questions, [](const Question& q) { return q.first + q.length - 1; });
   }
 
   // Of the words at the places that score best together, against those at the answer's: twice what

@@ -68,15 +68,17 @@ class SyntheticImages final : public SyntheticTask {
   SyntheticImages(const ImageSize& size, std::size_t samples, ForwardPass logits)
       : SyntheticTask(samples, std::move(logits)), size_(size) {}
 
-  at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) override {
-    const at::Tensor images =
+  Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
+    at::Tensor images =
         BySample(samples, epoch_key, {size_.channels, size_.image, size_.image}, at::kFloat,
                  [](at::Tensor& part, std::uint64_t seed) {
                    part.normal_(0.0, 1.0, at::make_generator<at::CPUGeneratorImpl>(seed));
                  });
-    Dropout dropout = TrainingDropout(samples, epoch_key);
-    return at::cross_entropy_loss(logits_(images, dropout),
-                                  Labels(samples, epoch_key, size_.classes));
+    return {std::move(images), Labels(samples, epoch_key, size_.classes)};
+  }
+
+  at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    return at::cross_entropy_loss(logits_(batch.inputs, dropout), batch.targets);
   }
 
  private:
@@ -89,11 +91,14 @@ class SyntheticText final : public SyntheticTask {
                 ForwardPass logits)
       : SyntheticTask(samples, std::move(logits)), window_(window), vocabulary_(vocabulary) {}
 
-  at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) override {
+  Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
     const at::Tensor tokens = Tokens(samples, epoch_key, window_ + 1, vocabulary_);
-    Dropout dropout = TrainingDropout(samples, epoch_key);
-    const at::Tensor logits = logits_(tokens.narrow(1, 0, window_), dropout);
-    return at::cross_entropy_loss(logits.flatten(0, 1), tokens.narrow(1, 1, window_).flatten());
+    return {tokens.narrow(1, 0, window_), tokens.narrow(1, 1, window_).flatten()};
+  }
+
+  at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    const at::Tensor logits = logits_(batch.inputs, dropout);
+    return at::cross_entropy_loss(logits.flatten(0, 1), batch.targets);
   }
 
  private:
@@ -108,15 +113,17 @@ class SyntheticQuestions final : public SyntheticTask {
         window_(size.window),
         vocabulary_(size.vocabulary) {}
 
-  at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) override {
+  Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
     const at::Tensor words = Tokens(samples, epoch_key, window_, vocabulary_);
     at::Tensor segments = at::ones_like(words);
     segments.narrow(1, 0, window_ / kQuestionPart).fill_(0);
     const at::Tensor first = Labels(samples, epoch_key, window_);
     const at::Tensor last = Labels(samples, epoch_key + 1, window_);
-    Dropout dropout = TrainingDropout(samples, epoch_key);
-    return AnswerLoss(logits_(at::stack({words, segments}), dropout), first, last,
-                      at::Reduction::Mean);
+    return {at::stack({words, segments}), at::stack({first, last})};
+  }
+
+  at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    return AnswerLoss(logits_(batch.inputs, dropout), batch.targets, at::Reduction::Mean);
   }
 
  private:

@@ -9,10 +9,16 @@
 
 #include "workloads/data_file.hpp"
 #include "workloads/models.hpp"
-#include "workloads/sampler.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse {
+
+struct Batch {
+  at::Tensor inputs;  // as a ForwardPass takes them
+  // What the logits are compared with: classes [batch], tokens [batch * window], or an answer's
+  // first and last word [2, batch]; int64.
+  at::Tensor targets;
+};
 
 class Task {
  public:
@@ -21,15 +27,21 @@ class Task {
   // Training samples of an epoch, over all ranks.
   virtual std::size_t training_samples() const = 0;
 
-  // Mean loss over these training samples, a scalar with its graph. What varies by epoch
-  // (augmentation, where windows start) depends on `epoch_key` and the sample alone, so that a
-  // sample is the same on whichever rank it falls.
-  virtual at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) = 0;
+  // These training samples, in host memory. What varies by epoch (augmentation, where windows
+  // start) depends on `epoch_key` and the sample alone, so that a sample is the same on whichever
+  // rank it falls.
+  virtual Batch MakeBatch(std::span<const std::uint32_t> samples,
+                          std::uint64_t epoch_key) const = 0;
+
+  // Mean loss of a batch that is on the model's device: a scalar with its graph.
+  virtual at::Tensor Loss(const Batch& batch, Dropout& dropout) const = 0;
 
   // See TrainingWorkload. Runs without a graph.
   virtual Evaluation Evaluate(std::size_t max_samples) = 0;
   virtual std::optional<double> UnigramBaseline() const = 0;
 };
+
+// Of all of them: `logits` takes a batch in host memory or on its own device, and gives float32.
 
 // Ten-class classification. Training images are shifted by up to one pixel each way.
 std::unique_ptr<Task> MakeImageTask(ImageSet images, ForwardPass logits);
@@ -48,19 +60,12 @@ std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size
 std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,
                                         ForwardPass logits);
 
-// What is dropped on this batch: it depends on the samples and the epoch alone, hence differs
-// between ranks.
-inline Dropout TrainingDropout(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) {
-  constexpr std::uint64_t kDropoutStream = 0x64726f70;
-  return Dropout(RandomBits(RandomBits(epoch_key, kDropoutStream), samples.front()));
-}
-
-// Mean of the cross-entropies of an answer's first and last word, [batch] each, given logits
+// Mean of the cross-entropies of an answer's first and last word, [2, batch], given logits
 // [batch, window, 2].
-inline at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& first,
-                             const at::Tensor& last, at::Reduction::Reduction reduction) {
-  return (at::cross_entropy_loss(logits.select(2, 0), first, {}, reduction) +
-          at::cross_entropy_loss(logits.select(2, 1), last, {}, reduction)) /
+inline at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& words,
+                             at::Reduction::Reduction reduction) {
+  return (at::cross_entropy_loss(logits.select(2, 0), words.select(0, 0), {}, reduction) +
+          at::cross_entropy_loss(logits.select(2, 1), words.select(0, 1), {}, reduction)) /
          2;
 }
 

@@ -29,11 +29,15 @@ class TextTask final : public Task {
     return (text_.train_count - kTextWindow) / kTextWindow;
   }
 
-  at::Tensor Loss(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) override {
+  Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
     const std::size_t start = RandomBits(epoch_key, 0) % kTextWindow;
     std::vector<std::size_t> begins;
     for (const std::uint32_t sample : samples) begins.push_back(start + sample * kTextWindow);
-    return BatchLoss(begins, at::Reduction::Mean, TrainingDropout(samples, epoch_key));
+    return Windows(begins);
+  }
+
+  at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    return BatchLoss(batch, at::Reduction::Mean, dropout);
   }
 
   Evaluation Evaluate(std::size_t max_samples) override {
@@ -49,7 +53,8 @@ class TextTask final : public Task {
         // Evenly spread, so that a part of the windows is a fair sample of the text.
         begins.push_back(text_.train_count + i * available / total * kTextWindow);
       }
-      loss += BatchLoss(begins, at::Reduction::Sum, Dropout()).item<double>();
+      Dropout none;
+      loss += BatchLoss(Windows(begins), at::Reduction::Sum, none).item<double>();
     }
     loss /= static_cast<double>(total * kTextWindow);
     return {std::exp(loss), loss, total};
@@ -68,9 +73,8 @@ class TextTask final : public Task {
   }
 
  private:
-  // Cross-entropy of the windows that start at `begins`.
-  at::Tensor BatchLoss(const std::vector<std::size_t>& begins, at::Reduction::Reduction reduction,
-                       Dropout dropout) {
+  // The windows that start at `begins`.
+  Batch Windows(const std::vector<std::size_t>& begins) const {
     const auto batch = static_cast<std::int64_t>(begins.size());
     const auto window = static_cast<std::int64_t>(kTextWindow);
     at::Tensor inputs = at::empty({batch, window}, at::kLong);
@@ -83,9 +87,14 @@ class TextTask final : public Task {
       std::copy(here.begin() + 1, here.end(),
                 targets.mutable_data_ptr<std::int64_t>() + i * kTextWindow);
     }
-    const at::Tensor logits = logits_(inputs, dropout);
-    return at::cross_entropy_loss(logits.view({batch * window, logits.size(2)}), targets, {},
-                                  reduction);
+    return {std::move(inputs), std::move(targets)};
+  }
+
+  at::Tensor BatchLoss(const Batch& batch, at::Reduction::Reduction reduction,
+                       Dropout& dropout) const {
+    const at::Tensor logits = logits_(batch.inputs, dropout);
+    return at::cross_entropy_loss(logits.view({-1, logits.size(2)}),
+                                  batch.targets.to(logits.device()), {}, reduction);
   }
 
   TextSet text_;

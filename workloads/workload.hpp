@@ -14,8 +14,20 @@
 #include <vector>
 
 #include "core/options.hpp"
+#include "core/tensor/device.hpp"
 
 namespace sparfuse {
+
+// What products of matrices and convolutions are computed with; parameters, gradients and what the
+// optimizer keeps are float32 always.
+enum class Precision : std::uint8_t {
+  kFp32,
+  kTf32,  // CUDA only: inputs rounded to 10 bits of mantissa, sums in float32
+  kBf16,  // LibTorch's autocast to bfloat16 around the forward pass
+};
+
+// Of "fp32", "tf32" or "bf16". Throws Error{kConfig} for another name.
+Precision PrecisionOf(std::string_view name);
 
 struct WorkloadConfig {
   int rank = 0;
@@ -25,7 +37,14 @@ struct WorkloadConfig {
   std::uint64_t seed = 0;            // of initialisation, permutations and augmentation
   std::uint64_t total_steps = 0;     // where a decaying schedule ends; 0 means it does not decay
   int threads = 1;                   // of LibTorch's operators in this process
-  Options options;                   // checked against the catalog's, completed with defaults
+  // Where it trains, and on CUDA the stream on which forward, backward and Update run, which has to
+  // outlive the workload; null: the device's default stream.
+  Stream stream;
+  Precision precision = Precision::kFp32;
+  // On CUDA: equal runs give equal bits, by slower kernels. Convergence wants that; throughput
+  // wants the fastest convolutions, which cuDNN chooses by trial in the first steps.
+  bool deterministic = true;
+  Options options;                       // checked against the catalog's, completed with defaults
   std::filesystem::path data_directory;  // see ResolveDataDirectory
 };
 
@@ -45,12 +64,18 @@ struct Evaluation {
 // One rank's replica. A step is: ClearGradients; Forward and Backward for each micro-step in turn;
 // SetGradient for the parameters that were exchanged; Update.
 //
-// Memory is host memory, float32, contiguous. Calls come from one thread at a time, except
-// SetGradient (see there). Deterministic: with one thread, equal configurations and equal gradients
-// set give equal losses, gradients and states bit for bit.
+// Memory is the configured device's, float32, contiguous. Calls come from one thread at a time,
+// except SetGradient (see there). Deterministic: with one thread, equal configurations and equal
+// gradients set give equal losses, gradients and states bit for bit. Initial parameters, batches
+// and what is dropped are equal on all devices, bit for bit.
+//
+// On CUDA what is called runs in the order of the configured stream, and only what says so waits
+// for it. Whoever reads a gradient on another stream has the configured one wait for that (an
+// event) before the next ClearGradients, which frees it.
 class TrainingWorkload {
  public:
-  // Called with a parameter's index in Parameters() and its gradient, [numel].
+  // Called with a parameter's index in Parameters() and its gradient, [numel], in the memory of the
+  // device: on CUDA a device pointer, final in the order of the configured stream.
   using GradientHook =
       std::function<void(std::size_t parameter, const float* gradient, std::size_t numel)>;
 
@@ -60,28 +85,48 @@ class TrainingWorkload {
   // weight is one parameter.
   virtual const std::vector<ParameterInfo>& Parameters() const = 0;
 
-  // `hook` runs within Backward(true), on its thread, once for each parameter that the loss depends
-  // on, as soon as this parameter's gradient is final (a tied weight: after its last use), hence
-  // last layer first. The gradient is the mean over this rank's micro-steps; its memory is valid
-  // and unchanged until the next ClearGradients. An exception from the hook leaves Backward.
+  // `hook` runs within Backward(true) once for each parameter that the loss depends on, as soon as
+  // this parameter's gradient is final (a tied weight: after its last use), hence last layer first.
+  // The gradient is the mean over this rank's micro-steps; its memory is valid and unchanged until
+  // the next ClearGradients. An exception from the hook leaves Backward.
+  //
+  // On the host it runs on Backward's thread. On CUDA it runs on a thread of autograd, one for a
+  // device, while Backward's waits; there the device is CUDA's current one and the configured
+  // stream LibTorch's, and "final" means that the kernels which make the gradient have been put
+  // into that stream.
   virtual void SetGradientHook(GradientHook hook) = 0;
 
   // Drops the gradients of the last step, so that none is accumulated onto, and forgets what
   // SetGradient gave.
   virtual void ClearGradients() = 0;
 
+  // Makes what BeginForward(step, micro_step) needs of the host: the batch and what it drops,
+  // copied to the device. Optional, for one step ahead at most: otherwise BeginForward does it. A
+  // step that is timed on CUDA should not, as the programs of the papers load their data beside the
+  // training.
+  virtual void Prepare(std::uint64_t step, int micro_step) = 0;
+
   // Runs the model on this rank's batch for (step, micro_step), both 0-based, and keeps the graph
-  // for Backward. Returns the batch's mean loss, which may be NaN. Precondition: 0 <= micro_step <
-  // accumulation; no graph is kept from another Forward.
+  // for Backward. Precondition: 0 <= micro_step < accumulation; no graph is kept from another
+  // forward pass.
+  virtual void BeginForward(std::uint64_t step, int micro_step) = 0;
+
+  // The batch's loss, averaged over the micro-steps since ClearGradients; may be NaN. Waits for the
+  // device.
+  virtual double MeanLoss() = 0;
+
+  // BeginForward; returns the batch's mean loss, for which it waits.
   virtual float Forward(std::uint64_t step, int micro_step) = 0;
 
   // Adds the kept graph's gradients / accumulation and frees the graph. Hooks run only on the last
   // micro-step.
   virtual void Backward(bool last_micro_step) = 0;
 
-  // Names the gradient, [numel], that the next Update uses for `parameter`. It is read, not copied,
-  // in Update, and may be this workload's own gradient or the caller's memory. May be called from
-  // any thread, for different parameters at once, if it happens before Update.
+  // Names the gradient, [numel], on the device, that the next Update uses for `parameter`. It is
+  // read, not copied, in Update, and may be this workload's own gradient or the caller's memory.
+  // May be called from any thread, for different parameters at once, if it happens before Update.
+  // On CUDA it has to be there in the order of the configured stream, and unchanged until Update's
+  // work is done.
   virtual void SetGradient(std::size_t parameter, const float* averaged) = 0;
 
   // One step of the optimizer. Parameters without a gradient set since ClearGradients keep their
@@ -91,7 +136,12 @@ class TrainingWorkload {
   // The whole replica as flat arrays: the parameters (padded with zeros between), then the
   // optimizer's state, which exists from the start. To be broadcast into before the first step, and
   // compared bit for bit at the end. Valid for the life of the workload.
-  virtual std::vector<std::span<float>> State() = 0;
+  virtual std::vector<DeviceSpan<float>> DeviceState() = 0;
+  // The same where it is on the host.
+  std::vector<std::span<float>> State();
+  // Copies DeviceState()[part] to the host and back; `host` has its size. Both wait for the device.
+  virtual void CopyState(std::size_t part, std::span<float> host) = 0;
+  virtual void SetState(std::size_t part, std::span<const float> host) = 0;
 
   // The model on the test or validation data: its first `max_samples` samples in an order that is
   // the same for all seeds (0: all of them). Deterministic; changes nothing.
@@ -103,9 +153,11 @@ class TrainingWorkload {
 };
 
 // Builds the workload `name` of the catalog. Initial parameters depend on the seed alone.
-// Sets LibTorch's threads of this process to config.threads (and its inter-operator threads to
-// one). Throws Error{kConfig} for an unknown name or option or a batch that the data cannot fill,
-// Error {kData} for a data file that is missing or damaged.
+// Sets for this process LibTorch's threads to config.threads (and its inter-operator threads to
+// one), whether it computes with TF32, and its choice of kernels on CUDA. Throws Error{kConfig} for
+// an unknown name or option, a batch that the data cannot fill or TF32 on the host, Error{kData}
+// for a data file that is missing or damaged, Error{kUnsupported} for a device that this process
+// does not have or that lacks the precision.
 std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name, const WorkloadConfig& config);
 
 }  // namespace sparfuse

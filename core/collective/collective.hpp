@@ -73,12 +73,17 @@ struct Collective {
   Task (*run)(Communicator& communicator, ExchangeBuffers& buffers, int tag);
   // sizes[r]: bytes of rank r's payload (dense: the whole buffer, equal on all ranks).
   RoundPlan (*rounds)(std::span<const std::uint64_t> sizes, const Topology& topology);
+
+  // Of a native one: the backends (Communicator::backend) that have it.
+  std::span<const std::string_view> backends = {};
 };
 
-// "ring-allreduce", "native-allreduce", "sparse-allgather".
+// "ring-allreduce", "native-allreduce", "sparse-allgather", "nccl-allgather".
 std::span<const Collective> Collectives();
 // Throws Error{kConfig} naming the nearest known name.
 const Collective& FindCollective(std::string_view name);
+
+// Those that follow work on host memory, over communicator.host().
 
 // Control-plane reduction: element-wise max of a few integers over all ranks, all-to-all in one
 // round. values: equal length on all ranks, overwritten with the result.

@@ -18,8 +18,9 @@ void CheckBytes(const char* what, const Request& request, std::size_t expected) 
 
 }  // namespace
 
-Task AllGather(Communicator& communicator, std::span<const std::byte> own, std::span<std::byte> out,
+Task AllGather(Communicator& group, std::span<const std::byte> own, std::span<std::byte> out,
                int tag) {
+  Communicator& communicator = group.host();
   const int ranks = communicator.size();
   if (out.size() != own.size() * static_cast<std::size_t>(ranks)) {
     SPARFUSE_THROW(kInternal, "all-gather: room for " + std::to_string(out.size()) +
@@ -69,7 +70,8 @@ RoundPlan AllReduceMaxRounds(std::size_t values, const Topology& topology) {
   return plan;
 }
 
-Task Broadcast(Communicator& communicator, std::span<std::byte> data, int root, int tag) {
+Task Broadcast(Communicator& group, std::span<std::byte> data, int root, int tag) {
+  Communicator& communicator = group.host();
   const int ranks = communicator.size();
   // Rank numbers relative to the root: a rank receives from the one that lacks its lowest bit, and
   // sends to those that differ in a bit below that.

@@ -1,6 +1,8 @@
 // The backend's own dense all-reduce, for measured mode. What it sends cannot be seen from outside:
 // it is counted as a ring, which is the least that a bandwidth-optimal algorithm sends.
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "core/collective/algorithms.hpp"
 #include "core/error.hpp"
@@ -20,9 +22,15 @@ Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) {
 }  // namespace
 
 Collective NativeAllReduce() {
-  return {
-      "native-allreduce",  "the backend's own (MPI_Iallreduce)", 1, PayloadKind::kDense, true, &Run,
-      &RingAllReduceRounds};
+  static constexpr std::array<std::string_view, 2> kBackends{"mpi", "nccl"};
+  return {"native-allreduce",
+          "the backend's own (MPI_Iallreduce, ncclAllReduce)",
+          1,
+          PayloadKind::kDense,
+          true,
+          &Run,
+          &RingAllReduceRounds,
+          kBackends};
 }
 
 }  // namespace sparfuse

@@ -8,7 +8,8 @@
 namespace sparfuse {
 
 std::span<const Collective> Collectives() {
-  static const std::array kCollectives{RingAllReduce(), NativeAllReduce(), SparseAllGather()};
+  static const std::array kCollectives{RingAllReduce(), NativeAllReduce(), SparseAllGather(),
+                                       NcclAllGather()};
   return kCollectives;
 }
 

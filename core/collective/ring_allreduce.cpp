@@ -32,6 +32,12 @@ struct Chunks {
 };
 
 Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
+  if (communicator.stream().device.kind != DeviceKind::kHost) {
+    SPARFUSE_THROW(kUnsupported,
+                   "ring-allreduce: adds in host memory, and messages of transport \"" +
+                       std::string(communicator.backend()) +
+                       "\" lie on a device; use native-allreduce");
+  }
   const std::span<float> data = buffers.dense;
   const auto ranks = static_cast<std::size_t>(communicator.size());
   if (ranks == 1 || data.empty()) co_return;

@@ -11,29 +11,40 @@
 #include "core/error.hpp"
 
 namespace sparfuse {
-namespace {
 
-void CheckBuffers(const ExchangeBuffers& buffers, std::size_t ranks) {
+void CheckGatherBuffers(std::string_view collective, const ExchangeBuffers& buffers,
+                        std::size_t ranks) {
+  const std::string name(collective);
   if (buffers.capacity_bytes % buffers.element_bytes != 0 ||
       buffers.own.size() % buffers.element_bytes != 0) {
-    SPARFUSE_THROW(kInternal, "sparse-allgather: payload of " + std::to_string(buffers.own.size()) +
+    SPARFUSE_THROW(kInternal, name + ": payload of " + std::to_string(buffers.own.size()) +
                                   " bytes, capacity of " + std::to_string(buffers.capacity_bytes) +
                                   ": expected multiples of " +
                                   std::to_string(buffers.element_bytes));
   }
   if (buffers.own.size() > buffers.capacity_bytes ||
       buffers.gathered.size() < ranks * buffers.capacity_bytes) {
-    SPARFUSE_THROW(kInternal, "sparse-allgather: payload of " + std::to_string(buffers.own.size()) +
+    SPARFUSE_THROW(kInternal, name + ": payload of " + std::to_string(buffers.own.size()) +
                                   " bytes and room for " + std::to_string(buffers.gathered.size()) +
                                   " do not fit " + std::to_string(ranks) + " payloads of at most " +
                                   std::to_string(buffers.capacity_bytes));
   }
 }
 
+void CheckPayloadBytes(std::string_view collective, const ExchangeBuffers& buffers,
+                       std::size_t rank, std::size_t bytes) {
+  if (bytes % buffers.element_bytes == 0) return;
+  SPARFUSE_THROW(kComm, std::string(collective) + ": payload of rank " + std::to_string(rank) +
+                            " has " + std::to_string(bytes) + " bytes: expected a multiple of " +
+                            std::to_string(buffers.element_bytes));
+}
+
+namespace {
+
 Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  CheckBuffers(buffers, ranks);
+  CheckGatherBuffers("sparse-allgather", buffers, ranks);
   const int next = static_cast<int>((rank + 1) % ranks);
   const int previous = static_cast<int>((rank + ranks - 1) % ranks);
   buffers.by_rank.assign(ranks, {});
@@ -48,12 +59,7 @@ Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
         co_await Complete(communicator.Irecv(previous, tag, slot),
                           communicator.Isend(next, tag, buffers.by_rank[outgoing]));
     const std::size_t bytes = requests[0]->bytes();
-    if (bytes % buffers.element_bytes != 0) {
-      SPARFUSE_THROW(kComm, "sparse-allgather: payload of rank " + std::to_string(incoming) +
-                                " has " + std::to_string(bytes) +
-                                " bytes: expected a multiple of " +
-                                std::to_string(buffers.element_bytes));
-    }
+    CheckPayloadBytes("sparse-allgather", buffers, incoming, bytes);
     buffers.by_rank[incoming] = slot.first(bytes);
   }
 }

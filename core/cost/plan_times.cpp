@@ -11,7 +11,8 @@ namespace {
 
 double SecondsOf(const CostModel& cost, const Collective& collective, std::uint64_t bytes,
                  const Topology& topology) {
-  if (collective.native && !cost.native_all_reduce_seconds.empty()) {
+  if (collective.native && collective.payload == PayloadKind::kDense &&
+      !cost.native_all_reduce_seconds.empty()) {
     return cost.exchange_dispatch_seconds +
            cost.native_all_reduce_seconds(static_cast<double>(bytes));
   }

@@ -1,4 +1,5 @@
-// Reactions; the lanes are in live_lanes.cpp, the communication thread is in live_exchange.cpp.
+// Reactions; the lanes are in live_lanes.cpp, those of a device in live_device.cpp, the
+// communication thread is in live_exchange.cpp.
 #include "core/engine/live_engine.hpp"
 
 #include <algorithm>
@@ -13,17 +14,25 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
       config_(std::move(config)),
       loop_(loop),
       pool_(pool),
-      residuals_(layout().numel()),
-      velocities_(layout().numel()),
-      flat_(layout().numel()),
-      averaged_(layout().numel()),
+      residuals_(layout(), config_.device),
+      velocities_(layout(), config_.device),
+      flat_(layout().numel(), config_.device, "the packed gradient"),
+      averaged_(layout().numel(), config_.device, "the averaged gradient"),
       gradients_(layout().tensors()),
       packed_(layout().tensors()) {
   std::size_t largest = 0;
   for (std::size_t t = 0; t < layout().tensors(); ++t) {
     largest = std::max(largest, layout().tensor(t).numel);
   }
-  zeros_ = Buffer<float>(largest);
+  zeros_ = Buffer<float>(largest, config_.device, "the gradient of tensors that have none");
+  StagingSetup staging{config_.coding, static_cast<std::size_t>(workers()),
+                       flat_.view(Stream{config_.device, nullptr})};
+  if (config_.device.kind == DeviceKind::kHost) {
+    staging_ = MakeHostStaging(staging);
+  } else {
+    device_ = std::make_unique<DeviceSide>(config_.device, config_.compute, layout());
+    staging_ = MakeDeviceStaging(staging, loop_, device_->events);
+  }
   loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
   event_thread_ = std::thread([this] { RunEvents(); });
 }
@@ -42,6 +51,10 @@ LiveEngine::~LiveEngine() {
   for (LaneState& lane : lanes_) {
     if (lane.thread.joinable()) lane.thread.join();
   }
+  // So do streams, of which the compute stream may be another's.
+  if (device_) device_->Quiet();
+  staging_.reset();
+  device_.reset();
   try {
     loop_.RunBlocking([this](Communicator& world) { return ReleaseChannels(world); });
   } catch (...) {
@@ -134,7 +147,7 @@ void LiveEngine::React(const Event& event) {
       {
         std::lock_guard lock(mutex_);
         timers_.clear();
-        complete_ = false;
+        settled_ = complete_ = false;
       }
       config_.strategy->StepBegin(*this);
       return;
@@ -145,6 +158,7 @@ void LiveEngine::React(const Event& event) {
       return config_.strategy->BackwardEnd(*this);
     case EventKind::kDone: {
       const auto handle = static_cast<Handle>(event.value);
+      if (OnStream(op(handle))) TakeEnqueued(handle, op(handle));
       Account(op(handle));
       return Finish(handle);
     }
@@ -170,58 +184,77 @@ void LiveEngine::Account(const Op& done) {
   }
 }
 
-LiveEngine::Selection& LiveEngine::SelectionOf(const Op& sparsify) {
+Selection& LiveEngine::SelectionOf(const Op& sparsify) {
   Selection& selection = selections_[{sparsify.range.begin, sparsify.range.end}];
   const std::size_t first = layout().PositionOf(sparsify.range.begin);
   const TensorEntry& tensor = layout().tensor(first);
   const std::size_t n = sparsify.range.size();
   const bool whole = sparsify.range == tensor.range();
+  const Device where = OnStream(sparsify) ? config_.device : Device{};
+  if (!selection.name.empty() && selection.device != where) {
+    selection = {};  // what is remembered of it starts again in the other place
+  }
   if (selection.name.empty()) {
     selection.range = sparsify.range;
+    selection.device = where;
     selection.name = whole ? tensor.name : "the unit that begins with " + tensor.name;
     selection.info.id = static_cast<std::uint32_t>(first);
     selection.info.name = selection.name;
     if (whole) selection.info.shape = tensor.shape;
   }
+  PrepareSlot(sparsify, selection);
+  selection.info.step = step_;
+  const bool feedback = config_.feedback.kind != FeedbackKind::kNone && tensor.feedback;
+  selection.residual = selection.velocity = {};
+  if (feedback) selection.residual = residuals_.Get(sparsify.residual, sparsify.range, where);
+  if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
+    selection.velocity = velocities_.Get(sparsify.residual, sparsify.range, where);
+  }
+  const float* const source =
+      ReadsGradient(sparsify) ? gradients_[first].data() + (sparsify.range.begin - tensor.offset)
+                              : flat_.data() + sparsify.range.begin;
+  selection.source = {source, n, Stream{config_.device, nullptr}};
+  return selection;
+}
+
+// It lies within one tensor that has not been packed.
+bool LiveEngine::ReadsGradient(const Op& sparsify) const {
+  const std::size_t tensor = layout().PositionOf(sparsify.range.begin);
+  return sparsify.range.end <= layout().tensor(tensor).range().end && packed_[tensor] == 0;
+}
+
+void LiveEngine::PrepareSlot(const Op& sparsify, Selection& selection) {
+  const std::size_t n = sparsify.range.size();
+  const std::string what = "the selection of " + selection.name;
   selection.is_run = config_.runs != nullptr && sparsify.density >= 1;
   if (selection.is_run) {
     selection.slot = {};
     const std::size_t bytes = config_.runs->EncodedBytes(n);
-    if (selection.run.size() != bytes) selection.run = Buffer<std::byte>(bytes);
-  } else {
-    if (!config_.sparsifier)
-      SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
-    // Equal on all ranks, which have room for one another's payloads: it follows from the density.
-    const std::size_t capacity =
-        std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count),
-                 config_.sparsifier->Count(n, selection.info.shape, sparsify.density));
-    if (selection.indices.size() < capacity) {
-      selection.indices = Buffer<std::uint32_t>(capacity);
-      selection.values = Buffer<float>(capacity);
+    if (selection.run.size() != bytes) {
+      selection.run = Buffer<std::byte>(bytes, selection.device, what);
     }
-    selection.slot = {selection.indices.view(), selection.values.view(), capacity, 0};
-    if (!selection.state) selection.state = config_.sparsifier->MakeState(n);
+    return;
   }
-  selection.info.step = step_;
-  const bool feedback = config_.feedback.kind != FeedbackKind::kNone && tensor.feedback;
-  selection.residual = {};
-  selection.velocity = {};
-  if (feedback) selection.residual = residuals_.Get(sparsify.residual, sparsify.range);
-  if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
-    selection.velocity = velocities_.Get(sparsify.residual, sparsify.range).host();
+  if (!config_.sparsifier)
+    SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
+  // Equal on all ranks, which have room for one another's payloads: it follows from the density.
+  const std::size_t capacity =
+      std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count),
+               config_.sparsifier->Count(n, selection.info.shape, sparsify.density));
+  if (selection.indices.size() < capacity) {
+    selection.indices = Buffer<std::uint32_t>(capacity, selection.device, what);
+    selection.values = Buffer<float>(capacity, selection.device, what);
   }
-  const bool within_one = sparsify.range.end <= tensor.range().end;
-  if (within_one && !packed_[first]) {
-    selection.source =
-        gradients_[first].subspan(sparsify.range.begin - tensor.offset, sparsify.range.size());
-  } else {
-    selection.source = flat_.host().subspan(sparsify.range.begin, sparsify.range.size());
-  }
-  return selection;
+  const Stream stream{selection.device, nullptr};
+  selection.slot = {selection.indices.view(stream), selection.values.view(stream), capacity, 0};
+  if (selection.state) return;
+  selection.state = selection.device.kind == DeviceKind::kHost
+                        ? config_.sparsifier->MakeState(n)
+                        : config_.sparsifier->MakeDeviceState(n, selection.device);
 }
 
 void LiveEngine::StartLocal(Handle handle, Op& started) {
-  Work work{handle, &started, nullptr};
+  Work work{handle, &started};
   if (started.kind == OpKind::kSparsify) {
     if (started.density < 1) started.density = std::min(1.0, started.density * density_factor_);
     started.attachment = &SelectionOf(started);
@@ -229,10 +262,17 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
   if (started.kind == OpKind::kApply) {
     work.exchange = static_cast<ExchangeState*>(op(started.exchange).attachment);
   }
+  if (OnStream(started)) return Enqueue(handle, started);
+  if (device_ && ReadsGradient(started)) {
+    work.ready = device_->announced[layout().PositionOf(started.range.begin)];
+  }
   const Lane lane = started.lane;
   LaneState& state = lanes_[static_cast<std::size_t>(lane)];
   {
     std::lock_guard lock(mutex_);
+    if (device_ && (state.queue.empty() || state.queue.back().offloaded != nullptr)) {
+      StartOffload(work);  // else those before it wait for room in the ring
+    }
     state.queue.push_back(work);
     if (lane != Lane::kCompute && !state.thread.joinable()) {
       state.pool = std::make_unique<ThreadPool>(1);
@@ -250,6 +290,11 @@ void LiveEngine::StartTimerOp(Handle handle, Op& timer) {
     timers_.emplace(Clock::now() + delay, handle);
   }
   event_posted_.notify_one();
+}
+
+void LiveEngine::StepSettled() {
+  std::lock_guard lock(mutex_);
+  settled_ = true;
 }
 
 void LiveEngine::StepComplete() {
@@ -292,6 +337,7 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
 
 void LiveEngine::Replan(Plan plan) {
   SetPlan(std::move(plan));
+  if (device_) device_->touched.Restart();
   // What was remembered of fused ranges is of no use to other ones.
   std::erase_if(selections_, [this](const auto& entry) {
     return entry.second.range != layout().tensor(entry.second.info.id).range();

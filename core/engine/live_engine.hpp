@@ -6,6 +6,11 @@
 // lane where that waits for them anyway. Two switches of threads for each event of the compute lane
 // would cost a method with many operations several milliseconds a step, which is not the method's
 // cost.
+//
+// On a device the compute and side lanes are streams. A reaction gives an operation to its stream
+// at once, with waits for the events of what it comes after on another one; an operation is done
+// when a thread that waits for its event says so. What is selected on the host lane is copied there
+// through pinned memory, and has its residual there. Exchanges are staged (exchange_staging.hpp).
 #pragma once
 
 #include <array>
@@ -26,10 +31,13 @@
 
 #include "core/collective/collective.hpp"
 #include "core/collective/payload_coding.hpp"
+#include "core/engine/device_side.hpp"
+#include "core/engine/exchange_staging.hpp"
+#include "core/engine/live_state.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/engine/timeline.hpp"
 #include "core/feedback/feedback.hpp"
-#include "core/feedback/residual_store.hpp"
+#include "core/feedback/placed_store.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "core/tensor/thread_pool.hpp"
@@ -50,14 +58,18 @@ struct LiveConfig {
   std::unique_ptr<Quantizer> runs;
   const Collective* dense_collective = nullptr;  // for exchanges without selections
   const Collective* sparse_collective = nullptr;
-  PayloadCoding coding;                       // of what has indices; f32 and u32: without a header
+  PayloadCoding coding;  // of what has indices; f32 and u32: without a header
+  Device device;         // where gradients and averages lie
+  // On a device: that of forward, backward and update. By default the engine makes one.
+  Stream compute;
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
 };
 
 class LiveEngine final : public StepScheduler {
  public:
   // Splits the loop's world into communicators for the channels: call it on all ranks at once.
-  // `loop` and `pool` must outlive the engine.
+  // `loop`, `pool` and the compute stream must outlive the engine. On a device throws
+  // Error{kOutOfMemory} naming what there was no room for.
   LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool);
   ~LiveEngine() override;
 
@@ -71,27 +83,38 @@ class LiveEngine final : public StepScheduler {
   // Ends a backward pass that announces nothing: a micro-step before the last.
   void EndMicroStep();
   // A gradient is final. `gradient`: [numel] float32, valid and unchanged until FinishStep returns.
-  // Returns when the strategy has reacted and what it asked of the compute lane is done.
+  // Returns when the strategy has reacted and what it asked of the compute lane is done. On a
+  // device: memory there, valid in the order of the compute stream; what was asked of the lane has
+  // been given to the stream.
   void AnnounceGradient(std::size_t tensor, std::span<const float> gradient);
   // Announces the tensors that got no gradient in this step, as zeros.
   void EndBackward();
   // Works on the compute lane until every element has been applied. Throws Error{kTimeout} past the
-  // deadline, saying what is unfinished.
+  // deadline, saying what is unfinished. On a device: until it is applied in the order of the
+  // compute stream.
   void FinishStep();
   void BeginUpdate();
+  // On a device waits until the streams have done the step.
   StepRecord EndStep();
 
   // The average of a tensor after FinishStep: [numel], engine-owned, overwritten by the next step.
-  std::span<const float> Averaged(std::size_t tensor) const;
+  // On a device AveragedOnDevice, valid in the order of its stream, the compute stream.
+  std::span<const float> Averaged(std::size_t tensor) const {
+    return AveragedOnDevice(tensor).host();
+  }
+  DeviceSpan<const float> AveragedOnDevice(std::size_t tensor) const;
   // Between steps only.
   double ResidualNorm() const { return residuals_.Norm(); }
+  // On a device a copy, valid until the next call.
   std::span<const float> Residual(std::string_view name, Range range) {
-    return residuals_.Get(name, range).host();
+    return residuals_.Read(name, range);
   }
   // With momentum correction; zeros without.
   std::span<const float> Velocity(std::string_view name, Range range) {
-    return velocities_.Get(name, range).host();
+    return velocities_.Read(name, range);
   }
+  // Of the host's device: none.
+  Stream compute_stream() const { return device_ ? device_->compute.stream : Stream{}; }
   // Between steps only. What follows goes by another plan; residuals stay where they are.
   void Replan(Plan plan);
   // Between steps only. Changes what is selected from the next step on: every rank must.
@@ -113,45 +136,13 @@ class LiveEngine final : public StepScheduler {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // What is selected from one range: its slot, and what the sparsifier remembers of it.
-  struct Selection {
-    Range range;
-    TensorInfo info;
-    std::string name;
-    Buffer<std::uint32_t> indices;
-    Buffer<float> values;
-    Slot slot;
-    std::unique_ptr<SparsifierState> state;
-    Buffer<std::byte> run;  // what `runs` makes of a whole tensor
-
-    // Of this step.
-    std::span<const float> source;
-    DeviceSpan<float> residual;  // empty: what is not sent is lost
-    std::span<float> velocity;   // with momentum
-    bool is_run = false;         // travels in `run`, not in the slot
-    std::uint64_t missing = 0;   // tensors of which nothing was selected
-  };
-  struct ExchangeState {
-    ExchangeBuffers buffers;
-    std::vector<const Selection*> parts;
-    Buffer<float> dense;  // where several ranges are reduced as one
-    Buffer<std::byte> own;
-    Buffer<std::byte> gathered;
-    std::size_t capacity = 0;   // elements with indices that one rank may send
-    std::size_t elements = 0;   // that this rank sends
-    std::size_t run_bytes = 0;  // of the runs, which begin a payload; equal on all ranks
-    Traffic traffic;
-  };
   struct Work {  // an operation on its way to a lane
     Handle handle = 0;
     Op* op = nullptr;
     ExchangeState* exchange = nullptr;  // kApply
-  };
-  // Elements on their way between the wire form and a coded one. Grows, and is used again.
-  struct Elements {
-    Buffer<std::uint32_t> indices;
-    Buffer<float> values;
-    void Reserve(std::size_t count);
+    // On a device: when what is selected from is valid, and where it is copied to.
+    const gpu::GpuEvent* ready = nullptr;
+    OffloadRing::Slot* offloaded = nullptr;
   };
   enum class EventKind { kStepBegin, kGradientReady, kBackwardEnd, kDone, kStepTimeout };
   struct Event {
@@ -173,9 +164,13 @@ class LiveEngine final : public StepScheduler {
   void StartExchange(Handle handle, Op& op) override;
   void StartTimerOp(Handle handle, Op& op) override;
   void StepComplete() override;
+  void StepSettled() override;
+  bool Follows(const Op& first, const Op& second) const override;
+  bool SettlesWhenStarted(const Op& apply) const override;
   void React(const Event& event);
   void Account(const Op& op);
   Selection& SelectionOf(const Op& op);
+  void PrepareSlot(const Op& op, Selection& selection);
 
   // Any thread.
   void RunEvents();
@@ -201,28 +196,52 @@ class LiveEngine final : public StepScheduler {
   void ApplyReduced(Lane lane, const Op& op, const ExchangeState& exchange);
   void ApplyRuns(Lane lane, const Op& op, const ExchangeState& exchange);
   void ApplySelected(Lane lane, const Op& op, const ExchangeState& exchange);
-  void CheckMass(std::span<const float> x, const Selection& selection);
-  void CheckRunMass(std::span<const float> x, const Selection& selection);
+  static std::vector<Range> RangesWithIndices(const ExchangeState& exchange);
+  void CheckMass(std::span<const float> x, const Selection& selection, SparsePayload sent,
+                 std::span<const float> unsent);
+  void CheckRunMass(std::span<const float> x, std::span<const std::byte> run,
+                    std::span<const float> residual);
   std::uint64_t CountMissing(const Selection& selection) const;
-  void CheckFibres(std::span<const float> x, const Selection& selection);
+  void CheckFibres(std::span<const float> x, const Selection& selection,
+                   std::span<const std::uint32_t> indices);
   bool IsCoded() const { return config_.coding != PayloadCoding{}; }
   ThreadPool& PoolOf(Lane lane);
   std::span<float> AveragedRange(const Range& range) {
     return averaged_.host().subspan(range.begin, range.size());
   }
 
+  // On a device. The thread of the host lane.
+  void TakeOffloaded(const Work& work);
+  void GiveBackOffloaded(const Work& work);
+  // In reactions.
+  bool OnStream(const Op& op) const;
+  bool ReadsGradient(const Op& sparsify) const;
+  void StartOffload(Work& work);
+  void Enqueue(Handle handle, Op& op);
+  void WaitBeforeEnqueued(const Op& op, const Stream& stream);
+  void EnqueuePack(const Op& op, const Stream& stream, OpReport& report);
+  void EnqueueSparsify(Op& op, DeviceLane& lane, OpReport& report, Enqueued& enqueued);
+  void EnqueueRun(Selection& selection, DeviceLane& lane);
+  DeviceSpan<const std::uint32_t> BoundsOf(Selection& selection, const Stream& stream);
+  void EnqueueApply(const Op& op, DeviceLane& lane, OpReport& report);
+  void ApplyRunsOnDevice(const ExchangeState& exchange, DeviceLane& lane);
+  void CopyBefore(const Selection& selection, const Stream& stream, SelectionCopies& copies);
+  void CopyAfter(const Selection& selection, const Stream& stream, SelectionCopies& copies);
+  void TakeEnqueued(Handle handle, Op& op);
+  void CheckCopies(const Selection& selection, const SelectionCopies& copies);
+
   // Compute lane.
   std::uint64_t ExecuteNext(std::unique_lock<std::mutex>& lock, bool waited);
   void Drain(std::uint64_t sequence);
+  void BeginComputeSpan();
   void AddComputeSpan(SpanKind kind, std::string label);
+  // `done` is guarded by mutex_.
+  void WorkUntil(const bool& done);
 
   // Communication thread.
   Task SplitChannels(Communicator& world);
   Task ReleaseChannels(Communicator& world);
   Task RunExchange(Op& op, ExchangeState& state);
-  void PreparePayload(Op& op, ExchangeState& state);
-  void PrepareDense(const Op& op, ExchangeState& state);
-  void TakeBack(const Op& op, const ExchangeState& state);
   Task RunNegotiate(Op& op);
   Communicator& ChannelOf(const Op& op) { return *channels_[static_cast<std::size_t>(op.channel)]; }
   int NextTag(const Op& op);
@@ -230,15 +249,16 @@ class LiveEngine final : public StepScheduler {
   LiveConfig config_;
   ProgressLoop& loop_;
   ThreadPool& pool_;
-  ResidualStore residuals_;
-  ResidualStore velocities_;  // with momentum
+  PlacedStore residuals_;
+  PlacedStore velocities_;  // with momentum
   double density_factor_ = 1;
   Buffer<float> flat_;  // packed gradients; after a dense exchange their sum
   Buffer<float> averaged_;
   Buffer<float> zeros_;  // the gradient of tensors that got none
   std::array<std::unique_ptr<Communicator>, kChannels> channels_;
   std::array<int, kChannels> next_tag_{};
-  Elements merged_;  // communication thread
+  std::unique_ptr<DeviceSide> device_;        // null on the host
+  std::unique_ptr<ExchangeStaging> staging_;  // communication thread
 
   std::vector<std::span<const float>> gradients_;  // [tensors] of this step; empty: not announced
   std::vector<std::uint8_t> packed_;               // [tensors]
@@ -268,6 +288,7 @@ class LiveEngine final : public StepScheduler {
   std::size_t communicating_ = 0;
   std::multimap<Clock::time_point, Handle> timers_;
   std::array<LaneState, kLanes> lanes_;
+  bool settled_ = false;
   bool complete_ = false;
   bool stop_ = false;
   std::exception_ptr failure_;

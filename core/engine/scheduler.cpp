@@ -36,8 +36,8 @@ void StepScheduler::SetPlan(Plan plan) {
 void StepScheduler::ResetStep() {
   ops_.clear();
   for (auto& channel : channels_) channel = {};
-  applied_ = 0;
-  unfinished_ = 0;
+  applied_ = settled_elements_ = 0;
+  unfinished_ = unsettled_ = 0;
   complete_ = false;
 }
 
@@ -47,14 +47,24 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
   Op& self = ops_.back();
   const auto wait_for = [&](Handle other) {
     assert(other >= 1 && other < handle);
-    if (op(other).done) return;
-    op(other).dependents.push_back(handle);
+    Op& first = op(other);
+    if (first.done) return;
+    if (Follows(first, self)) {
+      self.follows.push_back(other);
+      if (first.started) return;
+      first.followers.push_back(handle);
+    } else {
+      first.dependents.push_back(handle);
+    }
     ++self.waits_for;
   };
   for (const Handle other : after) wait_for(other);
   for (const Handle other : self.selections) wait_for(other);
   if (self.exchange != 0) wait_for(self.exchange);
-  if (self.kind != OpKind::kTimer) ++unfinished_;
+  if (self.kind != OpKind::kTimer) {
+    ++unfinished_;
+    ++unsettled_;
+  }
   if (self.kind == OpKind::kExchange || self.kind == OpKind::kNegotiate) {
     channels_[static_cast<std::size_t>(self.channel)].queue.push_back(handle);
   }
@@ -71,8 +81,20 @@ void StepScheduler::Release(Handle handle) {
     case OpKind::kTimer:
       return StartTimerOp(handle, ready);
     default:
-      return StartLocal(handle, ready);
+      break;
   }
+  StartLocal(handle, ready);
+  ready.started = true;
+  for (const Handle follower : ready.followers) {
+    if (--op(follower).waits_for == 0) Release(follower);
+  }
+  if (ready.kind == OpKind::kApply && SettlesWhenStarted(ready)) Settle(ready);
+}
+
+void StepScheduler::Settle(Op& settled) {
+  if (settled.kind == OpKind::kApply) settled_elements_ += settled.elements();
+  --unsettled_;
+  if (settled_elements_ == layout_.numel() && unsettled_ == 0) StepSettled();
 }
 
 void StepScheduler::AdvanceChannel(Channel which) {
@@ -105,7 +127,10 @@ void StepScheduler::Finish(Handle handle) {
     channels_[static_cast<std::size_t>(finished.channel)].busy = false;
     AdvanceChannel(finished.channel);
   }
-  if (finished.kind != OpKind::kTimer) --unfinished_;
+  if (finished.kind != OpKind::kTimer) {
+    --unfinished_;
+    if (finished.kind != OpKind::kApply || !SettlesWhenStarted(finished)) Settle(finished);
+  }
   if (!complete_ && applied_ == layout_.numel() && unfinished_ == 0) {
     complete_ = true;
     StepComplete();

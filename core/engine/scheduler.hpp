@@ -32,8 +32,11 @@ struct Op {
   Continuation then;
   std::function<void(std::span<const std::int64_t>)> then_values;
 
-  std::uint32_t waits_for = 0;  // unfinished operations that it starts after
-  std::vector<Handle> dependents;
+  std::uint32_t waits_for = 0;     // operations that it starts after and that it still waits for
+  std::vector<Handle> dependents;  // start when this is done
+  std::vector<Handle> followers;   // start when this has started (StepScheduler::Follows)
+  std::vector<Handle> follows;     // those that have this among their followers
+  bool started = false;            // kPack, kSparsify, kApply
   bool done = false;
   std::uint64_t payload_bytes = 0;  // kSparsify, kExchange: what this rank contributes
 
@@ -71,6 +74,12 @@ class StepScheduler : public Engine {
   virtual void StartTimerOp(Handle handle, Op& op) = 0;
   // Every element has been applied and nothing is under way.
   virtual void StepComplete() = 0;
+  // `second`, a local operation, may start as soon as `first` has: the engine keeps them in order.
+  virtual bool Follows(const Op& /*first*/, const Op& /*second*/) const { return false; }
+  // What comes after an Apply that has started comes after its end: the step need not wait for it.
+  virtual bool SettlesWhenStarted(const Op& /*apply*/) const { return false; }
+  // All but what settles when started is done. Called before StepComplete, perhaps more than once.
+  virtual void StepSettled() {}
 
   void ResetStep();
   void Finish(Handle handle);
@@ -83,6 +92,7 @@ class StepScheduler : public Engine {
  private:
   Handle Add(Op op, const std::vector<Handle>& after);
   void Release(Handle handle);
+  void Settle(Op& settled);
   void AdvanceChannel(Channel channel);
 
   GradientLayout layout_;
@@ -96,7 +106,9 @@ class StepScheduler : public Engine {
   };
   std::array<ChannelState, kChannels> channels_;
   std::size_t applied_ = 0;
-  std::size_t unfinished_ = 0;  // operations other than timers
+  std::size_t unfinished_ = 0;        // operations other than timers
+  std::size_t settled_elements_ = 0;  // of Applies
+  std::size_t unsettled_ = 0;         // operations other than timers
   bool complete_ = false;
 };
 

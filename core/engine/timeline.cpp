@@ -36,6 +36,14 @@ void Timeline::Add(Span span) {
   spans_.push_back(std::move(span));
 }
 
+void Timeline::Shift(double seconds) {
+  std::lock_guard lock(mutex_);
+  for (Span& span : spans_) {
+    span.begin_seconds = std::max(0.0, span.begin_seconds + seconds);
+    span.end_seconds = std::max(0.0, span.end_seconds + seconds);
+  }
+}
+
 std::vector<Span> Timeline::Sorted() const {
   std::lock_guard lock(mutex_);
   std::vector<Span> sorted = spans_;

@@ -39,6 +39,8 @@ class Timeline {
  public:
   void Clear();
   void Add(Span span);
+  // Moves all spans by so many seconds, none to before the step began.
+  void Shift(double seconds);
   // In order of begin.
   std::vector<Span> Sorted() const;
   // Sum of the durations of one kind on one lane ("" is any lane).

@@ -3,6 +3,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "core/feedback/norm.hpp"
+
 namespace sparfuse {
 
 DeviceSpan<float> ResidualStore::Get(std::string_view name, Range range) {
@@ -16,9 +18,21 @@ DeviceSpan<float> ResidualStore::Get(std::string_view name, Range range) {
 }
 
 double ResidualStore::Norm() const {
+  const Stream stream{device_, nullptr};
+  ThreadPool alone(1);
+  DeviceWorkspace workspace(device_);
   double sum = 0;
   for (const auto& [name, buffer] : stores_) {
-    for (const float value : buffer.host()) sum += static_cast<double>(value) * value;
+    if (device_.kind == DeviceKind::kHost) {
+      sum += SumSquares(buffer.host(), alone);
+      continue;
+    }
+    const Buffer<double> of_store(1, device_, "a norm");
+    double squares = 0;
+    SumSquaresOnDevice(stream, workspace, {buffer.data(), buffer.size(), stream}, of_store.data());
+    gpu::CopyAsync(stream, &squares, of_store.data(), sizeof(squares));
+    gpu::Synchronize(stream);
+    sum += squares;
   }
   return std::sqrt(sum);
 }

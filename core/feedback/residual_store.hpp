@@ -22,7 +22,8 @@ class ResidualStore {
   // The elements of `range` of the residual called `name`, made on first use.
   DeviceSpan<float> Get(std::string_view name, Range range);
 
-  // Euclidean norm over all residuals, accumulated in double. Host memory only.
+  // Euclidean norm over all residuals, in the order of SumSquares (norm.hpp) in each. On a device
+  // it waits, and all work on residuals must be done.
   double Norm() const;
 
  private:

@@ -69,7 +69,8 @@ GpuEvent::~GpuEvent() = default;
 void GpuEvent::Record(const Stream& stream) {
   if (state_->event != nullptr) return cuda::Record(state_->event, stream);
   state_->mark = std::make_shared<emulated::Mark>();
-  internal::Enqueue(stream, [mark = state_->mark] { mark->Reach(); });
+  if (stream.native == nullptr) return state_->mark->Reach();
+  QueueOf(stream)->Add(state_->mark);
 }
 
 bool GpuEvent::Done() const {

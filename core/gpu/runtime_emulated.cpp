@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "core/gpu/runtime.hpp"
 #include "core/gpu/status.hpp"
@@ -39,12 +40,17 @@ Queue::~Queue() {
   thread_.join();
 }
 
-void Queue::Add(std::function<void()> work) {
+void Queue::Add(std::function<void()> work) { AddWork({std::move(work), nullptr}); }
+
+void Queue::Add(std::shared_ptr<Mark> mark) { AddWork({{}, std::move(mark)}); }
+
+void Queue::AddWork(Work work) {
   {
     std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
     if (recording_) {
-      recorded_.push_back(std::move(work));
+      if (work.mark) work.run = [mark = work.mark] { mark->Reach(); };
+      recorded_.push_back(std::move(work.run));
       return;
     }
     work_.push_back(std::move(work));
@@ -75,13 +81,13 @@ void Queue::Run() {
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || !work_.empty(); });
     if (work_.empty()) return;
-    const std::function<void()> work = std::move(work_.front());
+    const Work work = std::move(work_.front());
     work_.pop_front();
     busy_ = true;
     lock.unlock();
     std::exception_ptr error;
     try {
-      work();
+      work.mark ? work.mark->Reach() : work.run();
     } catch (...) {
       error = std::current_exception();
     }
@@ -89,7 +95,9 @@ void Queue::Run() {
     busy_ = false;
     if (error) {
       error_ = error;
-      work_.clear();
+      for (const Work& dropped : std::exchange(work_, {})) {
+        if (dropped.mark) dropped.mark->Fail(error);
+      }
     }
     changed_.notify_all();
   }
@@ -105,14 +113,24 @@ void Mark::Reach() {
   changed_.notify_all();
 }
 
+void Mark::Fail(std::exception_ptr error) {
+  {
+    std::lock_guard lock(mutex_);
+    error_ = std::move(error);
+  }
+  changed_.notify_all();
+}
+
 bool Mark::reached() const {
   std::lock_guard lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
   return reached_;
 }
 
 void Mark::Wait() const {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return reached_; });
+  changed_.wait(lock, [this] { return reached_ || error_; });
+  if (error_) std::rethrow_exception(error_);
 }
 
 double Mark::seconds() const {

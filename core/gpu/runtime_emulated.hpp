@@ -14,8 +14,10 @@
 
 namespace sparfuse::gpu::emulated {
 
-// A thread that does what it is given, in order. An error ends it: it does nothing more, and every
-// later call throws that error.
+class Mark;
+
+// A thread that does what it is given, in order. An error ends it: it does nothing more, every
+// later call throws that error, and so do the waits for marks that it has not reached.
 class Queue {
  public:
   Queue();
@@ -24,17 +26,23 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   void Add(std::function<void()> work);
+  void Add(std::shared_ptr<Mark> mark);
   void Synchronize();
   // While recording, Add keeps work in a list.
   void BeginRecording();
   std::vector<std::function<void()>> EndRecording();
 
  private:
+  struct Work {
+    std::function<void()> run;
+    std::shared_ptr<Mark> mark;  // reached where there is nothing to run
+  };
+  void AddWork(Work work);
   void Run();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> work_;
+  std::deque<Work> work_;
   bool busy_ = false;
   bool stop_ = false;
   bool recording_ = false;
@@ -47,6 +55,8 @@ class Queue {
 class Mark {
  public:
   void Reach();
+  void Fail(std::exception_ptr error);
+  // Both throw what the mark failed with.
   bool reached() const;
   void Wait() const;
   double seconds() const;  // of a steady clock; reached
@@ -55,6 +65,7 @@ class Mark {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool reached_ = false;
+  std::exception_ptr error_;
   double seconds_ = 0;
 };
 

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/tensor/device.hpp"
 #include "core/transport/topology.hpp"
@@ -44,8 +45,14 @@ class Communicator {
   // Of this group's ranks.
   virtual const Topology& topology() const noexcept = 0;
 
+  // Where memory of messages lies, and the stream in whose order it is read and written.
+  virtual Stream stream() const noexcept { return {}; }
+  // The communicator of the same ranks for messages in host memory: this one unless stream() is of
+  // another device.
+  virtual Communicator& host() noexcept { return *this; }
+
   // Messages between two ranks with equal tag do not overtake one another. tag in [0, 2^15).
-  // Zero bytes is a message. Memory is on the host unless the backend says otherwise.
+  // Zero bytes is a message.
   virtual std::unique_ptr<Request> Isend(int destination, int tag,
                                          std::span<const std::byte> data) = 0;
   // `buffer` may be larger than the message. A larger message is Error{kComm} from Test.
@@ -55,6 +62,17 @@ class Communicator {
   // defeat the wrapper (shaped cannot delay what it cannot see). Not counted in traffic().
   virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) = 0;
   virtual bool has_native_all_reduce() const noexcept = 0;
+
+  // The backend's own all-gather of payloads of unequal bytes, or null where it has none. Sets
+  // by_rank[r] to rank r's payload: `own`, or a part of `gathered`, which has room for size() *
+  // capacity_bytes. Nobody may give more than capacity_bytes, equal on all ranks. `by_rank` too
+  // must live until it is complete. Not counted in traffic().
+  virtual std::unique_ptr<Request> NativeAllGather(
+      std::span<const std::byte> /*own*/, std::span<std::byte> /*gathered*/,
+      std::size_t /*capacity_bytes*/, std::vector<std::span<const std::byte>>& /*by_rank*/) {
+    return nullptr;
+  }
+  virtual bool has_native_all_gather() const noexcept { return false; }
 
   // Blocks the caller until something may have changed, or for `limit`. Never spins for long.
   // Returns at once when Wake was called since the last call.

@@ -17,7 +17,6 @@
 
 #include "core/error.hpp"
 #include "core/transport/group.hpp"
-#include "core/transport/priority.hpp"
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {
@@ -26,10 +25,6 @@ namespace {
 // Tags from here on are above what callers may use.
 constexpr int kSplitTag = 1 << 15;
 constexpr std::size_t kMaxMessageBytes = std::numeric_limits<int>::max();
-// About as long as some hundred kilobytes take between processes of a host.
-constexpr std::int64_t kYieldNanoseconds = 100'000;
-constexpr std::int64_t kShortestSleepNanoseconds = 20'000;
-constexpr std::int64_t kLongestSleepNanoseconds = 200'000;
 
 std::atomic<bool> finalize_on_close{false};
 
@@ -127,14 +122,11 @@ struct Session {
   void Idle(std::chrono::nanoseconds limit) {
     const std::int64_t now = MonotonicNanoseconds();
     if (bells->complete() && native == 0) return bell->Wait(now + limit.count());
-    const std::int64_t waited = now - last_completion;
-    // A real-time thread that yields only spins.
-    if (waited < kYieldNanoseconds && ThisThreadPriority() != CommunicationPriority::kRealTime) {
+    const std::int64_t sleep = PollingSleepNanoseconds(now - last_completion);
+    if (sleep == 0) {
       sched_yield();
       return;
     }
-    const std::int64_t sleep =
-        std::clamp(waited / 50, kShortestSleepNanoseconds, kLongestSleepNanoseconds);
     bell->Wait(now + std::min<std::int64_t>(sleep, limit.count()));
   }
 };

@@ -103,7 +103,7 @@ void ProgressLoop::Run(Setup setup) {
   wake_.notify_all();
   if (error) return;
   try {
-    liveness_ = std::make_unique<Liveness>(world_->Split(0, rank_, deadline_));
+    liveness_ = std::make_unique<Liveness>(world_->host().Split(0, rank_, deadline_));
   } catch (...) {
     broken_ = std::current_exception();
   }

@@ -27,8 +27,8 @@ class ProgressLoop {
 
   // Starts the thread and waits until `setup` has returned. `deadline` bounds every wait of every
   // task. Throws what setup throws. Afterwards the thread splits a communicator for probes off the
-  // world, which takes a loop on every rank: while one is missing, tasks do not start, and they
-  // fail with Error{kTimeout} naming it when the deadline passes.
+  // world's host(), which takes a loop on every rank: while one is missing, tasks do not start, and
+  // they fail with Error{kTimeout} naming it when the deadline passes.
   ProgressLoop(Setup setup, std::chrono::milliseconds deadline);
   // Stops the thread. Unfinished tasks are dropped without a call of `done`.
   ~ProgressLoop();
@@ -53,6 +53,10 @@ class ProgressLoop {
   // Ends every task that was started so far with Error{kComm}: after an error on this rank nobody
   // waits for what other ranks will not send.
   void Cancel();
+
+  // Looks at what tasks wait for at once, where the thread may be asleep: something that is no
+  // message is complete.
+  void Wake() noexcept { world_->Wake(); }
 
   // Start and wait; rethrows. For set-up, checks and tests; not from the communication thread.
   void RunBlocking(Make make);

@@ -6,10 +6,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "core/transport/priority.hpp"
+
 namespace sparfuse {
 namespace {
 
 constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
+constexpr std::int64_t kYieldNanoseconds = 100'000;
+constexpr std::int64_t kShortestSleepNanoseconds = 20'000;
+constexpr std::int64_t kLongestSleepNanoseconds = 200'000;
 
 // The operations without FUTEX_PRIVATE_FLAG work across processes.
 void Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
@@ -25,6 +32,13 @@ std::int64_t MonotonicNanoseconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec;
+}
+
+std::int64_t PollingSleepNanoseconds(std::int64_t waited) {
+  if (waited < kYieldNanoseconds && ThisThreadPriority() != CommunicationPriority::kRealTime) {
+    return 0;
+  }
+  return std::clamp(waited / 50, kShortestSleepNanoseconds, kLongestSleepNanoseconds);
 }
 
 void Doorbell::Ring() noexcept {

@@ -65,6 +65,8 @@ PANEL_KEYS = (
     "cluster",
     "inputs",
     "transport",
+    "device",
+    "precision",
     "recipe",
     "steps",
     "warmup_steps",
@@ -73,6 +75,10 @@ PANEL_KEYS = (
     "deadline_seconds",
     "kind",
 )
+
+
+# What a configuration without the key has, as harness/config_keys.cpp says.
+ABSENT = {"device": "cpu", "precision": "fp32"}
 
 
 class SpecError(Exception):
@@ -114,6 +120,8 @@ class Cell:
         """A field of the configuration; "link_gbps" and dotted names reach inside."""
         if key == "link_gbps":
             return (self.config.get("link") or {}).get("gbps")
+        if key in ABSENT:
+            return self.config.get(key, ABSENT[key])
         value = self.config
         for name in key.split("."):
             value = value.get(name) if isinstance(value, dict) else None

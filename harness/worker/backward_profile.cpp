@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "core/gpu/runtime.hpp"
+#include "harness/worker/calibration.hpp"
 #include "harness/worker/timing.hpp"
 
 namespace sparfuse {
@@ -59,6 +61,7 @@ class BackwardProfiler {
 
  private:
   StepRecord HookedStep() {
+    PrepareStep(rank_, workload_, step_);
     rank_.Synchronise();
     workload_.SetGradientHook(
         [this](std::size_t parameter, const float* gradient, std::size_t numel) {
@@ -69,7 +72,7 @@ class BackwardProfiler {
     workload_.ClearGradients();
     for (int micro = 0; micro < micro_steps_; ++micro) {
       engine_.BeginForward();
-      workload_.Forward(step_, micro);
+      workload_.BeginForward(step_, micro);
       engine_.EndForward();
       workload_.Backward(micro + 1 == micro_steps_);
       if (micro + 1 < micro_steps_) engine_.EndMicroStep();
@@ -84,14 +87,16 @@ class BackwardProfiler {
 
   // Seconds of the last micro-step's backward.
   double UnhookedPass() {
+    PrepareStep(rank_, workload_, step_);
     rank_.Synchronise();
     workload_.SetGradientHook({});
     workload_.ClearGradients();
     double seconds = 0;
     for (int micro = 0; micro < micro_steps_; ++micro) {
-      workload_.Forward(step_, micro);
+      workload_.Forward(step_, micro);  // waits
       const auto begin = Clock::now();
       workload_.Backward(micro + 1 == micro_steps_);
+      if (rank_.device.kind != DeviceKind::kHost) gpu::Synchronize(rank_.compute);
       seconds = SecondsSince(begin);
     }
     ++step_;

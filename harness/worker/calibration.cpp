@@ -1,5 +1,6 @@
 #include "harness/worker/calibration.hpp"
 
+#include "core/gpu/runtime.hpp"
 #include "harness/method_file.hpp"
 
 namespace sparfuse {
@@ -14,11 +15,21 @@ std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
   made.accumulation = config.at("accumulation");
   made.seed = config.at("seed");
   made.threads = config.at("threads_per_worker");
-  if (config.at("kind") == "convergence") made.total_steps = config.at("steps");
+  made.stream = rank.compute;
+  made.precision = PrecisionOf(config.value("precision", "fp32"));
+  made.deterministic = config.at("kind") == "convergence";
+  if (made.deterministic) made.total_steps = config.at("steps");
   made.options = OptionsFromJson("workload " + name, config.at("workload_options"));
   for (auto& [key, value] : OptionsFromJson("recipe of " + name, config.at("recipe")))
     made.options[key] = value;
   return MakeWorkload(name, made);
+}
+
+void PrepareStep(const Rank& rank, TrainingWorkload& workload, std::uint64_t step) {
+  if (rank.device.kind == DeviceKind::kHost) return;
+  const int micro_steps = rank.config.at("accumulation");
+  for (int micro = 0; micro < micro_steps; ++micro) workload.Prepare(step, micro);
+  gpu::Synchronize(rank.compute);
 }
 
 std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, TrainingWorkload& workload) {
@@ -30,7 +41,7 @@ std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, TrainingWorkload& w
   workload.ClearGradients();
   const int micro_steps = rank.config.at("accumulation");
   for (int micro = 0; micro < micro_steps; ++micro) {
-    workload.Forward(0, micro);
+    workload.BeginForward(0, micro);
     workload.Backward(micro + 1 == micro_steps);
   }
   workload.ClearGradients();

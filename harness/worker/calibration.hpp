@@ -13,6 +13,10 @@ namespace sparfuse {
 // The workload of the trial's configuration, for this rank.
 std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank);
 
+// On a device: makes what the passes of `step` need of the host, before a clock runs. On the host
+// the passes do that.
+void PrepareStep(const Rank& rank, TrainingWorkload& workload, std::uint64_t step);
+
 // Parameters in the order in which one backward pass of rank 0 produced their gradients; those that
 // got none are not in it. The same on all ranks. Leaves parameters and optimizer state alone, and
 // takes the workload's gradient hook.

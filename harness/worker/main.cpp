@@ -12,11 +12,13 @@
 #include <limits>
 #include <thread>
 
+#include "core/gpu/runtime.hpp"
 #include "core/transport/mpi.hpp"
 #include "core/transport/priority.hpp"
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "harness/durable_file.hpp"
+#include "harness/worker/card.hpp"
 #include "harness/worker/rank.hpp"
 
 namespace sparfuse {
@@ -44,19 +46,22 @@ bool RunRank(const nlohmann::json& config, const std::filesystem::path& director
     return false;
   };
   try {
+    const Device device = ChooseDevice(config, LocalRank(expected_rank));
+    gpu::GpuStream compute;
+    if (device.kind != DeviceKind::kHost) compute = gpu::GpuStream(device);
     const auto deadline = std::chrono::milliseconds(
         static_cast<std::int64_t>(1000 * config.at("deadline_seconds").get<double>()));
     loop = std::make_unique<ProgressLoop>(std::move(world), deadline);
     rank = loop->rank();
     ThreadPool pool(config.at("threads_per_worker"));
-    const Rank context{config, directory, *loop, pool};
+    const Rank context{config, directory, *loop, pool, device, compute.view()};
     if (config.at("kind") == "profile") {
       RunProfile(context);
     } else {
       RunTraining(context);
     }
     context.Synchronise();
-    if (config.at("transport") == "mpi") FinalizeMpiOnClose();
+    if (config.at("transport") != "threads") FinalizeMpiOnClose();
     return true;
   } catch (const Error& error) {
     return fail(error.kind(), error.what());

@@ -68,6 +68,7 @@ class Profiler {
     }
     largest_ = std::max(layout_.numel(), effort.elements);
     gradient_ = Gaussian(largest_, 1 + static_cast<std::uint64_t>(rank.rank()));
+    kernels_ = KernelsOfRank(rank, gradient_);
   }
 
   json Measure() {
@@ -78,10 +79,10 @@ class Profiler {
     record_.Number("/exchange_dispatch_seconds"_json_pointer, ExchangeDispatch());
     Copies();
     Decompression();
-    Selections(rank_.pool, "selection");
-    if (rank_.pool.threads() > 1) {  // the host lane has one thread
-      ThreadPool host(1);
-      Selections(host, "host_selection");
+    Selections(*kernels_, "selection");
+    if (rank_.pool.threads() > 1 || rank_.device.kind != DeviceKind::kHost) {
+      ThreadPool host(1);  // as the host lane has it
+      Selections(*KernelsOnHost(gradient_, host), "host_selection");
     }
     Encodings();
     if (rank_.size() > 1) {
@@ -95,6 +96,9 @@ class Profiler {
   Estimate MeanTimeOf(const std::function<void()>& body) const {
     return MeanOverRanks(rank_, TimeOf(body, effort_.repeats));
   }
+  Estimate MeanTimeOf(const TimedKernels& kernels, const TimedKernels::Body& body) const {
+    return MeanOverRanks(rank_, kernels.Seconds(body, effort_.repeats));
+  }
 
   Estimate SecondsPerAnnouncement(std::unique_ptr<Strategy> strategy) {
     constexpr std::size_t kTensors = 256;
@@ -102,12 +106,12 @@ class Profiler {
     for (std::size_t t = 0; t < kTensors; ++t) tiny.Add("t" + std::to_string(t), {1}, 1);
     LiveEngine engine(MeasuringConfig(rank_, std::move(tiny), std::move(strategy)), rank_.loop,
                       rank_.pool);
-    const float gradient = 1;
+    const Buffer<float> gradient(1, rank_.device);
     std::vector<double> times;
     for (int repeat = 0; repeat < effort_.repeats; ++repeat) {
       engine.BeginStep(static_cast<std::uint64_t>(repeat), false);
       const auto begin = Clock::now();
-      for (std::size_t t = 0; t < kTensors; ++t) engine.AnnounceGradient(t, {&gradient, 1});
+      for (std::size_t t = 0; t < kTensors; ++t) engine.AnnounceGradient(t, {gradient.data(), 1});
       times.push_back(SecondsSince(begin) / kTensors);
       engine.EndBackward();
     }
@@ -131,22 +135,15 @@ class Profiler {
 
   void Copies() {
     const std::vector<std::size_t> sizes = Sizes(largest_);
-    const std::span<const float> gradient(gradient_);
-    std::vector<float> work(largest_);
     rank_.Synchronise();
-    const auto pack = [&](std::size_t n) {
-      return MeanTimeOf(
-          [&] { CopyFinite(gradient.first(n), std::span(work).first(n), rank_.pool); });
-    };
-    const auto scale = [&](std::size_t n) {
-      return MeanTimeOf(
-          [&] { ScaleDense(gradient.first(n), 0.5f, std::span(work).first(n), rank_.pool); });
-    };
+    const auto pack = [&](std::size_t n) { return MeanTimeOf(*kernels_, kernels_->Pack(n)); };
+    const auto scale = [&](std::size_t n) { return MeanTimeOf(*kernels_, kernels_->Scale(n)); };
     record_.Curve("/pack"_json_pointer, CurveOf(sizes, pack));
     record_.Curve("/scale"_json_pointer, CurveOf(sizes, scale));
+    // By the communication thread, on the host.
     const std::size_t added = std::min<std::size_t>(layout_.numel(), 262144);
-    const Estimate sum =
-        MeanTimeOf([&] { AddInto(gradient.first(added), std::span(work).first(added)); });
+    std::vector<float> work(added);
+    const Estimate sum = MeanTimeOf([&] { AddInto(std::span(gradient_).first(added), work); });
     record_.Number("/seconds_per_reduced_element"_json_pointer, PerItem(sum, added));
   }
 
@@ -156,7 +153,7 @@ class Profiler {
   }
 
   // {sparsifier: [{"density", "seconds": [[elements, seconds, shape], ...]}, ...]}
-  void Selections(ThreadPool& pool, const std::string& name) {
+  void Selections(TimedKernels& kernels, const std::string& name) {
     const std::vector<TimedShape> shapes = ShapesToTime(layout_, largest_);
     rank_.Synchronise();
     record_.Set(Place("/" + name), json::object());
@@ -171,38 +168,15 @@ class Profiler {
       for (std::size_t d = 0; d < timed.densities.size(); ++d) {
         Curve points;
         for (const TimedShape& shape : shapes) {
-          points.push_back(
-              {shape.numel, SelectionSeconds(timed, shape, timed.densities[d], pool), shape.shape});
+          const auto select = kernels.Select(timed, shape, timed.densities[d]);
+          points.push_back({shape.numel, MeanTimeOf(kernels, select), shape.shape});
         }
         record_.Curve(Place("/" + name) / sparsifier / d / "seconds", points);
       }
     }
   }
 
-  Estimate SelectionSeconds(const TimedSparsifier& timed, const TimedShape& shape, double density,
-                            ThreadPool& pool) {
-    const Sparsifier& sparsifier = *timed.sparsifier;
-    const std::size_t n = shape.numel;
-    SelectCounters counters;
-    const SelectContext context{&pool, &workspace_, &counters, {}};
-    Buffer<float> residual(n);
-    const std::size_t capacity =
-        SlotCapacityFor(*timed.descriptor, sparsifier, n, shape.shape, density);
-    Buffer<std::uint32_t> indices(capacity);
-    Buffer<float> values(capacity);
-    Slot slot{indices.view(), values.view(), capacity, 0};
-    const auto state = sparsifier.MakeState(n);
-    TensorInfo info;
-    info.name = "profile";
-    info.shape = shape.shape;
-    const SelectSource source{{gradient_.data(), n, {}}, residual.view()};
-    return MeanTimeOf([&] {
-      ++info.step;
-      sparsifier.Select(context, source, density, info, state.get(), slot);
-    });
-  }
-
-  // {quantizer: [[elements, seconds], ...]} with error feedback.
+  // {quantizer: [[elements, seconds], ...]} with error feedback; on the host, for devices too.
   void Encodings() {
     const QuantizeContext context{&rank_.pool, &workspace_, rank_.rank()};
     const std::vector<std::size_t> sizes = Sizes(std::max(LargestTensor(), effort_.elements));
@@ -236,21 +210,16 @@ class Profiler {
   Estimate DecompressSeconds(std::size_t n, double density) {
     const std::size_t count =
         std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(n)));
-    std::vector<std::vector<std::uint32_t>> indices;
-    std::vector<std::vector<float>> values;
-    std::vector<SparsePayload> payloads;
+    std::vector<MadeUpPayload> payloads;
     for (int r = 0; r < std::max(2, rank_.size()); ++r) {
       std::mt19937_64 generator(static_cast<std::uint64_t>(r));
-      std::vector<std::uint32_t> drawn(count);
+      MadeUpPayload drawn(count);
       for (auto& index : drawn) index = static_cast<std::uint32_t>(generator() % n);
       std::sort(drawn.begin(), drawn.end());
       drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
-      values.emplace_back(drawn.size(), 1.0f);
-      indices.push_back(std::move(drawn));
+      payloads.push_back(std::move(drawn));
     }
-    for (std::size_t r = 0; r < indices.size(); ++r) payloads.push_back({indices[r], values[r]});
-    std::vector<float> out(n);
-    return MeanTimeOf([&] { AccumulateSparse(payloads, 0.5f, out, rank_.pool); });
+    return MeanTimeOf(*kernels_, kernels_->Decompress(n, payloads));
   }
 
   void Decompression() {
@@ -272,6 +241,7 @@ class Profiler {
   GradientLayout layout_;
   std::size_t largest_ = 0;      // what kernels work on, elements
   std::vector<float> gradient_;  // made up, [largest_]
+  std::unique_ptr<TimedKernels> kernels_;
   Workspace workspace_;
   ProfileRecord record_;
 };

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/quantize/quantizer.hpp"
-#include "core/sparsify/sparsifier.hpp"
 #include "harness/worker/backward_profile.hpp"
 #include "harness/worker/rank.hpp"
+#include "harness/worker/timed_kernels.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse {
@@ -21,12 +21,6 @@ struct ProfileEffort {
   BackwardEffort backward;
   int repeats = 0;           // of a kernel and of an exchange
   std::size_t elements = 0;  // kernels are timed up to as many, and to the whole gradient
-};
-
-struct TimedSparsifier {
-  const SparsifierDescriptor* descriptor = nullptr;
-  std::unique_ptr<Sparsifier> sparsifier;
-  std::vector<double> densities;
 };
 
 struct ProfileSubject {

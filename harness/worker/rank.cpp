@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/collective/collective.hpp"
+#include "core/tensor/card.hpp"
 #include "core/tensor/cpu.hpp"
 #include "core/tensor/device.hpp"
 #include "core/transport/priority.hpp"
@@ -77,6 +78,14 @@ nlohmann::json MachineOf(const Rank& rank) {
                             {"cores", std::thread::hardware_concurrency()},
                             {"kernels", std::string(IsaName(ActiveIsa()))},
                             {"cuda_devices", CudaDeviceCount()}};
+  if (rank.device.kind == DeviceKind::kCuda) {
+    const Card card = CardOf(rank.device.index);
+    const std::string name = "cuda:" + std::to_string(card.index) + " " + card.name;
+    for (const auto& bytes : rank.Gather(std::as_bytes(std::span(name)))) {
+      machine["cards"].push_back(
+          std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    }
+  }
   // After the steps, while the clocks are still what they were under load.
   if (rank.rank() == 0 && rank.config.value("device", "cpu") == "cuda")
     machine["gpus"] = DescribeGpus(ReadGpus());

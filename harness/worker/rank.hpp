@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/tensor/device.hpp"
 #include "core/tensor/thread_pool.hpp"
 #include "core/transport/progress.hpp"
 
@@ -20,6 +21,8 @@ struct Rank {
   const std::filesystem::path& directory;
   ProgressLoop& loop;
   ThreadPool& pool;
+  Device device = {};   // where gradients, parameters and kernels are
+  Stream compute = {};  // of it: what forward, backward and update run on
 
   int rank() const noexcept { return loop.rank(); }
   int size() const noexcept { return loop.size(); }

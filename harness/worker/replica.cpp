@@ -6,18 +6,26 @@
 namespace sparfuse {
 
 void BroadcastState(const Rank& rank, TrainingWorkload& workload) {
-  for (const std::span<float> state : workload.State()) {
-    if (!state.empty()) rank.BroadcastFromZero(std::as_writable_bytes(state));
+  const auto state = workload.DeviceState();
+  for (std::size_t part = 0; part < state.size(); ++part) {
+    if (state[part].size == 0) continue;
+    std::vector<float> values(state[part].size);
+    workload.CopyState(part, values);
+    rank.BroadcastFromZero(std::as_writable_bytes(std::span(values)));
+    workload.SetState(part, values);
   }
 }
 
 bool StateEqualsRankZero(const Rank& rank, TrainingWorkload& workload) {
   std::int64_t differs = 0;
-  for (const std::span<float> state : workload.State()) {
-    if (state.empty()) continue;
-    std::vector<float> expected(state.begin(), state.end());
+  const auto state = workload.DeviceState();
+  for (std::size_t part = 0; part < state.size(); ++part) {
+    if (state[part].size == 0) continue;
+    std::vector<float> own(state[part].size);
+    workload.CopyState(part, own);
+    std::vector<float> expected = own;
     rank.BroadcastFromZero(std::as_writable_bytes(std::span(expected)));
-    if (std::memcmp(expected.data(), state.data(), state.size_bytes()) != 0) differs = 1;
+    if (std::memcmp(expected.data(), own.data(), 4 * own.size()) != 0) differs = 1;
   }
   return rank.Max({differs})[0] == 0;
 }

@@ -8,6 +8,8 @@
 #include <ctime>
 #include <vector>
 
+#include "core/gpu/runtime.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -15,6 +17,11 @@ using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Calls that last long enough for the clock, where one lasts so long.
+int BatchOf(double once_seconds) {
+  return std::max(1, static_cast<int>(2e-4 / std::max(1e-7, once_seconds)));
 }
 
 double ProcessCpuSeconds() {
@@ -29,13 +36,32 @@ Estimate TimeOf(const std::function<void()>& body, int repeats) {
   body();
   const auto probe = Clock::now();
   body();
-  const double once = std::max(1e-7, SecondsSince(probe));
-  const int batch = std::max(1, static_cast<int>(2e-4 / once));
+  const int batch = BatchOf(SecondsSince(probe));
   std::vector<double> times;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     const auto begin = Clock::now();
     for (int i = 0; i < batch; ++i) body();
     times.push_back(SecondsSince(begin) / batch);
+  }
+  return MedianEstimate(times);
+}
+
+Estimate TimeOnDevice(const Stream& stream, const std::function<void()>& body, int repeats) {
+  body();
+  gpu::Synchronize(stream);
+  const auto probe = Clock::now();
+  body();
+  gpu::Synchronize(stream);
+  const int batch = BatchOf(SecondsSince(probe));
+  gpu::GpuEvent begin(stream.device);
+  gpu::GpuEvent end(stream.device);
+  std::vector<double> times;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    begin.Record(stream);
+    for (int i = 0; i < batch; ++i) body();
+    end.Record(stream);
+    end.Wait();
+    times.push_back(end.SecondsSince(begin) / batch);
   }
   return MedianEstimate(times);
 }

@@ -10,6 +10,9 @@ namespace sparfuse {
 
 // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
 Estimate TimeOf(const std::function<void()>& body, int repeats);
+// The same of work that a call gives to the stream: from the first batch's begin there to its end,
+// so that a kernel shorter than its launch counts as long as that.
+Estimate TimeOnDevice(const Stream& stream, const std::function<void()>& body, int repeats);
 
 // Collective; the same on all ranks, bit for bit. The ranks of a machine disturb one another at the
 // same time: errors of estimates are taken to be common to all, and the mean's is their mean.

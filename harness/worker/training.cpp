@@ -91,12 +91,12 @@ class Training {
     const int micro_steps = config_.at("accumulation");
     if (auto plan = planning_->At(step)) engine_->Replan(*std::move(plan));
     engine_->SetDensity(composition_.feedback.DensityFactor(step, composition_.density));
+    PrepareStep(rank_, *workload_, step);
     engine_->BeginStep(step, step < kVerifiedSteps);
     workload_->ClearGradients();
-    double loss = 0;
     for (int micro = 0; micro < micro_steps; ++micro) {
       engine_->BeginForward();
-      loss += workload_->Forward(step, micro) / micro_steps;
+      workload_->BeginForward(step, micro);
       engine_->EndForward();
       const bool last = micro + 1 == micro_steps;
       workload_->Backward(last);
@@ -109,7 +109,9 @@ class Training {
     }
     engine_->BeginUpdate();
     workload_->Update(step);
-    LoggedStep logged{static_cast<std::int64_t>(step), measured, loss, engine_->EndStep()};
+    const StepRecord record = engine_->EndStep();
+    const double loss = workload_->MeanLoss();
+    LoggedStep logged{static_cast<std::int64_t>(step), measured, loss, record};
     training_seconds_ += logged.record.step_seconds;
     if (!std::isfinite(loss)) {
       SPARFUSE_THROW(kNumeric,
@@ -151,8 +153,7 @@ class Training {
     outcome["metrics"] = MetricsOf(log, context);
     if (engine_->fibres_checked() > 0) {
       outcome["metrics"]["fibres_missing"] = {
-          {"value",
-           static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked())},
+          {"value", static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked())},
           {"unit", "of fibres"}};
     }
     if (!evaluations_.empty()) AddConvergence(outcome["metrics"]);

@@ -92,6 +92,103 @@ TEST(Experiment, MeasuredDenseTakesTheBackendsOwnAllReduceAndEmulatedTheRing) {
       "can be neither delayed");
 }
 
+TEST(Experiment, DeviceAndPrecisionAreInACellOnlyWhereTheyAreNotTheHostsFloats) {
+  const auto plain = Parse(WithLine("")).parts.at(0).cells;
+  const auto given = Parse(WithLine("device = \"cpu\"\nprecision = \"fp32\"")).parts.at(0).cells;
+  ASSERT_EQ(plain.size(), given.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_FALSE(plain[i].config.contains("device"));
+    EXPECT_FALSE(plain[i].config.contains("precision"));
+    EXPECT_EQ(plain[i].config_hash, given[i].config_hash);
+  }
+  const auto others =
+      Parse(WithLine("device = \"cuda\"", "[[axis]]\nprecision = [\"fp32\", \"tf32\", \"bf16\"]\n"))
+          .parts.at(0)
+          .cells;
+  std::set<std::string> hashes = {plain[0].config_hash};
+  for (const auto& cell : others) {
+    EXPECT_EQ(cell.config["device"], "cuda");
+    hashes.insert(cell.config_hash);
+  }
+  EXPECT_EQ(hashes.size(), 1 + 3 * plain.size());
+  EXPECT_EQ(Parse(WithLine("precision = \"bf16\"")).parts[0].cells[0].config["precision"], "bf16");
+}
+
+TEST(Experiment, APrecisionOrDeviceThatIsLeftOutIsStillFoundByItsName) {
+  const std::string axis = "[[axis]]\ndevice = [\"cpu\", \"cuda\"]\n";
+  const auto claims = Parse(WithLine("", axis + R"(
+[[claim]]
+quote    = "A card is faster"
+metric   = "throughput"
+for_each = ["method", "workers"]
+of       = { device = "cuda" }
+over     = { device = "cpu" }
+expect   = "more"
+)"))
+                          .parts.at(0)
+                          .claims;
+  ASSERT_EQ(claims.size(), 4u);
+  for (const Claim& claim : claims) EXPECT_NE(claim.of_cell, claim.over_cell);
+}
+
+TEST(Experiment, ACardIsAskedForWhereItCanBeUsed) {
+  const auto error = [](const char* mode, const std::string& line5) {
+    std::string text = WithLine(line5);
+    text.replace(text.find("measured"), 8, mode);
+    if (mode == std::string("emulated"))
+      text.insert(text.find("workload ="), "link = { gbps = 1, alpha_us = 100 }\n");
+    if (mode == std::string("modelled"))
+      text.insert(text.find("workload ="), "cluster = \"this-machine\"\n");
+    return ErrorOf(text);
+  };
+  EXPECT_SAYS(error("emulated", "device = \"cuda\""),
+              "device = \"cuda\" in mode emulated: a shaped");
+  EXPECT_SAYS(error("modelled", "device = \"cuda\""),
+              "device = \"cuda\" in mode modelled: the model");
+  EXPECT_SAYS(error("modelled", "precision = \"bf16\""), "precision = \"bf16\" in mode modelled");
+  EXPECT_SAYS(error("measured", "precision = \"tf32\""), "file.toml:5: precision = \"tf32\" with");
+  EXPECT_SAYS(error("measured", "transport = \"nccl\""),
+              "transport = \"nccl\" with device = \"cpu\"");
+  EXPECT_SAYS(error("emulated", "transport = \"nccl\""), "in mode emulated: NCCL sends");
+  EXPECT_SAYS(error("measured", "device = \"cuda\"\ntransport = \"threads\""),
+              "transport = \"threads\" with device = \"cuda\"");
+  EXPECT_SAYS(error("measured", "device = \"gpu\""), "device = \"gpu\": expected one of cpu, cuda");
+  EXPECT_SAYS(error("measured", "precision = \"bf61\""), "did you mean \"bf16\"");
+  EXPECT_EQ(error("emulated", "precision = \"bf16\""), "no error");
+}
+
+TEST(Experiment, OverNcclTheCollectivesAreItsOwn) {
+  Catalog catalog = SmallCatalog();
+  CatalogCollective own;
+  own.name = "nccl-allgather";
+  own.sparse = own.native = true;
+  own.backends = {"nccl"};
+  catalog.collectives.push_back(own);
+  for (CatalogCollective& each : catalog.collectives) {
+    if (each.name == "native-allreduce") each.backends = {"mpi", "nccl"};
+  }
+  const auto collectives = [&](const std::string& line5) {
+    const auto parsed =
+        ParseExperiment(TomlFile::Parse(WithLine(line5), "file.toml"), catalog, "/nonexistent");
+    std::set<std::string> found;
+    for (const auto& cell : parsed.parts.at(0).cells)
+      found.insert(cell.config["method_options"]["collective"]);
+    return found;
+  };
+  EXPECT_EQ(collectives("device = \"cuda\"\ntransport = \"nccl\""),
+            (std::set<std::string>{"native-allreduce", "nccl-allgather"}));
+  EXPECT_EQ(collectives("device = \"cuda\""),
+            (std::set<std::string>{"native-allreduce", "sparse-allgather"}));
+  EXPECT_EQ(collectives("transport = \"threads\""),
+            (std::set<std::string>{"ring-allreduce", "sparse-allgather"}));
+  try {
+    collectives("device = \"cuda\"\nmethod_options = { collective = \"nccl-allgather\" }");
+    FAIL() << "no error";
+  } catch (const Error& wrong) {
+    EXPECT_SAYS(wrong.what(), "\"nccl-allgather\"");
+  }
+}
+
 TEST(Experiment, ADenseMethodHasOneCellHoweverManyDensities) {
   const auto cells = Parse(WithLine("", "[[axis]]\ndensity = [0.01, 0.001]\n")).parts.at(0).cells;
   EXPECT_EQ(cells.size(), 2u + 4u);

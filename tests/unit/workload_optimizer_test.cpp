@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "workloads/optimizer.hpp"
 
@@ -87,6 +88,43 @@ TEST(Optimizer, AdamMatchesItsDefinitionInDouble) {
     ASSERT_NEAR(parameter[0], p, 1e-5) << "step " << step;
   }
   EXPECT_EQ(optimizer.State().size(), 2u);
+}
+
+// More parameters than a launch takes, some larger than a block, some without a gradient.
+TEST(Optimizer, ADeviceComputesTheBitsOfTheHost) {
+  const Device device{DeviceKind::kEmulated, 0};
+  std::vector<Optimizer::Part> parts;
+  std::size_t numel = 0;
+  for (std::size_t i = 0; i < 120; ++i) {
+    const std::size_t size = i % 40 == 0 ? 5000 : i % 7;
+    if (i % 11 != 3) parts.push_back({numel, size, nullptr});
+    numel += size + i % 3;
+  }
+  Buffer<float> gradients(numel, device);
+  for (std::size_t i = 0; i < numel; ++i) gradients.data()[i] = std::sin(0.7f * float(i));
+  for (Optimizer::Part& part : parts) part.gradient = gradients.data() + part.offset;
+
+  for (const char* name : {"sgd", "adam"}) {
+    Recipe recipe = Sgd();
+    recipe.optimizer = name;
+    Optimizer on_host(recipe, numel);
+    Optimizer on_device(recipe, numel, {device, nullptr});
+    std::vector<float> expected(numel, 0.3f);
+    Buffer<float> parameters(numel, device);
+    std::copy(expected.begin(), expected.end(), parameters.data());
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      on_host.Step(expected.data(), parts, step, 0.01);
+      on_device.Step(parameters.data(), parts, step, 0.01);
+    }
+    EXPECT_EQ(std::memcmp(expected.data(), parameters.data(), 4 * numel), 0) << name;
+    const auto state = on_host.State();
+    const auto device_state = on_device.DeviceState();
+    ASSERT_EQ(state.size(), device_state.size());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      EXPECT_EQ(std::memcmp(state[i].data(), device_state[i].data, 4 * numel), 0) << name;
+    }
+    EXPECT_EQ(expected[parts[1].offset + parts[1].size], 0.3f) << "between parts";
+  }
 }
 
 }  // namespace

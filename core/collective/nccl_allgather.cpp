@@ -1,0 +1,84 @@
+// The backend's own all-gather of sparse payloads, for measured mode on devices: counts are
+// exchanged first, then the payloads go as a group of messages or padded, whichever costs less.
+//
+// Source:  core/transport/all_gather_cost.hpp, which states both costs.
+//
+// What NCCL sends cannot be seen from outside. Counted are the counts, 8 bytes to every rank, and
+// then the messages of the group, or those of a ring with padded payloads.
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+#include <string_view>
+
+#include "core/collective/algorithms.hpp"
+#include "core/error.hpp"
+#include "core/transport/all_gather_cost.hpp"
+
+namespace sparfuse {
+namespace {
+
+Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) {
+  if (!communicator.has_native_all_gather()) {
+    SPARFUSE_THROW(kUnsupported, "nccl-allgather: transport \"" +
+                                     std::string(communicator.backend()) +
+                                     "\" has no all-gather of its own; use sparse-allgather");
+  }
+  CheckGatherBuffers("nccl-allgather", buffers, static_cast<std::size_t>(communicator.size()));
+  co_await Complete(communicator.NativeAllGather(buffers.own, buffers.gathered,
+                                                 buffers.capacity_bytes, buffers.by_rank));
+  for (std::size_t rank = 0; rank < buffers.by_rank.size(); ++rank) {
+    CheckPayloadBytes("nccl-allgather", buffers, rank, buffers.by_rank[rank].size());
+  }
+}
+
+// Which of the two ways is taken follows from the default link constants here.
+RoundPlan Rounds(std::span<const std::uint64_t> sizes, const Topology& topology) {
+  RoundPlan plan;
+  const std::uint64_t ranks = sizes.size();
+  plan.per_rank.resize(ranks);
+  if (ranks <= 1) return plan;
+  const std::uint64_t peers = ranks - 1;
+  const std::uint64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  const std::uint64_t total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+
+  Round counts;
+  counts.messages = static_cast<std::uint32_t>(peers);
+  counts.bytes = peers * sizeof(std::uint64_t);
+  counts.link = SlowestLink(topology);
+  plan.rounds.push_back(counts);
+  for (Traffic& traffic : plan.per_rank) traffic = {peers, peers, counts.bytes, counts.bytes};
+  if (largest == 0) return plan;
+
+  const bool padded = CheaperAllGather(sizes, topology, {}) == AllGatherAlgorithm::kPadded;
+  Round payloads;
+  (padded ? payloads.repeat : payloads.messages) = static_cast<std::uint32_t>(peers);
+  payloads.bytes = peers * largest;  // grouped: out of the rank with the most
+  payloads.link = SlowestLink(topology);
+  plan.rounds.push_back(payloads);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (padded) {
+      plan.per_rank[rank] += {peers, peers, peers * largest, peers * largest};
+      continue;
+    }
+    // An empty payload is not sent.
+    const std::uint64_t others =
+        static_cast<std::uint64_t>(std::count_if(sizes.begin(), sizes.end(),
+                                                 [](std::uint64_t bytes) { return bytes > 0; })) -
+        (sizes[rank] > 0 ? 1 : 0);
+    plan.per_rank[rank] +=
+        {sizes[rank] > 0 ? peers : 0, others, peers * sizes[rank], total - sizes[rank]};
+  }
+  return plan;
+}
+
+}  // namespace
+
+Collective NcclAllGather() {
+  static constexpr std::array<std::string_view, 1> kBackends{"nccl"};
+  return {
+      "nccl-allgather", "the backend's own (NCCL)", 1, PayloadKind::kSparse, true, &Run, &Rounds,
+      kBackends};
+}
+
+}  // namespace sparfuse

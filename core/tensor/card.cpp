@@ -1,0 +1,76 @@
+#include "core/tensor/card.hpp"
+
+#include <cstdlib>
+
+#include "core/error.hpp"
+#include "core/tensor/device.hpp"
+#ifdef SPARFUSE_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace sparfuse {
+
+std::string DottedVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string WhyNoCuda(const CudaVersionPair& versions, int status, const std::string& text,
+                      int devices, const char* visible) {
+  if (status == 0 && devices > 0) return "";
+  const std::string runtime = DottedVersion(versions.runtime);
+  if (versions.driver == 0) {
+    return "there is no CUDA driver; the runtime of this build, " + runtime + ", needs one";
+  }
+  // Within a major version, a runtime runs on every driver.
+  if (versions.driver / 1000 < versions.runtime / 1000) {
+    return "the CUDA driver serves runtimes up to " + DottedVersion(versions.driver) +
+           ", this build uses " + runtime + ": install a newer driver";
+  }
+  if (visible != nullptr) {
+    return "CUDA_VISIBLE_DEVICES=" + std::string(visible) + " leaves none (" + text + ")";
+  }
+  return "the driver reports none (" + text + ")";
+}
+
+#ifdef SPARFUSE_CUDA
+
+CudaVersionPair CudaVersions() noexcept {
+  CudaVersionPair versions;
+  if (cudaDriverGetVersion(&versions.driver) != cudaSuccess) versions.driver = 0;
+  if (cudaRuntimeGetVersion(&versions.runtime) != cudaSuccess) versions.runtime = 0;
+  return versions;
+}
+
+std::string WhyNoCuda() {
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  return WhyNoCuda(CudaVersions(), static_cast<int>(status), cudaGetErrorString(status), devices,
+                   std::getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+Card CardOf(int index) {
+  const std::string why = WhyNoCuda();
+  if (!why.empty()) SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: " + why);
+  cudaDeviceProp properties{};
+  const cudaError_t status = cudaGetDeviceProperties(&properties, index);
+  if (status != cudaSuccess) {
+    SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device " + std::to_string(index) +
+                                     ", but " + std::to_string(CudaDeviceCount()) + ": " +
+                                     cudaGetErrorString(status));
+  }
+  return {index, properties.name, properties.major, properties.minor, properties.totalGlobalMem};
+}
+
+#else
+
+CudaVersionPair CudaVersions() noexcept { return {}; }
+
+std::string WhyNoCuda() { return "this build has no CUDA"; }
+
+Card CardOf(int) {
+  SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: " + WhyNoCuda());
+}
+
+#endif
+
+}  // namespace sparfuse

@@ -1,0 +1,19 @@
+// Which card a rank computes on.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "core/tensor/device.hpp"
+
+namespace sparfuse {
+
+// The number of this process among those of its host, as mpirun or srun tell it; `rank` where
+// neither does.
+int LocalRank(int rank);
+
+// Where the rank of this number on its host computes: the host itself, or the card of that number
+// modulo the cards that this process sees. Throws Error{kUnsupported}, "this machine has no CUDA
+// device: ...", saying why; also where NCCL would have to serve several ranks of a card.
+Device ChooseDevice(const nlohmann::json& config, int local_rank);
+
+}  // namespace sparfuse
