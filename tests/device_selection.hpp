@@ -21,7 +21,7 @@ inline std::string DeviceName(Device device) {
 // "" or why a test cannot run there.
 inline std::string WhyNotOn(Device device) {
   if (device.kind != DeviceKind::kCuda || CudaDeviceCount() > 0) return "";
-  return "this build or machine has no CUDA device";
+  return "this build or machine has no CUDA device (sparfuse doctor)";
 }
 
 // Memory of a device that tests fill and read through a stream.
@@ -82,12 +82,14 @@ class DeviceSelection {
     report_.Write({SlotReport{}});
   }
 
+  // In the order of another stream, from pinned memory.
+  void CopyGradient(const Stream& stream, const float* pinned) {
+    gpu::CopyAsync(stream, gradient_.data() + skew_, pinned, n_ * sizeof(float));
+  }
+
   // Returns at once, where the sparsifier selects on the device.
   void Launch(std::uint64_t step, std::uint32_t id = 7, const std::uint32_t* only_if = nullptr) {
-    LaunchOn(stream_.view(), step, id, only_if);
-  }
-  void LaunchOn(const Stream& stream, std::uint64_t step, std::uint32_t id = 7,
-                const std::uint32_t* only_if = nullptr) {
+    const Stream& stream = stream_.view();
     DeviceSlot slot{indices_.data(), values_.data(), capacity_, report_.data()};
     const SelectContext host{&pool_, &host_workspace_, &host_counters_, {}};
     const bool feedback = residual_.size() > 0;
