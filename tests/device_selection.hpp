@@ -1,177 +1,190 @@
-// What the tests of sparsifiers on devices share: one selection there with its memory.
+// Selections on the devices that tests run on, beside the same ones on the host.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/gpu/runtime.hpp"
+#include "core/sparsify/on_device.hpp"
 #include "tests/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
 
-inline constexpr Device kEmulatedDevice{DeviceKind::kEmulated, 0};
-inline constexpr Device kCudaDevice{DeviceKind::kCuda, 0};
-
-inline std::string DeviceName(Device device) {
-  return device.kind == DeviceKind::kCuda ? "cuda" : "emulated";
-}
-
 // "" or why a test cannot run there.
-inline std::string WhyNotOn(Device device) {
-  if (device.kind != DeviceKind::kCuda || CudaDeviceCount() > 0) return "";
+inline std::string WhyNotOn(DeviceKind kind) {
+  if (kind != DeviceKind::kCuda || CudaDeviceCount() > 0) return "";
   return "this build or machine has no CUDA device (sparfuse doctor)";
 }
 
-// Memory of a device that tests fill and read through a stream.
-template <class T>
-class OnDevice {
- public:
-  OnDevice(const Stream& stream, std::size_t size, const char* what = "a test")
-      : stream_(stream), buffer_(size, stream.device, what) {}
-  OnDevice(const Stream& stream, const std::vector<T>& from) : OnDevice(stream, from.size()) {
-    Write(from);
+// The emulated device always; the card where there is one.
+class OnDevices : public ::testing::TestWithParam<DeviceKind> {
+ protected:
+  void SetUp() override {
+    const std::string why = WhyNotOn(GetParam());
+    if (!why.empty()) GTEST_SKIP() << why;
   }
-
-  T* data() const { return buffer_.data(); }
-  std::size_t size() const { return buffer_.size(); }
-  void Write(const std::vector<T>& from, std::size_t at = 0) {
-    gpu::CopyAsync(stream_, buffer_.data() + at, from.data(), from.size() * sizeof(T));
-    gpu::Synchronize(stream_);
-  }
-  std::vector<T> Read() const {
-    std::vector<T> to(buffer_.size());
-    gpu::CopyAsync(stream_, to.data(), buffer_.data(), to.size() * sizeof(T));
-    gpu::Synchronize(stream_);
-    return to;
-  }
-
- private:
-  Stream stream_;
-  Buffer<T> buffer_;
+  Device device() const { return {GetParam(), 0}; }
 };
 
-// As Selection, on a device: owns the stream, the workspace, the state, the residual and a slot
-// with guards behind it. What it does is split as in an engine: Launch gives work to the stream,
-// Take waits for it.
+inline std::string DeviceKindName(const ::testing::TestParamInfo<DeviceKind>& info) {
+  return info.param == DeviceKind::kCuda ? "Cuda" : "Emulated";
+}
+#define SPARFUSE_ON_DEVICES(Suite)                                                      \
+  INSTANTIATE_TEST_SUITE_P(Devices, Suite,                                              \
+                           ::testing::Values(DeviceKind::kEmulated, DeviceKind::kCuda), \
+                           ::sparfuse::testing::DeviceKindName)
+
+template <class T>
+Buffer<T> ToDevice(const Stream& stream, const std::vector<T>& host) {
+  Buffer<T> buffer(host.size(), stream.device, "a test");
+  gpu::CopyAsync(stream, buffer.data(), host.data(), host.size() * sizeof(T));
+  gpu::Synchronize(stream);
+  return buffer;
+}
+
+template <class T>
+std::vector<T> ToHost(const Stream& stream, const T* data, std::size_t size) {
+  std::vector<T> host(size);
+  gpu::CopyAsync(stream, host.data(), data, size * sizeof(T));
+  gpu::Synchronize(stream);
+  return host;
+}
+
+// As Selection, on a device. Run is Give, Launch and Take.
 class DeviceSelection {
  public:
-  // skew: gradient and residual begin this many elements after an aligned address.
-  DeviceSelection(const Sparsifier& sparsifier, std::size_t n, double density, Device device,
-                  bool feedback, std::vector<std::int64_t> shape = {}, std::size_t skew = 0)
+  // capacity: of the slot; 0: what the sparsifier's descriptor says.
+  // misaligned: elements between an aligned address and the gradient, and the residual.
+  // shape: of n elements; {} is one dimension.
+  DeviceSelection(const Sparsifier& sparsifier, Device device, std::size_t n, double density,
+                  bool feedback, std::size_t capacity = 0, std::size_t misaligned_gradient = 0,
+                  std::size_t misaligned_residual = 0, std::vector<std::int64_t> shape = {})
       : sparsifier_(sparsifier),
         n_(n),
         density_(density),
-        skew_(skew),
         shape_(shape.empty() ? std::vector{static_cast<std::int64_t>(n)} : std::move(shape)),
-        capacity_(SlotCapacityFor(UnderTest().find(std::string(sparsifier.name())), sparsifier, n,
-                                  shape_, density)),
         stream_(device),
         workspace_(device),
+        pool_(1),
         state_(sparsifier.MakeDeviceState(n, device)),
-        gradient_(stream_.view(), n + skew, "a gradient"),
-        residual_(stream_.view(), feedback ? n + skew : 0, "a residual"),
-        indices_(stream_.view(), std::vector<std::uint32_t>(capacity_ + kGuard, kGuardIndex)),
-        values_(stream_.view(), std::vector<float>(capacity_ + kGuard, kGuardValue)),
-        report_(stream_.view(), 1) {}
+        gradient_shift_(misaligned_gradient),
+        residual_shift_(misaligned_residual),
+        gradient_(n + misaligned_gradient, device, "a gradient"),
+        residual_(feedback ? n + misaligned_residual : 0, device, "a residual"),
+        capacity_(capacity != 0 ? capacity
+                                : SlotCapacityFor(UnderTest().find(std::string(sparsifier.name())),
+                                                  sparsifier, n, shape_, density)),
+        indices_(capacity_ + kGuard, device, "a slot"),
+        values_(capacity_ + kGuard, device, "a slot"),
+        report_(1, device, "a report"),
+        only_if_(1, device, "a predicate") {
+    SetOnlyIf(1);
+  }
 
-  // Gradient and an empty report to the device.
+  void SetOnlyIf(std::uint32_t word) {
+    gpu::CopyAsync(stream(), only_if_.data(), &word, sizeof(word));
+    gpu::Synchronize(stream());
+  }
+
+  // The gradient, an untouched slot and an empty report.
   void Give(const std::vector<float>& gradient) {
-    gradient_.Write(gradient, skew_);
-    report_.Write({SlotReport{}});
+    CopyGradient(stream(), gradient.data());
+    gpu::FillAsync(stream(), indices_.data(), 0xee, indices_.size() * sizeof(std::uint32_t));
+    gpu::FillAsync(stream(), values_.data(), 0xee, values_.size() * sizeof(float));
+    gpu::FillAsync(stream(), report_.data(), 0, sizeof(SlotReport));
+    gpu::Synchronize(stream());
+  }
+  void CopyGradient(const Stream& stream, const float* gradient) {
+    gpu::CopyAsync(stream, gradient_.data() + gradient_shift_, gradient, n_ * sizeof(float));
   }
 
-  // In the order of another stream, from pinned memory.
-  void CopyGradient(const Stream& stream, const float* pinned) {
-    gpu::CopyAsync(stream, gradient_.data() + skew_, pinned, n_ * sizeof(float));
-  }
+  enum class Predicate { kNone, kGiven };  // what SetOnlyIf says
 
-  // Returns at once, where the sparsifier selects on the device.
-  void Launch(std::uint64_t step, std::uint32_t id = 7, const std::uint32_t* only_if = nullptr) {
-    const Stream& stream = stream_.view();
-    DeviceSlot slot{indices_.data(), values_.data(), capacity_, report_.data()};
+  // Returns at once where the sparsifier selects on the device.
+  void Launch(std::uint64_t step, std::uint32_t id = 7, Predicate predicate = Predicate::kNone) {
     const SelectContext host{&pool_, &host_workspace_, &host_counters_, {}};
-    const bool feedback = residual_.size() > 0;
-    sparsifier_.SelectOnDevice(
-        {stream, &workspace_, only_if, &host},
-        {{gradient_.data() + skew_, n_, stream},
-         {feedback ? residual_.data() + skew_ : nullptr, feedback ? n_ : 0, stream}},
-        density_, InfoOf(step, id), state_.get(), slot);
+    const SelectSource source{{gradient_.data() + gradient_shift_, n_, stream()},
+                              {residual_.size() == 0 ? nullptr : residual_.data() + residual_shift_,
+                               residual_.size() == 0 ? 0 : n_, stream()}};
+    DeviceSlot slot{indices_.data(), values_.data(), capacity_, report_.data()};
+    const std::uint32_t* const only_if = predicate == Predicate::kGiven ? only_if_.data() : nullptr;
+    sparsifier_.SelectOnDevice({stream(), &workspace_, only_if, &host}, source, density_,
+                               InfoOf(step, id), state_.get(), slot);
   }
 
-  // What was selected. Throws what the report says.
+  // What was selected. Throws what TakeReport does.
   Selected Take(std::uint64_t step, std::uint32_t id = 7) {
-    const std::size_t count = TakeReport(Report(), InfoOf(step, id), &counters_);
-    Selected selected{indices_.Read(), values_.Read()};
-    selected.indices.resize(count);
-    selected.values.resize(count);
+    report_of_run_ = ToHost(stream(), report_.data(), 1)[0];
+    const std::size_t count = TakeReport(report_of_run_, InfoOf(step, id), &counters_);
+    EXPECT_LE(count, capacity_);
+    Selected selected;
+    selected.indices = ToHost(stream(), indices_.data(), count);
+    selected.values = ToHost(stream(), values_.data(), count);
+    if (!UntouchedFrom(count)) ADD_FAILURE() << "written behind the " << count << " sent elements";
     return selected;
   }
 
   Selected Run(const std::vector<float>& gradient, std::uint64_t step, std::uint32_t id = 7) {
     Give(gradient);
-    Launch(step, id);
+    Launch(step, id, Predicate::kGiven);
     return Take(step, id);
   }
 
-  SlotReport Report() const { return report_.Read().front(); }
-  std::vector<float> Residual() const {
-    std::vector<float> residual = residual_.Read();
-    residual.erase(residual.begin(),
-                   residual.begin() + static_cast<long>(std::min(skew_, residual.size())));
-    return residual;
-  }
-  void SetResidual(const std::vector<float>& residual) { residual_.Write(residual, skew_); }
-
-  // Nothing was written behind the slot.
-  bool GuardsIntact() const {
-    const auto indices = indices_.Read();
-    const auto values = values_.Read();
-    return std::all_of(indices.begin() + static_cast<long>(capacity_), indices.end(),
-                       [](std::uint32_t i) { return i == kGuardIndex; }) &&
-           std::all_of(values.begin() + static_cast<long>(capacity_), values.end(),
-                       [](float v) { return v == kGuardValue; });
-  }
-  // Nor anything in it since it was made.
-  bool SlotUntouched() const {
-    const auto indices = indices_.Read();
+  // Nothing of the slot was written from here on.
+  bool UntouchedFrom(std::size_t count) {
+    const auto indices = ToHost(stream(), indices_.data() + count, indices_.size() - count);
     return std::all_of(indices.begin(), indices.end(),
-                       [](std::uint32_t i) { return i == kGuardIndex; });
+                       [](std::uint32_t i) { return i == 0xeeeeeeee; });
   }
 
-  std::size_t capacity() const { return capacity_; }
+  std::vector<float> Residual() {
+    return ToHost(stream(), residual_.data() + residual_shift_, residual_.size() - residual_shift_);
+  }
+  void SetResidual(const std::vector<float>& residual) {
+    gpu::CopyAsync(stream(), residual_.data() + residual_shift_, residual.data(),
+                   residual.size() * sizeof(float));
+    gpu::Synchronize(stream());
+  }
+
+  // What the sparsifier says that it keeps.
   std::size_t Count() const { return sparsifier_.Count(n_, shape_, density_); }
   const Stream& stream() const { return stream_.view(); }
   const SelectCounters& counters() const { return counters_; }
+  const SlotReport& report() const { return report_of_run_; }
+  SlotReport ReadReport() { return ToHost(stream(), report_.data(), 1)[0]; }
 
  private:
-  static constexpr std::size_t kGuard = 64;
-  static constexpr std::uint32_t kGuardIndex = 0xdeadbeef;
-  static constexpr float kGuardValue = -12345.0f;
-
   TensorInfo InfoOf(std::uint64_t step, std::uint32_t id) const {
     return {id, "conv1.weight", shape_, step};
   }
 
+  static constexpr std::size_t kGuard = 64;
   const Sparsifier& sparsifier_;
   std::size_t n_;
   double density_;
-  std::size_t skew_;
   std::vector<std::int64_t> shape_;
-  std::size_t capacity_;
-  ThreadPool pool_{1};
+  gpu::GpuStream stream_;
+  DeviceWorkspace workspace_;
+  ThreadPool pool_;
   Workspace host_workspace_;
   SelectCounters host_counters_;
   SelectCounters counters_;
-  gpu::GpuStream stream_;
-  DeviceWorkspace workspace_;
   std::unique_ptr<SparsifierState> state_;
-  OnDevice<float> gradient_;
-  OnDevice<float> residual_;
-  OnDevice<std::uint32_t> indices_;
-  OnDevice<float> values_;
-  OnDevice<SlotReport> report_;
+  std::size_t gradient_shift_;
+  std::size_t residual_shift_;
+  Buffer<float> gradient_;
+  Buffer<float> residual_;
+  std::size_t capacity_;
+  Buffer<std::uint32_t> indices_;
+  Buffer<float> values_;
+  Buffer<SlotReport> report_;
+  Buffer<std::uint32_t> only_if_;
+  SlotReport report_of_run_;
 };
 
 }  // namespace sparfuse::testing

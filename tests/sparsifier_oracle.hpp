@@ -53,7 +53,7 @@ struct Subjects {
   std::vector<Isa> isas = SupportedIsas();  // on which their kernels can run
   bool on_host = true;
   // Beside the host. Tests of a device that is absent are skipped.
-  std::vector<Device> devices = {{DeviceKind::kEmulated, 0}, {DeviceKind::kCuda, 0}};
+  std::vector<DeviceKind> devices = {DeviceKind::kEmulated, DeviceKind::kCuda};
 };
 
 inline Subjects& UnderTest() {

@@ -22,8 +22,8 @@ inline constexpr std::uint64_t kOfAll = std::uint64_t{2} << 32;
 //   told      [blocks], zero before the kernel.
 //   scratch   of the block's shared memory.
 template <class Block>
-SPARFUSE_DEVICE std::uint32_t SumBefore(Block& block, std::uint64_t* told, std::uint32_t own,
-                                        std::uint32_t* scratch) {
+SPARFUSE_DEVICE std::uint32_t SumByLookBack(Block& block, std::uint64_t* told, std::uint32_t own,
+                                            std::uint32_t* scratch) {
   const unsigned self = block.block();
   if (block.warp() == 0) {
     std::uint32_t before = 0;

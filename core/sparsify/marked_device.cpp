@@ -15,7 +15,7 @@ bool Aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(poin
 DeviceMarks ClearMarks(const DeviceContext& context, std::size_t n) {
   const std::size_t chunks = ChunksOf(n);
   const std::size_t words = 2 * chunks + kMarksWords + chunks * gpu::kMarkedWords;
-  auto* const all = context.workspace->Get<std::uint32_t>(context.stream, kDeviceMarks, words);
+  auto* const all = context.workspace->Get<std::uint32_t>(context.stream, kUseMarks, words);
   gpu::FillAsync(context.stream, all, 0, words * sizeof(*all));
   DeviceMarks marks;
   marks.told = reinterpret_cast<std::uint64_t*>(all);

@@ -9,8 +9,10 @@
 
 namespace sparfuse {
 
-// Where DeviceWorkspace keeps them.
-inline constexpr std::size_t kDeviceMarks = 15;
+// Arrays of a DeviceWorkspace, from its end: those of a selection's own come first
+// (device_scan.hpp).
+inline constexpr std::size_t kUseMarks = 15;
+inline constexpr std::size_t kUseTransposed = 14;
 
 // Scratch of one selection, all zero: until the next ClearMarks on the same workspace.
 struct DeviceMarks {

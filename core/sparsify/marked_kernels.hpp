@@ -11,7 +11,7 @@
 #include "core/gpu/kernel.hpp"
 #include "core/gpu/look_back.hpp"
 #include "core/sparsify/on_device.hpp"
-#include "core/sparsify/select_kernels.hpp"
+#include "core/sparsify/scan_kernels.hpp"
 
 namespace sparfuse::gpu {
 
@@ -19,8 +19,6 @@ namespace sparfuse::gpu {
 // as whole blocks need.
 inline constexpr std::uint32_t kMarkedChunk = 8192;
 inline constexpr std::uint32_t kMarkedWords = kMarkedChunk / 32;
-
-SPARFUSE_DEVICE std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
 // Four elements from `at` on; 0 from `end` on. aligned: `from` is, and `at` is a multiple of 4.
 template <class Block>
@@ -32,6 +30,17 @@ SPARFUSE_DEVICE Float4 LoadFour(const Block& block, const float* from, std::size
   Float4 x{};
   for (std::size_t c = 0; c < 4; ++c) {
     if (at + c < end) x.v[c] = block.LoadStreaming(from + at + c);
+  }
+  return x;
+}
+
+// The same of what is read again soon.
+SPARFUSE_DEVICE Float4 LoadFourToKeep(const float* from, std::size_t at, std::size_t end,
+                                      bool aligned) {
+  if (aligned && at + 4 <= end) return *reinterpret_cast<const Float4*>(from + at);
+  Float4 x{};
+  for (std::size_t c = 0; c < 4; ++c) {
+    if (at + c < end) x.v[c] = from[at + c];
   }
   return x;
 }
@@ -76,7 +85,7 @@ struct TakeMarked {
   bool aligned;
   const std::uint32_t* bitmap;
   std::uint32_t flip;   // ~0: what is not marked is taken
-  std::uint64_t* told;  // of SumBefore
+  std::uint64_t* told;  // of SumByLookBack
   std::uint32_t* indices;
   float* values;
   SlotReport* report;
@@ -95,9 +104,8 @@ struct TakeMarked {
     const std::size_t of_word = begin + std::size_t{t} * 32;
     if (of_word + 32 > end) word &= of_word < end ? (1u << (end - of_word)) - 1 : 0;
     std::uint32_t total = 0;
-    const std::uint32_t before =
-        block.ExclusiveSum(static_cast<std::uint32_t>(std::popcount(word)), &total);
-    const std::uint32_t base = SumBefore(block, told, total, &shared.base);
+    const std::uint32_t before = block.ExclusiveSum(CountBits(word), &total);
+    const std::uint32_t base = SumByLookBack(block, told, total, &shared.base);
     if (t == 0 && block.block() + 1 == block.blocks()) report->count = base + total;
 
     if constexpr (kPending) {
@@ -146,8 +154,7 @@ struct TakeMarked {
       const std::uint32_t word = shared.words[vector / 8];
       const unsigned shift = vector % 8 * 4;
       const std::uint32_t before = word & ((1u << shift) - 1);
-      std::uint32_t place =
-          shared.places[vector / 8] + static_cast<std::uint32_t>(std::popcount(before));
+      std::uint32_t place = shared.places[vector / 8] + CountBits(before);
       for (unsigned c = 0; c < 4; ++c) {
         if ((word >> (shift + c) & 1) == 0) continue;
         indices[place] = static_cast<std::uint32_t>(at + c);

@@ -67,7 +67,7 @@ void TestOn(const std::string& device) {
   if (device == "host") return;
   SPARFUSE_REQUIRE(device == "emulated" || device == "cuda",
                    "--device \"" + device + "\"; expected host, emulated or cuda");
-  const Device chosen = device == "cuda" ? testing::kCudaDevice : testing::kEmulatedDevice;
+  const DeviceKind chosen = device == "cuda" ? DeviceKind::kCuda : DeviceKind::kEmulated;
   const std::string why = testing::WhyNotOn(chosen);
   if (!why.empty()) SPARFUSE_THROW(kUnsupported, "--device cuda: " + why);
   subjects.devices = {chosen};

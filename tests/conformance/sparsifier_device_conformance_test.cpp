@@ -18,7 +18,6 @@ using testing::Bits;
 using testing::DeviceSelection;
 using testing::MakeData;
 using testing::MakeSparsifier;
-using testing::OnDevice;
 using testing::Selected;
 using testing::Selection;
 using testing::UnderTest;
@@ -34,10 +33,10 @@ std::size_t Elements(const std::vector<std::int64_t>& shape) {
 // as many elements as that.
 constexpr double kBand = 1e-5;
 
-class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::string, Device>> {
+class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
  protected:
   void SetUp() override {
-    const std::string why = testing::WhyNotOn(device());
+    const std::string why = testing::WhyNotOn(std::get<1>(GetParam()));
     if (!why.empty()) GTEST_SKIP() << why;
   }
   void TearDown() override {
@@ -46,7 +45,7 @@ class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::str
   }
 
   const std::string& name() const { return std::get<0>(GetParam()); }
-  Device device() const { return std::get<1>(GetParam()); }
+  Device device() const { return {std::get<1>(GetParam()), 0}; }
   const SparsifierDescriptor& descriptor() const { return UnderTest().find(name()); }
   bool on_a_card() const { return device().kind == DeviceKind::kCuda; }
 
@@ -56,8 +55,7 @@ class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::str
   }
 
   static void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<float>& x,
-                           const Selected& selected, const DeviceSelection& selection) {
-    ASSERT_TRUE(selection.GuardsIntact());
+                           const Selected& selected, DeviceSelection& selection) {
     if (descriptor.exact_count) {
       ASSERT_EQ(selected.indices.size(), selection.Count());
     }
@@ -94,6 +92,14 @@ class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::str
   }
 };
 
+// A selection without a predicate.
+Selected RunWithout(DeviceSelection& selection, const std::vector<float>& gradient,
+                    std::uint64_t step) {
+  selection.Give(gradient);
+  selection.Launch(step);
+  return selection.Take(step);
+}
+
 TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
   struct Case {
     std::vector<std::int64_t> shape;
@@ -123,7 +129,7 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
         SCOPED_TRACE("n=" + std::to_string(n) + " dimensions=" + std::to_string(c.shape.size()) +
                      " density=" + std::to_string(density) + " " + data);
         Selection host(*host_form, n, density, 1, true, c.shape);
-        DeviceSelection device_side(*device_form, n, density, device(), true, c.shape);
+        DeviceSelection device_side(*device_form, device(), n, density, true, 0, 0, 0, c.shape);
         const auto drawn = MakeData(data, n, 1);
         for (std::uint64_t step = 0; step < 3; ++step) {
           auto gradient = drawn;
@@ -132,7 +138,7 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
           std::vector<float> x = device_side.Residual();
           for (std::size_t i = 0; i < n; ++i) x[i] += gradient[i];
           const Selected expected = host.Run(gradient, step);
-          const Selected selected = device_side.Run(gradient, step);
+          const Selected selected = RunWithout(device_side, gradient, step);
           ExpectLawful(descriptor(), x, selected, device_side);
           if (HasFatalFailure()) return;
           if (equal) {
@@ -156,12 +162,11 @@ TEST_P(SparsifierDeviceLaws, SelectsWithoutAResidualToo) {
   const auto host_form = MakeSparsifier(name());
   const auto device_form = MakeSparsifier(name());
   Selection host(*host_form, kN, 0.02, 1, false);
-  DeviceSelection device_side(*device_form, kN, 0.02, device(), false);
+  DeviceSelection device_side(*device_form, device(), kN, 0.02, false);
   for (std::uint64_t step = 0; step < 2; ++step) {
     const auto x = MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
     const Selected expected = host.Run(x, step);
-    const Selected selected = device_side.Run(x, step);
-    ASSERT_TRUE(device_side.GuardsIntact());
+    const Selected selected = RunWithout(device_side, x, step);
     if (ExpectsEqual(*device_form)) {
       ASSERT_EQ(selected.indices, expected.indices);
       ASSERT_EQ(Bits(selected.values), Bits(expected.values));
@@ -178,35 +183,34 @@ TEST_P(SparsifierDeviceLaws, ChangesNothingWhereThePredicateIsZero) {
   const std::vector<std::int64_t> shape = {20, 100};
   constexpr std::size_t kN = 2000;
   const auto sparsifier = MakeSparsifier(name());
-  DeviceSelection plain(*sparsifier, kN, 0.05, device(), true, shape);
-  DeviceSelection asked(*sparsifier, kN, 0.05, device(), true, shape);
-  OnDevice<std::uint32_t> only_if(asked.stream(), 1);
+  DeviceSelection plain(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
+  DeviceSelection asked(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
   const auto data = [](std::uint64_t step) {
     return MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
   };
   asked.SetResidual(data(9));
   plain.SetResidual(data(9));
-  only_if.Write({0});
+  asked.SetOnlyIf(0);
   asked.Give(data(0));
-  asked.Launch(0, 7, only_if.data());
-  EXPECT_TRUE(asked.SlotUntouched());
-  EXPECT_EQ(asked.Report().count, 0u);
-  EXPECT_EQ(asked.Report().fallbacks, 0u);
-  EXPECT_EQ(asked.Report().candidates, 0u);
+  asked.Launch(0, 7, DeviceSelection::Predicate::kGiven);
+  EXPECT_TRUE(asked.UntouchedFrom(0));
+  EXPECT_EQ(asked.ReadReport().count, 0u);
+  EXPECT_EQ(asked.ReadReport().fallbacks, 0u);
+  EXPECT_EQ(asked.ReadReport().candidates, 0u);
   EXPECT_EQ(Bits(asked.Residual()), Bits(data(9)));
-  only_if.Write({1});
+  asked.SetOnlyIf(1);
   for (std::uint64_t step = 0; step < 3; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
     asked.Give(data(step));
-    asked.Launch(step, 7, only_if.data());
+    asked.Launch(step, 7, DeviceSelection::Predicate::kGiven);
     const Selected selected = asked.Take(step);
-    const Selected expected = plain.Run(data(step), step);
+    const Selected expected = RunWithout(plain, data(step), step);
     ASSERT_EQ(selected.indices, expected.indices);
     ASSERT_EQ(Bits(asked.Residual()), Bits(plain.Residual()));
-    only_if.Write({0});
-    asked.Launch(step, 7, only_if.data());
+    asked.SetOnlyIf(0);
+    asked.Launch(step, 7, DeviceSelection::Predicate::kGiven);
     ASSERT_EQ(Bits(asked.Residual()), Bits(plain.Residual()));
-    only_if.Write({1});
+    asked.SetOnlyIf(1);
   }
 }
 
@@ -215,8 +219,8 @@ TEST_P(SparsifierDeviceLaws, ChangesNothingWhereThePredicateIsZero) {
 TEST_P(SparsifierDeviceLaws, WorksInTheOrderOfItsStream) {
   constexpr std::size_t kN = 2000;
   const auto sparsifier = MakeSparsifier(name());
-  DeviceSelection plain(*sparsifier, kN, 0.05, device(), true);
-  DeviceSelection late(*sparsifier, kN, 0.05, device(), true);
+  DeviceSelection plain(*sparsifier, device(), kN, 0.05, true);
+  DeviceSelection late(*sparsifier, device(), kN, 0.05, true);
   const gpu::GpuStream compute(device());
   gpu::GpuEvent ready(device());
   const gpu::PinnedBuffer<float> pinned(kN, device(), "a gradient");
@@ -233,7 +237,7 @@ TEST_P(SparsifierDeviceLaws, WorksInTheOrderOfItsStream) {
     gpu::StreamWait(late.stream(), ready);
     late.Launch(step);
     const Selected selected = late.Take(step);
-    ASSERT_EQ(selected.indices, plain.Run(x, step).indices);
+    ASSERT_EQ(selected.indices, RunWithout(plain, x, step).indices);
     ASSERT_EQ(Bits(late.Residual()), Bits(plain.Residual()));
   }
 }
@@ -243,20 +247,20 @@ TEST_P(SparsifierDeviceLaws, CanBeRecordedAsAGraph) {
   constexpr std::size_t kN = 5000;
   const auto sparsifier = MakeSparsifier(name());
   if (!sparsifier->SelectsOnDevice()) return;
-  DeviceSelection plain(*sparsifier, kN, 0.02, device(), true);
-  DeviceSelection recorded(*sparsifier, kN, 0.02, device(), true);
+  DeviceSelection plain(*sparsifier, device(), kN, 0.02, true);
+  DeviceSelection recorded(*sparsifier, device(), kN, 0.02, true);
   const auto data = [](std::uint64_t step) {
     return MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
   };
   for (std::uint64_t step = 0; step < 4; ++step) {
-    plain.Run(data(step), step);
-    recorded.Run(data(step), step);
+    RunWithout(plain, data(step), step);
+    RunWithout(recorded, data(step), step);
   }
   recorded.Give(data(4));
   const gpu::GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
   graph.Launch(recorded.stream());
   const Selected selected = recorded.Take(4);
-  const Selected expected = plain.Run(data(4), 4);
+  const Selected expected = RunWithout(plain, data(4), 4);
   EXPECT_EQ(selected.indices, expected.indices);
   EXPECT_EQ(Bits(selected.values), Bits(expected.values));
   EXPECT_EQ(Bits(recorded.Residual()), Bits(plain.Residual()));
@@ -268,7 +272,7 @@ TEST_P(SparsifierDeviceLaws, AllocatesNothingAfterItsFirstSteps) {
   const std::vector<std::int64_t> shape = {40, 100};
   constexpr std::size_t kN = 4000;
   const auto sparsifier = MakeSparsifier(name());
-  DeviceSelection selection(*sparsifier, kN, 0.05, device(), true, shape);
+  DeviceSelection selection(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
   std::size_t before = 0;
   for (std::uint64_t step = 0; step < 5; ++step) {
     selection.Give(MakeData(step == 3 ? "sparse" : "gaussian", kN, 1));
@@ -287,12 +291,12 @@ TEST_P(SparsifierDeviceLaws, NamesWhatIsNotFinite) {
     for (const double density : {0.01, 1.0}) {
       for (const bool feedback : {false, true}) {
         constexpr std::size_t kN = 3001;
-        DeviceSelection selection(*sparsifier, kN, density, device(), feedback);
+        DeviceSelection selection(*sparsifier, device(), kN, density, feedback);
         auto gradient = MakeData("gaussian", kN, 1);
         gradient[2998] = bad;
         gradient[3000] = bad;
         try {
-          selection.Run(gradient, 9);
+          RunWithout(selection, gradient, 9);
           ADD_FAILURE() << "accepted " << bad << " density=" << density;
         } catch (const Error& error) {
           const std::string what = error.what();
@@ -312,7 +316,7 @@ TEST_P(SparsifierDeviceLaws, NamesWhatThereIsNoMemoryFor) {
   constexpr std::size_t kN = 3001;
   const auto sparsifier = MakeSparsifier(name());
   const auto x = MakeData("gaussian", kN, 1);
-  DeviceSelection first(*sparsifier, kN, 0.02, device(), true);
+  DeviceSelection first(*sparsifier, device(), kN, 0.02, true);
   first.Give(x);
   gpu::SetEmulatedMemory(gpu::EmulatedMemoryInUse() + 16);
   try {
@@ -321,12 +325,12 @@ TEST_P(SparsifierDeviceLaws, NamesWhatThereIsNoMemoryFor) {
   } catch (const Error& error) {
     const std::string what = error.what();
     EXPECT_EQ(error.kind(), FailureKind::kOutOfMemory) << what;
-    EXPECT_NE(what.find(" bytes of the emulated device for "), std::string::npos) << what;
+    EXPECT_NE(what.find(" for the workspace of selections"), std::string::npos) << what;
   }
   gpu::SetEmulatedMemory(static_cast<std::size_t>(-1));
-  DeviceSelection second(*sparsifier, kN, 0.02, device(), true);
-  DeviceSelection third(*sparsifier, kN, 0.02, device(), true);
-  EXPECT_EQ(second.Run(x, 0).indices, third.Run(x, 0).indices);
+  DeviceSelection second(*sparsifier, device(), kN, 0.02, true);
+  DeviceSelection third(*sparsifier, device(), kN, 0.02, true);
+  EXPECT_EQ(RunWithout(second, x, 0).indices, RunWithout(third, x, 0).indices);
 }
 
 TEST_P(SparsifierDeviceLaws, RefusesArgumentsThatMakeNoSense) {
@@ -337,10 +341,10 @@ TEST_P(SparsifierDeviceLaws, RefusesArgumentsThatMakeNoSense) {
   Workspace host_workspace;
   SelectCounters counters;
   const SelectContext host{&pool, &host_workspace, &counters, {}};
-  OnDevice<float> x(stream.view(), std::vector<float>(100, 1.0f));
-  OnDevice<std::uint32_t> indices(stream.view(), 100);
-  OnDevice<float> values(stream.view(), 100);
-  OnDevice<SlotReport> report(stream.view(), 1);
+  const Buffer<float> x(100, device());
+  const Buffer<std::uint32_t> indices(100, device());
+  const Buffer<float> values(100, device());
+  const Buffer<SlotReport> report(1, device());
   struct Case {
     std::size_t n;
     double density;
@@ -369,8 +373,9 @@ INSTANTIATE_TEST_SUITE_P(All, SparsifierDeviceLaws,
                          ::testing::Combine(::testing::ValuesIn(UnderTest().names),
                                             ::testing::ValuesIn(UnderTest().devices)),
                          [](const auto& info) {
-                           return testing::CaseName(std::get<0>(info.param)) + "_" +
-                                  testing::DeviceName(std::get<1>(info.param));
+                           const bool cuda = std::get<1>(info.param) == DeviceKind::kCuda;
+                           return testing::CaseName(std::get<0>(info.param)) +
+                                  (cuda ? "_cuda" : "_emulated");
                          });
 
 }  // namespace

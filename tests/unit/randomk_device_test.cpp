@@ -12,16 +12,9 @@ using testing::Bits;
 using testing::DeviceSelection;
 using testing::MakeData;
 using testing::MakeSparsifier;
-using testing::OnDevice;
 using testing::Selection;
 
-class RandomKOnDevice : public ::testing::TestWithParam<Device> {
- protected:
-  void SetUp() override {
-    const std::string why = testing::WhyNotOn(GetParam());
-    if (!why.empty()) GTEST_SKIP() << why;
-  }
-};
+class RandomKOnDevice : public testing::OnDevices {};
 
 TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
   const auto randomk = MakeSparsifier("randomk");
@@ -32,15 +25,14 @@ TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
         for (const bool feedback : {false, true}) {
           SCOPED_TRACE(std::to_string(n) + " " + std::to_string(density));
           Selection host(*randomk, n, density, 1, feedback);
-          DeviceSelection device(*randomk, n, density, GetParam(), feedback, {}, skew);
+          DeviceSelection selection(*randomk, device(), n, density, feedback, 0, skew, 0);
           for (std::uint64_t step = 0; step < 2; ++step) {
             const auto x = MakeData("gaussian", n, static_cast<std::uint32_t>(step));
             const auto expected = host.Run(x, step);
-            const auto selected = device.Run(x, step);
+            const auto selected = selection.Run(x, step);
             ASSERT_EQ(selected.indices, expected.indices);
             ASSERT_EQ(Bits(selected.values), Bits(expected.values));
-            ASSERT_EQ(Bits(device.Residual()), Bits(host.residual()));
-            ASSERT_TRUE(device.GuardsIntact());
+            ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
           }
         }
       }
@@ -53,20 +45,20 @@ TEST_P(RandomKOnDevice, DrawsInRoundsWhatTheHostDrawsOneByOne) {
   constexpr std::size_t kN = 60'000;
   const auto randomk = MakeSparsifier("randomk");
   Selection host(*randomk, kN, 0.49, 1, false);
-  DeviceSelection device(*randomk, kN, 0.49, GetParam(), false);
+  DeviceSelection selection(*randomk, device(), kN, 0.49, false);
   const auto x = MakeData("gaussian", kN, 1);
-  EXPECT_EQ(device.Run(x, 3).indices, host.Run(x, 3).indices);
+  EXPECT_EQ(selection.Run(x, 3).indices, host.Run(x, 3).indices);
 }
 
 TEST_P(RandomKOnDevice, NamesTheFirstElementThatIsNotFinite) {
   constexpr std::size_t kN = 20'000;
   const auto randomk = MakeSparsifier("randomk");
   for (const bool feedback : {false, true}) {
-    DeviceSelection device(*randomk, kN, 0.01, GetParam(), feedback);
+    DeviceSelection selection(*randomk, device(), kN, 0.01, feedback);
     auto x = MakeData("gaussian", kN, 1);
     x[9001] = x[15'000] = x[9002] = std::numeric_limits<float>::infinity();
     try {
-      device.Run(x, 41);
+      selection.Run(x, 41);
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), FailureKind::kNumeric);
@@ -79,8 +71,8 @@ TEST_P(RandomKOnDevice, NamesTheFirstElementThatIsNotFinite) {
 // Marked by hand: what goes, what stays, and x as it was left.
 TEST_P(RandomKOnDevice, TakesWhatIsMarkedOfAnXThatIsDone) {
   constexpr std::size_t kN = 8192 + 40;
-  const gpu::GpuStream stream(GetParam());
-  DeviceWorkspace workspace(GetParam());
+  const gpu::GpuStream stream(device());
+  DeviceWorkspace workspace(device());
   const DeviceContext context{stream.view(), &workspace, nullptr, nullptr};
   const DeviceMarks marks = ClearMarks(context, kN);
   std::vector<std::uint32_t> bitmap(2 * gpu::kMarkedWords, 0);
@@ -89,26 +81,24 @@ TEST_P(RandomKOnDevice, TakesWhatIsMarkedOfAnXThatIsDone) {
   bitmap[257] = 0x80u;
   gpu::CopyAsync(stream.view(), marks.bitmap, bitmap.data(), bitmap.size() * 4);
   const auto x = MakeData("ascending", kN, 1);
-  OnDevice<float> residual(stream.view(), x);
-  OnDevice<std::uint32_t> indices(stream.view(), kN);
-  OnDevice<float> values(stream.view(), kN);
-  OnDevice<SlotReport> report(stream.view(), 1);
+  const Buffer<float> residual = testing::ToDevice(stream.view(), x);
+  const Buffer<std::uint32_t> indices(kN, device());
+  const Buffer<float> values(kN, device());
+  const Buffer<SlotReport> report(1, device());
   DeviceSlot slot{indices.data(), values.data(), kN, report.data()};
   const SelectSource source{{residual.data(), kN, stream.view()},
                             {residual.data(), kN, stream.view()}};
   TakeMarkedOnDevice(context, source, marks, Marked::kGoes, Sum::kDone, slot);
-  EXPECT_EQ(report.Read()[0].count, 4u);
-  const auto taken = values.Read();
+  EXPECT_EQ(testing::ToHost(stream.view(), report.data(), 1)[0].count, 4u);
+  const auto taken = testing::ToHost(stream.view(), values.data(), kN);
   EXPECT_EQ(std::vector<float>(taken.begin(), taken.begin() + 5),
             (std::vector<float>{0, 31, 8194, 8231, 0}));
   auto left = x;
   for (const std::size_t i : {0, 31, 8194, 8231}) left[i] = 0;
-  EXPECT_EQ(residual.Read(), left);
+  EXPECT_EQ(testing::ToHost(stream.view(), residual.data(), kN), left);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RandomKOnDevice,
-                         ::testing::Values(testing::kEmulatedDevice, testing::kCudaDevice),
-                         [](const auto& info) { return testing::DeviceName(info.param); });
+SPARFUSE_ON_DEVICES(RandomKOnDevice);
 
 }  // namespace
 }  // namespace sparfuse
