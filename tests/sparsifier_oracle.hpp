@@ -51,6 +51,9 @@ struct Subjects {
   // The descriptor of one of `names`, or of what a made sparsifier calls itself.
   std::function<const SparsifierDescriptor&(const std::string&)> find = FindSparsifier;
   std::vector<Isa> isas = SupportedIsas();  // on which their kernels can run
+  bool on_host = true;
+  // Beside the host. Tests of a device that is absent are skipped.
+  std::vector<DeviceKind> devices = {DeviceKind::kEmulated, DeviceKind::kCuda};
 };
 
 inline Subjects& UnderTest() {

@@ -12,6 +12,7 @@
 #include <regex>
 
 #include "core/error.hpp"
+#include "core/sparsify/device_scan.hpp"
 #include "core/sparsify/topk.hpp"
 
 namespace sparfuse {
@@ -36,23 +37,54 @@ class AdTopK final : public Sparsifier {
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
     const std::size_t n = source.gradient.size;
-    const bool shape_fits = info.shape.empty() || ElementsOf(info.shape) == n;
-    const Fibres fibres = shape_fits ? FibresOf(n, info.shape, axis_) : Fibres{};
-    if (shape_fits && fibres.count() == 1) {
+    const bool fits = ShapeFits(n, info);
+    const Fibres fibres = fits ? FibresOf(n, info.shape, axis_) : Fibres{};
+    if (fits && fibres.count() == 1) {
       return topk_->Select(context, source, density, info, state, slot);
     }
     SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    SPARFUSE_REQUIRE(shape_fits, std::string(name()) + ": tensor \"" + std::string(info.name) +
-                                     "\": " + std::to_string(n) +
-                                     " elements; expected as many as its shape has, " +
-                                     std::to_string(ElementsOf(info.shape)));
+    if (!fits) RefuseShape(n, info);
     const std::size_t k = KeptCount(fibres.length, density);
     RequireRoom(name(), info, slot, k * fibres.count());
     if (k == fibres.length) return SelectAll(context, input, info, slot);
     SelectFibres(context, input, info, fibres, k, slot);
   }
 
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const override {
+    return topk_->MakeDeviceState(n, device);
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t n = source.gradient.size;
+    const bool fits = ShapeFits(n, info);
+    const Fibres fibres = fits ? FibresOf(n, info.shape, axis_) : Fibres{};
+    if (fits && fibres.count() == 1) {
+      return topk_->SelectOnDevice(context, source, density, info, state, slot);
+    }
+    CheckSelectArguments(name(), source, density, info);
+    if (!fits) RefuseShape(n, info);
+    const std::size_t k = KeptCount(fibres.length, density);
+    const DeviceInput input =
+        BeginSelectOnDevice(name(), context, source, density, info, slot, k * fibres.count());
+    if (k == fibres.length) return SelectAllOnDevice(context, input, slot);
+    SelectFibresOnDevice(context, source, fibres, k, slot);
+  }
+
  private:
+  static bool ShapeFits(std::size_t n, const TensorInfo& info) {
+    return info.shape.empty() || ElementsOf(info.shape) == n;
+  }
+  [[noreturn]] void RefuseShape(std::size_t n, const TensorInfo& info) const {
+    SPARFUSE_THROW(kConfig, std::string(name()) + ": tensor \"" + std::string(info.name) +
+                                "\": " + std::to_string(n) +
+                                " elements; expected as many as its shape has, " +
+                                std::to_string(ElementsOf(info.shape)));
+  }
+
   FibreAxis axis_;
   std::unique_ptr<Sparsifier> topk_;
 };

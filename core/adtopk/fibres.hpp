@@ -44,4 +44,10 @@ Fibres FibresOf(std::size_t n, std::span<const std::int64_t> shape, FibreAxis ax
 void SelectFibres(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                   const Fibres& fibres, std::size_t k, Slot& slot);
 
+// The same on a device. Preconditions: 1 <= k < fibres.length; the slot has room. Cost: one launch
+// and one pass over x where fibres are contiguous or a slice of them is 8192 elements or fewer,
+// else four launches and two passes more.
+void SelectFibresOnDevice(const DeviceContext& context, const SelectSource& source,
+                          const Fibres& fibres, std::size_t k, DeviceSlot& slot);
+
 }  // namespace sparfuse

@@ -20,6 +20,7 @@ struct Memory {
   std::mutex mutex;
   std::size_t total = std::numeric_limits<std::size_t>::max();
   std::size_t used = 0;
+  std::size_t allocations = 0;
   std::map<void*, std::size_t> sizes;
 };
 Memory& TheMemory() {
@@ -156,6 +157,7 @@ void* Allocate(std::size_t bytes, std::string_view what) {
     SPARFUSE_THROW(kOutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes on the host");
   }
   memory.used += bytes;
+  ++memory.allocations;
   memory.sizes[pointer] = bytes;
   return pointer;
 }
@@ -183,6 +185,12 @@ std::size_t EmulatedMemoryInUse() {
   auto& memory = emulated::TheMemory();
   std::lock_guard lock(memory.mutex);
   return memory.used;
+}
+
+std::size_t EmulatedAllocations() {
+  auto& memory = emulated::TheMemory();
+  std::lock_guard lock(memory.mutex);
+  return memory.allocations;
 }
 
 }  // namespace sparfuse::gpu

@@ -34,6 +34,7 @@ void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& conte
 void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
                   const SelectSource& source, double density, const TensorInfo& info,
                   SparsifierState* state, DeviceSlot& slot) {
+  CheckSelectArguments(sparsifier.name(), source, density, info);
   const Stream& stream = context.stream;
   if (context.only_if != nullptr) {
     std::uint32_t wanted = 0;

@@ -131,6 +131,16 @@ class RandomK final : public Sparsifier {
     SelectRandom(context, input, RandomStream(seed_, info.id, info.step), k, slot, &info);
   }
 
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* /*state*/,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(source.gradient.size, density);
+    CheckSelectOnDevice(name(), context, source, density, info, slot, k);
+    SelectRandomOnDevice(context, source, RandomStream(seed_, info.id, info.step), k, slot);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
  private:
   std::uint64_t seed_;
 };

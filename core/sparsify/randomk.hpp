@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/sparsify/on_device.hpp"
 #include "core/sparsify/random_stream.hpp"
 #include "core/sparsify/scan.hpp"
 #include "core/sparsify/sparsifier.hpp"
@@ -36,6 +37,10 @@ void TakeMarked(const SelectContext& context, SelectInput& input,
 // drawn. `unchecked` as above. Preconditions: 1 <= k < n; k <= slot.capacity.
 void SelectRandom(const SelectContext& context, SelectInput& input, const RandomStream& stream,
                   std::size_t k, Slot& slot, const TensorInfo* unchecked = nullptr);
+
+// As SelectRandom of an x that is pending, on a device.
+void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& source,
+                          const RandomStream& stream, std::size_t k, DeviceSlot& slot);
 
 // The elements at `count` positions that are drawn with replacement: as many as differ.
 // Preconditions: nothing is pending; 1 <= count <= slot.capacity.

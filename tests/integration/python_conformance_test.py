@@ -53,7 +53,8 @@ class ConformanceTest(unittest.TestCase):
 
     def test_what_cannot_be_tested_is_said_at_once(self):
         for arguments, expected in (((), "usage: sparsifier-conformance"),
-                                    (("topk",), 'unknown argument "topk"; expected python:FILE.py:ClassName'),
+                                    (("topj",), 'did you mean "topk"?'),
+                                    (("topk", "--device", "gpu"), '"gpu"; expected host, emulated or cuda'),
                                     (("python:absent.py:TopK",), str(CLASSES.parent / "absent.py")),
                                     ((f"python:{CLASSES.name}:TopJ",), 'did you mean "TopK"?'),
                                     ((f"python:{CLASSES.name}:Needy",), "missing 1 required positional argument"),

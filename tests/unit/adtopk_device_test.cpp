@@ -1,0 +1,139 @@
+// All-dimension top-k on a device: what the host selects, bit for bit.
+#include <gtest/gtest.h>
+
+#include "core/adtopk/adtopk.hpp"
+#include "tests/device_selection.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DeviceSelection;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selection;
+
+using Shape = std::vector<std::int64_t>;
+
+class AdTopKOnDevice : public testing::OnDevices {
+ protected:
+  void ExpectAsOnHost(const Shape& shape, const std::string& axis, double density,
+                      const std::string& data, bool feedback, std::size_t skew = 0) {
+    const std::size_t n = ElementsOf(shape);
+    SCOPED_TRACE("axis " + axis + ", density " + std::to_string(density) + ", " + data +
+                 ", shape " + ::testing::PrintToString(shape));
+    const auto adtopk = MakeSparsifier("adtopk", {{"axis", axis}});
+    Selection host(*adtopk, n, density, 1, feedback, shape);
+    DeviceSelection selection(*adtopk, device(), n, density, feedback, 0, skew, 0, shape);
+    for (std::uint64_t step = 0; step < (feedback ? 2 : 1); ++step) {
+      const auto x = MakeData(data, n, static_cast<std::uint32_t>(n + step));
+      const auto expected = host.Run(x, step);
+      const auto selected = selection.Run(x, step);
+      ASSERT_EQ(selected.indices, expected.indices);
+      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+      if (feedback) {
+        ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
+      }
+    }
+  }
+};
+
+TEST_P(AdTopKOnDevice, SelectsInFibresOfEveryLength) {
+  for (const Shape& shape : std::vector<Shape>{
+           {700, 2}, {90, 31}, {40, 33}, {17, 512}, {3, 1024}, {2, 1025}, {2, 5120}, {1, 9000}}) {
+    for (const double density : {1e-9, 0.01, 0.05}) {
+      ExpectAsOnHost(shape, "1", density, "gaussian", density == 0.01);
+    }
+  }
+}
+
+TEST_P(AdTopKOnDevice, SelectsInStridedFibres) {
+  for (const Shape& shape : std::vector<Shape>{{5, 40, 3, 3},
+                                               {3, 3, 7, 7},
+                                               {4, 4, 1, 5},
+                                               {2, 1200, 3, 3},
+                                               {2, 5, 50, 50},
+                                               {1, 3000, 2, 2}}) {
+    ExpectAsOnHost(shape, "1", 0.05, "gaussian", true);
+  }
+  ExpectAsOnHost({150, 130}, "0", 0.05, "gaussian", true);
+  ExpectAsOnHost({1100, 40}, "longest", 0.02, "gaussian", true);
+}
+
+// Few maxima to take a bound from, or none: more than one for each lane, or for each of 64.
+TEST_P(AdTopKOnDevice, SelectsManyOfEachFibre) {
+  for (const auto& [shape, density] : std::vector<std::pair<Shape, double>>{{{5, 100}, 0.4},
+                                                                            {{4, 768}, 0.05},
+                                                                            {{3, 600}, 0.3},
+                                                                            {{2, 2000}, 0.3},
+                                                                            {{2, 2000}, 0.9},
+                                                                            {{3, 200, 2, 2}, 0.5},
+                                                                            {{40, 20}, 0.5}}) {
+    ExpectAsOnHost(shape, "1", density, "gaussian", true);
+    ExpectAsOnHost(shape, "1", density, "few-values", false);
+  }
+  ExpectAsOnHost({8, 30}, "1", 1.0, "gaussian", true);
+}
+
+// What is equal goes to the lower index, across lanes, words, warps and segments.
+TEST_P(AdTopKOnDevice, BreaksTiesByIndex) {
+  for (const std::string data : {"zeros", "equal", "few-values", "alternating", "sparse",
+                                 "denormal", "layers", "ascending"}) {
+    ExpectAsOnHost({40, 30}, "1", 0.1, data, true);
+    ExpectAsOnHost({5, 500}, "1", 0.05, data, true);
+    ExpectAsOnHost({2, 2000}, "1", 0.05, data, true);
+    ExpectAsOnHost({3, 150, 3, 3}, "1", 0.05, data, true);
+  }
+  ExpectAsOnHost({1, 17'000, 1}, "1", 0.6, "equal", false);
+  ExpectAsOnHost({2, 9000}, "1", 0.95, "few-values", false);
+}
+
+TEST_P(AdTopKOnDevice, TakesAddressesThatAreNotAligned) {
+  for (const Shape& shape : std::vector<Shape>{{17, 512}, {2, 2000}, {3, 41, 3, 3}, {40, 30}}) {
+    ExpectAsOnHost(shape, "1", 0.05, "gaussian", true, 1);
+  }
+}
+
+// One row of a million, and one dimension, which is the exact top-k of all.
+TEST_P(AdTopKOnDevice, TakesOneDimensionAsOneFibre) {
+  ExpectAsOnHost({20'000}, "1", 0.01, "gaussian", true);
+}
+
+TEST_P(AdTopKOnDevice, NamesTheFirstElementThatIsNotFinite) {
+  for (const Shape& shape :
+       std::vector<Shape>{{40, 500}, {4, 5000}, {20, 100, 3, 3}, {2, 1100, 3, 3}}) {
+    const std::size_t n = ElementsOf(shape);
+    for (const bool feedback : {false, true}) {
+      const auto adtopk = MakeSparsifier("adtopk");
+      DeviceSelection selection(*adtopk, device(), n, 0.01, feedback, 0, 0, 0, shape);
+      auto x = MakeData("gaussian", n, 1);
+      x[n - 7] = x[n - 6] = x[n - 1] = std::numeric_limits<float>::quiet_NaN();
+      try {
+        selection.Run(x, 41);
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        EXPECT_NE(what.find("element " + std::to_string(n - 7) + " "), std::string::npos) << what;
+      }
+    }
+  }
+}
+
+TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
+  const auto adtopk = MakeSparsifier("adtopk");
+  DeviceSelection selection(*adtopk, device(), 100, 0.1, false, 50, 0, 0, {10, 11});
+  try {
+    selection.Run(std::vector<float>(100, 1.0f), 0);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("100 elements; expected as many as its shape has, 110"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+SPARFUSE_ON_DEVICES(AdTopKOnDevice);
+
+}  // namespace
+}  // namespace sparfuse
