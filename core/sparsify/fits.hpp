@@ -1,6 +1,7 @@
-// Quantiles of the distributions that SIDCo fits to magnitudes: the value that a fraction of the
-// distribution lies above. In later stages the fraction is a ratio of densities, which is above 1
-// where more is asked for than the stage before leaves. On the host and on devices.
+// Quantiles of the distributions that GaussianK fits to elements and SIDCo to magnitudes: the value
+// that a fraction of the distribution lies above. In SIDCo's later stages the fraction is a ratio
+// of densities, which is above 1 where more is asked for than the stage before leaves. On the host
+// and on devices.
 #pragma once
 
 #include <cmath>
@@ -17,6 +18,11 @@ SPARFUSE_HOST_DEVICE double LogGamma(double x) {
   int sign = 0;
   return lgamma_r(x, &sign);
 #endif
+}
+
+// The normal distribution with this mean and variance; z: its standardised quantile.
+SPARFUSE_HOST_DEVICE double NormalQuantile(double mean, double variance, double z) {
+  return mean + z * std::sqrt(variance);
 }
 
 // The generalised Pareto distribution with this mean and variance.

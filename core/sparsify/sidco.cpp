@@ -28,6 +28,7 @@
 #include "core/sparsify/corrected.hpp"
 #include "core/sparsify/largest.hpp"
 #include "core/sparsify/sample.hpp"
+#include "core/sparsify/sidco_device.hpp"
 #include "core/sparsify/sidco_fits.hpp"
 #include "core/tensor/cpu.hpp"
 
@@ -35,13 +36,6 @@ namespace sparfuse {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-struct SidcoOptions {
-  Fit fit;
-  int stages;
-  bool adaptive;
-  double first_ratio;
-};
 
 struct SidcoState final : SparsifierState {
   explicit SidcoState(std::size_t n) : bound(n) {}
@@ -79,6 +73,23 @@ class Sidco final : public Sparsifier {
     }
   }
 
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<SidcoDeviceState>(device);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    const auto select = corrected_ ? SelectSidcoOnDevice : SelectSidcoPaperOnDevice;
+    select(context, input, info, options_, density, k, static_cast<SidcoDeviceState*>(state), slot);
+  }
+
  private:
   Statistics Wanted() const {
     Statistics wanted;
@@ -113,8 +124,8 @@ class Sidco final : public Sparsifier {
   bool FitStagesToSample(const SelectContext& context, const SelectInput& input,
                          const TensorInfo& info, const SidcoPlan& plan, int count,
                          double* thresholds) const {
-    if (input.n < kSampledFrom) return false;
-    const std::size_t lines = std::min(input.n / kSampledShare, kMostSampled) / kLine;
+    if (input.n < kFitSampledFrom) return false;
+    const std::size_t lines = std::min(input.n / kFitSampledShare, kFitMostSampled) / kLine;
     const auto x = WorkspaceArray<float>(*context.workspace, kUseSample, lines * kLine);
     ForSampledLines(input.n, lines, info, [&](std::size_t i, std::size_t at) {
       for (std::size_t j = 0; j < kLine; ++j) x[i * kLine + j] = input.At(at + j);

@@ -17,12 +17,12 @@ enum class Fit { kExponential, kPareto, kGamma };
 inline constexpr int kMaxStages = static_cast<int>(kMaxTails) + 1;
 inline constexpr int kAdaptSteps = 5;
 
-// The boundaries between stages are fitted to a sample of one element in kSampledShare,
-// kMostSampled at most, of tensors from kSampledFrom elements on; below, passes over all of x are
-// as fast.
-inline constexpr std::size_t kSampledFrom = std::size_t{1} << 18;
-inline constexpr std::size_t kSampledShare = 16;
-inline constexpr std::size_t kMostSampled = 65536;
+// The boundaries between stages are fitted to a sample of one element in kFitSampledShare,
+// kFitMostSampled at most, of tensors from kFitSampledFrom elements on; below, passes over all of x
+// are as fast.
+inline constexpr std::size_t kFitSampledFrom = std::size_t{1} << 18;
+inline constexpr std::size_t kFitSampledShare = 16;
+inline constexpr std::size_t kFitMostSampled = 65536;
 
 // Densities after each stage, the first one being stage 0.
 struct SidcoPlan {
