@@ -119,7 +119,12 @@ struct ScanControl {
 
   std::uint32_t bins[kScanBins];  // of candidates: bin b holds lo + [b, b + 1) * 2^kScanShift, the
                                   // last one all above
+  // 1: SendReaching raises nothing where the k largest are sent because too few or too many reach
+  // the key. That is as it should be where the key is an estimate that is corrected.
+  std::uint32_t corrected;
+
   // Scratch.
+  std::uint32_t measured[kMostSpans];
   std::uint32_t listed;
   std::uint32_t decided;
   std::uint32_t ready;
@@ -178,10 +183,18 @@ struct DeviceScan {
 
 struct ScanOptions {
   // control->lo becomes a key that so many elements reach, but for one case in a million, and not
-  // many more; 0: it is 0, and a kernel of the caller sets it.
+  // many more; 0: it is `lo`.
   std::size_t wanted = 0;
   WarmWords* warm = nullptr;  // where it knows a bound, that is taken
   std::size_t capacity = 0;   // candidates that are stored; 0: CandidateCapacity(n, k)
+  // What the control says at first: of `lo` without `wanted`. What `bound`, on the device, says is
+  // `lo` and `key`; null: nothing.
+  const std::uint32_t* bound = nullptr;
+  std::uint32_t lo = 0;
+  std::uint32_t key = 0;
+  std::uint32_t least = 0;
+  std::uint32_t most = 0;
+  bool corrected = false;
 };
 
 // Zeroes the control and finds a bound. One launch.
@@ -190,9 +203,10 @@ DeviceScan PrepareScan(const DeviceContext& context, const DeviceInput& input,
                        const ScanOptions& options);
 
 // Of CollectOnDevice, where all of x is measured in the same pass. A measure is copied to the
-// device; a thread has a Part, zero at first, of the elements of its block's span that it sees.
+// device; a thread has a Part of the elements of its block's span that it sees.
 struct NoMeasure {
   struct Part {};
+  SPARFUSE_DEVICE Part Begin() const { return {}; }
   // Once for each element, in a fixed order.
   SPARFUSE_DEVICE void Add(Part& /*part*/, float /*x*/, std::uint32_t /*key*/) const {}
   // By all threads of the block, after its span: writes the partial result of `span`, in

@@ -129,7 +129,13 @@ struct Prepare {
   DeviceSource source;
   RandomStream stream;
   std::uint32_t lines;  // of the sample
-  std::uint32_t rank;   // of the bound in the sample; 0: the bound is 0
+  std::uint32_t rank;   // of the bound in the sample; 0: the bound is `lo`
+  const std::uint32_t* bound;
+  std::uint32_t lo;  // this and what follows: of the control, as ScanOptions says
+  std::uint32_t key;
+  std::uint32_t least;
+  std::uint32_t most;
+  std::uint32_t corrected;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
@@ -137,6 +143,7 @@ struct Prepare {
     const bool wanted = only_if == nullptr || *only_if != 0;
     if (wanted) {
       Zero(block, control->bins, kScanBins);
+      Zero(block, control->measured, kMostSpans);
       Zero(block, control->counted, kMostCounting);
       Zero(block, control->refined, kMostCounting);
       Zero(block, control->exact_bins, 3 * kExactBins);
@@ -145,19 +152,21 @@ struct Prepare {
       Zero(block, control->sums, kMostSpans);
     }
     const std::uint32_t warm_key = wanted && warm != nullptr ? warm->key : 0;
-    std::uint32_t lo = warm_key;
-    if (wanted && warm_key == 0 && rank > 0) lo = Sampled(block, shared);
+    const std::uint32_t given = wanted && bound != nullptr ? *bound : lo;
+    std::uint32_t from = warm_key > 0 ? warm_key : given;
+    if (wanted && warm_key == 0 && rank > 0) from = Sampled(block, shared);
     if (thread != 0) return;
     control->active = wanted ? 1 : 0;
     control->exact = 0;
     control->recollect = 0;
     if (!wanted) return;
-    control->lo = lo;
+    control->lo = from;
     control->warm = warm_key > 0 ? 1 : 0;
     control->count = 0;
-    control->key = 0;
-    control->least = 0;
-    control->most = 0;
+    control->key = bound != nullptr ? given : key;
+    control->least = least;
+    control->most = most;
+    control->corrected = corrected;
     control->reaching = 0;
     control->mode = SendMode::kLargest;
     control->limit = 0;
@@ -235,7 +244,7 @@ struct Collect {
     const std::uint32_t lo = control->lo < kInfinityKey ? control->lo : kInfinityKey;
     for (unsigned b = block.thread(); b < kScanBins; b += kThreads) shared.bins[b] = 0;
     block.Sync();
-    typename Measure::Part part = {};
+    typename Measure::Part part = measure.Begin();
     const std::uint32_t first = block.block() * chunks_per_span;
     std::uint32_t last = first + chunks_per_span;
     if (last > chunks) last = chunks;
@@ -479,9 +488,12 @@ struct Send {
         control->mode = SendMode::kReaching;
         control->cut = CutOf(key);
         control->limit = reaching;
+        Learn(warm, control->warm != 0, key, control->count, k, false);
       } else {
         control->mode = SendMode::kLargest;
-        if (key >= lo && control->count == 0) {
+        if (control->corrected != 0) {
+          // As it should be.
+        } else if (key >= lo && control->count == 0) {
           ++slot.report->fallbacks;
         } else if (known && reaching == 0) {
           ++slot.report->fallbacks;

@@ -1,0 +1,104 @@
+// Sparsifiers that estimate a threshold select on a device what they select on the host, but for
+// elements at the threshold where that is computed from sums.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/device_selection.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DeviceSelection;
+using testing::LargestByDefinition;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+using testing::Selection;
+
+// Where they differ, elements are within 1e-5 of the smallest magnitude that the host sends.
+void ExpectSameMask(const std::vector<float>& x, const Selected& device, const Selected& host) {
+  float boundary = std::numeric_limits<float>::infinity();
+  for (const float v : host.values) boundary = std::min(boundary, std::abs(v));
+  std::vector<std::uint32_t> differing;
+  std::set_symmetric_difference(device.indices.begin(), device.indices.end(), host.indices.begin(),
+                                host.indices.end(), std::back_inserter(differing));
+  for (const std::uint32_t i : differing) {
+    ASSERT_NEAR(std::abs(x[i]), boundary, 1e-5f * boundary)
+        << "element " << i << ", " << device.indices.size() << " sent, on the host "
+        << host.indices.size();
+  }
+}
+
+// What is sent is x itself in index order, and with a residual nothing is lost.
+void ExpectSentIsX(const std::vector<float>& x, const Selected& sent,
+                   const std::vector<float>& residual) {
+  std::vector<float> left = x;
+  for (std::size_t j = 0; j < sent.indices.size(); ++j) {
+    ASSERT_TRUE(j == 0 || sent.indices[j - 1] < sent.indices[j]);
+    ASSERT_EQ(Bits(sent.values[j]), Bits(x[sent.indices[j]]));
+    left[sent.indices[j]] = 0;
+  }
+  if (!residual.empty()) {
+    ASSERT_EQ(Bits(residual), Bits(left));
+  }
+}
+
+struct Shape {
+  std::size_t n;
+  double density;
+  bool feedback;
+  int steps = 3;
+};
+constexpr Shape kShapes[] = {{1, 0.5, true},       {2, 0.5, false},        {33, 0.1, true},
+                             {1025, 0.01, true},   {5000, 0.3, false},     {20'011, 0.01, true, 4},
+                             {40'003, 0.05, true}, {20'480, 0.001, false}, {3000, 1.0, true}};
+
+// Steps on a device beside those on the host, from the same residual in each.
+void ExpectAsOnHost(Device device, const std::string& name, const Options& options,
+                    const std::string& data, const Shape& shape) {
+  SCOPED_TRACE(name + " " + data + " n=" + std::to_string(shape.n) +
+               " density=" + std::to_string(shape.density));
+  const auto sparsifier = MakeSparsifier(name, options);
+  ASSERT_TRUE(sparsifier->SelectsOnDevice());
+  Selection host(*sparsifier, shape.n, shape.density, 1, shape.feedback);
+  DeviceSelection selection(*sparsifier, device, shape.n, shape.density, shape.feedback);
+  for (int step = 0; step < shape.steps; ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    const auto gradient = MakeData(data, shape.n, static_cast<std::uint32_t>(step));
+    std::vector<float> x = gradient;
+    if (shape.feedback) {
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = gradient[i] + host.residual()[i];
+      selection.SetResidual(host.residual());
+    }
+    const Selected expected = host.Run(gradient, static_cast<std::uint64_t>(step));
+    const Selected selected = selection.Run(gradient, static_cast<std::uint64_t>(step));
+    ExpectSameMask(x, selected, expected);
+    ExpectSentIsX(x, selected, shape.feedback ? selection.Residual() : std::vector<float>());
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+void ExpectAsOnHostForAll(Device device, const std::string& name, const Options& options = {}) {
+  for (const std::string& data : testing::DataNames()) {
+    for (const Shape& shape : kShapes) {
+      if (shape.n > 2000 && data != "gaussian" && data != "laplace" && data != "sparse" &&
+          shape.n != 5000) {
+        continue;  // no new path, much time
+      }
+      ExpectAsOnHost(device, name, options, data, shape);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+class ThresholdsOnDevice : public testing::OnDevices {};
+SPARFUSE_ON_DEVICES(ThresholdsOnDevice);
+
+TEST_P(ThresholdsOnDevice, GaussianK) { ExpectAsOnHostForAll(device(), "gaussiank"); }
+
+TEST_P(ThresholdsOnDevice, GaussianKPaper) { ExpectAsOnHostForAll(device(), "gaussiank@paper"); }
+
+}  // namespace
+}  // namespace sparfuse
