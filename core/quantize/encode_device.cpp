@@ -23,7 +23,7 @@ gpu::EncodeInput InputOf(const DeviceEncode& encode) {
 std::size_t BlocksOf(std::size_t n) { return (n + kBlock - 1) / kBlock; }
 
 gpu::Quads WithoutSkew(gpu::Quads quads) {
-  if (quads.skew != 0) quads = {quads.n, 0, false};
+  if (quads.skew != 0) quads = gpu::Quads(quads.n, 0, false);
   return quads;
 }
 

@@ -59,12 +59,12 @@ struct EncodeWhole {
     Float4 x[kQuadsPerThread];
     Float4 kept[kQuadsPerThread];
     for (int j = 0; j < kQuadsPerThread; ++j) {
-      const std::size_t q = ElementwiseQuad(block, j);
+      const std::uint32_t q = ElementwiseQuad(block, j);
       x[j] = quads.Load(input.gradient, q);
       if (input.residual != nullptr) kept[j] = quads.Load(input.residual, q);
     }
     for (int j = 0; j < kQuadsPerThread; ++j) {
-      const std::size_t q = ElementwiseQuad(block, j);
+      const std::uint32_t q = ElementwiseQuad(block, j);
       std::uint32_t codes[4];
       for (unsigned v = 0; v < 4; ++v) {
         const float value = input.Checked(block, quads.At(q, v), x[j].v[v], kept[j].v[v]);
@@ -76,8 +76,8 @@ struct EncodeWhole {
       if constexpr (kHalves) {
         // A last half of nothing fills up the last word.
         auto* const words = reinterpret_cast<std::uint32_t*>(out);
-        if (quads.At(q, 0) < quads.n) words[2 * q] = codes[0] | codes[1] << 16;
-        if (quads.At(q, 2) < quads.n) words[2 * q + 1] = codes[2] | codes[3] << 16;
+        if (quads.At(q, 0) < quads.n) words[2 * std::size_t{q}] = codes[0] | codes[1] << 16;
+        if (quads.At(q, 2) < quads.n) words[2 * std::size_t{q} + 1] = codes[2] | codes[3] << 16;
       } else {
         quads.Store(reinterpret_cast<float*>(out), q, x[j]);
       }

@@ -77,10 +77,15 @@ void PowerSgdOnDevice::Reconstruct(const Stream& stream, const SelectSource& sou
   assert(out.size == rows_ * cols_);
   float* const residual = source.residual.size == 0 ? nullptr : source.residual.data;
   const gpu::Quads quads = gpu::QuadsOf(cols_, out.data, residual, q_.data());
-  const bool aligned = quads.aligned && quads.skew == 0 && cols_ % 4 == 0;
-  const gpu::ReconstructRows kernel{
-      p_.data(), q_.data(), rows_,   cols_, static_cast<std::uint32_t>(rank_),
-      aligned,   out.data,  residual};
+  const bool aligned = quads.whole > 0 && quads.skew == 0 && cols_ % 4 == 0;
+  const gpu::ReconstructRows kernel{p_.data(),
+                                    q_.data(),
+                                    rows_,
+                                    cols_,
+                                    static_cast<std::uint32_t>(rank_),
+                                    gpu::Quads(cols_, 0, aligned),
+                                    out.data,
+                                    residual};
   gpu::Launch(stream, kernel.Blocks(), kernel);
 }
 

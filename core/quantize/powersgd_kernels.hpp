@@ -133,21 +133,19 @@ struct ReconstructRows {
   std::size_t rows;
   std::size_t cols;
   std::uint32_t rank;
-  bool aligned;  // rows of all matrices to 16 bytes
+  Quads row;  // of all matrices
   float* out;
   float* residual;  // or null
 
-  SPARFUSE_HOST_DEVICE Quads Row() const { return {cols, 0, aligned}; }
   std::size_t Blocks() const {
-    return (Row().count() * ((rows + kRows - 1) / kRows) + kThreads - 1) / kThreads;
+    return (std::size_t{row.count()} * ((rows + kRows - 1) / kRows) + kThreads - 1) / kThreads;
   }
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
-    const Quads row = Row();
     const std::size_t item = std::size_t{block.block()} * kThreads + block.thread();
     const std::size_t first = item / row.count() * kRows;
-    const std::size_t quad = item % row.count();
+    const auto quad = static_cast<std::uint32_t>(item % row.count());
     if (first >= rows) return;
     Float4 kept[kRows] = {};
     Float4 sums[kRows];
