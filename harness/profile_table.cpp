@@ -28,6 +28,15 @@ std::string LinkName(const json& config) {
                      link.at("alpha_us").get<double>());
 }
 
+// With where and how it was computed, unless on the host in float32.
+std::string WorkloadName(const json& config) {
+  std::string name = config.at("workload");
+  for (const char* key : {"device", "precision"}) {
+    if (config.contains(key)) name += ", " + config[key].get<std::string>();
+  }
+  return name;
+}
+
 std::string RanksName(const json& config) {
   const std::string threads =
       config.at("threads_per_worker") == 1
@@ -62,7 +71,7 @@ Table Passes(const json& outcomes) {
     const json& profile = outcome.at("profile");
     const json load = outcome.value("/machine/load_before"_json_pointer, json());
     const auto cell = [&](const char* place) { return Measured(profile, place, 1e-3); };
-    table.rows.push_back({config.at("workload"), RanksName(config), LinkName(config),
+    table.rows.push_back({WorkloadName(config), RanksName(config), LinkName(config),
                           profile.at("backward").at("steps").dump(),
                           cell("/backward/forward_seconds"), cell("/backward/unhooked_seconds"),
                           cell("/backward/hooked_seconds"), cell("/backward/update_seconds"),
@@ -83,7 +92,8 @@ Table SlowestTensors(const json& outcomes) {
   std::set<json> shown;
   for (const json& outcome : outcomes) {
     const json& backward = outcome.at("profile").at("backward");
-    if (!shown.insert(outcome.at("config").at("workload")).second) continue;
+    const std::string workload = WorkloadName(outcome.at("config"));
+    if (!shown.insert(workload).second) continue;
     std::vector<json> tensors = backward.at("tensors");
     const auto seconds = [](const json& tensor) { return tensor.at("seconds").get<double>(); };
     const std::size_t count = std::min(kSlowest, tensors.size());
@@ -92,8 +102,8 @@ Table SlowestTensors(const json& outcomes) {
                       [&](const json& a, const json& b) { return seconds(a) > seconds(b); });
     for (std::size_t i = 0; i < count; ++i) {
       table.rows.push_back(
-          {outcome.at("config").at("workload"), tensors[i].at("name"),
-           tensors[i].at("numel").dump(), fmt::format("{:.3f}", 1e3 * seconds(tensors[i])),
+          {workload, tensors[i].at("name"), tensors[i].at("numel").dump(),
+           fmt::format("{:.3f}", 1e3 * seconds(tensors[i])),
            fmt::format("{:.1f} %",
                        100 * seconds(tensors[i]) / backward.at("unhooked_seconds").get<double>())});
     }
@@ -103,7 +113,7 @@ Table SlowestTensors(const json& outcomes) {
 }
 
 std::string ColumnName(const json& config) {
-  return config.at("workload").get<std::string>() + " x" + RanksName(config) +
+  return WorkloadName(config) + " x" + RanksName(config) +
          (config.at("link").is_null() ? "" : ", shaped");
 }
 
@@ -160,7 +170,7 @@ Table Kernels(const json& outcomes) {
 }
 
 void AddLinkRow(Table& table, const json& config, const json& link) {
-  std::vector<std::string> row = {config.at("workload"), RanksName(config), LinkName(config),
+  std::vector<std::string> row = {WorkloadName(config), RanksName(config), LinkName(config),
                                   link.at("class")};
   const json& fit = link.at("fit");
   if (fit.is_null()) {

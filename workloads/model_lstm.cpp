@@ -3,7 +3,9 @@
 //
 // Source: S. Hochreiter and J. Schmidhuber, Neural Computation 1997; W. Zaremba et al., "Recurrent
 // Neural Network Regularization", 2014 (the stacked form, and where it drops).
-// Deviations: no state is carried from one window to the next, as samples are permuted.
+// Deviations: no state is carried from one window to the next, as samples are permuted. In bfloat16
+// the recurrent layers stay in float32: autocast would compute cuDNN's in float16, whatever its
+// type.
 #include <vector>
 
 #include "workloads/models.hpp"
@@ -35,6 +37,7 @@ ForwardPass Build(const LstmSize& size, const ParameterSet& parameters) {
     const at::Tensor zero = at::zeros({1, tokens.size(0), hidden}, embedding.options());
     at::Tensor x = at::embedding(embedding, tokens);
     for (const std::vector<at::Tensor>& layer : layers) {
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
       x = std::get<0>(at::lstm(dropout(x, probability), {zero, zero}, layer, /*has_biases=*/true,
                                /*num_layers=*/1, /*dropout=*/0.0, /*train=*/true,
                                /*bidirectional=*/false, /*batch_first=*/true));

@@ -58,7 +58,14 @@ Card CardOf(int index) {
                                      ", but " + std::to_string(CudaDeviceCount()) + ": " +
                                      cudaGetErrorString(status));
   }
-  return {index, properties.name, properties.major, properties.minor, properties.totalGlobalMem};
+  Card card{index, properties.name, properties.major, properties.minor, properties.totalGlobalMem,
+            ""};
+  for (const char byte : properties.uuid.bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    card.uuid += kDigits[static_cast<unsigned char>(byte) >> 4];
+    card.uuid += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return card;
 }
 
 #else

@@ -29,6 +29,7 @@ struct Card {
   int major = 0;  // compute capability
   int minor = 0;
   std::size_t memory_bytes = 0;
+  std::string uuid;  // 32 hexadecimal digits: tells cards of all hosts apart
 };
 
 // Throws Error{kUnsupported}, "this machine has no CUDA device: ...", where there is none of that

@@ -179,6 +179,8 @@ LiveConfig MeasuringConfig(const Rank& rank, GradientLayout layout,
   config.layout = std::move(layout);
   config.topology = {rank.size(), rank.config.at("ranks_per_node").get<int>()};
   config.strategy = std::move(strategy);
+  config.device = rank.device;
+  config.compute = rank.compute;
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/cost/fit.hpp"
+#include "core/tensor/device.hpp"
 #include "core/transport/topology.hpp"
 #include "harness/worker/timing.hpp"
 
@@ -81,13 +82,15 @@ json FitOf(const std::vector<CurvePoint>& rounds) {
 // Of one class of links.
 class LinkProfile {
  public:
-  LinkProfile(const Rank& rank, Neighbours neighbours, int repeats, double dispatch)
+  // messages: where the transport's messages lie.
+  LinkProfile(const Rank& rank, Device messages, Neighbours neighbours, int repeats,
+              double dispatch)
       : rank_(rank),
         neighbours_(neighbours),
         repeats_(repeats),
         dispatch_(dispatch),
-        out_(kLargestBytes),
-        in_(kLargestBytes) {}
+        out_(kLargestBytes, messages),
+        in_(kLargestBytes, messages) {}
 
   void Measure(LinkClass link_class, const Place& place, ProfileRecord& record) {
     const std::vector<CurvePoint> rounds = RoundSeconds();
@@ -133,7 +136,7 @@ class LinkProfile {
     constexpr int kBurst = 16;
     const auto burst = [&](int messages) {
       const auto task = [&, messages](Communicator& world) {
-        return Burst(world, neighbours_, out_, in_, messages);
+        return Burst(world, neighbours_, All(out_), All(in_), messages);
       };
       return TimeExchange(rank_, task, repeats_).wall;
     };
@@ -143,33 +146,38 @@ class LinkProfile {
 
   ExchangeTime TimeRing(std::size_t bytes, int rounds) {
     const auto task = [this, bytes, rounds](Communicator& world) {
-      return RingRounds(world, neighbours_, std::span(out_).first(bytes),
-                        std::span(in_).first(bytes), rounds);
+      return RingRounds(world, neighbours_, All(out_).first(bytes), All(in_).first(bytes), rounds);
     };
     return TimeExchange(rank_, task, repeats_);
+  }
+
+  static std::span<std::byte> All(const Buffer<std::byte>& buffer) {
+    return {buffer.data(), buffer.size()};
   }
 
   const Rank& rank_;
   Neighbours neighbours_;
   int repeats_;
   double dispatch_;
-  std::vector<std::byte> out_;
-  std::vector<std::byte> in_;
+  Buffer<std::byte> out_;
+  Buffer<std::byte> in_;
 };
 
 // By bytes; empty where the backend has none.
 std::vector<CurvePoint> NativeAllReduceSeconds(const Rank& rank, int repeats, double dispatch) {
   bool native = false;
-  rank.loop.RunBlocking([&native](Communicator& world) {
+  Device messages;
+  rank.loop.RunBlocking([&](Communicator& world) {
     native = world.has_native_all_reduce();
+    messages = world.stream().device;
     return Nothing();
   });
   std::vector<CurvePoint> points;
   if (!native) return points;
-  std::vector<float> data(kLargestBytes / sizeof(float));
+  const Buffer<float> data(kLargestBytes / sizeof(float), messages);
   for (std::size_t bytes = 1024; bytes <= kLargestBytes; bytes *= 4) {
     const auto task = [&](Communicator& world) {
-      return NativeAllReduce(world, std::span(data).first(bytes / sizeof(float)));
+      return NativeAllReduce(world, std::span(data.data(), bytes / sizeof(float)));
     };
     const Estimate wall = TimeExchange(rank, task, repeats).wall;
     points.push_back({bytes, {std::max(0.0, wall.value - dispatch), wall.standard_error}});
@@ -184,7 +192,12 @@ void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
   const Topology topology{rank.size(), rank.config.at("ranks_per_node").get<int>()};
   const bool several_nodes = topology.nodes() > 1;
 
-  LinkProfile all(rank, InRing(rank.rank(), 0, rank.size()), repeats, dispatch);
+  Device messages;
+  rank.loop.RunBlocking([&messages](Communicator& world) {
+    messages = world.stream().device;
+    return Nothing();
+  });
+  LinkProfile all(rank, messages, InRing(rank.rank(), 0, rank.size()), repeats, dispatch);
   all.Measure(several_nodes ? LinkClass::kInterNode : LinkClass::kIntraNode, "/link"_json_pointer,
               record);
   all.MeasureCpu("/link"_json_pointer, record);
@@ -192,7 +205,7 @@ void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
   const int in_node = topology.ranks_per_node;
   if (several_nodes && in_node > 1) {
     const int first = topology.NodeOf(rank.rank()) * in_node;
-    LinkProfile(rank, InRing(rank.rank(), first, in_node), repeats, dispatch)
+    LinkProfile(rank, messages, InRing(rank.rank(), first, in_node), repeats, dispatch)
         .Measure(LinkClass::kIntraNode, "/node_link"_json_pointer, record);
   }
 

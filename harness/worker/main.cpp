@@ -9,11 +9,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <thread>
 
 #include "core/gpu/runtime.hpp"
+#include "core/tensor/card.hpp"
 #include "core/transport/mpi.hpp"
+#include "core/transport/nccl.hpp"
 #include "core/transport/priority.hpp"
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
@@ -33,9 +36,14 @@ void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind 
       {"kind", FailureKindName(kind)}, {"message", message}, {"rank", rank}}.dump();
 }
 
+std::chrono::milliseconds Deadline(const nlohmann::json& config) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(1000 * config.at("deadline_seconds").get<double>()));
+}
+
 // Runs one rank. Returns false after leaving a failure file.
 bool RunRank(const nlohmann::json& config, const std::filesystem::path& directory,
-             ProgressLoop::Setup world, int expected_rank) {
+             const std::function<std::unique_ptr<Communicator>(Device)>& world, int expected_rank) {
   std::unique_ptr<ProgressLoop> loop;
   int rank = expected_rank;
   const auto fail = [&](FailureKind kind, const std::string& message) {
@@ -49,9 +57,7 @@ bool RunRank(const nlohmann::json& config, const std::filesystem::path& director
     const Device device = ChooseDevice(config, LocalRank(expected_rank));
     gpu::GpuStream compute;
     if (device.kind != DeviceKind::kHost) compute = gpu::GpuStream(device);
-    const auto deadline = std::chrono::milliseconds(
-        static_cast<std::int64_t>(1000 * config.at("deadline_seconds").get<double>()));
-    loop = std::make_unique<ProgressLoop>(std::move(world), deadline);
+    loop = std::make_unique<ProgressLoop>([&] { return world(device); }, Deadline(config));
     rank = loop->rank();
     ThreadPool pool(config.at("threads_per_worker"));
     const Rank context{config, directory, *loop, pool, device, compute.view()};
@@ -79,6 +85,16 @@ std::unique_ptr<Communicator> Shape(const nlohmann::json& config,
   return MakeShaped(std::move(world), {link.at("gbps"), link.at("alpha_us").get<double>() / 1e6});
 }
 
+std::unique_ptr<Communicator> OverNccl(const nlohmann::json& config,
+                                       std::unique_ptr<Communicator> host, Device device) {
+  NcclSetup setup;
+  setup.host = std::move(host);
+  setup.device = device;
+  setup.card = CardOf(device.index).uuid;
+  setup.deadline = Deadline(config);
+  return MakeNcclWorld(LinkedNccl(), std::move(setup));
+}
+
 int RunThreads(const nlohmann::json& config, const std::filesystem::path& directory) {
   const int ranks = config.at("workers");
   auto worlds = MakeThreadsWorld(ranks, config.at("ranks_per_node"));
@@ -88,7 +104,7 @@ int RunThreads(const nlohmann::json& config, const std::filesystem::path& direct
     threads.emplace_back([&, rank] {
       auto& world = worlds[static_cast<std::size_t>(rank)];
       passed[static_cast<std::size_t>(rank)] = RunRank(
-          config, directory, [&] { return Shape(config, std::move(world)); }, rank);
+          config, directory, [&](Device) { return Shape(config, std::move(world)); }, rank);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -111,7 +127,13 @@ int Run(const std::filesystem::path& directory) {
   if (config.at("transport") == "threads") return RunThreads(config, directory);
   const int ranks_per_node = config.at("ranks_per_node");
   const bool passed = RunRank(
-      config, directory, [&] { return Shape(config, MakeMpiWorld(ranks_per_node)); }, rank);
+      config, directory,
+      [&](Device device) {
+        std::unique_ptr<Communicator> world = MakeMpiWorld(ranks_per_node);
+        if (config.at("transport") == "nccl") return OverNccl(config, std::move(world), device);
+        return Shape(config, std::move(world));
+      },
+      rank);
   if (passed) return 0;
   // Not exit(): MPI's and LibTorch's destructors would wait for ranks that are stuck or gone.
   std::fflush(nullptr);

@@ -73,6 +73,8 @@ class Training {
     // Longer than any single wait, so that the wait that names a rank ends first.
     live.deadline = std::chrono::milliseconds(
         static_cast<std::int64_t>(2000 * config_.at("deadline_seconds").get<double>()) + 5000);
+    live.device = rank_.device;
+    live.compute = rank_.compute;
     engine_.emplace(std::move(live), rank_.loop, rank_.pool);
 
     std::vector<std::size_t> position(workload_->Parameters().size(), kNotInLayout);
@@ -105,7 +107,7 @@ class Training {
     engine_->EndBackward();
     engine_->FinishStep();
     for (std::size_t t = 0; t < ready_order_.size(); ++t) {
-      workload_->SetGradient(ready_order_[t], engine_->Averaged(t).data());
+      workload_->SetGradient(ready_order_[t], engine_->AveragedOnDevice(t).data);
     }
     engine_->BeginUpdate();
     workload_->Update(step);

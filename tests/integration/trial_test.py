@@ -233,6 +233,22 @@ class TrialTest(unittest.TestCase):
             self.assertIn("nan", trial["failure"]["message"].lower())
             self.assertNotIn("throughput", trial.get("metrics") or {})
 
+    def test_without_a_card_its_trials_fail_and_others_go_on(self):
+        self.write(workers=1, more='[[axis]]\ndevice = ["cuda", "cpu"]\n')
+        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200,
+                              env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        trials = [json.loads(path.read_text()) for path in self.results.rglob("trial.json")]
+        by_device = {trial["config"].get("device", "cpu"): trial for trial in trials}
+        self.assertEqual(by_device["cpu"]["status"], "ok")
+        self.assertEqual(by_device["cuda"]["failure"]["kind"], "unsupported")
+        self.assertIn("this machine has no CUDA device: ", by_device["cuda"]["failure"]["message"])
+
+    def test_in_bfloat16_replicas_stay_equal(self):
+        trial = self.run_trial(more='precision = "bf16"\ndensity = 0.01')
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+        self.assertEqual(trial["config"]["precision"], "bf16")
+
     def test_a_killed_rank_is_named_with_its_signal(self):
         trial, output = self.disturb(1, signal.SIGKILL)
         self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])

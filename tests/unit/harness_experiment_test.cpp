@@ -164,9 +164,6 @@ TEST(Experiment, OverNcclTheCollectivesAreItsOwn) {
   own.sparse = own.native = true;
   own.backends = {"nccl"};
   catalog.collectives.push_back(own);
-  for (CatalogCollective& each : catalog.collectives) {
-    if (each.name == "native-allreduce") each.backends = {"mpi", "nccl"};
-  }
   const auto collectives = [&](const std::string& line5) {
     const auto parsed =
         ParseExperiment(TomlFile::Parse(WithLine(line5), "file.toml"), catalog, "/nonexistent");

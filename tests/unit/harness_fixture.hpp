@@ -31,6 +31,7 @@ inline Catalog SmallCatalog() {
   gather.sparse = true;
   CatalogCollective native;
   native.native = true;
+  native.backends = {"mpi", "nccl"};
   catalog.collectives = {part(CatalogCollective{}, "ring-allreduce"),
                          part(native, "native-allreduce"), part(gather, "sparse-allgather")};
   CatalogWorkload workload;
