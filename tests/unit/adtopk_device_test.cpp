@@ -1,6 +1,8 @@
 // All-dimension top-k on a device: what the host selects, bit for bit.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "core/adtopk/adtopk.hpp"
 #include "tests/device_selection.hpp"
 
@@ -133,6 +135,74 @@ TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
   }
 }
 
+// Both forms that take turns, step by step with the host.
+class AdTopKPhasesOnDevice : public testing::OnDevices {
+ protected:
+  void ExpectAsOnHost(const std::string& name, const Options& options, const Shape& shape,
+                      std::uint64_t steps,
+                      const std::function<std::vector<float>(std::uint64_t)>& gradient) {
+    const std::size_t n = ElementsOf(shape);
+    const auto on_host = MakeSparsifier(name, options);    // tau is one for all of a sparsifier,
+    const auto on_device = MakeSparsifier(name, options);  // as published
+    Selection host(*on_host, n, 0.02, 1, true, shape);
+    DeviceSelection selection(*on_device, device(), n, 0.02, true, 0, 0, 0, shape);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      const auto expected = host.Run(gradient(step), step);
+      const auto selected = selection.Run(gradient(step), step);
+      ASSERT_EQ(selected.indices, expected.indices);
+      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+      ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
+    }
+  }
+};
+
+TEST_P(AdTopKPhasesOnDevice, InterleavesAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+  };
+  ExpectAsOnHost("adtopk-interleaved", {}, {40, 100}, 5, gradient);
+}
+
+// A warm-up, thresholds that hold, one that fails (a jump of the scale), and refreshes after it.
+TEST_P(AdTopKPhasesOnDevice, KeepsAThresholdAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    auto x = MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+    if (step >= 11) {
+      for (float& v : x) v *= 7;
+    }
+    if (step >= 25) {
+      for (float& v : x) v *= 0.01f;
+    }
+    return x;
+  };
+  ExpectAsOnHost("adtopk-threshold", {{"warmup", std::int64_t{2}}}, {40, 100}, 40, gradient);
+}
+
+// Nearly the same gradient all the time: the threshold is steady, and at last not needed.
+TEST_P(AdTopKPhasesOnDevice, EndsInAllDimensionAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    auto x = MakeData("laplace", 4000, 1);
+    for (float& v : x) v *= 1 + 0.001f * static_cast<float>(step);
+    return x;
+  };
+  ExpectAsOnHost("adtopk-threshold",
+                 {{"warmup", std::int64_t{1}}, {"training_steps", std::int64_t{32}}}, {40, 100}, 32,
+                 gradient);
+}
+
+TEST_P(AdTopKPhasesOnDevice, StagesThePublishedRule) {
+  const auto sparsifier =
+      MakeSparsifier("adtopk-threshold", {{"compat", std::string("reference")}});
+  EXPECT_FALSE(sparsifier->SelectsOnDevice());
+  const auto gradient = [](std::uint64_t step) {
+    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+  };
+  ExpectAsOnHost("adtopk-threshold", {{"compat", std::string("reference")}}, {40, 100}, 20,
+                 gradient);
+}
+
+SPARFUSE_ON_DEVICES(AdTopKPhasesOnDevice);
 SPARFUSE_ON_DEVICES(AdTopKOnDevice);
 
 }  // namespace
