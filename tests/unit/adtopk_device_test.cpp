@@ -58,8 +58,12 @@ TEST_P(AdTopKOnDevice, SelectsInStridedFibres) {
                                                {1, 3000, 2, 2}}) {
     ExpectAsOnHost(shape, "1", 0.05, "gaussian", true);
   }
-  ExpectAsOnHost({150, 130}, "0", 0.05, "gaussian", true);
-  ExpectAsOnHost({1100, 40}, "longest", 0.02, "gaussian", true);
+  // Slices that are larger than a tile: by columns, and transposed.
+  ExpectAsOnHost({150, 61}, "0", 0.05, "gaussian", true);
+  ExpectAsOnHost({600, 18}, "0", 0.1, "few-values", false);
+  ExpectAsOnHost({20, 500}, "0", 0.5, "few-values", true);
+  ExpectAsOnHost({1100, 9}, "longest", 0.02, "gaussian", true);
+  ExpectAsOnHost({1100, 9}, "longest", 0.02, "few-values", false);
 }
 
 // Few maxima to take a bound from, or none: more than one for each lane, or for each of 64.
@@ -102,8 +106,12 @@ TEST_P(AdTopKOnDevice, TakesOneDimensionAsOneFibre) {
 }
 
 TEST_P(AdTopKOnDevice, NamesTheFirstElementThatIsNotFinite) {
-  for (const Shape& shape :
-       std::vector<Shape>{{40, 500}, {4, 5000}, {20, 100, 3, 3}, {2, 1100, 3, 3}}) {
+  for (const Shape& shape : std::vector<Shape>{{40, 500},
+                                               {4, 5000},
+                                               {20, 100, 3, 3},
+                                               {2, 950, 3, 3},
+                                               {2, 1100, 3, 3},
+                                               {2, 3, 60, 50}}) {
     const std::size_t n = ElementsOf(shape);
     for (const bool feedback : {false, true}) {
       const auto adtopk = MakeSparsifier("adtopk");
