@@ -100,5 +100,45 @@ TEST_P(ThresholdsOnDevice, GaussianK) { ExpectAsOnHostForAll(device(), "gaussian
 
 TEST_P(ThresholdsOnDevice, GaussianKPaper) { ExpectAsOnHostForAll(device(), "gaussiank@paper"); }
 
+TEST_P(ThresholdsOnDevice, Threshold) {
+  for (const double tau : {0.0, 0.3, 2.5}) {
+    ExpectAsOnHostForAll(device(), "threshold", {{"tau", tau}});
+  }
+}
+
+TEST_P(ThresholdsOnDevice, RedSync) { ExpectAsOnHostForAll(device(), "redsync"); }
+
+TEST_P(ThresholdsOnDevice, MsTopK) {
+  ExpectAsOnHostForAll(device(), "mstopk");
+  for (const std::int64_t iterations : {1, 4}) {
+    const Options options = {{"iterations", iterations}};
+    for (const Shape& shape : {Shape{5000, 0.3, true}, Shape{20'011, 0.01, false}}) {
+      ExpectAsOnHost(device(), "mstopk", options, "gaussian", shape);
+      ExpectAsOnHost(device(), "mstopk", options, "few-values", shape);
+    }
+  }
+}
+
+TEST_P(ThresholdsOnDevice, Sidco) {
+  for (const char* fit : {"exponential", "pareto", "gamma"}) {
+    for (const std::int64_t stages : {1, 3}) {
+      const Options options = {{"fit", std::string(fit)}, {"stages", stages}};
+      for (const char* data : {"gaussian", "laplace", "layers", "sparse", "equal", "zeros"}) {
+        ExpectAsOnHost(device(), "sidco", options, data, {3000, 0.01, true, 7});
+        ExpectAsOnHost(device(), "sidco", options, data, {20'011, 0.05, false, 2});
+      }
+    }
+  }
+}
+
+TEST_P(ThresholdsOnDevice, SidcoPaper) {
+  for (const char* fit : {"exponential", "pareto", "gamma"}) {
+    for (const char* data : {"gaussian", "laplace", "sparse"}) {
+      const Options options = {{"fit", std::string(fit)}, {"stages", std::int64_t{2}}};
+      ExpectAsOnHost(device(), "sidco@paper", options, data, {3000, 0.01, true, 6});
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sparfuse
