@@ -91,6 +91,7 @@ class DeviceSelection {
     gpu::FillAsync(stream(), indices_.data(), 0xee, indices_.size() * sizeof(std::uint32_t));
     gpu::FillAsync(stream(), values_.data(), 0xee, values_.size() * sizeof(float));
     gpu::FillAsync(stream(), report_.data(), 0, sizeof(SlotReport));
+    gpu::Synchronize(stream());  // an error of the selection may end the life of all of these
     Workspace host_workspace;
     SelectCounters host_counters;
     const SelectContext host{&pool_, &host_workspace, &host_counters, {}};
