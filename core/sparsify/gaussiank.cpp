@@ -13,17 +13,17 @@
 //              the last selection is sent.
 #include "core/sparsify/gaussiank.hpp"
 
-#include <cmath>
-#include <iterator>
+#include <algorithm>
 
 #include "core/sparsify/corrected.hpp"
+#include "core/sparsify/gaussiank_device.hpp"
+#include "core/sparsify/gaussiank_estimate.hpp"
 
 namespace sparfuse {
 namespace {
 
 double Estimate(const Statistics& statistics, double density) {
-  const double variance = SampleVariance(statistics.n, statistics.sum, statistics.sum_squares);
-  return statistics.Mean() + TwoSidedNormalQuantile(density) * std::sqrt(variance);
+  return GaussianThreshold(statistics, TwoSidedNormalQuantile(density));
 }
 
 class GaussianK final : public Sparsifier {
@@ -45,6 +45,23 @@ class GaussianK final : public Sparsifier {
     const Candidates candidates = CollectAndMeasure(context, input, info, k, bound, &statistics);
     SendCorrected(context, input, info, candidates, Estimate(statistics, density), k, bound, slot);
   }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<DeviceWarmState>(device);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    SelectGaussianOnDevice(context, input, info, k, TwoSidedNormalQuantile(density),
+                           WarmWordsOf(state), slot);
+  }
 };
 
 class GaussianKPaper final : public Sparsifier {
@@ -58,25 +75,24 @@ class GaussianKPaper final : public Sparsifier {
     RequireRoom(name(), info, slot, k);
     if (k == input.n) return SelectAll(context, input, info, slot);
     const double t = Estimate(Measure(context, input, info), density);
-    // Every threshold that the three selections may take, counted in one pass.
-    static constexpr double kFactors[] = {1, 0.5, 1.5, 0.25, 0.75, 2.25};
-    static constexpr std::size_t kLower[] = {1, 3, 4};  // where halving leads, and raising
-    static constexpr std::size_t kRaised[] = {2, 4, 5};
-    std::uint32_t keys[std::size(kFactors)];
-    std::size_t counts[std::size(kFactors)];
-    for (std::size_t i = 0; i < std::size(kFactors); ++i) keys[i] = KeyAbove(t * kFactors[i]);
+    const GaussianWalk walk;
+    std::uint32_t keys[kGaussianTries];
+    std::size_t counts[kGaussianTries];
+    for (std::size_t i = 0; i < kGaussianTries; ++i) keys[i] = KeyAbove(t * walk.factors[i]);
     CountReaching(context, input, keys, counts);
-    std::size_t at = 0;
-    for (int correction = 0; correction < 2; ++correction) {
-      if (3 * counts[at] < 2 * k) {
-        at = kLower[at];
-      } else if (3 * counts[at] > 4 * k) {
-        at = kRaised[at];
-      } else {
-        break;
-      }
-    }
+    const std::size_t at = walk.Last(k, [&](std::size_t i) { return counts[i]; });
     TakeReaching(context, input, info, keys[at], k, slot);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* /*state*/,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    SelectGaussianPaperOnDevice(context, input, info, k, TwoSidedNormalQuantile(density), slot);
   }
 };
 

@@ -52,6 +52,8 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   const Buffer<float> values(slot.capacity);
   gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
   gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));
+  SlotReport report;  // of what was tried before, where the selection is predicated
+  gpu::CopyAsync(stream, &report, slot.report, sizeof(report));
   gpu::Synchronize(stream);
 
   SelectContext host = *context.host;
@@ -61,11 +63,10 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   sparsifier.Select(host, {{gradient.data(), n, {}}, residual.view()}, density, info, state,
                     selected);
 
-  SlotReport report;
   report.count = static_cast<std::uint32_t>(selected.count);
-  report.overflows = static_cast<std::uint32_t>(counters.overflows);
-  report.fallbacks = static_cast<std::uint32_t>(counters.fallbacks);
-  report.candidates = counters.candidates;
+  report.overflows += static_cast<std::uint32_t>(counters.overflows);
+  report.fallbacks += static_cast<std::uint32_t>(counters.fallbacks);
+  report.candidates += counters.candidates;
   gpu::CopyAsync(stream, slot.indices, indices.data(), selected.count * sizeof(std::uint32_t));
   gpu::CopyAsync(stream, slot.values, values.data(), selected.count * sizeof(float));
   gpu::CopyAsync(stream, source.residual.data, residual.data(), residual.size() * sizeof(float));

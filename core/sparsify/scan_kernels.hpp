@@ -52,6 +52,16 @@ SPARFUSE_DEVICE std::uint32_t CountBits(std::uint32_t mask) {
 #endif
 }
 
+// at: 16-byte aligned. Of a struct the compiler makes four stores where it sees the address
+// elsewhere.
+SPARFUSE_DEVICE void StoreVector(float* at, const Float4& x) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<float4*>(at) = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
+#else
+  *reinterpret_cast<Float4*>(at) = x;
+#endif
+}
+
 // Lanes of a mask before the calling one.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t LanesBefore(Block& block, std::uint32_t mask) {
@@ -129,14 +139,24 @@ struct Prepare {
   DeviceSource source;
   RandomStream stream;
   std::uint32_t lines;  // of the sample
-  std::uint32_t rank;   // of the bound in the sample; 0: the bound is 0
+  std::uint32_t rank;   // of the bound in the sample; 0: the bound is `lo`
+  std::uint32_t* own;   // of the caller, zeroed in any case
+  std::uint32_t own_size;
+  const std::uint32_t* bound;
+  std::uint32_t lo;  // this and what follows: of the control, as ScanOptions says
+  std::uint32_t key;
+  std::uint32_t least;
+  std::uint32_t most;
+  std::uint32_t corrected;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
     const unsigned thread = block.thread();
     const bool wanted = only_if == nullptr || *only_if != 0;
+    Zero(block, own, own_size);
     if (wanted) {
       Zero(block, control->bins, kScanBins);
+      Zero(block, control->measured, kMostSpans);
       Zero(block, control->counted, kMostCounting);
       Zero(block, control->refined, kMostCounting);
       Zero(block, control->exact_bins, 3 * kExactBins);
@@ -145,19 +165,22 @@ struct Prepare {
       Zero(block, control->sums, kMostSpans);
     }
     const std::uint32_t warm_key = wanted && warm != nullptr ? warm->key : 0;
-    std::uint32_t lo = warm_key;
-    if (wanted && warm_key == 0 && rank > 0) lo = Sampled(block, shared);
+    const std::uint32_t given = wanted && bound != nullptr ? *bound : lo;
+    std::uint32_t from = warm_key > 0 ? warm_key : given;
+    if (wanted && warm_key == 0 && rank > 0) from = Sampled(block, shared);
     if (thread != 0) return;
     control->active = wanted ? 1 : 0;
     control->exact = 0;
     control->recollect = 0;
     if (!wanted) return;
-    control->lo = lo;
+    control->lo = from;
     control->warm = warm_key > 0 ? 1 : 0;
     control->count = 0;
-    control->key = 0;
-    control->least = 0;
-    control->most = 0;
+    control->key = bound != nullptr ? given : key;
+    control->least = least;
+    control->most = most;
+    control->corrected = corrected;
+    control->first = 0;
     control->reaching = 0;
     control->mode = SendMode::kLargest;
     control->limit = 0;
@@ -235,7 +258,7 @@ struct Collect {
     const std::uint32_t lo = control->lo < kInfinityKey ? control->lo : kInfinityKey;
     for (unsigned b = block.thread(); b < kScanBins; b += kThreads) shared.bins[b] = 0;
     block.Sync();
-    typename Measure::Part part = {};
+    typename Measure::Part part = measure.Begin();
     const std::uint32_t first = block.block() * chunks_per_span;
     std::uint32_t last = first + chunks_per_span;
     if (last > chunks) last = chunks;
@@ -306,9 +329,9 @@ struct Collect {
             reinterpret_cast<const Float4*>(source.residual + at + kStride * v));
       }
       for (unsigned v = 0; v < kVectors; ++v) {
-        for (unsigned c = 0; c < 4; ++c) x[4 * v + c] += old[v].v[c];
-        *reinterpret_cast<Float4*>(source.residual + at + kStride * v) = {
-            {x[4 * v], x[4 * v + 1], x[4 * v + 2], x[4 * v + 3]}};
+        for (unsigned c = 0; c < 4; ++c) old[v].v[c] = x[4 * v + c] + old[v].v[c];
+        StoreVector(source.residual + at + kStride * v, old[v]);
+        Put(old[v], x + 4 * v);
       }
     }
     return (1u << kEach) - 1;
@@ -357,6 +380,14 @@ struct Collect {
     }
     block.Sync();
     if (!any) return;
+    std::uint32_t largest = 0;
+    for (unsigned e = 0; e < kEach; ++e) largest = KeyOf(x[e]) > largest ? KeyOf(x[e]) : largest;
+    if (largest >= kInfinityKey) {
+      for (unsigned e = 0; e < kEach; ++e) {
+        NoteIfNotFinite(block, report, KeyOf(x[e]),
+                        static_cast<std::uint64_t>(at + 4 * kWarp * (e / 4) + e % 4));
+      }
+    }
     const std::uint32_t offset = shared.offset[turn];
     const bool stored = offset < candidates.capacity && count <= candidates.capacity - offset;
     to += offset;
@@ -368,7 +399,6 @@ struct Collect {
       const auto i = static_cast<std::uint64_t>(at + 4 * kWarp * (e / 4) + e % 4);
       const std::uint32_t bin = (key - lo) >> kScanShift;
       block.AtomicAdd(&shared.bins[bin < kScanBins ? bin : kScanBins - 1], 1u);
-      NoteIfNotFinite(block, report, key, i);
       if (!stored) continue;
       const std::uint32_t place =
           to + (before >> byte & 0xff) + CountBits(reach >> (e & ~3u) & ((1u << e % 4) - 1));
@@ -390,21 +420,17 @@ struct Collect {
   }
 };
 
-// Before a second Collect.
-struct Forget {
-  static constexpr const char* kName = "Forget";
-  static constexpr int kThreads = 256;
-  using Shared = NoShared;
-  ScanControl* control;
-
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
-    for (unsigned b = block.thread(); b < kScanBins; b += kThreads) control->bins[b] = 0;
-    if (block.thread() != 0) return;
-    control->count = 0;
-    control->warm = 0;
-  }
-};
+// Has RecollectOnDevice collect what reaches `lo`. Called by all threads of a block, the last of
+// its launch that looks at the control.
+template <class Block>
+SPARFUSE_DEVICE void WantRecollected(Block& block, ScanControl* control, std::uint32_t lo) {
+  block.Sync();
+  for (unsigned b = block.thread(); b < kScanBins; b += Block::kThreads) control->bins[b] = 0;
+  if (block.thread() != 0) return;
+  control->lo = lo;
+  control->count = 0;
+  control->recollect = 1;
+}
 
 // --- Send --------------------------------------------------------------------------------------
 
@@ -456,6 +482,7 @@ struct Send {
 
   template <class Block>
   SPARFUSE_DEVICE void Count(Block& block) const {
+    if (control->decided != 0) return;  // by a kernel before
     const std::uint32_t key = control->key;
     const std::uint32_t lo = Lo();
     if (key > lo && Stored()) {
@@ -478,14 +505,16 @@ struct Send {
       if (known && reaching >= control->least && reaching <= most && reaching > 0) {
         control->mode = SendMode::kReaching;
         control->cut = CutOf(key);
-        control->limit = reaching;
+        control->limit =
+            control->first > 0 && control->first < reaching ? control->first : reaching;
+        Learn(warm, control->warm != 0, key, control->count, k, false);
       } else {
         control->mode = SendMode::kLargest;
-        if (key >= lo && control->count == 0) {
-          ++slot.report->fallbacks;
+        if (control->corrected != 0) {
+          // As it should be.
         } else if (known && reaching == 0) {
           ++slot.report->fallbacks;
-        } else if (!known || reaching > slot.capacity) {
+        } else if (key >= lo && (!Stored() || reaching > slot.capacity)) {
           ++slot.report->overflows;
         }
       }
@@ -541,7 +570,7 @@ struct Send {
         Learn(warm, control->warm != 0, static_cast<std::uint32_t>(cut >> 32), count, k, false);
       } else {
         control->exact = 1;
-        if (slot.report->overflows == 0) ++slot.report->fallbacks;
+        if (slot.report->overflows + slot.report->fallbacks == 0) ++slot.report->fallbacks;
       }
     }
     Announce(block, &control->ready);

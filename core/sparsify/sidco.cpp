@@ -22,108 +22,26 @@
 #include "core/sparsify/sidco.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "core/sparsify/corrected.hpp"
-#include "core/sparsify/fits.hpp"
 #include "core/sparsify/largest.hpp"
 #include "core/sparsify/sample.hpp"
+#include "core/sparsify/sidco_device.hpp"
+#include "core/sparsify/sidco_fits.hpp"
 #include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 namespace {
 
-enum class Fit { kExponential, kPareto, kGamma };
-
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int kMaxStages = static_cast<int>(kMaxTails) + 1;
-constexpr int kAdaptSteps = 5;
-
-// The boundaries between stages are fitted to a sample of one element in kSampledShare,
-// kMostSampled at most, of tensors from kSampledFrom elements on; below, passes over all of x are
-// as fast.
-constexpr std::size_t kSampledFrom = std::size_t{1} << 18;
-constexpr std::size_t kSampledShare = 16;
-constexpr std::size_t kMostSampled = 65536;
-
-double FirstThreshold(Fit fit, const Statistics& all, double ratio) {
-  const double mean = all.MeanAbs();
-  switch (fit) {
-    case Fit::kExponential:
-      return -mean * std::log(ratio);
-    case Fit::kPareto:
-      return ParetoQuantile(mean, SampleVariance(all.n, all.sum_abs, all.sum_squares), ratio);
-    case Fit::kGamma:
-      break;
-  }
-  // Zeros count as the smallest step of a double beside the norm, as in the published code.
-  const double zero = std::numeric_limits<double>::epsilon() * std::sqrt(all.sum_squares);
-  const auto zeros = static_cast<double>(all.n - all.log_count);
-  const double logs = all.sum_log + (zeros > 0 ? zeros * std::log(zero) : 0.0);
-  const double shape = GammaShape(std::log(mean) - logs / static_cast<double>(all.n));
-  return SmallGammaQuantile(shape, mean / shape, ratio);
-}
-
-double Location(const Tail& tail) { return static_cast<double>(std::bit_cast<float>(tail.key)); }
-
-double MeanExcess(const Tail& tail) {
-  return tail.sums.sum_abs / static_cast<double>(tail.sums.count) - Location(tail);
-}
-
-// The threshold that a fraction `ratio` of the elements of a tail exceeds. NaN for fewer than two.
-double TailThreshold(Fit fit, const Tail& tail, double ratio) {
-  if (tail.sums.count < 2) return kNaN;
-  const double mean = MeanExcess(tail);
-  if (fit == Fit::kExponential) return Location(tail) - mean * std::log(ratio);
-  const double variance = SampleVariance(tail.sums.count, tail.sums.sum_abs, tail.sums.sum_squares);
-  return Location(tail) + ParetoQuantile(mean, variance, ratio);
-}
-
-struct SidcoOptions {
-  Fit fit;
-  int stages;
-  bool adaptive;
-  double first_ratio;
-};
-
-// Densities after each stage, the first one being stage 0.
-struct Plan {
-  int stages = 1;
-  double first = 1;
-  double factor = 1;  // from stage to stage
-
-  Plan(int wanted, double first_ratio, double density) {
-    const bool one = wanted == 1 || density >= first_ratio;
-    stages = one ? 1 : wanted;
-    first = one ? density : first_ratio;
-    if (!one) factor = std::pow(density / first_ratio, 1.0 / (wanted - 1));
-  }
-  double Density(int stage) const { return first * std::pow(factor, stage); }
-};
 
 struct SidcoState final : SparsifierState {
   explicit SidcoState(std::size_t n) : bound(n) {}
 
   WarmBound bound;
-  int stages = 1;
-  int steps = 0;        // since the stages adapted
-  double selected = 0;  // sum over those steps of what the estimate selects, in units of k
-  int boundaries = -1;  // thresholds of all stages but the last, from the last step; -1: unknown
-  std::uint32_t keys[kMaxTails] = {};
-
-  void Adapt(double ratio, double density) {
-    selected += ratio;
-    if (++steps < kAdaptSteps) return;
-    const double mean = selected / kAdaptSteps;
-    const int most = std::clamp(static_cast<int>(std::ceil(-std::log2(density))), 1, kMaxStages);
-    if (mean > 1.2) --stages;
-    if (mean < 0.8) ++stages;
-    stages = std::clamp(stages, 1, most);
-    steps = 0;
-    selected = 0;
-  }
+  SidcoMemory memory;
 };
 
 class Sidco final : public Sparsifier {
@@ -134,7 +52,7 @@ class Sidco final : public Sparsifier {
 
   std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
     auto state = std::make_unique<SidcoState>(n);
-    state->stages = options_.stages;
+    state->memory.stages = options_.stages;
     return state;
   }
 
@@ -145,14 +63,31 @@ class Sidco final : public Sparsifier {
     RequireRoom(name(), info, slot, k);
     if (k == input.n) return SelectAll(context, input, info, slot);
     SidcoState stateless(input.n);
-    stateless.stages = options_.stages;
-    SidcoState& memory = state == nullptr ? stateless : *static_cast<SidcoState*>(state);
-    const Plan plan(memory.stages, options_.first_ratio, density);
-    const double selected = corrected_ ? Corrected(context, input, info, plan, k, memory, slot)
+    stateless.memory.stages = options_.stages;
+    SidcoState& own = state == nullptr ? stateless : *static_cast<SidcoState*>(state);
+    const SidcoPlan plan(own.memory.stages, options_.first_ratio, density);
+    const double selected = corrected_ ? Corrected(context, input, info, plan, k, own, slot)
                                        : AsEstimated(context, input, info, plan, k, slot);
     if (options_.adaptive && !std::isnan(selected)) {
-      memory.Adapt(selected / static_cast<double>(k), density);
+      own.memory.Adapt(selected / static_cast<double>(k), density);
     }
+  }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<SidcoDeviceState>(device);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    const auto select = corrected_ ? SelectSidcoOnDevice : SelectSidcoPaperOnDevice;
+    select(context, input, info, options_, density, k, static_cast<SidcoDeviceState*>(state), slot);
   }
 
  private:
@@ -165,7 +100,7 @@ class Sidco final : public Sparsifier {
 
   // The thresholds of the first `count` stages, one pass over x each. NaN from where a fit fails.
   void FitStages(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                 const Plan& plan, int count, double* thresholds) const {
+                 const SidcoPlan& plan, int count, double* thresholds) const {
     std::fill_n(thresholds, count, kNaN);
     for (int stage = 0; stage < count; ++stage) {
       Statistics statistics = Wanted();
@@ -187,10 +122,10 @@ class Sidco final : public Sparsifier {
   // The same of a sample of x, where that is worth it: false, and no thresholds, where it is not
   // and where a fit fails.
   bool FitStagesToSample(const SelectContext& context, const SelectInput& input,
-                         const TensorInfo& info, const Plan& plan, int count,
+                         const TensorInfo& info, const SidcoPlan& plan, int count,
                          double* thresholds) const {
-    if (input.n < kSampledFrom) return false;
-    const std::size_t lines = std::min(input.n / kSampledShare, kMostSampled) / kLine;
+    if (input.n < kFitSampledFrom) return false;
+    const std::size_t lines = std::min(input.n / kFitSampledShare, kFitMostSampled) / kLine;
     const auto x = WorkspaceArray<float>(*context.workspace, kUseSample, lines * kLine);
     ForSampledLines(input.n, lines, info, [&](std::size_t i, std::size_t at) {
       for (std::size_t j = 0; j < kLine; ++j) x[i * kLine + j] = input.At(at + j);
@@ -204,7 +139,7 @@ class Sidco final : public Sparsifier {
 
   // Returns how many elements the estimate selects; NaN if it is not a number.
   double AsEstimated(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                     const Plan& plan, std::size_t k, Slot& slot) const {
+                     const SidcoPlan& plan, std::size_t k, Slot& slot) const {
     double thresholds[kMaxStages];
     FitStages(context, input, info, plan, plan.stages, thresholds);
     const double estimate = thresholds[plan.stages - 1];
@@ -217,14 +152,15 @@ class Sidco final : public Sparsifier {
   }
 
   double Corrected(const SelectContext& context, SelectInput& input, const TensorInfo& info,
-                   const Plan& plan, std::size_t k, SidcoState& memory, Slot& slot) const {
+                   const SidcoPlan& plan, std::size_t k, SidcoState& own, Slot& slot) const {
+    SidcoMemory& memory = own.memory;
     const int boundaries = plan.stages - 1;
-    double thresholds[kMaxStages];
     if (memory.boundaries != boundaries && boundaries > 0) {
+      double thresholds[kMaxStages];
       if (!FitStagesToSample(context, input, info, plan, boundaries, thresholds)) {
         FitStages(context, input, info, plan, boundaries, thresholds);
       }
-      Remember(thresholds, boundaries, memory);
+      memory.Remember(thresholds, boundaries);
     }
     const bool known = boundaries == 0 || memory.boundaries == boundaries;
     Statistics statistics = Wanted();
@@ -233,41 +169,17 @@ class Sidco final : public Sparsifier {
       statistics.tails[t].key = memory.keys[t];
     }
     const Candidates candidates =
-        CollectAndMeasure(context, input, info, k, &memory.bound, &statistics);
+        CollectAndMeasure(context, input, info, k, &own.bound, &statistics);
+    const SidcoEstimate fitted(options_.fit, plan, statistics, known);
+    memory.Remember(fitted.thresholds, boundaries);
 
-    std::fill_n(thresholds, plan.stages, kNaN);
-    double mean_excess = statistics.MeanAbs();
-    if (known) thresholds[0] = FirstThreshold(options_.fit, statistics, plan.first);
-    for (int stage = 1; known && stage < plan.stages; ++stage) {
-      const Tail& tail = statistics.tails[stage - 1];
-      const double survived =
-          static_cast<double>(tail.sums.count) / static_cast<double>(statistics.n);
-      thresholds[stage] = TailThreshold(options_.fit, tail, plan.Density(stage) / survived);
-      mean_excess = MeanExcess(tail);
-    }
-    Remember(thresholds, boundaries, memory);
-
-    const double estimate = thresholds[boundaries];
+    const double estimate = fitted.thresholds[boundaries];
     const std::uint32_t lo = candidates.lo;
-    const std::size_t count =
-        SendCorrected(context, input, info, candidates, estimate, k, &memory.bound, slot);
+    const auto count = static_cast<double>(
+        SendCorrected(context, input, info, candidates, estimate, k, &own.bound, slot));
     if (std::isnan(estimate)) return kNaN;
-    if (KeyAbove(estimate) >= lo) return static_cast<double>(count);
-    // Below all candidates: as many more as an exponential tail has.
-    const double gap = static_cast<double>(std::bit_cast<float>(lo)) - estimate;
-    return std::min(static_cast<double>(count) * std::exp(gap / mean_excess),
-                    static_cast<double>(input.n));
-  }
-
-  static void Remember(const double* thresholds, int boundaries, SidcoState& memory) {
-    memory.boundaries = boundaries;
-    for (int b = 0; b < boundaries; ++b) {
-      if (std::isnan(thresholds[b])) {
-        memory.boundaries = -1;
-        return;
-      }
-      memory.keys[b] = KeyAbove(thresholds[b]);
-    }
+    if (KeyAbove(estimate) >= lo) return count;
+    return Extrapolated(count, lo, estimate, fitted.mean_excess, input.n);
   }
 
   SidcoOptions options_;

@@ -1,17 +1,13 @@
 #include "core/sparsify/statistics.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
-#include <limits>
 
 #include "core/sparsify/largest.hpp"
 #include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
-
-double Statistics::MaxAbs() const { return static_cast<double>(std::bit_cast<float>(max_key)); }
 
 void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, Statistics& total) {
   BlockSums sums = {};
@@ -84,27 +80,6 @@ void CountReaching(const SelectContext& context, const SelectInput& input,
     for (std::size_t j = 0; j < counts.size(); ++j) counts[j] += part[j];
   }
 }
-
-namespace {
-
-// The largest float that is not above `threshold`, as a key. threshold >= 0.
-std::uint32_t KeyBelow(double threshold) {
-  constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
-  if (threshold >= kLargest) return kInfinityKey - 1;
-  const auto rounded = static_cast<float>(threshold);
-  const auto key = std::bit_cast<std::uint32_t>(rounded) & kAbsMask;
-  return static_cast<double>(rounded) > threshold ? key - 1 : key;
-}
-
-}  // namespace
-
-std::uint32_t KeyAtLeast(double threshold) {
-  if (threshold <= 0) return 0;
-  const std::uint32_t key = KeyBelow(threshold);
-  return static_cast<double>(std::bit_cast<float>(key)) < threshold ? key + 1 : key;
-}
-
-std::uint32_t KeyAbove(double threshold) { return threshold < 0 ? 0 : KeyBelow(threshold) + 1; }
 
 std::size_t CountCandidates(const SelectContext& context, const Candidates& candidates,
                             std::uint32_t key) {
@@ -188,11 +163,6 @@ std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const
     SelectLargest(context, input, info, k, 0, slot);
   }
   return count;
-}
-
-double SampleVariance(std::size_t count, double sum, double sum_squares) {
-  const auto n = static_cast<double>(count);
-  return std::max(sum_squares - sum * (sum / n), 0.0) / (n - 1);
 }
 
 // The larger side of the start and the concavity of log(erfc) make Newton's steps fall towards the

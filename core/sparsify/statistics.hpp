@@ -10,39 +10,9 @@
 #include <span>
 
 #include "core/sparsify/scan.hpp"
+#include "core/sparsify/sums.hpp"
 
 namespace sparfuse {
-
-// The elements with key >= `key`.
-struct Tail {
-  std::uint32_t key = 0;
-  TailSums sums = {};
-};
-
-inline constexpr std::size_t kMaxTails = 8;
-
-struct Statistics {
-  // Set by the caller: what is measured beside the moments. Of a tail, its key.
-  std::size_t tail_count = 0;
-  Tail tails[kMaxTails];
-  bool tail_squares = false;
-  bool moments = true;  // else the sums over all elements stay zero
-  bool logs = false;
-
-  // Of all elements of x.
-  std::size_t n = 0;
-  double sum = 0;
-  double sum_abs = 0;
-  double sum_squares = 0;
-  std::uint32_t max_key = 0;
-  // With `logs`: sum of log|x| over the elements that are not zero nor denormal, and their number.
-  double sum_log = 0;
-  std::size_t log_count = 0;
-
-  double Mean() const { return sum / static_cast<double>(n); }
-  double MeanAbs() const { return sum_abs / static_cast<double>(n); }
-  double MaxAbs() const;
-};
 
 // Measures x in one pass, which adds the residual if that is pending. `statistics` says what beside
 // the moments; its sums are zero before. Invalidates candidates. Throws Error{kNumeric}.
@@ -59,11 +29,6 @@ void AddStatistics(const Statistics& part, Statistics& total);
 // Precondition: nothing is pending.
 void CountReaching(const SelectContext& context, const SelectInput& input,
                    std::span<const std::uint32_t> keys, std::span<std::size_t> counts);
-
-// The smallest key of a magnitude >= threshold, and of one > threshold. Every key reaches a
-// negative threshold, none one beyond the largest float. Precondition: not a NaN.
-std::uint32_t KeyAtLeast(double threshold);
-std::uint32_t KeyAbove(double threshold);
 
 // The number of stored candidates with key >= `key`; kept in `above` of their runs.
 std::size_t CountCandidates(const SelectContext& context, const Candidates& candidates,
@@ -83,9 +48,6 @@ std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const
 std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                          const Candidates& candidates, std::uint32_t key, std::size_t k,
                          Slot& slot);
-
-// Unbiased variance of `count` values with these sums, not below 0. NaN for one value.
-double SampleVariance(std::size_t count, double sum, double sum_squares);
 
 // z >= 0 with P(|N(0, 1)| > z) = density. density in (0, 1].
 double TwoSidedNormalQuantile(double density);

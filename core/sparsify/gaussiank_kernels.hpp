@@ -1,0 +1,50 @@
+// What GaussianK decides on a device (gaussiank.cpp says what it is).
+#pragma once
+
+#include <cstdint>
+
+#include "core/sparsify/gaussiank_estimate.hpp"
+#include "core/sparsify/statistics_device.hpp"
+
+namespace sparfuse::gpu {
+
+struct AimAtGaussian {
+  double z;
+  ScanControl* control;
+  SlotReport* report;
+  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+    AimAt(GaussianThreshold(statistics, z), control, report);
+  }
+};
+
+// What the three passes of gaussiank@paper tell one another.
+struct GaussianStep {
+  TailKeys tries;
+  std::uint32_t key;
+};
+
+struct ListTries {
+  double z;
+  GaussianStep* step;
+  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+    const double threshold = GaussianThreshold(statistics, z);
+    const GaussianWalk walk;
+    step->tries.count = kGaussianTries;
+    for (std::size_t i = 0; i < kGaussianTries; ++i) {
+      step->tries.keys[i] = KeyAbove(threshold * walk.factors[i]);
+    }
+  }
+};
+
+struct ChooseTry {
+  std::uint64_t k;
+  GaussianStep* step;
+  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+    const GaussianWalk walk;
+    const std::size_t last =
+        walk.Last(k, [&](std::size_t i) { return statistics.tails[i].sums.count; });
+    step->key = step->tries.keys[last];
+  }
+};
+
+}  // namespace sparfuse::gpu
