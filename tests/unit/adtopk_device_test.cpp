@@ -43,9 +43,8 @@ class AdTopKOnDevice : public testing::OnDevices {
 TEST_P(AdTopKOnDevice, SelectsInFibresOfEveryLength) {
   for (const Shape& shape : std::vector<Shape>{
            {700, 2}, {90, 31}, {40, 33}, {17, 512}, {3, 1024}, {2, 1025}, {2, 5120}, {1, 9000}}) {
-    for (const double density : {1e-9, 0.01, 0.05}) {
-      ExpectAsOnHost(shape, "1", density, "gaussian", density == 0.01);
-    }
+    ExpectAsOnHost(shape, "1", 0.01, "gaussian", true);
+    ExpectAsOnHost(shape, "1", 0.06, "gaussian", false);
   }
 }
 
