@@ -125,19 +125,39 @@ class AdTopKInterleaved final : public Sparsifier {
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
     auto* own = static_cast<InterleavedState*>(state);
-    bool global = false;
-    if (own != nullptr) {
-      if (!own->stays.has_value()) {
-        own->stays = always_ && std::regex_search(info.name.begin(), info.name.end(), *always_);
-      }
-      global = own->global && !*own->stays;
-      own->global = !own->global;
-    }
-    (global ? topk_ : all_dimension_)
-        ->Select(context, source, density, info, own == nullptr ? nullptr : own->topk.get(), slot);
+    NextPhase(own, info).Select(context, source, density, info,
+                                own == nullptr ? nullptr : own->topk.get(), slot);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const override {
+    auto state = std::make_unique<InterleavedState>();
+    state->topk = topk_->MakeDeviceState(n, device);
+    return state;
+  }
+
+  // The phases are the host's.
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    auto* own = static_cast<InterleavedState*>(state);
+    if (own != nullptr && !IsWanted(context)) return;
+    NextPhase(own, info).SelectOnDevice(context, source, density, info,
+                                        own == nullptr ? nullptr : own->topk.get(), slot);
   }
 
  private:
+  const Sparsifier& NextPhase(InterleavedState* own, const TensorInfo& info) const {
+    if (own == nullptr) return *all_dimension_;
+    if (!own->stays.has_value()) {
+      own->stays = always_ && std::regex_search(info.name.begin(), info.name.end(), *always_);
+    }
+    const bool global = own->global && !*own->stays;
+    own->global = !own->global;
+    return global ? *topk_ : *all_dimension_;
+  }
+
   std::unique_ptr<Sparsifier> all_dimension_;
   std::unique_ptr<Sparsifier> topk_;
   FibreAxis axis_;

@@ -22,14 +22,13 @@
 #include <cmath>
 
 #include "core/adtopk/adtopk.hpp"
+#include "core/adtopk/kept_threshold_device.hpp"
 #include "core/sparsify/largest.hpp"
 #include "core/sparsify/topk.hpp"
 
 namespace sparfuse {
 namespace {
 
-constexpr std::int64_t kMinTau = 5;
-constexpr std::int64_t kMaxTau = 1000;
 constexpr std::uint64_t kReferenceWarmUp = 15;  // steps
 
 struct ThresholdOptions {
@@ -50,6 +49,17 @@ struct ThresholdState final : SparsifierState {
   float threshold = 0;
   bool has_threshold = false;
   bool steady = false;
+};
+
+// What the host knows of it on a device.
+struct DeviceThresholdState final : SparsifierState {
+  explicit DeviceThresholdState(Device device) : kept(1, device, "a kept threshold") {}
+
+  std::unique_ptr<SparsifierState> topk;
+  Buffer<KeptThreshold> kept;
+  bool estimates = false;
+  std::uint64_t steps = 0;
+  std::uint64_t estimated = 0;
 };
 
 float SmallestKept(const Slot& slot) {
@@ -96,6 +106,51 @@ class AdTopKThreshold final : public Sparsifier {
     if (own->estimates || density == 1) return AllDimension(step);
     if (options_.reference) return SelectAsPublished(step);
     SelectEstimated(step);
+  }
+
+  // The published rule asks what was selected before it decides: it is staged.
+  bool SelectsOnDevice() const noexcept override { return !options_.reference; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const override {
+    if (options_.reference) return MakeState(n);
+    auto state = std::make_unique<DeviceThresholdState>(device);
+    state->topk = topk_->MakeDeviceState(n, device);
+    const gpu::GpuStream stream(device);
+    const KeptThreshold first{.tau = static_cast<std::int32_t>(options_.tau)};
+    gpu::CopyAsync(stream.view(), state->kept.data(), &first, sizeof(first));
+    gpu::Synchronize(stream.view());
+    return state;
+  }
+
+  // The phases are the host's, what a threshold phase does is the device's.
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    if (options_.reference) {
+      return SelectStaged(*this, context, source, density, info, state, slot);
+    }
+    auto* own = static_cast<DeviceThresholdState*>(state);
+    if (own == nullptr) {
+      return all_dimension_->SelectOnDevice(context, source, density, info, nullptr, slot);
+    }
+    if (!IsWanted(context)) return;
+    DeviceContext wanted = context;
+    wanted.only_if = nullptr;
+    ++own->steps;
+    own->estimates = !own->estimates;
+    if (own->estimates || density == 1) {
+      return all_dimension_->SelectOnDevice(wanted, source, density, info, own->topk.get(), slot);
+    }
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), wanted, source, density, info, slot, k);
+    const bool warming = own->estimated++ < options_.warmup;
+    const bool ending = options_.training_steps > 0 && 4 * own->steps > 3 * options_.training_steps;
+    BeginPhaseOnDevice(wanted, own->kept.data(), warming, ending);
+    if (ending) {
+      wanted.only_if = &own->kept.data()->all_dimension;
+      all_dimension_->SelectOnDevice(wanted, source, density, info, own->topk.get(), slot);
+    }
+    SendByThreshold(wanted, input, info, k, own->kept.data(), warming, slot);
   }
 
  private:

@@ -1,14 +1,21 @@
 #include "core/adtopk/fibre_device_kernels.hpp"
 #include "core/gpu/cuda_launch.cuh"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectTiles<false>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectTiles<true>)
-using SelectRows256 = sparfuse::gpu::SelectRows<false, 256>;
-using SelectRows1024 = sparfuse::gpu::SelectRows<false, 1024>;
-using MarkRows256 = sparfuse::gpu::SelectRows<true, 256>;
-using MarkRows1024 = sparfuse::gpu::SelectRows<true, 1024>;
-SPARFUSE_CUDA_KERNEL(SelectRows256)
-SPARFUSE_CUDA_KERNEL(SelectRows1024)
-SPARFUSE_CUDA_KERNEL(MarkRows256)
-SPARFUSE_CUDA_KERNEL(MarkRows1024)
+namespace {
+template <int kThreads>
+using Rows = sparfuse::gpu::SelectRows<false, kThreads>;
+template <int kThreads>
+using MarkedRows = sparfuse::gpu::SelectRows<true, kThreads>;
+}  // namespace
+
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectTiles<4>)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectTiles<16>)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectTiles<32>)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectColumns<16>)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectColumns<32>)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SelectThinColumns)
+SPARFUSE_CUDA_KERNEL(Rows<256>)
+SPARFUSE_CUDA_KERNEL(Rows<512>)
+SPARFUSE_CUDA_KERNEL(MarkedRows<256>)
+SPARFUSE_CUDA_KERNEL(MarkedRows<512>)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Transpose)

@@ -45,8 +45,8 @@ void SelectFibres(const SelectContext& context, SelectInput& input, const Tensor
                   const Fibres& fibres, std::size_t k, Slot& slot);
 
 // The same on a device. Preconditions: 1 <= k < fibres.length; the slot has room. Cost: one launch
-// and one pass over x where fibres are contiguous or a slice of them is 8192 elements or fewer,
-// else four launches and two passes more.
+// and one read of x where fibres are contiguous or a slice of them is 8192 elements or fewer; else
+// two launches, or for fibres of more than 1024 elements four and two passes more.
 void SelectFibresOnDevice(const DeviceContext& context, const SelectSource& source,
                           const Fibres& fibres, std::size_t k, DeviceSlot& slot);
 

@@ -6,89 +6,106 @@
 namespace sparfuse {
 namespace {
 
-constexpr std::size_t kWarpRow = 1024;    // longest contiguous fibre that one warp selects from
-constexpr std::size_t kSlowRow = 32'768;  // from here on a block has all its threads
-constexpr std::size_t kFewMaxima = 160;   // k up to which 256 threads give a narrow bound
+constexpr std::size_t kWarpFibre = 1024;  // longest fibre that one warp selects from
+constexpr std::size_t kFewMaxima = 320;   // k up to which 256 threads give a narrow bound
 
 bool Aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-// Contiguous fibres, or slices of a tile's size or less.
+// Whole slices in shared memory. Contiguous fibres of which much is kept rather have a block each.
 bool FitsTiles(const Fibres& fibres, std::size_t k) {
-  if (fibres.length * fibres.inner > gpu::kTile) return false;
-  if (fibres.inner > 1 || fibres.length <= gpu::kThreadFibre) return true;
-  return fibres.length <= kWarpRow && k <= gpu::kMostMaxima;
+  if (fibres.length * fibres.inner > gpu::kTile || fibres.length > kWarpFibre) return false;
+  return fibres.inner > 1 || fibres.length <= gpu::kThreadFibre || k <= gpu::kMostMaxima;
+}
+
+void SelectByTiles(const DeviceContext& context, gpu::FibreSource source, const Fibres& fibres) {
+  const std::size_t slice = fibres.length * fibres.inner;
+  std::size_t slices = gpu::kTile / slice;
+  if (slices > 4) slices -= slices % 4;  // tiles begin at aligned addresses
+  source.aligned &= slices * slice % 4 == 0;
+  const auto launch = [&]<unsigned kPerLane>() {
+    gpu::Launch(context.stream, (fibres.outer + slices - 1) / slices,
+                gpu::SelectTiles<kPerLane>{source, static_cast<std::uint32_t>(fibres.inner),
+                                           static_cast<std::uint32_t>(slices)},
+                context.only_if);
+  };
+  if (fibres.length <= 128) return launch.operator()<4>();
+  if (fibres.length <= 512) return launch.operator()<16>();
+  launch.operator()<32>();
 }
 
 template <bool kMarks>
-void SelectContiguous(const DeviceContext& context, gpu::FibreSource<kMarks> source,
-                      const Fibres& fibres) {
-  const bool aligned = Aligned(source.gradient) && Aligned(source.residual);
-  const auto launch = [&](std::size_t blocks, const auto& kernel) {
-    gpu::Launch(context.stream, blocks, kernel, context.only_if);
-  };
-  if (FitsTiles(fibres, source.k)) {
-    const std::size_t slice = fibres.length * fibres.inner;
-    std::size_t slices = gpu::kTile / slice;
-    if (slices > 4) slices -= slices % 4;  // tiles begin at aligned addresses
-    source.aligned = aligned && slices * slice % 4 == 0;
-    launch((fibres.outer + slices - 1) / slices,
-           gpu::SelectTiles<kMarks>{source, static_cast<std::uint32_t>(fibres.inner),
-                                    static_cast<std::uint32_t>(slices)});
+void SelectByRows(const DeviceContext& context, gpu::FibreSource source, std::size_t rows) {
+  source.aligned &= source.length % 4 == 0;
+  using Short = gpu::SelectRows<kMarks, 256>;
+  if (source.k <= kFewMaxima && source.length <= Short::kSegment) {
+    gpu::Launch(context.stream, rows, Short{source}, context.only_if);
+  } else {
+    gpu::Launch(context.stream, rows, gpu::SelectRows<kMarks, 512>{source}, context.only_if);
+  }
+}
+
+void MarkByColumns(const DeviceContext& context, const gpu::FibreSource& source,
+                   const Fibres& fibres, std::uint32_t* bitmap) {
+  if (fibres.length <= gpu::kThreadFibre) {
+    constexpr std::size_t kEach = gpu::SelectThinColumns::kThreads;
+    gpu::Launch(context.stream, (fibres.count() + kEach - 1) / kEach,
+                gpu::SelectThinColumns{source.gradient, source.residual, fibres.count(),
+                                       source.length, static_cast<std::uint32_t>(fibres.inner),
+                                       source.k, bitmap, source.report},
+                context.only_if);
     return;
   }
-  source.aligned = aligned && fibres.length % 4 == 0;
-  if (source.k <= kFewMaxima && fibres.length <= kSlowRow) {
-    launch(fibres.count(), gpu::SelectRows<kMarks, 256>{source});
-  } else {
-    launch(fibres.count(), gpu::SelectRows<kMarks, 1024>{source});
-  }
+  const auto launch = [&]<unsigned kPerLane>() {
+    using Columns = gpu::SelectColumns<kPerLane>;
+    gpu::Launch(context.stream, Columns::Blocks(fibres.outer, fibres.inner),
+                Columns{source.gradient, source.residual, source.length,
+                        static_cast<std::uint32_t>(fibres.inner), source.k, bitmap, source.report},
+                context.only_if);
+  };
+  if (fibres.length <= 512) return launch.operator()<16>();
+  launch.operator()<32>();
+}
+
+void MarkTransposed(const DeviceContext& context, gpu::FibreSource source, const Fibres& fibres,
+                    std::uint32_t* bitmap) {
+  auto* const turned = context.workspace->Get<float>(context.stream, kUseTransposed, source.n);
+  const auto inner = static_cast<std::uint32_t>(fibres.inner);
+  gpu::Launch(
+      context.stream, gpu::Transpose::Blocks(fibres.outer, fibres.length, fibres.inner),
+      gpu::Transpose{source.gradient, source.residual, source.length, inner, turned, source.report},
+      context.only_if);
+  source.gradient = turned;
+  source.residual = nullptr;
+  source.pending = false;
+  source.aligned = true;
+  source.bitmap = bitmap;
+  source.origin = {source.length, inner};
+  SelectByRows<true>(context, source, fibres.count());
 }
 
 }  // namespace
 
 void SelectFibresOnDevice(const DeviceContext& context, const SelectSource& source,
                           const Fibres& fibres, std::size_t k, DeviceSlot& slot) {
-  const std::size_t n = source.gradient.size;
-  float* const residual = source.residual.size == 0 ? nullptr : source.residual.data;
-  const auto length = static_cast<std::uint32_t>(fibres.length);
-  const auto inner = static_cast<std::uint32_t>(fibres.inner);
-  const auto each = static_cast<std::uint32_t>(k);
-  if (fibres.inner == 1 || FitsTiles(fibres, k)) {
-    return SelectContiguous<false>(context,
-                                   {source.gradient.data,
-                                    residual,
-                                    true,
-                                    false,
-                                    n,
-                                    length,
-                                    each,
-                                    slot.indices,
-                                    slot.values,
-                                    slot.report,
-                                    nullptr,
-                                    {}},
-                                   fibres);
+  gpu::FibreSource from{};
+  from.gradient = source.gradient.data;
+  from.residual = source.residual.size == 0 ? nullptr : source.residual.data;
+  from.pending = true;
+  from.aligned = Aligned(from.gradient) && Aligned(from.residual);
+  from.n = source.gradient.size;
+  from.length = static_cast<std::uint32_t>(fibres.length);
+  from.k = static_cast<std::uint32_t>(k);
+  from.indices = slot.indices;
+  from.values = slot.values;
+  from.report = slot.report;
+  if (FitsTiles(fibres, k)) return SelectByTiles(context, from, fibres);
+  if (fibres.inner == 1) return SelectByRows<false>(context, from, fibres.count());
+  const DeviceMarks marks = ClearMarks(context, from.n);
+  if (fibres.length <= kWarpFibre) {
+    MarkByColumns(context, from, fibres, marks.bitmap);
+  } else {
+    MarkTransposed(context, from, fibres, marks.bitmap);
   }
-  // Slices that are larger than a tile: first fibre after fibre.
-  auto* const turned = context.workspace->Get<float>(context.stream, kUseTransposed, n);
-  const DeviceMarks marks = ClearMarks(context, n);
-  gpu::Launch(context.stream, gpu::Transpose::Blocks(fibres.outer, fibres.length, fibres.inner),
-              gpu::Transpose{source.gradient.data, residual, length, inner, turned, slot.report},
-              context.only_if);
-  SelectContiguous<true>(context,
-                         {turned,
-                          nullptr,
-                          false,
-                          false,
-                          n,
-                          length,
-                          each,
-                          nullptr,
-                          nullptr,
-                          nullptr,
-                          marks.bitmap,
-                          {length, inner}},
-                         {fibres.count(), fibres.length, 1});
   TakeMarkedOnDevice(context, source, marks, Marked::kGoes, Sum::kDone, slot);
 }
 

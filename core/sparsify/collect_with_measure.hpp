@@ -17,6 +17,11 @@ inline CandidateArrays CandidatesOf(const DeviceScan& scan) {
   return {scan.indices, scan.values, static_cast<std::uint32_t>(scan.capacity), scan.runs};
 }
 
+inline SendTarget TargetOf(const DeviceInput& input, const DeviceSlot& slot) {
+  return {slot.indices, slot.values, static_cast<std::uint32_t>(slot.capacity), slot.report,
+          input.residual};
+}
+
 template <class Measure>
 Collect<Measure> CollectKernel(const DeviceScan& scan, const Measure& measure) {
   Collect<Measure> collect;

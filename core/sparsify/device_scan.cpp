@@ -9,11 +9,6 @@
 namespace sparfuse {
 namespace {
 
-gpu::SendTarget TargetOf(const DeviceInput& input, const DeviceSlot& slot) {
-  return {slot.indices, slot.values, static_cast<std::uint32_t>(slot.capacity), slot.report,
-          input.residual};
-}
-
 // Elements of the sample and the rank in it of a key that `wanted` elements of x reach: five
 // standard deviations of a binomial below the expected one.
 struct SampleOf {
@@ -35,7 +30,7 @@ void LaunchSend(const DeviceContext& context, const DeviceScan& scan, const Devi
                 bool counting) {
   const auto blocks =
       static_cast<std::uint32_t>(std::clamp<std::size_t>(scan.capacity / 4096, 1, kMostCounting));
-  const gpu::SendTarget target = TargetOf(scan.input, slot);
+  const gpu::SendTarget target = gpu::TargetOf(scan.input, slot);
   const auto k = static_cast<std::uint32_t>(scan.k);
   gpu::Send send;
   send.control = scan.control;
@@ -78,8 +73,8 @@ void SelectAllOnDevice(const DeviceContext& context, const DeviceInput& input,
                        const DeviceSlot& slot) {
   const std::size_t blocks =
       std::clamp<std::size_t>(input.n / (4 * gpu::SendAll::kThreads), 1, kMostSpans);
-  gpu::Launch(context.stream, blocks, gpu::SendAll{gpu::SourceOf(input), TargetOf(input, slot)},
-              context.only_if);
+  gpu::Launch(context.stream, blocks,
+              gpu::SendAll{gpu::SourceOf(input), gpu::TargetOf(input, slot)}, context.only_if);
 }
 
 void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& input,
@@ -91,7 +86,7 @@ void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& inpu
     return Send(context, scan, slot);
   }
   const gpu::DeviceSource source = gpu::SourceOf(input);
-  const gpu::SendTarget target = TargetOf(input, slot);
+  const gpu::SendTarget target = gpu::TargetOf(input, slot);
   const auto count = static_cast<std::uint32_t>(k);
   if (input.n <= kOneBlock / 4) {
     gpu::Launch(context.stream, 1, gpu::SendLargestOfSmall<256>{source, count, target},
@@ -135,6 +130,7 @@ DeviceScan PrepareScan(const DeviceContext& context, const DeviceInput& input,
   gpu::Launch(stream, 1,
               gpu::Prepare{scan.control, context.only_if, options.warm, gpu::SourceOf(input),
                            RandomStream(0, info.id, info.step), sample.lines, sample.rank,
+                           options.own, static_cast<std::uint32_t>(options.own_size),
                            options.bound, options.lo, options.key, options.least, options.most,
                            options.corrected ? 1u : 0u});
   return scan;
@@ -145,9 +141,8 @@ void CollectOnDevice(const DeviceContext& context, DeviceScan& scan) {
 }
 
 void RecollectOnDevice(const DeviceContext& context, const DeviceScan& scan) {
-  const std::uint32_t* const wanted = &scan.control->recollect;
-  gpu::Launch(context.stream, 1, gpu::Forget{scan.control}, wanted);
-  gpu::Launch(context.stream, scan.plan.spans, gpu::CollectKernel(scan, NoMeasure{}), wanted);
+  gpu::Launch(context.stream, scan.plan.spans, gpu::CollectKernel(scan, NoMeasure{}),
+              &scan.control->recollect);
 }
 
 void Send(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot& slot) {

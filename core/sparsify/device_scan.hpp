@@ -108,7 +108,9 @@ struct ScanControl {
   std::uint32_t key;
   std::uint32_t least;
   std::uint32_t most;
+  std::uint32_t first;     // of them only so many are sent, the first by position; 0: all
   std::uint32_t reaching;  // what SendReaching counted
+  std::uint32_t decided;   // set by a kernel before: SendReaching does as Send
   // Send: what is sent.
   SendMode mode;
   std::uint32_t limit;
@@ -126,7 +128,6 @@ struct ScanControl {
   // Scratch.
   std::uint32_t measured[kMostSpans];
   std::uint32_t listed;
-  std::uint32_t decided;
   std::uint32_t ready;
   std::uint32_t counted[kMostCounting];
   std::uint32_t refined[kMostCounting];
@@ -187,6 +188,10 @@ struct ScanOptions {
   std::size_t wanted = 0;
   WarmWords* warm = nullptr;  // where it knows a bound, that is taken
   std::size_t capacity = 0;   // candidates that are stored; 0: CandidateCapacity(n, k)
+  // Words of the caller that are zeroed in the same launch: flags for its own launches, zero too
+  // where nothing is selected.
+  std::uint32_t* own = nullptr;
+  std::size_t own_size = 0;
   // What the control says at first: of `lo` without `wanted`. What `bound`, on the device, says is
   // `lo` and `key`; null: nothing.
   const std::uint32_t* bound = nullptr;
@@ -220,8 +225,8 @@ struct NoMeasure {
 // pending any more. One launch. A measure of one's own: collect_with_measure.hpp.
 void CollectOnDevice(const DeviceContext& context, DeviceScan& scan);
 
-// The same once more where control->recollect is not 0, from then on with control->lo as it is.
-// Two launches.
+// The same once more where a kernel of the caller has asked for it (WantRecollected in
+// scan_kernels.hpp). One launch, which does nothing as a rule.
 void RecollectOnDevice(const DeviceContext& context, const DeviceScan& scan);
 
 // Sends what control->mode says. Two launches, of which the second does nothing as a rule.
@@ -233,8 +238,8 @@ void Send(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot
 
 // Sends what reaches control->key if that is control->least to control->most elements, at least one
 // and no more than the slot holds or was stored; else the k largest. Where it is none, `fallbacks`
-// is raised, where it is more than the slot holds or was stored, `overflows`. Two launches.
-// Precondition: least and most are set.
+// is raised, where it is more than the slot holds or was stored, `overflows`; at most one of the
+// two. Two launches. Precondition: least and most are set.
 void SendReaching(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot& slot);
 
 // Arrays of a DeviceWorkspace. Sparsifiers have those from kUseOwn on.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,28 +22,40 @@ inline constexpr std::uint32_t kMarkedChunk = 8192;
 inline constexpr std::uint32_t kMarkedWords = kMarkedChunk / 32;
 
 // Four elements from `at` on; 0 from `end` on. aligned: `from` is, and `at` is a multiple of 4.
-template <class Block>
+// kKeep: they are read again soon.
+template <bool kKeep, class Block>
 SPARFUSE_DEVICE Float4 LoadFour(const Block& block, const float* from, std::size_t at,
                                 std::size_t end, bool aligned) {
   if (aligned && at + 4 <= end) {
-    return block.LoadStreaming(reinterpret_cast<const Float4*>(from + at));
+    const auto* const four = reinterpret_cast<const Float4*>(from + at);
+    return kKeep ? *four : block.LoadStreaming(four);
   }
-  Float4 x{};
-  for (std::size_t c = 0; c < 4; ++c) {
-    if (at + c < end) x.v[c] = block.LoadStreaming(from + at + c);
-  }
-  return x;
-}
-
-// The same of what is read again soon.
-SPARFUSE_DEVICE Float4 LoadFourToKeep(const float* from, std::size_t at, std::size_t end,
-                                      bool aligned) {
-  if (aligned && at + 4 <= end) return *reinterpret_cast<const Float4*>(from + at);
   Float4 x{};
   for (std::size_t c = 0; c < 4; ++c) {
     if (at + c < end) x.v[c] = from[at + c];
   }
   return x;
+}
+
+// Four each from `at`, `at + stride`, ... on.
+template <bool kKeep, unsigned kCount, class Block>
+SPARFUSE_DEVICE void LoadFours(const Block& block, const float* from, std::size_t at,
+                               std::uint32_t stride, std::size_t end, bool aligned,
+                               Float4 (&x)[kCount]) {
+  if (aligned && end % 4 == 0) {  // loads that follow one another without a branch
+    const float* const first = from + at;
+    const std::uint32_t left = at < end ? static_cast<std::uint32_t>(end - at) : 0;
+    for (unsigned j = 0; j < kCount; ++j) {
+      x[j] = {};
+      if (j * stride >= left) continue;
+      const auto* const four = reinterpret_cast<const Float4*>(first + j * stride);
+      x[j] = kKeep ? *four : block.LoadStreaming(four);
+    }
+    return;
+  }
+  for (unsigned j = 0; j < kCount; ++j) {
+    x[j] = LoadFour<kKeep>(block, from, at + j * stride, end, aligned);
+  }
 }
 
 SPARFUSE_DEVICE void StoreFour(float* to, std::size_t at, std::size_t end, bool aligned,
@@ -56,13 +69,22 @@ SPARFUSE_DEVICE void StoreFour(float* to, std::size_t at, std::size_t end, bool 
   }
 }
 
-// Where four elements from `at` on are not all finite, says so in the report.
-template <class Block>
-SPARFUSE_DEVICE void CheckFinite(const Block& block, const Float4& x, std::size_t at,
-                                 SlotReport* report) {
+// The same, where they are not all finite, says so in the report. One addition an element: their
+// sum is not finite then, or where they are extremely large.
+template <unsigned kCount, class Block>
+SPARFUSE_DEVICE void CheckFinite(const Block& block, const Float4 (&x)[kCount], std::size_t at,
+                                 std::size_t stride, SlotReport* report) {
+  float sum = 0;
+  for (unsigned j = 0; j < kCount; ++j) {
+    for (const float v : x[j].v) sum += std::fabs(v);
+  }
+  if (KeyOf(sum) < kInfinityKey) return;
   std::uint32_t code = 0;
-  for (std::size_t c = 4; c-- > 0;) {
-    if (KeyOf(x.v[c]) >= kInfinityKey) code = NotFiniteCode(static_cast<std::uint32_t>(at + c));
+  for (unsigned j = kCount; j-- > 0;) {
+    for (unsigned c = 4; c-- > 0;) {
+      if (KeyOf(x[j].v[c]) < kInfinityKey) continue;
+      code = NotFiniteCode(static_cast<std::uint32_t>(at + j * stride + c));
+    }
   }
   if (code != 0) block.AtomicMax(&report->not_finite, code);
 }
@@ -135,31 +157,34 @@ struct TakeMarked {
 
   template <class Block>
   SPARFUSE_DEVICE void Load(const Block& block, std::size_t begin, std::size_t end, unsigned first,
-                            Float4* x, Float4* old) const {
-    for (unsigned j = 0; j < kBatch; ++j) {
-      const std::size_t at = begin + std::size_t{(first + j) * kThreads + block.thread()} * 4;
-      x[j] = LoadFour(block, gradient, at, end, aligned);
-      if (residual != nullptr) old[j] = LoadFour(block, residual, at, end, aligned);
-    }
+                            Float4 (&x)[kBatch], Float4 (&old)[kBatch]) const {
+    const std::size_t at = begin + std::size_t{first * kThreads + block.thread()} * 4;
+    LoadFours<false>(block, gradient, at, 4 * kThreads, end, aligned, x);
+    if (residual != nullptr) LoadFours<false>(block, residual, at, 4 * kThreads, end, aligned, old);
   }
 
   template <class Block>
   SPARFUSE_DEVICE void Take(const Block& block, const Shared& shared, std::size_t begin,
-                            std::size_t end, unsigned first, Float4* x, Float4* old) const {
+                            std::size_t end, unsigned first, Float4 (&x)[kBatch],
+                            const Float4 (&old)[kBatch]) const {
+    for (unsigned j = 0; j < kBatch && residual != nullptr; ++j) {
+      for (int c = 0; c < 4; ++c) x[j].v[c] += old[j].v[c];
+    }
+    CheckFinite(block, x, begin + std::size_t{first * kThreads + block.thread()} * 4, 4 * kThreads,
+                report);
     for (unsigned j = 0; j < kBatch; ++j) {
       const unsigned vector = (first + j) * kThreads + block.thread();
       const std::size_t at = begin + std::size_t{vector} * 4;
-      for (int c = 0; c < 4 && residual != nullptr; ++c) x[j].v[c] += old[j].v[c];
-      CheckFinite(block, x[j], at, report);
       const std::uint32_t word = shared.words[vector / 8];
       const unsigned shift = vector % 8 * 4;
-      const std::uint32_t before = word & ((1u << shift) - 1);
-      std::uint32_t place = shared.places[vector / 8] + CountBits(before);
-      for (unsigned c = 0; c < 4; ++c) {
-        if ((word >> (shift + c) & 1) == 0) continue;
-        indices[place] = static_cast<std::uint32_t>(at + c);
-        values[place++] = x[j].v[c];
-        x[j].v[c] = 0.0f;
+      if ((word >> shift & 15) != 0) {
+        std::uint32_t place = shared.places[vector / 8] + CountBits(word & ((1u << shift) - 1));
+        for (unsigned c = 0; c < 4; ++c) {
+          if ((word >> (shift + c) & 1) == 0) continue;
+          indices[place] = static_cast<std::uint32_t>(at + c);
+          values[place++] = x[j].v[c];
+          x[j].v[c] = 0.0f;
+        }
       }
       if (residual != nullptr) StoreFour(residual, at, end, aligned, x[j]);
     }

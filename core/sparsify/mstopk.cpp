@@ -21,35 +21,13 @@
 
 #include "core/sparsify/corrected.hpp"
 #include "core/sparsify/largest.hpp"
+#include "core/sparsify/mstopk_bracket.hpp"
+#include "core/sparsify/mstopk_device.hpp"
 #include "core/sparsify/random_stream.hpp"
 #include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 namespace {
-
-struct Bracket {
-  std::uint32_t upper = kInfinityKey;  // all that reach it are sent
-  std::uint32_t lower = 0;
-};
-
-// next: the key of the (k + 1)-th magnitude.
-Bracket Bisect(double mean, double max, std::uint32_t next, std::int64_t iterations) {
-  Bracket bracket;
-  double low = 0;
-  double high = 1;
-  for (std::int64_t i = 0; i < iterations; ++i) {
-    const double r = 0.5 * (low + high);
-    const std::uint32_t key = KeyAtLeast(mean + r * (max - mean));
-    if (key > next) {
-      high = r;
-      bracket.upper = key;
-    } else {
-      low = r;
-      bracket.lower = key;
-    }
-  }
-  return bracket;
-}
 
 // All candidates from `upper` on, and of those inside the bracket the ones at positions
 // [start, start + wanted) modulo `inside`.
@@ -125,6 +103,22 @@ class MsTopK final : public Sparsifier {
     ++context.counters->fallbacks;
     const std::uint32_t key = SelectLargestAmong(context, input, info, candidates, k, slot);
     Learn(first, key, k, bound);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device /*device*/) const override {
+    return nullptr;
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* /*state*/,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    SelectMsTopKOnDevice(context, input, info, k, iterations_, seed_, slot);
   }
 
  private:

@@ -18,6 +18,14 @@ std::byte* DeviceWorkspace::Bytes(const Stream& stream, std::size_t which, std::
   return buffer.data();
 }
 
+bool IsWanted(const DeviceContext& context) {
+  if (context.only_if == nullptr) return true;
+  std::uint32_t wanted = 0;
+  gpu::CopyAsync(context.stream, &wanted, context.only_if, sizeof(wanted));
+  gpu::Synchronize(context.stream);
+  return wanted != 0;
+}
+
 void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& context,
                          const SelectSource& source, double density, const TensorInfo& info,
                          const DeviceSlot& slot, std::size_t k) {
@@ -35,13 +43,8 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
                   const SelectSource& source, double density, const TensorInfo& info,
                   SparsifierState* state, DeviceSlot& slot) {
   CheckSelectArguments(sparsifier.name(), source, density, info);
+  if (!IsWanted(context)) return;
   const Stream& stream = context.stream;
-  if (context.only_if != nullptr) {
-    std::uint32_t wanted = 0;
-    gpu::CopyAsync(stream, &wanted, context.only_if, sizeof(wanted));
-    gpu::Synchronize(stream);
-    if (wanted == 0) return;
-  }
   const std::size_t n = source.gradient.size;
   const Buffer<float> gradient(n);
   const Buffer<float> residual(source.residual.size);
@@ -49,6 +52,8 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   const Buffer<float> values(slot.capacity);
   gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
   gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));
+  SlotReport report;  // of what was tried before, where the selection is predicated
+  gpu::CopyAsync(stream, &report, slot.report, sizeof(report));
   gpu::Synchronize(stream);
 
   SelectContext host = *context.host;
@@ -58,11 +63,10 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   sparsifier.Select(host, {{gradient.data(), n, {}}, residual.view()}, density, info, state,
                     selected);
 
-  SlotReport report;
   report.count = static_cast<std::uint32_t>(selected.count);
-  report.overflows = static_cast<std::uint32_t>(counters.overflows);
-  report.fallbacks = static_cast<std::uint32_t>(counters.fallbacks);
-  report.candidates = counters.candidates;
+  report.overflows += static_cast<std::uint32_t>(counters.overflows);
+  report.fallbacks += static_cast<std::uint32_t>(counters.fallbacks);
+  report.candidates += counters.candidates;
   gpu::CopyAsync(stream, slot.indices, indices.data(), selected.count * sizeof(std::uint32_t));
   gpu::CopyAsync(stream, slot.values, values.data(), selected.count * sizeof(float));
   gpu::CopyAsync(stream, source.residual.data, residual.data(), residual.size() * sizeof(float));

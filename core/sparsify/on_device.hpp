@@ -69,6 +69,10 @@ struct DeviceContext {
   const SelectContext* host = nullptr;
 };
 
+// Whether the selection is wanted. Waits for the stream where only_if is given: for those that keep
+// count of their selections on the host.
+bool IsWanted(const DeviceContext& context);
+
 // Checks the arguments of Sparsifier::SelectOnDevice, as Select's are checked. k: elements that the
 // slot must have room for. Throws Error{kConfig}.
 void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& context,

@@ -3,7 +3,8 @@
 // Source:      J. Fang, H. Fu, G. Yang, C.-J. Hsieh, "RedSync: reducing synchronization bandwidth
 //              for distributed deep learning training system", JPDC 133, 2019, section 5.2.
 // Deviations:  the search ends at the mean, and is skipped where an earlier step or, after the
-//              first, a sample bounds the k-th magnitude: in time only, the selection is the same.
+//              first, a sample bounds the k-th magnitude, on a device in every step: in time only,
+//              the selection is the same.
 //
 // With the mean M and the maximum X of |x|:
 //   trim       the first of the thresholds M + r (X - M), r = 0.8, 0.6, 0.4, 0.2, 0, that at least
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/sparsify/device_scan.hpp"
 #include "core/sparsify/largest.hpp"
 #include "core/sparsify/statistics.hpp"
 #include "core/sparsify/warm_bound.hpp"
@@ -43,6 +45,22 @@ class RedSync final : public Sparsifier {
       return;
     }
     SelectLargestWarm(context, input, info, k, bound, slot);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<DeviceWarmState>(device);
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    SelectLargestOnDevice(context, input, info, k, WarmWordsOf(state), slot);
   }
 
  private:
@@ -80,8 +98,9 @@ SparsifierDescriptor RedSyncDescriptor() {
           .selection_model = {},
           .contraction = KeptFraction,
           .deviations =
-              "The search ends at the mean. After the first step the last k-th magnitude or a "
-              "sample bounds the search instead, which changes the time and not the selection.",
+              "The search ends at the mean. After the first step, and on a device in every step, "
+              "the last k-th magnitude or a sample bounds the search instead, which changes the "
+              "time and not the selection.",
           .options = {},
           .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<RedSync>();

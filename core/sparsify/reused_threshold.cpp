@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/sparsify/reused_threshold_device.hpp"
 #include "core/sparsify/scan.hpp"
 
 namespace sparfuse {
@@ -57,6 +58,26 @@ class ReusedThreshold final : public Sparsifier {
     const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
     Estimate(context, x, density, info, *own, slot);
     for (std::size_t i = 0; i < slot.count; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+  }
+
+  bool SelectsOnDevice() const noexcept override { return inner_->SelectsOnDevice(); }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const override {
+    return std::make_unique<ReusedDeviceState>(inner_->MakeDeviceState(n, device), device);
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    auto* const own = static_cast<ReusedDeviceState*>(state);
+    if (own == nullptr || density == 1) {
+      SparsifierState* const inner_state = own == nullptr ? nullptr : own->inner.get();
+      return inner_->SelectOnDevice(context, source, density, info, inner_state, slot);
+    }
+    const bool due = own->calls++ % period_ == 0;
+    const auto select =
+        due || own->density != density ? EstimateReusedOnDevice : SelectReusedOnDevice;
+    select(*inner_, context, source, density, info, *own, slot);
   }
 
  private:

@@ -3,7 +3,6 @@
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Prepare)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Collect<sparfuse::NoMeasure>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Forget)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Send)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SendExact)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SendAll)

@@ -52,6 +52,16 @@ SPARFUSE_DEVICE std::uint32_t CountBits(std::uint32_t mask) {
 #endif
 }
 
+// at: 16-byte aligned. Of a struct the compiler makes four stores where it sees the address
+// elsewhere.
+SPARFUSE_DEVICE void StoreVector(float* at, const Float4& x) {
+#ifdef __CUDA_ARCH__
+  *reinterpret_cast<float4*>(at) = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
+#else
+  *reinterpret_cast<Float4*>(at) = x;
+#endif
+}
+
 // Lanes of a mask before the calling one.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t LanesBefore(Block& block, std::uint32_t mask) {
@@ -130,6 +140,8 @@ struct Prepare {
   RandomStream stream;
   std::uint32_t lines;  // of the sample
   std::uint32_t rank;   // of the bound in the sample; 0: the bound is `lo`
+  std::uint32_t* own;   // of the caller, zeroed in any case
+  std::uint32_t own_size;
   const std::uint32_t* bound;
   std::uint32_t lo;  // this and what follows: of the control, as ScanOptions says
   std::uint32_t key;
@@ -141,6 +153,7 @@ struct Prepare {
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
     const unsigned thread = block.thread();
     const bool wanted = only_if == nullptr || *only_if != 0;
+    Zero(block, own, own_size);
     if (wanted) {
       Zero(block, control->bins, kScanBins);
       Zero(block, control->measured, kMostSpans);
@@ -167,6 +180,7 @@ struct Prepare {
     control->least = least;
     control->most = most;
     control->corrected = corrected;
+    control->first = 0;
     control->reaching = 0;
     control->mode = SendMode::kLargest;
     control->limit = 0;
@@ -315,9 +329,9 @@ struct Collect {
             reinterpret_cast<const Float4*>(source.residual + at + kStride * v));
       }
       for (unsigned v = 0; v < kVectors; ++v) {
-        for (unsigned c = 0; c < 4; ++c) x[4 * v + c] += old[v].v[c];
-        *reinterpret_cast<Float4*>(source.residual + at + kStride * v) = {
-            {x[4 * v], x[4 * v + 1], x[4 * v + 2], x[4 * v + 3]}};
+        for (unsigned c = 0; c < 4; ++c) old[v].v[c] = x[4 * v + c] + old[v].v[c];
+        StoreVector(source.residual + at + kStride * v, old[v]);
+        Put(old[v], x + 4 * v);
       }
     }
     return (1u << kEach) - 1;
@@ -366,6 +380,14 @@ struct Collect {
     }
     block.Sync();
     if (!any) return;
+    std::uint32_t largest = 0;
+    for (unsigned e = 0; e < kEach; ++e) largest = KeyOf(x[e]) > largest ? KeyOf(x[e]) : largest;
+    if (largest >= kInfinityKey) {
+      for (unsigned e = 0; e < kEach; ++e) {
+        NoteIfNotFinite(block, report, KeyOf(x[e]),
+                        static_cast<std::uint64_t>(at + 4 * kWarp * (e / 4) + e % 4));
+      }
+    }
     const std::uint32_t offset = shared.offset[turn];
     const bool stored = offset < candidates.capacity && count <= candidates.capacity - offset;
     to += offset;
@@ -377,7 +399,6 @@ struct Collect {
       const auto i = static_cast<std::uint64_t>(at + 4 * kWarp * (e / 4) + e % 4);
       const std::uint32_t bin = (key - lo) >> kScanShift;
       block.AtomicAdd(&shared.bins[bin < kScanBins ? bin : kScanBins - 1], 1u);
-      NoteIfNotFinite(block, report, key, i);
       if (!stored) continue;
       const std::uint32_t place =
           to + (before >> byte & 0xff) + CountBits(reach >> (e & ~3u) & ((1u << e % 4) - 1));
@@ -399,21 +420,17 @@ struct Collect {
   }
 };
 
-// Before a second Collect.
-struct Forget {
-  static constexpr const char* kName = "Forget";
-  static constexpr int kThreads = 256;
-  using Shared = NoShared;
-  ScanControl* control;
-
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
-    for (unsigned b = block.thread(); b < kScanBins; b += kThreads) control->bins[b] = 0;
-    if (block.thread() != 0) return;
-    control->count = 0;
-    control->warm = 0;
-  }
-};
+// Has RecollectOnDevice collect what reaches `lo`. Called by all threads of a block, the last of
+// its launch that looks at the control.
+template <class Block>
+SPARFUSE_DEVICE void WantRecollected(Block& block, ScanControl* control, std::uint32_t lo) {
+  block.Sync();
+  for (unsigned b = block.thread(); b < kScanBins; b += Block::kThreads) control->bins[b] = 0;
+  if (block.thread() != 0) return;
+  control->lo = lo;
+  control->count = 0;
+  control->recollect = 1;
+}
 
 // --- Send --------------------------------------------------------------------------------------
 
@@ -465,6 +482,7 @@ struct Send {
 
   template <class Block>
   SPARFUSE_DEVICE void Count(Block& block) const {
+    if (control->decided != 0) return;  // by a kernel before
     const std::uint32_t key = control->key;
     const std::uint32_t lo = Lo();
     if (key > lo && Stored()) {
@@ -487,17 +505,16 @@ struct Send {
       if (known && reaching >= control->least && reaching <= most && reaching > 0) {
         control->mode = SendMode::kReaching;
         control->cut = CutOf(key);
-        control->limit = reaching;
+        control->limit =
+            control->first > 0 && control->first < reaching ? control->first : reaching;
         Learn(warm, control->warm != 0, key, control->count, k, false);
       } else {
         control->mode = SendMode::kLargest;
         if (control->corrected != 0) {
           // As it should be.
-        } else if (key >= lo && control->count == 0) {
-          ++slot.report->fallbacks;
         } else if (known && reaching == 0) {
           ++slot.report->fallbacks;
-        } else if (!known || reaching > slot.capacity) {
+        } else if (key >= lo && (!Stored() || reaching > slot.capacity)) {
           ++slot.report->overflows;
         }
       }
@@ -553,7 +570,7 @@ struct Send {
         Learn(warm, control->warm != 0, static_cast<std::uint32_t>(cut >> 32), count, k, false);
       } else {
         control->exact = 1;
-        if (slot.report->overflows == 0) ++slot.report->fallbacks;
+        if (slot.report->overflows + slot.report->fallbacks == 0) ++slot.report->fallbacks;
       }
     }
     Announce(block, &control->ready);

@@ -7,7 +7,10 @@
 //              overflows, an exact top-k at the density is sent.
 #include "core/sparsify/threshold.hpp"
 
+#include <algorithm>
+
 #include "core/sparsify/corrected.hpp"
+#include "core/sparsify/scan_options.hpp"
 
 namespace sparfuse {
 namespace {
@@ -25,6 +28,20 @@ class Threshold final : public Sparsifier {
     RequireRoom(name(), info, slot, k);
     if (k == input.n) return SelectAll(context, input, info, slot);
     TakeReaching(context, input, info, KeyAbove(tau_), k, slot);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* /*state*/,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    DeviceScan scan =
+        PrepareScan(context, input, info, k, slot, Reaching(input.n, k, KeyAbove(tau_), slot));
+    CollectOnDevice(context, scan);
+    SendReaching(context, scan, slot);
   }
 
  private:

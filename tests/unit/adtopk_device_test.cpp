@@ -1,6 +1,8 @@
 // All-dimension top-k on a device: what the host selects, bit for bit.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "core/adtopk/adtopk.hpp"
 #include "tests/device_selection.hpp"
 
@@ -41,9 +43,8 @@ class AdTopKOnDevice : public testing::OnDevices {
 TEST_P(AdTopKOnDevice, SelectsInFibresOfEveryLength) {
   for (const Shape& shape : std::vector<Shape>{
            {700, 2}, {90, 31}, {40, 33}, {17, 512}, {3, 1024}, {2, 1025}, {2, 5120}, {1, 9000}}) {
-    for (const double density : {1e-9, 0.01, 0.05}) {
-      ExpectAsOnHost(shape, "1", density, "gaussian", density == 0.01);
-    }
+    ExpectAsOnHost(shape, "1", 0.01, "gaussian", true);
+    ExpectAsOnHost(shape, "1", 0.06, "gaussian", false);
   }
 }
 
@@ -56,8 +57,12 @@ TEST_P(AdTopKOnDevice, SelectsInStridedFibres) {
                                                {1, 3000, 2, 2}}) {
     ExpectAsOnHost(shape, "1", 0.05, "gaussian", true);
   }
-  ExpectAsOnHost({150, 130}, "0", 0.05, "gaussian", true);
-  ExpectAsOnHost({1100, 40}, "longest", 0.02, "gaussian", true);
+  // Slices that are larger than a tile: by columns, and transposed.
+  ExpectAsOnHost({150, 61}, "0", 0.05, "gaussian", true);
+  ExpectAsOnHost({600, 18}, "0", 0.1, "few-values", false);
+  ExpectAsOnHost({20, 500}, "0", 0.5, "few-values", true);
+  ExpectAsOnHost({1100, 9}, "longest", 0.02, "gaussian", true);
+  ExpectAsOnHost({1100, 9}, "longest", 0.02, "few-values", false);
 }
 
 // Few maxima to take a bound from, or none: more than one for each lane, or for each of 64.
@@ -100,8 +105,12 @@ TEST_P(AdTopKOnDevice, TakesOneDimensionAsOneFibre) {
 }
 
 TEST_P(AdTopKOnDevice, NamesTheFirstElementThatIsNotFinite) {
-  for (const Shape& shape :
-       std::vector<Shape>{{40, 500}, {4, 5000}, {20, 100, 3, 3}, {2, 1100, 3, 3}}) {
+  for (const Shape& shape : std::vector<Shape>{{40, 500},
+                                               {4, 5000},
+                                               {20, 100, 3, 3},
+                                               {2, 950, 3, 3},
+                                               {2, 1100, 3, 3},
+                                               {2, 3, 60, 50}}) {
     const std::size_t n = ElementsOf(shape);
     for (const bool feedback : {false, true}) {
       const auto adtopk = MakeSparsifier("adtopk");
@@ -133,6 +142,74 @@ TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
   }
 }
 
+// Both forms that take turns, step by step with the host.
+class AdTopKPhasesOnDevice : public testing::OnDevices {
+ protected:
+  void ExpectAsOnHost(const std::string& name, const Options& options, const Shape& shape,
+                      std::uint64_t steps,
+                      const std::function<std::vector<float>(std::uint64_t)>& gradient) {
+    const std::size_t n = ElementsOf(shape);
+    const auto on_host = MakeSparsifier(name, options);    // tau is one for all of a sparsifier,
+    const auto on_device = MakeSparsifier(name, options);  // as published
+    Selection host(*on_host, n, 0.02, 1, true, shape);
+    DeviceSelection selection(*on_device, device(), n, 0.02, true, 0, 0, 0, shape);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      const auto expected = host.Run(gradient(step), step);
+      const auto selected = selection.Run(gradient(step), step);
+      ASSERT_EQ(selected.indices, expected.indices);
+      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+      ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
+    }
+  }
+};
+
+TEST_P(AdTopKPhasesOnDevice, InterleavesAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+  };
+  ExpectAsOnHost("adtopk-interleaved", {}, {40, 100}, 5, gradient);
+}
+
+// A warm-up, thresholds that hold, one that fails (a jump of the scale), and refreshes after it.
+TEST_P(AdTopKPhasesOnDevice, KeepsAThresholdAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    auto x = MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+    if (step >= 11) {
+      for (float& v : x) v *= 7;
+    }
+    if (step >= 25) {
+      for (float& v : x) v *= 0.01f;
+    }
+    return x;
+  };
+  ExpectAsOnHost("adtopk-threshold", {{"warmup", std::int64_t{2}}}, {40, 100}, 40, gradient);
+}
+
+// Nearly the same gradient all the time: the threshold is steady, and at last not needed.
+TEST_P(AdTopKPhasesOnDevice, EndsInAllDimensionAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    auto x = MakeData("laplace", 4000, 1);
+    for (float& v : x) v *= 1 + 0.001f * static_cast<float>(step);
+    return x;
+  };
+  ExpectAsOnHost("adtopk-threshold",
+                 {{"warmup", std::int64_t{1}}, {"training_steps", std::int64_t{32}}}, {40, 100}, 32,
+                 gradient);
+}
+
+TEST_P(AdTopKPhasesOnDevice, StagesThePublishedRule) {
+  const auto sparsifier =
+      MakeSparsifier("adtopk-threshold", {{"compat", std::string("reference")}});
+  EXPECT_FALSE(sparsifier->SelectsOnDevice());
+  const auto gradient = [](std::uint64_t step) {
+    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+  };
+  ExpectAsOnHost("adtopk-threshold", {{"compat", std::string("reference")}}, {40, 100}, 20,
+                 gradient);
+}
+
+SPARFUSE_ON_DEVICES(AdTopKPhasesOnDevice);
 SPARFUSE_ON_DEVICES(AdTopKOnDevice);
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "core/error.hpp"
+#include "core/sparsify/sidco_fits.hpp"
 #include "tests/device_selection.hpp"
 
 namespace sparfuse {
@@ -99,6 +101,137 @@ SPARFUSE_ON_DEVICES(ThresholdsOnDevice);
 TEST_P(ThresholdsOnDevice, GaussianK) { ExpectAsOnHostForAll(device(), "gaussiank"); }
 
 TEST_P(ThresholdsOnDevice, GaussianKPaper) { ExpectAsOnHostForAll(device(), "gaussiank@paper"); }
+
+TEST_P(ThresholdsOnDevice, Threshold) {
+  for (const double tau : {0.0, 0.3, 2.5}) {
+    ExpectAsOnHostForAll(device(), "threshold", {{"tau", tau}});
+  }
+}
+
+TEST_P(ThresholdsOnDevice, RedSync) { ExpectAsOnHostForAll(device(), "redsync"); }
+
+TEST_P(ThresholdsOnDevice, MsTopK) {
+  ExpectAsOnHostForAll(device(), "mstopk");
+  for (const std::int64_t iterations : {1, 4}) {
+    const Options options = {{"iterations", iterations}};
+    for (const Shape& shape : {Shape{5000, 0.3, true}, Shape{20'011, 0.01, false}}) {
+      ExpectAsOnHost(device(), "mstopk", options, "gaussian", shape);
+      ExpectAsOnHost(device(), "mstopk", options, "few-values", shape);
+    }
+  }
+}
+
+TEST_P(ThresholdsOnDevice, Sidco) {
+  for (const char* fit : {"exponential", "pareto", "gamma"}) {
+    for (const std::int64_t stages : {1, 3}) {
+      const Options options = {{"fit", std::string(fit)}, {"stages", stages}};
+      for (const char* data : {"gaussian", "laplace", "layers", "sparse", "equal", "zeros"}) {
+        ExpectAsOnHost(device(), "sidco", options, data, {3000, 0.01, true, 7});
+        ExpectAsOnHost(device(), "sidco", options, data, {20'011, 0.05, false, 2});
+      }
+    }
+  }
+}
+
+TEST_P(ThresholdsOnDevice, SidcoPaper) {
+  for (const char* fit : {"exponential", "pareto", "gamma"}) {
+    for (const char* data : {"gaussian", "laplace", "sparse"}) {
+      const Options options = {{"fit", std::string(fit)}, {"stages", std::int64_t{2}}};
+      ExpectAsOnHost(device(), "sidco@paper", options, data, {3000, 0.01, true, 6});
+    }
+  }
+}
+
+// Boundaries between stages come from a sample.
+TEST_P(ThresholdsOnDevice, SidcoOfALargerTensor) {
+  const Options options = {{"stages", std::int64_t{3}}};
+  ExpectAsOnHost(device(), "sidco", options, "gaussian", {kFitSampledFrom + 1234, 0.01, true, 1});
+}
+
+const char* const kNames[] = {"gaussiank", "gaussiank@paper", "sidco",    "sidco@paper",
+                              "redsync",   "mstopk",          "threshold"};
+
+TEST_P(ThresholdsOnDevice, WhatIsNotFiniteIsReported) {
+  for (const char* name : kNames) {
+    const auto sparsifier = MakeSparsifier(name);
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
+      DeviceSelection selection(*sparsifier, device(), 5000, 0.01, true);
+      auto gradient = MakeData("gaussian", 5000, 1);
+      gradient[4999] = bad;
+      gradient[4321] = bad;
+      EXPECT_THROW(selection.Run(gradient, 0), Error) << name;
+      EXPECT_EQ(NotFiniteCode(selection.report().not_finite), 4321u) << name;
+    }
+  }
+}
+
+TEST_P(ThresholdsOnDevice, NothingChangesWhereTheSelectionIsNotWanted) {
+  for (const char* name : kNames) {
+    SCOPED_TRACE(name);
+    const auto sparsifier = MakeSparsifier(name);
+    const auto first = MakeData("gaussian", 3000, 1);
+    const auto second = MakeData("laplace", 3000, 2);
+    DeviceSelection selection(*sparsifier, device(), 3000, 0.01, true);
+    DeviceSelection other(*sparsifier, device(), 3000, 0.01, true);
+    selection.Run(first, 0);
+    other.Run(first, 0);
+    const auto residual = selection.Residual();
+    selection.SetOnlyIf(0);
+    EXPECT_TRUE(selection.Run(MakeData("ascending", 3000, 1), 1).indices.empty());
+    EXPECT_EQ(selection.report().fallbacks, 0u);
+    EXPECT_EQ(Bits(selection.Residual()), Bits(residual));
+    // The next step is as if that had not been: nothing is remembered of it.
+    selection.SetOnlyIf(1);
+    EXPECT_EQ(selection.Run(second, 2).indices, other.Run(second, 2).indices);
+    EXPECT_EQ(Bits(selection.Residual()), Bits(other.Residual()));
+  }
+}
+
+TEST_P(ThresholdsOnDevice, ASmallSlotTakesTheLargest) {
+  constexpr std::size_t kN = 5000;
+  const std::size_t k = KeptCount(kN, 0.01);
+  const auto x = MakeData("laplace", kN, 1);
+  for (const char* name : kNames) {
+    SCOPED_TRACE(name);
+    const auto sparsifier = MakeSparsifier(name);
+    DeviceSelection selection(*sparsifier, device(), kN, 0.01, false, k);
+    const Selected selected = selection.Run(x, 0);
+    EXPECT_LE(selected.indices.size(), k);
+    if (std::string(name) == "threshold") {
+      EXPECT_EQ(selected.indices, LargestByDefinition(x, k).indices);
+      EXPECT_EQ(selection.counters().overflows, 1u);
+    }
+    EXPECT_THROW(DeviceSelection(*sparsifier, device(), kN, 0.01, false, k - 1).Run(x, 0), Error);
+  }
+}
+
+TEST_P(ThresholdsOnDevice, EqualRunsSelectEqually) {
+  for (const char* name : {"gaussiank", "sidco", "mstopk"}) {
+    std::vector<std::vector<std::uint32_t>> runs[2];
+    for (auto& run : runs) {
+      const auto sparsifier = MakeSparsifier(name);
+      DeviceSelection selection(*sparsifier, device(), 20'011, 0.01, true);
+      for (std::uint32_t step = 0; step < 3; ++step) {
+        run.push_back(selection.Run(MakeData("laplace", 20'011, step), step).indices);
+        run.push_back(Bits(selection.Residual()));
+      }
+    }
+    EXPECT_EQ(runs[0], runs[1]) << name;
+  }
+}
+
+// Counters tell an estimate that was corrected from one that is no number, or was none.
+TEST_P(ThresholdsOnDevice, OnlyWhatFailsIsCounted) {
+  const auto gaussian = MakeSparsifier("gaussiank");
+  DeviceSelection corrected(*gaussian, device(), 5000, 0.01, false);
+  EXPECT_EQ(corrected.Run(MakeData("laplace", 5000, 1), 0).indices.size(), 50u);
+  EXPECT_EQ(corrected.counters().fallbacks + corrected.counters().overflows, 0u);
+  const auto threshold = MakeSparsifier("threshold", {{"tau", 1e6}});
+  DeviceSelection none(*threshold, device(), 5000, 0.01, false);
+  EXPECT_EQ(none.Run(MakeData("laplace", 5000, 1), 0).indices.size(), 50u);
+  EXPECT_EQ(none.counters().fallbacks, 2u);  // nothing above, and then no candidates to take from
+}
 
 }  // namespace
 }  // namespace sparfuse
