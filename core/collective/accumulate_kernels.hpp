@@ -238,7 +238,7 @@ struct SumChunks {
   SPARFUSE_DEVICE void Write(std::int64_t at, Float4 sums) const {
     for (float& sum : sums.v) sum *= scale;
     if (Has(at) && Has(at + 3)) {
-      *reinterpret_cast<Float4*>(out + at) = sums;
+      StoreQuad(out + at, sums);
       return;
     }
     for (std::uint32_t v = 0; v < 4; ++v) {
@@ -308,7 +308,7 @@ struct CopyFiniteElements {
     Float4 x[kQuadsPerThread];
     for (int j = 0; j < kQuadsPerThread; ++j) x[j] = quads.Load(from, ElementwiseQuad(block, j));
     for (int j = 0; j < kQuadsPerThread; ++j) {
-      const std::size_t q = ElementwiseQuad(block, j);
+      const std::uint32_t q = ElementwiseQuad(block, j);
       quads.Store(to, q, x[j]);
       for (unsigned v = 0; v < 4; ++v) {
         if (IsFinite(x[j].v[v])) continue;

@@ -14,7 +14,7 @@ void LaunchSumSquares(const Stream& stream, DeviceWorkspace& workspace, DeviceSp
   const std::size_t tiles = NormTiles(x.size);
   auto* const of_tiles = workspace.Get<double>(stream, 0, tiles);
   gpu::Quads quads = gpu::QuadsOf(x.size, x.data);
-  if (quads.skew != 0) quads = {x.size, 0, false};
+  if (quads.skew != 0) quads = gpu::Quads(x.size, 0, false);
   gpu::Launch(stream, tiles, gpu::SumSquaresOfTiles{quads, x.data, of_tiles});
   gpu::Launch(stream, 1, gpu::SumTiles{of_tiles, tiles, sum, factor, max_norm});
 }

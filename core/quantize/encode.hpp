@@ -19,6 +19,11 @@ constexpr std::size_t RoundUp(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
+// Checks the arguments of Quantizer::Encode and EncodeOnDevice but for the device of memory. Throws
+// Error{kConfig}.
+void CheckEncodeArguments(const Quantizer& quantizer, const SelectSource& source,
+                          const TensorInfo& info, std::size_t out_bytes);
+
 // Checks the arguments of Quantizer::Encode and sets the padding at the end of `out` to zero.
 // Throws Error{kConfig}; Error{kUnsupported} for memory on a device.
 SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/quantize/encode.hpp"
+#include "core/quantize/encode_device.hpp"
 
 namespace sparfuse {
 namespace {
@@ -42,6 +43,21 @@ class Fp32 final : public Quantizer {
       SPARFUSE_THROW(kComm, "fp32: an element from " + std::to_string(begin) +
                                 " on is not finite; encoded ones are");
     }
+  }
+
+  bool WorksOnDevice() const noexcept override { return true; }
+
+  void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
+                      const TensorInfo& info, DeviceSpan<std::byte> out,
+                      std::uint32_t* not_finite) const override {
+    const DeviceEncode encode{context, source, out, not_finite};
+    CheckEncodeOnDevice(*this, encode, info);
+    EncodeFp32OnDevice(encode);
+  }
+
+  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
+                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
+    AccumulateFp32OnDevice({context, payloads, scale, out, fault});
   }
 };
 

@@ -20,24 +20,6 @@ constexpr std::size_t kPanelFloats = 4096;  // of Q, in ComputeQ: rank rows of a
 constexpr std::size_t kMaxRows = 64;        // that share the sums of ComputeP
 constexpr std::size_t kRowsPerSum = 256;    // added up in single precision before they join Q
 constexpr std::size_t kTasksPerThread = 4;
-// Of a column of P, what is left beside the span of the others is rounding below this share.
-constexpr double kDependent = 1e-6;
-
-struct MatrixShape {
-  std::size_t rows = 0;
-  std::size_t cols = 0;
-  std::size_t rank = 0;
-};
-
-MatrixShape MatrixOf(std::span<const std::int64_t> shape, int rank) {
-  assert(rank >= 1 && rank <= kMaxLowRank);
-  if (shape.size() < 2) return {};
-  MatrixShape matrix{static_cast<std::size_t>(shape[0]), 1, 0};
-  for (const std::int64_t extent : shape.subspan(1))
-    matrix.cols *= static_cast<std::size_t>(extent);
-  matrix.rank = std::min({static_cast<std::size_t>(rank), matrix.rows, matrix.cols});
-  return matrix;
-}
 
 // What a thread takes at once of `size`: a multiple of `multiple` up to `largest`.
 std::size_t TaskSize(std::size_t size, std::size_t multiple, std::size_t largest, int threads) {
@@ -71,14 +53,36 @@ double Dot(const double* a, const double* b, std::size_t n) {
 
 }  // namespace
 
+LowRankShape LowRankShapeOf(std::span<const std::int64_t> shape, int rank) {
+  assert(rank >= 1 && rank <= kMaxLowRank);
+  if (shape.size() < 2) return {};
+  LowRankShape matrix{static_cast<std::size_t>(shape[0]), 1, 0};
+  for (const std::int64_t extent : shape.subspan(1))
+    matrix.cols *= static_cast<std::size_t>(extent);
+  matrix.rank = std::min({static_cast<std::size_t>(rank), matrix.rows, matrix.cols});
+  return matrix;
+}
+
+void CheckLowRankSource(const SelectSource& source, std::size_t n, const TensorInfo& info) {
+  if (source.gradient.size == n && (source.residual.size == 0 || source.residual.size == n)) return;
+  SPARFUSE_THROW(kConfig, "powersgd: tensor \"" + std::string(info.name) + "\": a gradient of " +
+                              std::to_string(source.gradient.size) + " and a residual of " +
+                              std::to_string(source.residual.size) + " elements; expected " +
+                              std::to_string(n));
+}
+
+RandomStream ColumnStream(std::uint64_t seed, const TensorInfo& info, std::size_t c) {
+  return {RandomStream(seed, info.id, info.step).At(c), info.id, info.step};
+}
+
 bool PowerSgd::Compresses(std::span<const std::int64_t> shape, int rank) {
-  const MatrixShape matrix = MatrixOf(shape, rank);
+  const LowRankShape matrix = LowRankShapeOf(shape, rank);
   return matrix.rank > 0 && matrix.rank * (matrix.rows + matrix.cols) < matrix.rows * matrix.cols;
 }
 
 PowerSgd::PowerSgd(std::span<const std::int64_t> shape, int rank, std::uint64_t seed)
     : seed_(seed) {
-  const MatrixShape matrix = MatrixOf(shape, rank);
+  const LowRankShape matrix = LowRankShapeOf(shape, rank);
   rows_ = matrix.rows;
   cols_ = matrix.cols;
   rank_ = matrix.rank;
@@ -93,7 +97,7 @@ void PowerSgd::RedrawZeroColumns(const TensorInfo& info) {
   for (std::size_t c = 0; c < rank_; ++c) {
     const std::span<float> column = q().subspan(c * cols_, cols_);
     if (std::any_of(column.begin(), column.end(), [](float v) { return v != 0.0f; })) continue;
-    const RandomStream stream(RandomStream(seed_, info.id, info.step).At(c), info.id, info.step);
+    const RandomStream stream = ColumnStream(seed_, info, c);
     for (std::size_t j = 0; j < cols_; ++j) {
       const std::uint64_t number = stream.At(j);
       std::int32_t sum = -2 * 65535;
@@ -108,12 +112,7 @@ void PowerSgd::RedrawZeroColumns(const TensorInfo& info) {
 void PowerSgd::ComputeP(const QuantizeContext& context, const SelectSource& source,
                         const TensorInfo& info) {
   const std::size_t n = rows_ * cols_;
-  if (source.gradient.size != n || (source.residual.size != 0 && source.residual.size != n)) {
-    SPARFUSE_THROW(kConfig, "powersgd: tensor \"" + std::string(info.name) + "\": a gradient of " +
-                                std::to_string(source.gradient.size) + " and a residual of " +
-                                std::to_string(source.residual.size) + " elements; expected " +
-                                std::to_string(n));
-  }
+  CheckLowRankSource(source, n, info);
   RedrawZeroColumns(info);
   const SelectKernels& select = SelectKernelsFor(ActiveIsa());
   const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
@@ -171,7 +170,7 @@ void PowerSgd::Orthonormalize() {
       }
     }
     const double norm = std::sqrt(Dot(column, column, rows_));
-    const double factor = norm > kDependent * before ? 1 / norm : 0;
+    const double factor = norm > kDependentShare * before ? 1 / norm : 0;
     for (std::size_t i = 0; i < rows_; ++i) {
       column[i] *= factor;
       p_[c * rows_ + i] = static_cast<float>(column[i]);

@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "core/quantize/encode.hpp"
+#include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 #include "core/sparsify/random_stream.hpp"
 
@@ -40,9 +41,7 @@ class Qsgd final : public Quantizer {
               std::span<std::byte> out) const override {
     SelectInput input = BeginEncode(*this, source, info, out);
     const SelectKernels& select = SelectKernelsFor(ActiveIsa());
-    const RandomStream stream(
-        RandomStream(seed_, info.id, info.step).At(static_cast<std::uint64_t>(context.rank)),
-        info.id, info.step);
+    const RandomStream stream = StreamOf(info, context.rank);
     auto* const norms = reinterpret_cast<float*>(out.data());
     auto* const codes = reinterpret_cast<std::int8_t*>(out.data() + CodesAt(input.n));
     if (bucket_ != 0) {
@@ -88,7 +87,29 @@ class Qsgd final : public Quantizer {
     }
   }
 
+  bool WorksOnDevice() const noexcept override { return true; }
+
+  void EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
+                      const TensorInfo& info, DeviceSpan<std::byte> out,
+                      std::uint32_t* not_finite) const override {
+    const DeviceEncode encode{context, source, out, not_finite};
+    CheckEncodeOnDevice(*this, encode, info);
+    EncodeQsgdOnDevice(encode, FormOf(source.gradient.size), StreamOf(info, rank).key());
+  }
+
+  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
+                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
+    AccumulateQsgdOnDevice({context, payloads, scale, out, fault}, FormOf(out.size));
+  }
+
  private:
+  QsgdForm FormOf(std::size_t n) const { return {levels_, bucket_, CodesAt(n)}; }
+
+  RandomStream StreamOf(const TensorInfo& info, int rank) const {
+    return {RandomStream(seed_, info.id, info.step).At(static_cast<std::uint64_t>(rank)), info.id,
+            info.step};
+  }
+
   std::size_t CodesAt(std::size_t n) const {
     return sizeof(float) * (bucket_ == 0 ? 1 : (n + bucket_ - 1) / bucket_);
   }

@@ -10,26 +10,39 @@
 
 namespace sparfuse {
 
-SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
-                        const TensorInfo& info, std::span<std::byte> out) {
-  const std::string who = std::string(quantizer.name()) + ": tensor \"" + std::string(info.name) +
-                          "\" (id " + std::to_string(info.id) + "), step " +
-                          std::to_string(info.step) + ": ";
+namespace {
+
+std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
+  return std::string(quantizer.name()) + ": " + Describe(info) + ": ";
+}
+
+}  // namespace
+
+void CheckEncodeArguments(const Quantizer& quantizer, const SelectSource& source,
+                          const TensorInfo& info, std::size_t out_bytes) {
+  const std::string who = Describe(quantizer, info);
   const std::size_t n = source.gradient.size;
   SPARFUSE_REQUIRE(n >= 1, who + "the gradient is empty; expected at least one element");
   SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n,
                    who + "the residual has " + std::to_string(source.residual.size) +
                        " elements; expected 0 or " + std::to_string(n));
-  SPARFUSE_REQUIRE(out.size() == quantizer.EncodedBytes(n),
-                   who + "the buffer has " + std::to_string(out.size()) + " bytes; expected " +
+  SPARFUSE_REQUIRE(out_bytes == quantizer.EncodedBytes(n),
+                   who + "the buffer has " + std::to_string(out_bytes) + " bytes; expected " +
                        std::to_string(quantizer.EncodedBytes(n)));
+}
+
+SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
+                        const TensorInfo& info, std::span<std::byte> out) {
+  CheckEncodeArguments(quantizer, source, info, out.size());
   if (source.gradient.stream.device.kind != DeviceKind::kHost ||
       source.residual.stream.device.kind != DeviceKind::kHost) {
-    SPARFUSE_THROW(kUnsupported, who + "memory on a CUDA device; quantizers work on the host");
+    SPARFUSE_THROW(kUnsupported,
+                   Describe(quantizer, info) + "memory on a device; Encode works on the host");
   }
   std::memset(out.last(4).data(), 0, 4);
   const bool feedback = source.residual.size != 0;
-  return {source.gradient.data, feedback ? source.residual.data : nullptr, n, feedback};
+  return {source.gradient.data, feedback ? source.residual.data : nullptr, source.gradient.size,
+          feedback};
 }
 
 void CheckScale(const Quantizer& quantizer, float scale) {

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "core/options.hpp"
+#include "core/sparsify/on_device.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "core/tensor/device.hpp"
 #include "core/tensor/thread_pool.hpp"
 
 namespace sparfuse {
@@ -58,6 +60,31 @@ class Quantizer {
   // Throws Error{kComm} where the payload cannot have come from Encode.
   virtual void AddDecoded(std::span<const std::byte> payload, std::size_t n, std::size_t begin,
                           std::span<float> out) const = 0;
+
+  // Encode on a device, in the order of context.stream: returns before it is done. Gradient,
+  // residual and `out` are there. The same bytes and residuals, whatever the device.
+  //
+  //   rank        as QuantizeContext's.
+  //   not_finite  a word of the device, zero before: raised to NotFiniteCode (on_device.hpp) of the
+  //               first element of x that is not finite. Then all else is unspecified.
+  //
+  // Errors: as Encode's for its arguments. Cost: no allocation after the first call for a given n,
+  // no wait for the device; but where WorksOnDevice() is false all goes through the host.
+  virtual void EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
+                              const TensorInfo& info, DeviceSpan<std::byte> out,
+                              std::uint32_t* not_finite) const;
+
+  // AccumulateQuantized on a device, for payloads of EncodedBytes(out.size) there, 4-byte aligned.
+  //
+  //   fault   as AccumulateSparseOnDevice's (collective/accumulate_device.hpp); where
+  //   WorksOnDevice()
+  //           is false, a corrupt payload throws instead.
+  virtual void AccumulateOnDevice(const DeviceContext& context,
+                                  std::span<const std::byte* const> payloads, float scale,
+                                  DeviceSpan<float> out, std::uint64_t* fault) const;
+
+  // There are kernels for devices.
+  virtual bool WorksOnDevice() const noexcept { return false; }
 };
 
 // out[i] = scale * sum over payloads of their element i; added in the order given, so that equal

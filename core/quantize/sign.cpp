@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/quantize/encode.hpp"
+#include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 
 namespace sparfuse {
@@ -52,6 +53,21 @@ class Sign final : public Quantizer {
     CheckScale(*this, scale);
     const auto* const words = reinterpret_cast<const std::uint32_t*>(payload.data() + sizeof scale);
     QuantizeKernelsFor(ActiveIsa()).sign_add(words + begin / 32, out.size(), scale, out.data());
+  }
+
+  bool WorksOnDevice() const noexcept override { return true; }
+
+  void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
+                      const TensorInfo& info, DeviceSpan<std::byte> out,
+                      std::uint32_t* not_finite) const override {
+    const DeviceEncode encode{context, source, out, not_finite};
+    CheckEncodeOnDevice(*this, encode, info);
+    EncodeSignOnDevice(encode);
+  }
+
+  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
+                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
+    AccumulateSignOnDevice({context, payloads, scale, out, fault});
   }
 };
 

@@ -1,0 +1,15 @@
+// Codes of single elements in kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "core/gpu/kernel.hpp"
+#include "core/quantize/quantize_kernels.hpp"
+
+namespace sparfuse::gpu {
+
+#define SPARFUSE_CODE SPARFUSE_DEVICE
+#include "core/quantize/scalar_codes.inc"
+#undef SPARFUSE_CODE
+
+}  // namespace sparfuse::gpu
