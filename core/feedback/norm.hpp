@@ -12,10 +12,11 @@ namespace sparfuse {
 
 // The sum of x[i]^2 in double precision. Does not depend on the pool's size.
 //
-// Element i of a tile of 8192 belongs to lane i % 1024, which adds up its eight squares in order.
-// Lanes are added in fours, (0 + 1) + (2 + 3), which gives 256 numbers; these as Block::Sum adds
-// the threads of a block (core/gpu/kernel.hpp). Tile t is added, in order, to number t % 256, and
-// these numbers again as a block adds its threads.
+// A tile of 8192 elements has eight pieces of 1024. Element i of a piece belongs to lane i % 128,
+// which adds up its eight squares in order; lanes are added in fours, (0 + 1) + (2 + 3). That gives
+// 32 numbers a piece and 256 a tile, which are added as Block::Sum adds the threads of a block
+// (core/gpu/kernel.hpp). Tile t is added, in order, to number t % 256, and these numbers again as a
+// block adds its threads.
 double SumSquares(std::span<const float> x, ThreadPool& pool);
 
 // *sum = SumSquares(x), a word of the device, in the order of `stream`. No wait, no allocation but
@@ -26,8 +27,9 @@ void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, Device
 // The sizes of that order.
 inline constexpr std::size_t kNormThreads = 256;
 inline constexpr std::size_t kNormRows = 8;
-inline constexpr std::size_t kNormLanes = 4 * kNormThreads;
-inline constexpr std::size_t kNormTile = kNormRows * kNormLanes;
+inline constexpr std::size_t kNormLanes = 128;
+inline constexpr std::size_t kNormPiece = kNormRows * kNormLanes;
+inline constexpr std::size_t kNormTile = kNormThreads / (kNormLanes / 4) * kNormPiece;
 inline std::size_t NormTiles(std::size_t n) { return (n + kNormTile - 1) / kNormTile; }
 
 }  // namespace sparfuse

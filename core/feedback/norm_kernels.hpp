@@ -24,10 +24,11 @@ struct SumSquaresOfTiles {
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
     constexpr int kRows = kNormRows;
-    const std::uint32_t first = block.block() * kRows * kThreads + block.thread();
+    const std::uint32_t first =
+        (block.block() * Block::kWarps + block.warp()) * kRows * kWarp + block.lane();
     Float4 groups[kRows];
     for (int row = 0; row < kRows; ++row) {
-      groups[row] = quads.Load(x, first + static_cast<std::uint32_t>(row * kThreads));
+      groups[row] = quads.Load(x, first + static_cast<std::uint32_t>(row * kWarp));
     }
     double lanes[4] = {};
     for (int row = 0; row < kRows; ++row) {
