@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -45,6 +46,11 @@ struct RankResult {
 using Gradients = std::function<std::vector<float>(int rank, int step, std::size_t tensor)>;
 
 inline constexpr Device kEmulated{DeviceKind::kEmulated, 0};
+
+// For tests that run on the host and on the emulated device.
+inline std::string NameOf(Device device) {
+  return device.kind == DeviceKind::kHost ? "host" : "emulated";
+}
 
 // A gradient where the engine wants it, written in the order of its compute stream as by backward.
 class AnnouncedGradient {
@@ -88,14 +94,17 @@ inline std::vector<float> AveragedOf(const LiveEngine& engine) {
   return flat;
 }
 
+using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
+
 // `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
-// announced. `before_step` may change the engine between steps.
+// announced. `before_step` may change the engine between steps. `wrap` as RunRanks'.
 inline std::vector<RankResult> RunLive(
     const std::function<LiveConfig()>& configure, int workers, const Gradients& gradient_of,
     std::size_t without_gradient = 999,
-    const std::function<void(LiveEngine&, int step)>& before_step = {}) {
+    const std::function<void(LiveEngine&, int step)>& before_step = {},
+    const Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; }) {
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
-  RunRanks(workers, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+  const auto body = [&](ProgressLoop& loop) {
     ThreadPool pool(1);
     LiveEngine engine(configure(), loop, pool);
     RankResult& result = results[static_cast<std::size_t>(loop.rank())];
@@ -122,7 +131,8 @@ inline std::vector<RankResult> RunLive(
     result.residual.assign(residual.begin(), residual.end());
     result.mass_checks = engine.mass_checks();
     result.mass_violations = engine.mass_violations();
-  });
+  };
+  RunRanks(workers, 1, kLiveDeadline, body, wrap);
   return results;
 }
 

@@ -112,15 +112,20 @@ void LiveEngine::EnqueueSparsify(Op& sparsify, DeviceLane& lane, OpReport& repor
     enqueued.copies = std::make_unique<SelectionCopies>();
     CopyBefore(selection, stream, *enqueued.copies);
   }
+  SelectCounters counters;  // the report has them
+  const SelectContext host{&pool_, &lane.staging, &counters, {}};
+  const DeviceContext context{stream, &lane.workspace, nullptr, &host};
+  const SelectSource source{selection.source, selection.residual};
   if (selection.is_run) {
-    EnqueueRun(selection, lane);
+    config_.runs->EncodeOnDevice(context, rank(), source, selection.info,
+                                 selection.run.view(stream), &report.slot.not_finite);
+    if (selection.velocity.size > 0 && config_.feedback.momentum.masking) {
+      gpu::FillAsync(stream, selection.velocity.data, 0, n * sizeof(float));
+    }
   } else {
-    SelectCounters counters;  // the report has them
-    const SelectContext host{&pool_, &lane.staging, &counters, {}};
     DeviceSlot slot = DeviceSlotOf(selection);
-    config_.sparsifier->SelectOnDevice({stream, &lane.workspace, nullptr, &host},
-                                       {selection.source, selection.residual}, sparsify.density,
-                                       selection.info, selection.state.get(), slot);
+    config_.sparsifier->SelectOnDevice(context, source, sparsify.density, selection.info,
+                                       selection.state.get(), slot);
     const bool kept = selection.residual.size > 0;
     CountMissingOnDevice(
         stream, lane.workspace,
@@ -156,6 +161,9 @@ DeviceSpan<const std::uint32_t> LiveEngine::BoundsOf(Selection& selection, const
 void LiveEngine::EnqueueApply(const Op& apply, DeviceLane& lane, OpReport& report) {
   const auto& exchange = *static_cast<const ExchangeState*>(op(apply.exchange).attachment);
   const Stream& stream = lane.stream;
+  SelectCounters counters;
+  const SelectContext host{&pool_, &lane.staging, &counters, {}};
+  const DeviceContext context{stream, &lane.workspace, nullptr, &host};
   const float scale = 1.0f / static_cast<float>(workers());
   const auto averaged = [&](const Range& range) {
     return DeviceSpan<float>{averaged_.data() + range.begin, range.size(), stream};
@@ -168,7 +176,16 @@ void LiveEngine::EnqueueApply(const Op& apply, DeviceLane& lane, OpReport& repor
     }
     return;
   }
-  if (exchange.run_bytes > 0) ApplyRunsOnDevice(exchange, lane);
+  std::size_t from = 0;
+  for (const Selection* part : exchange.parts) {
+    if (!part->is_run) continue;
+    std::vector<const std::byte*> runs;
+    for (const std::byte* run : exchange.device.runs) runs.push_back(run + from);
+    device_->touched.Forget(part->range);
+    config_.runs->AccumulateOnDevice(context, runs, scale, averaged(part->range),
+                                     exchange.device.fault.data());
+    from += part->run.size();
+  }
   for (const Range& range : RangesWithIndices(exchange)) {
     AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
                              {range.begin - apply.range.begin, apply.range.size()}, scale,

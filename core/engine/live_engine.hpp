@@ -221,10 +221,8 @@ class LiveEngine final : public StepScheduler {
   void WaitBeforeEnqueued(const Op& op, const Stream& stream);
   void EnqueuePack(const Op& op, const Stream& stream, OpReport& report);
   void EnqueueSparsify(Op& op, DeviceLane& lane, OpReport& report, Enqueued& enqueued);
-  void EnqueueRun(Selection& selection, DeviceLane& lane);
   DeviceSpan<const std::uint32_t> BoundsOf(Selection& selection, const Stream& stream);
   void EnqueueApply(const Op& op, DeviceLane& lane, OpReport& report);
-  void ApplyRunsOnDevice(const ExchangeState& exchange, DeviceLane& lane);
   void CopyBefore(const Selection& selection, const Stream& stream, SelectionCopies& copies);
   void CopyAfter(const Selection& selection, const Stream& stream, SelectionCopies& copies);
   void TakeEnqueued(Handle handle, Op& op);

@@ -1,7 +1,5 @@
 #include "core/gpu/emulated_grid.hpp"
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -10,67 +8,12 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/gpu/emulated_stack.hpp"
 #include "core/gpu/kernel.hpp"
 #include "core/sparsify/random_stream.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#include <sched.h>
-#endif
-
 namespace sparfuse::gpu {
 namespace internal {
-
-#if defined(__SANITIZE_THREAD__)
-// The sanitizer follows a stack of its own for each fibre, and has room for 8128 of them and
-// threads together: grids wait until there is room. Relaxed, so that their streams are not ordered
-// by it.
-class FibreRoom {
- public:
-  explicit FibreRoom(std::size_t fibres) : fibres_(fibres) {
-    while (used_.fetch_add(fibres_, std::memory_order_relaxed) + fibres_ > kMost) {
-      used_.fetch_sub(fibres_, std::memory_order_relaxed);
-      sched_yield();
-    }
-  }
-  ~FibreRoom() { used_.fetch_sub(fibres_, std::memory_order_relaxed); }
-
- private:
-  static constexpr std::size_t kMost = 6144;
-  static inline std::atomic<std::size_t> used_{0};
-  std::size_t fibres_;
-};
-#endif
-
-// Moves a thread from one stack to another, and tells the sanitizers.
-struct Stack {
-  ucontext_t context;
-#if defined(__SANITIZE_THREAD__)
-  void* fibre = nullptr;
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-  const void* bottom = nullptr;
-  std::size_t bytes = 0;
-  void* fake = nullptr;
-#endif
-};
-
-void Switch(Stack& from, Stack& to) {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(to.fibre, 0);
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&from.fake, to.bottom, to.bytes);
-#endif
-  swapcontext(&from.context, &to.context);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(from.fake, nullptr, nullptr);
-#endif
-}
 
 // Blocks that run at a time take places; a place has the stacks, the shared memory and the exchange
 // area of a block. One scheduler runs a grid on the thread that launches it.
@@ -85,21 +28,11 @@ class GridScheduler {
         body_(body),
         random_(0, launches_.fetch_add(1, std::memory_order_relaxed), 0),
         places_(std::min(blocks, kPlaces)),
-#if defined(__SANITIZE_THREAD__)
-        room_(places_.size() * threads),
-#endif
         fibres_(places_.size() * threads),
         stacks_(fibres_.size() * kStackBytes) {
-#if defined(__SANITIZE_THREAD__)
-    main_.fibre = __tsan_get_current_fiber();
-    for (Fibre& fibre : fibres_) fibre.stack.fibre = __tsan_create_fiber(0);
-#endif
+    main_.TakeCurrent();
+    for (std::size_t i = 0; i < fibres_.size(); ++i) fibres_[i].stack.Take(followed_[i]);
   }
-#if defined(__SANITIZE_THREAD__)
-  ~GridScheduler() {
-    for (Fibre& fibre : fibres_) __tsan_destroy_fiber(fibre.stack.fibre);
-  }
-#endif
 
   void Run() {
     for (Place& place : places_) StartBlock(place);
@@ -148,11 +81,7 @@ class GridScheduler {
   void Yield(EmulatedThread& thread) { Leave(thread.fibre, State::kReady); }
 
  private:
-#if defined(__SANITIZE_THREAD__)
-  static constexpr unsigned kPlaces = 1;  // a fibre takes the sanitizer long to make
-#else
-  static constexpr unsigned kPlaces = 3;
-#endif
+  static constexpr unsigned kPlaces = kFollowedOneByOne ? 1 : 3;
   static constexpr std::size_t kStackBytes = 64 << 10;
 
   enum class State : std::uint8_t { kIdle, kReady, kAtBlockBarrier, kAtWarpBarrier, kEnded };
@@ -190,20 +119,9 @@ class GridScheduler {
       fibre.thread.exchange = place.exchange.data();
       fibre.thread.scheduler = this;
       fibre.thread.fibre = first + t;
-      char* const bottom = stacks_.data() + (first + t) * kStackBytes;
-#if defined(__SANITIZE_ADDRESS__)
-      // Frames of the thread that had this stack before were left, not returned from.
-      ASAN_UNPOISON_MEMORY_REGION(bottom, kStackBytes);
-      fibre.stack.bottom = bottom;
-      fibre.stack.bytes = kStackBytes;
-#endif
-      ucontext_t& context = fibre.stack.context;
-      getcontext(&context);
-      context.uc_stack.ss_sp = bottom;
-      context.uc_stack.ss_size = kStackBytes;
-      context.uc_link = nullptr;
       const auto self = reinterpret_cast<std::uintptr_t>(&fibre);
-      makecontext(&context, reinterpret_cast<void (*)()>(&Enter), 2,
+      fibre.stack.Prepare(stacks_.data() + (first + t) * kStackBytes, kStackBytes);
+      makecontext(&fibre.stack.context, reinterpret_cast<void (*)()>(&Enter), 2,
                   static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
       fibre.state = State::kReady;
     }
@@ -217,12 +135,10 @@ class GridScheduler {
     StartBlock(place);
   }
 
-  static void Enter(unsigned high, unsigned low) {
+  SPARFUSE_NOT_FOLLOWED static void Enter(unsigned high, unsigned low) {
     auto* const fibre = reinterpret_cast<Fibre*>((static_cast<std::uintptr_t>(high) << 32) | low);
     GridScheduler& scheduler = *fibre->thread.scheduler;
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler.main_.bottom, &scheduler.main_.bytes);
-#endif
+    Stack::Entered(scheduler.main_);
     Place& place = scheduler.PlaceOf(fibre->thread);
     try {
       scheduler.body_(fibre->thread, place.shared.data());
@@ -233,11 +149,11 @@ class GridScheduler {
     scheduler.Leave(fibre->thread.fibre, State::kEnded);
   }
 
-  void Resume(std::size_t fibre) { Switch(main_, fibres_[fibre].stack); }
+  void Resume(std::size_t fibre) { Stack::Switch(main_, fibres_[fibre].stack); }
 
-  void Leave(std::size_t fibre, State state) {
+  SPARFUSE_NOT_FOLLOWED void Leave(std::size_t fibre, State state) {
     fibres_[fibre].state = state;
-    Switch(fibres_[fibre].stack, main_);
+    Stack::Switch(fibres_[fibre].stack, main_);
   }
 
   void Release(std::size_t first, unsigned count, State from) {
@@ -265,10 +181,8 @@ class GridScheduler {
   std::exception_ptr error_;
   Stack main_;
   std::vector<Place> places_;
-#if defined(__SANITIZE_THREAD__)
-  FibreRoom room_;
-#endif
   std::vector<Fibre> fibres_;
+  FollowedFibres followed_{fibres_.size()};
   // Not a vector: pages that no thread reaches stay untouched.
   struct Stacks {
     explicit Stacks(std::size_t bytes) : memory(new char[bytes]) {}

@@ -1,5 +1,6 @@
-// Every strategy with every planner, live over ranks that are threads; the part of the method
-// conformance that needs core and baselines alone, so that sanitizers see the engine's threads.
+// Every strategy with every planner, live over ranks that are threads, on the host and on the
+// emulated device; the part of the method conformance that needs core and baselines alone, so that
+// sanitizers see the engine's threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,8 +17,9 @@ using testing::kLiveDeadline;
 using testing::kTensorSizes;
 
 LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner,
-                     int workers) {
+                     int workers, Device device) {
   LiveConfig config;
+  config.device = device;
   for (const std::size_t n : kTensorSizes)
     config.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
   config.topology = {workers, 1};
@@ -53,19 +55,33 @@ LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor
 
 using Pair = std::pair<std::string, std::string>;  // strategy, planner
 
-class EveryStrategy : public ::testing::TestWithParam<std::tuple<Pair, int>> {};
+class EveryStrategy : public ::testing::TestWithParam<std::tuple<Pair, int>> {
+ protected:
+  static std::vector<testing::RankResult> Run(Device device) {
+    const auto& [names, workers] = GetParam();
+    const auto& [strategy, planner] = names;
+    return testing::RunLive(
+        [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers, device); },
+        workers, IntegerGradient);
+  }
+  static void LosesNothingAndLeavesReplicasEqual(Device device) {
+    const auto results = Run(device);
+    EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
+    for (const auto& rank : results) {
+      EXPECT_EQ(rank.averaged, results.front().averaged);
+      EXPECT_EQ(rank.mass_violations, 0u);
+    }
+  }
+};
 
 TEST_P(EveryStrategy, LosesNothingAndLeavesReplicasEqual) {
-  const auto& [names, workers] = GetParam();
-  const auto& [strategy, planner] = names;
-  const auto results = testing::RunLive(
-      [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers); }, workers,
-      IntegerGradient);
-  EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
-  for (const auto& rank : results) {
-    EXPECT_EQ(rank.averaged, results.front().averaged);
-    EXPECT_EQ(rank.mass_violations, 0u);
-  }
+  LosesNothingAndLeavesReplicasEqual({});
+}
+
+class EveryStrategyOnADevice : public EveryStrategy {};
+
+TEST_P(EveryStrategyOnADevice, LosesNothingAndLeavesReplicasEqual) {
+  LosesNothingAndLeavesReplicasEqual(testing::kEmulated);
 }
 
 std::vector<Pair> PairsThatFit() {
@@ -89,6 +105,10 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Pair, int>>& info) 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
                          ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
                                             ::testing::Values(1, 2, 3)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategyOnADevice,
+                         ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
+                                            ::testing::Values(2)),
                          NameOf);
 
 TEST(LiveEngine, NamesAStepThatDoesNotEnd) {

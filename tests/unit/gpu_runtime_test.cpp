@@ -48,8 +48,8 @@ class GpuFaults : public testing::Test {
 };
 
 TEST(GpuStream, DoesItsWorkInOrderAndCopiesBothWays) {
-  const GpuStream stream(kDevice);
   const Buffer<float> x(100, kDevice);
+  const GpuStream stream(kDevice);
   std::vector<float> host(100, 3);
   CopyAsync(stream.view(), x.data(), host.data(), 400);
   Launch(stream.view(), 4, AddOne{x.data(), 100});
@@ -86,8 +86,8 @@ TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
 }
 
 TEST(GpuGraph, ReplaysWhatItRecorded) {
-  const GpuStream stream(kDevice);
   const Buffer<float> x(10, kDevice);
+  const GpuStream stream(kDevice);
   const GpuGraph graph(stream.view(), [&] { Launch(stream.view(), 1, AddOne{x.data(), 10}); });
   Synchronize(stream.view());
   EXPECT_EQ(x.data()[9], 0);
@@ -129,8 +129,8 @@ TEST(GpuStatus, SaysWhatItMeansForATrial) {
 }
 
 TEST_F(GpuFaults, AnOrdinaryFaultComesOnce) {
-  const GpuStream stream(kDevice);
   const Buffer<float> x(10, kDevice);
+  const GpuStream stream(kDevice);
   InjectFault("launch:2:1");
   Launch(stream.view(), 1, AddOne{x.data(), 10});
   MessageOf([&] { Launch(stream.view(), 1, AddOne{x.data(), 10}); }, FailureKind::kInternal);

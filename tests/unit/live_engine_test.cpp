@@ -45,9 +45,14 @@ class LateTimer final : public Strategy {
   std::vector<Handle> packed_;
 };
 
-TEST(LiveEngine, TimerThatComesDueInAReactionIsNotLost) {
+class LiveEngineTest : public ::testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, testing::kEmulated),
+                         [](const auto& info) { return testing::NameOf(info.param); });
+
+TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
   const auto configure = [] {
     LiveConfig config;
+    config.device = GetParam();
     for (const std::size_t n : testing::kTensorSizes) {
       config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
     }

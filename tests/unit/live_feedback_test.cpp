@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <tuple>
 
 #include "core/engine/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
@@ -22,8 +24,9 @@ using testing::RankResult;
 constexpr double kDensity = 0.05;
 constexpr int kWorkers = 3;
 
-LiveConfig Configure() {
+LiveConfig Configure(Device device) {
   LiveConfig config;
+  config.device = device;
   for (const std::size_t n : kTensorSizes) {
     config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
   }
@@ -42,6 +45,13 @@ LiveConfig Configure() {
 std::vector<double> Nothing(const std::vector<RankResult>& results) {
   return std::vector<double>(results.front().residual.size(), 0.0);
 }
+
+class LiveFeedback : public ::testing::TestWithParam<Device> {
+ protected:
+  static LiveConfig Configured() { return Configure(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, testing::kEmulated),
+                         [](const auto& info) { return testing::NameOf(info.param); });
 
 // One tensor on one worker, written down as the paper does (DGC, algorithm 1 with masking).
 struct Reference {
@@ -71,14 +81,14 @@ struct Reference {
   }
 };
 
-class Momentum : public ::testing::TestWithParam<MomentumOptions> {};
+class Momentum : public ::testing::TestWithParam<std::tuple<MomentumOptions, Device>> {};
 
 TEST_P(Momentum, IsCorrectedAsThePaperSays) {
-  MomentumOptions options = GetParam();
+  MomentumOptions options = std::get<0>(GetParam());
   options.momentum = 0.5;  // sums of halves are exact in any order
   const auto results = testing::RunLive(
       [&] {
-        LiveConfig config = Configure();
+        LiveConfig config = Configure(std::get<1>(GetParam()));
         config.feedback = {FeedbackKind::kMomentum, options};
         return config;
       },
@@ -107,15 +117,19 @@ TEST_P(Momentum, IsCorrectedAsThePaperSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Options, Momentum,
-                         ::testing::Values(MomentumOptions{}, MomentumOptions{0.5, true, true},
-                                           MomentumOptions{0.5, false, false}),
+                         ::testing::Combine(::testing::Values(MomentumOptions{},
+                                                              MomentumOptions{0.5, true, true},
+                                                              MomentumOptions{0.5, false, false}),
+                                            ::testing::Values(Device{}, testing::kEmulated)),
                          [](const auto& info) {
-                           return std::string(info.param.nesterov  ? "nesterov"
-                                              : info.param.masking ? "plain"
-                                                                   : "unmasked");
+                           const MomentumOptions& options = std::get<0>(info.param);
+                           return std::string(options.nesterov  ? "nesterov_"
+                                              : options.masking ? "plain_"
+                                                                : "unmasked_") +
+                                  testing::NameOf(std::get<1>(info.param));
                          });
 
-TEST(ClippedMomentum, IsThatOfClippedGradients) {
+TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
   constexpr double kClip = 100;
   const auto clipped = [](int rank, int step, std::size_t tensor) {
     auto gradient = IntegerGradient(rank, step, tensor);
@@ -127,7 +141,7 @@ TEST(ClippedMomentum, IsThatOfClippedGradients) {
   const auto run = [](double clip, const testing::Gradients& gradients) {
     return testing::RunLive(
         [&] {
-          LiveConfig config = Configure();
+          LiveConfig config = Configured();
           config.feedback.kind = FeedbackKind::kMomentum;
           config.feedback.clip = clip;
           return config;
@@ -141,11 +155,11 @@ TEST(ClippedMomentum, IsThatOfClippedGradients) {
   EXPECT_NE(inside[0].averaged, run(0, IntegerGradient)[0].averaged);
 }
 
-TEST(TensorsWithoutFeedback, LoseWhatIsNotSent) {
+TEST_P(LiveFeedback, TensorsWithoutItLoseWhatIsNotSent) {
   constexpr std::size_t kWithout = 4;
   const auto results = testing::RunLive(
       [] {
-        LiveConfig config = Configure();
+        LiveConfig config = Configured();
         config.layout = {};
         for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
           config.layout.Add("t", {}, kTensorSizes[t], false, t != kWithout);
@@ -171,17 +185,17 @@ TEST(TensorsWithoutFeedback, LoseWhatIsNotSent) {
 
 // Tensors 0, 2 and 4 are sent whole, the rest is not.
 Plan WithWholeTensors() {
-  Plan plan = Configure().plan;
+  Plan plan = Configure({}).plan;
   plan.tensors.assign(kTensorSizes.size(), {kDensity, false, false});
   for (const std::size_t t : {0u, 2u, 4u}) plan.tensors[t].density = 1;
   return plan;
 }
 
-TEST(WholeTensors, TravelWithoutIndicesAsTheyDoWithThem) {
+TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
   const auto run = [](const char* quantizer, PayloadCoding coding) {
     return testing::RunLive(
         [&] {
-          LiveConfig config = Configure();
+          LiveConfig config = Configured();
           config.plan = WithWholeTensors();
           config.coding = coding;
           if (quantizer != nullptr) config.runs = FindQuantizer(quantizer).make({}, 1);
@@ -211,9 +225,9 @@ TEST(WholeTensors, TravelWithoutIndicesAsTheyDoWithThem) {
   EXPECT_EQ(halves[0].averaged, indexed[0].averaged);
 }
 
-TEST(AnotherPlan, KeepsResiduals) {
-  const auto results =
-      testing::RunLive(Configure, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
+TEST_P(LiveFeedback, IsKeptByAnotherPlan) {
+  const auto results = testing::RunLive(
+      Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
         if (step == 1) engine.Replan({{Unit{0, 8, Sparsified::kBehind, kDensity}}});
         if (step == 2) engine.Replan(WithWholeTensors());
         if (step == 3) {
@@ -232,11 +246,11 @@ TEST(AnotherPlan, KeepsResiduals) {
   EXPECT_EQ(results[0].records[3].exchanges, 3u);  // an all-reduce before the first all-gather
 }
 
-TEST(AnotherDensity, HoldsFromTheNextStep) {
-  const auto results =
-      testing::RunLive(Configure, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
-        engine.SetDensity(step == 0 ? 4 : 1);  // 0.2, then 0.05
-      });
+TEST_P(LiveFeedback, AnotherDensityHoldsFromTheNextStep) {
+  const auto results = testing::RunLive(Configured, kWorkers, IntegerGradient, 999,
+                                        [](LiveEngine& engine, int step) {
+                                          engine.SetDensity(step == 0 ? 4 : 1);  // 0.2, then 0.05
+                                        });
   std::uint64_t many = 0;
   std::uint64_t few = 0;
   for (const std::size_t n : kTensorSizes) {
@@ -260,12 +274,12 @@ TEST(Feedback, WarmsTheDensityUp) {
   EXPECT_EQ(Feedback{}.DensityFactor(0, 0.001), 1);
 }
 
-TEST(CollectiveThatDrops, GivesBackToTheResidualsOfItsTensors) {
+TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) {
   Collective dropping = FindCollective("sparse-allgather");
   dropping.run = &testing::GlobalTopK;
   const auto results = testing::RunLive(
       [&] {
-        LiveConfig config = Configure();
+        LiveConfig config = Configured();
         config.sparse_collective = &dropping;
         return config;
       },
