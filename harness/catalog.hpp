@@ -38,7 +38,8 @@ struct CatalogPlanner : CatalogPart {
 
 struct CatalogCollective : CatalogPart {
   bool sparse = false;  // takes payloads of unequal indices and counts
-  bool native = false;  // the backend's own: measured mode over MPI only
+  bool native = false;  // the backend's own: measured mode, over `transports` only
+  std::vector<std::string> transports;
 };
 
 struct CatalogSparsifier : CatalogPart {};
