@@ -40,7 +40,7 @@ class Resolver {
 
  private:
   bool Has(const std::string& key) const { return given_.contains(key); }
-  static bool Has(const std::vector<std::string>& names, const std::string& name) {
+  static bool IsOneOf(const std::string& name, const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   }
   bool Is(const char* key, const char* value) const { return config_.at(key) == value; }
@@ -124,12 +124,16 @@ class Resolver {
                                    [&] { return ResolveMethodOptions(catalog, method, options); });
     const auto& collective = NeedEntry(catalog.collectives, "collective",
                                        config_["method_options"]["collective"].get<std::string>());
-    if (collective.native && (Is("mode", "emulated") || !Has(collective.backends, Transport()))) {
-      Fail({"method_options", "method"},
-           fmt::format("the collective \"{}\" is the own one of {}: it can be neither delayed nor "
-                       "run over threads; expected one of sparfuse's in mode {} over {}",
-                       collective.name, fmt::join(collective.backends, " and "),
-                       config_["mode"].get<std::string>(), Transport()));
+    const bool has_transport = Has("transport") || !Is("mode", "modelled");
+    const auto& own_to = collective.transports;
+    const bool lacking = has_transport && !IsOneOf(Transport(), own_to);
+    if (collective.native && (Is("mode", "emulated") || lacking)) {
+      Fail(
+          {"method_options", "method"},
+          fmt::format("the collective \"{}\" is the own of transport {}: it can be neither delayed "
+                      "nor run over another; expected one of sparfuse's in mode {} over {}",
+                      collective.name, fmt::join(own_to, ", "), config_["mode"].get<std::string>(),
+                      Transport()));
     }
     Take("dense_tensors", json::object());
     DenseTensors();
@@ -157,7 +161,7 @@ class Resolver {
     const auto& all = source_.catalog.collectives;
     const bool sparse = NeedEntry(all, "collective", collective).sparse;
     const auto own = std::find_if(all.begin(), all.end(), [&](const CatalogCollective& each) {
-      return each.native && each.sparse == sparse && Has(each.backends, Transport());
+      return each.native && each.sparse == sparse && IsOneOf(Transport(), each.transports);
     });
     return own == all.end() ? nullptr : &*own;
   }

@@ -158,12 +158,7 @@ TEST(Experiment, ACardIsAskedForWhereItCanBeUsed) {
 }
 
 TEST(Experiment, OverNcclTheCollectivesAreItsOwn) {
-  Catalog catalog = SmallCatalog();
-  CatalogCollective own;
-  own.name = "nccl-allgather";
-  own.sparse = own.native = true;
-  own.backends = {"nccl"};
-  catalog.collectives.push_back(own);
+  const Catalog catalog = SmallCatalog();
   const auto collectives = [&](const std::string& line5) {
     const auto parsed =
         ParseExperiment(TomlFile::Parse(WithLine(line5), "file.toml"), catalog, "/nonexistent");
@@ -233,6 +228,11 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   std::string sparse_only = WithLine("method_options = { collective = \"ring-allreduce\" }");
   sparse_only.replace(sparse_only.find("\"dense\", "), 9, "");
   EXPECT_SAYS(ErrorOf(sparse_only), "not unequal indices");
+  std::string own_to_nccl = WithLine("method_options = { collective = \"nccl-allgather\" }");
+  own_to_nccl.replace(own_to_nccl.find("\"dense\", "), 9, "");
+  EXPECT_SAYS(ErrorOf(own_to_nccl),
+              "\"nccl-allgather\" is the own of transport nccl: it can be neither delayed nor run "
+              "over another; expected one of sparfuse's in mode measured over mpi");
   EXPECT_SAYS(ErrorOf(WithLine("sparsifier = \"none\"")), "sends sparse payloads");
   EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_values = \"f16\" }")),
               "method dense: payload_values = \"f16\": it sends dense "
