@@ -117,7 +117,7 @@ TEST(StatisticsOnDevice, AgreeWithDoublePrecision) {
         SCOPED_TRACE(data + " n=" + std::to_string(n) + " scale=" + std::to_string(scale));
         const Statistics exact = MeasureByDefinition(x);
         ExpectClose(MeasureOnDevice<true>(x, false, n % 4), exact);
-        ExpectMomentsClose(MeasureOnDevice<false>(x, data != "denormal", 0), exact);
+        ExpectMomentsClose(MeasureOnDevice<false>(x, data != "denormal" && scale == 1, 0), exact);
         if (::testing::Test::HasFailure()) return;
       }
     }
