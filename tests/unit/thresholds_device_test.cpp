@@ -140,6 +140,33 @@ TEST_P(ThresholdsOnDevice, SidcoPaper) {
   }
 }
 
+// Where the estimate is close enough to k not to be corrected, and dense enough for an error of
+// 1e-4 to show.
+TEST_P(ThresholdsOnDevice, SendsWhatTheEstimateSelects) {
+  struct Case {
+    const char* name;
+    Options options;
+    const char* data;
+    double density;
+  };
+  const Case cases[] = {{"gaussiank", {}, "gaussian", 0.3},
+                        {"sidco", {}, "laplace", 0.3},
+                        {"sidco", {{"stages", std::int64_t{2}}}, "laplace", 0.15}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    constexpr std::size_t kN = 60'013;
+    const auto sparsifier = MakeSparsifier(c.name, c.options);
+    Selection host(*sparsifier, kN, c.density, 1, false);
+    DeviceSelection selection(*sparsifier, device(), kN, c.density, false);
+    const auto x = MakeData(c.data, kN, 3);
+    const Selected expected = host.Run(x, 0);
+    const Selected selected = selection.Run(x, 0);
+    EXPECT_NE(expected.indices.size(), KeptCount(kN, c.density));
+    ExpectSameMask(x, selected, expected);
+    EXPECT_EQ(selection.counters().fallbacks, 0u);
+  }
+}
+
 // Boundaries between stages come from a sample.
 TEST_P(ThresholdsOnDevice, SidcoOfALargerTensor) {
   const Options options = {{"stages", std::int64_t{3}}};
