@@ -39,7 +39,9 @@ struct MsTopKStep {
 struct NoteRange {
   MsTopKStep* step;
 
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() != 0) return;
     step->mean = statistics.MeanAbs();
     step->max = statistics.MaxAbs();
   }

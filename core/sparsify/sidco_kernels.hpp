@@ -145,16 +145,19 @@ struct AimAtFit {
   SidcoSettings settings;
   SidcoMemory* memory;
   SidcoStep* step;
-  ScanControl* control;
-  SlotReport* report;
+  Aim aim;
 
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
-    const SidcoPlan plan = settings.Plan(*memory);
-    const SidcoEstimate fitted(settings.fit, plan, statistics, step->known != 0);
-    memory->Remember(fitted.thresholds, plan.stages - 1);
-    step->estimate = fitted.thresholds[plan.stages - 1];
-    step->mean_excess = fitted.mean_excess;
-    AimAt(step->estimate, control, report);
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() == 0) {
+      const SidcoPlan plan = settings.Plan(*memory);
+      const SidcoEstimate fitted(settings.fit, plan, statistics, step->known != 0);
+      memory->Remember(fitted.thresholds, plan.stages - 1);
+      step->estimate = fitted.thresholds[plan.stages - 1];
+      step->mean_excess = fitted.mean_excess;
+    }
+    block.Sync();
+    aim.At(block, step->estimate);
   }
 };
 
@@ -212,7 +215,9 @@ struct FitStage {
   const SidcoMemory* memory;
   SidcoStep* step;
 
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() != 0) return;
     const SidcoPlan plan = settings.Plan(*memory);
     const double threshold = stage == 0
                                  ? FirstThreshold(settings.fit, statistics, plan.first)

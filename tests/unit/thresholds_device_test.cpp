@@ -167,6 +167,29 @@ TEST_P(ThresholdsOnDevice, SendsWhatTheEstimateSelects) {
   }
 }
 
+// A bound of the step before, which too few elements reach, changes nothing but time.
+TEST_P(ThresholdsOnDevice, AWarmStartThatFailsChangesNothing) {
+  for (const char* name : {"gaussiank", "sidco"}) {
+    SCOPED_TRACE(name);
+    constexpr std::size_t kN = 20'011;
+    const auto sparsifier = MakeSparsifier(name);
+    Selection host(*sparsifier, kN, 0.3, 1, false);
+    DeviceSelection selection(*sparsifier, device(), kN, 0.3, false);
+    std::uint64_t fallbacks = 0;
+    std::uint64_t step = 0;
+    for (const float factor : {1.0f, 1.0f, 1.0f, 0.5f, 0.5f, 2.0f}) {
+      auto x = MakeData(name[0] == 'g' ? "gaussian" : "laplace", kN, 3);
+      for (float& v : x) v *= factor;
+      const Selected expected = host.Run(x, step);
+      EXPECT_NE(expected.indices.size(), KeptCount(kN, 0.3));
+      ExpectSameMask(x, selection.Run(x, step), expected);
+      if (step++ == 3) fallbacks = selection.counters().fallbacks;
+    }
+    EXPECT_EQ(fallbacks, 1u);
+    EXPECT_EQ(selection.counters().fallbacks, 1u);
+  }
+}
+
 // Boundaries between stages come from a sample.
 TEST_P(ThresholdsOnDevice, SidcoOfALargerTensor) {
   const Options options = {{"stages", std::int64_t{3}}};
