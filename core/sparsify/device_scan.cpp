@@ -129,12 +129,12 @@ DeviceScan PrepareScan(const DeviceContext& context, const DeviceInput& input,
   scan.warm = options.warm;
 
   const SampleOf sample = PlanSample(input.n, options.wanted);
-  gpu::Launch(stream, 1,
-              gpu::Prepare{scan.control, context.only_if, options.warm, gpu::SourceOf(input),
-                           RandomStream(0, info.id, info.step), sample.lines, sample.rank,
-                           options.own, static_cast<std::uint32_t>(options.own_size),
-                           options.bound, options.lo, options.key, options.least, options.most,
-                           options.corrected ? 1u : 0u});
+  gpu::Launch(
+      stream, 1,
+      gpu::Prepare{scan.control, context.only_if, options.warm, gpu::SourceOf(input),
+                   RandomStream(0, info.id, info.step), sample.lines, sample.rank, options.own,
+                   static_cast<std::uint32_t>(options.own_size), options.bound, options.lo,
+                   options.key, options.least, options.most, options.corrected ? 1u : 0u});
   return scan;
 }
 

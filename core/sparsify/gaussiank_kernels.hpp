@@ -10,10 +10,10 @@ namespace sparfuse::gpu {
 
 struct AimAtGaussian {
   double z;
-  ScanControl* control;
-  SlotReport* report;
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
-    AimAt(GaussianThreshold(statistics, z), control, report);
+  Aim aim;
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    aim.At(block, GaussianThreshold(statistics, z));
   }
 };
 
@@ -26,7 +26,9 @@ struct GaussianStep {
 struct ListTries {
   double z;
   GaussianStep* step;
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() != 0) return;
     const double threshold = GaussianThreshold(statistics, z);
     const GaussianWalk walk;
     step->tries.count = kGaussianTries;
@@ -39,7 +41,9 @@ struct ListTries {
 struct ChooseTry {
   std::uint64_t k;
   GaussianStep* step;
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() != 0) return;
     const GaussianWalk walk;
     const std::size_t last =
         walk.Last(k, [&](std::size_t i) { return statistics.tails[i].sums.count; });

@@ -11,6 +11,8 @@ void SelectMsTopKOnDevice(const DeviceContext& context, const DeviceInput& input
                           std::uint64_t seed, const DeviceSlot& slot) {
   auto* const step = context.workspace->Get<gpu::MsTopKStep>(context.stream, kUseStep, 1);
   ScanOptions options = Correcting(input.n, k, nullptr);
+  options.own = &step->counts.listed;
+  options.own_size = sizeof(step->counts) / sizeof(std::uint32_t);
   DeviceScan scan = PrepareScan(context, input, info, k, slot, options);
   CollectAndMeasureOnDevice<false>(context, scan, gpu::NoteRange{step});
 
@@ -24,18 +26,13 @@ void SelectMsTopKOnDevice(const DeviceContext& context, const DeviceInput& input
   gpu::Launch(context.stream, blocks,
               gpu::CountBracket{RandomStream(seed, info.id, info.step), count,
                                 static_cast<std::uint32_t>(CandidateCapacity(input.n, k)),
-                                scan.control, candidates, step, slot.report});
-  gpu::Launch(
-      context.stream, scan.plan.spans,
-      gpu::SendBracket{count,
-                       static_cast<std::uint32_t>(scan.plan.chunks),
-                       static_cast<std::uint32_t>(scan.plan.chunks_per_span),
-                       scan.control,
-                       candidates,
-                       step,
-                       {slot.indices, slot.values, static_cast<std::uint32_t>(slot.capacity),
-                        slot.report, input.residual}},
-      &step->send);
+                                scan.control, candidates, step, slot.report},
+              scan.active());
+  gpu::Launch(context.stream, scan.plan.spans,
+              gpu::SendBracket{count, static_cast<std::uint32_t>(scan.plan.chunks),
+                               static_cast<std::uint32_t>(scan.plan.chunks_per_span), scan.control,
+                               candidates, step, gpu::TargetOf(input, slot)},
+              &step->counts.send);
   Send(context, scan, slot);
 }
 

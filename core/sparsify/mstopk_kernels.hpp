@@ -22,31 +22,32 @@ struct MsTopKStep {
   double mean;
   double max;
   Bracket bracket;
-  std::uint32_t listed;
-  std::uint32_t sure;    // candidates that reach the upper end
-  std::uint32_t inside;  // and those that reach the lower one and not the upper
-  std::uint32_t start;   // position among those inside of the first that is sent
-  std::uint32_t send;    // 1: the bracket is sent
-  std::uint32_t searched[kMostCounting];
-  std::uint32_t counted[kMostCounting];
+  std::uint32_t start;  // position, among those inside the bracket, of the first that is sent
+
+  // Zero before the step (ScanOptions::own).
+  struct Counts {
+    std::uint32_t listed;
+    std::uint32_t sure;    // candidates that reach the upper end
+    std::uint32_t inside;  // and those that reach the lower one and not the upper
+    std::uint32_t send;    // 1: the bracket is sent
+    std::uint32_t searched[kMostCounting];
+    std::uint32_t counted[kMostCounting];
+  } counts;
 };
 
 // At the end of the pass.
 struct NoteRange {
   MsTopKStep* step;
 
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() != 0) return;
     step->mean = statistics.MeanAbs();
     step->max = statistics.MaxAbs();
-    step->listed = 0;
-    step->sure = 0;
-    step->inside = 0;
-    for (std::uint32_t& flag : step->searched) flag = 0;
-    for (std::uint32_t& flag : step->counted) flag = 0;
   }
 };
 
-// Sets control->lo and recollect where candidates do not reach down to the bracket.
+// Asks for another Collect where candidates do not reach down to the bracket.
 struct FindBracket {
   static constexpr const char* kName = "FindBracket";
   static constexpr int kThreads = 256;
@@ -76,15 +77,15 @@ struct FindBracket {
       const std::uint32_t mask = block.Ballot(in);
       if (mask == 0) continue;
       std::uint32_t to = 0;
-      if (block.lane() == 0) to = block.AtomicAdd(&step->listed, CountBits(mask));
+      if (block.lane() == 0) to = block.AtomicAdd(&step->counts.listed, CountBits(mask));
       to = block.Shuffle(to, 0) + LanesBefore(block, mask);
       if (in && to < kListRoom) list[to] = key;
     }
-    Announce(block, step->searched + block.block());
+    Announce(block, step->counts.searched + block.block());
     if (block.block() != block.blocks() - 1) return;
-    Await(block, step->searched, block.blocks());
+    Await(block, step->counts.searched, block.blocks());
 
-    const std::uint32_t listed = step->listed;
+    const std::uint32_t listed = step->counts.listed;
     const auto for_each = [&](const auto& use) {
       if (listed <= kListRoom) {
         for (std::uint32_t i = block.thread(); i < listed; i += kThreads) {
@@ -110,12 +111,9 @@ struct FindBracket {
       if (key >= cut && ~key > below) below = ~key;
     });
     const std::uint32_t next = ~block.Max(below);
-    if (block.thread() != 0) return;
     const Bracket bracket = Bisect(step->mean, step->max, next, iterations);
-    step->bracket = bracket;
-    if (bracket.lower >= lo) return;
-    control->lo = bracket.lower;
-    control->recollect = 1;
+    if (block.thread() == 0) step->bracket = bracket;
+    if (bracket.lower < lo) WantRecollected(block, control, bracket.lower);
   }
 
  private:
@@ -125,8 +123,7 @@ struct FindBracket {
   }
 };
 
-// Decides whether the bracket is sent, or the k largest: then control->active stays 1. Runs whether
-// the selection is wanted or not, so that step->send is never that of another one.
+// Decides whether the bracket is sent, or the k largest: then control->active stays 1.
 struct CountBracket {
   static constexpr const char* kName = "CountBracket";
   static constexpr int kThreads = 256;
@@ -142,10 +139,6 @@ struct CountBracket {
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
-    if (control->active == 0) {  // for all threads of all blocks
-      if (block.block() == 0 && block.thread() == 0) step->send = 0;
-      return;
-    }
     const Bracket bracket = step->bracket;
     const std::uint32_t count = control->count;
     const bool stored = count <= candidates.capacity;
@@ -160,16 +153,17 @@ struct CountBracket {
     }
     sure = block.Sum(sure);
     inside = block.Sum(inside);
-    if (block.thread() == 0 && sure > 0) block.AtomicAdd(&step->sure, sure);
-    if (block.thread() == 0 && inside > 0) block.AtomicAdd(&step->inside, inside);
-    Announce(block, step->counted + block.block());
+    if (block.thread() == 0 && sure > 0) block.AtomicAdd(&step->counts.sure, sure);
+    if (block.thread() == 0 && inside > 0) block.AtomicAdd(&step->counts.inside, inside);
+    Announce(block, step->counts.counted + block.block());
     if (block.block() != block.blocks() - 1) return;
-    Await(block, step->counted, block.blocks());
+    Await(block, step->counts.counted, block.blocks());
     if (block.thread() != 0) return;
     const bool send = known && (control->recollect == 0 || count <= most);
-    step->send = send ? 1 : 0;
-    step->start =
-        send && step->inside > 0 ? static_cast<std::uint32_t>(stream.Below(step->inside, 0)) : 0;
+    step->counts.send = send ? 1 : 0;
+    step->start = send && step->counts.inside > 0
+                      ? static_cast<std::uint32_t>(stream.Below(step->counts.inside, 0))
+                      : 0;
     if (send) {
       control->active = 0;
     } else if (stored && count >= k) {
@@ -270,9 +264,9 @@ struct SendBracket {
   }
   // Of the positions inside the bracket, those below `position` that are sent.
   SPARFUSE_DEVICE std::uint32_t TakenBefore(std::uint32_t position) const {
-    const std::uint32_t wanted = k - step->sure;
+    const std::uint32_t wanted = k - step->counts.sure;
     const std::uint32_t start = step->start;
-    const std::uint32_t to_end = step->inside - start;
+    const std::uint32_t to_end = step->counts.inside - start;
     const std::uint32_t run = wanted < to_end ? wanted : to_end;
     const std::uint32_t wrapped = wanted - run;
     std::uint32_t taken = position < wrapped ? position : wrapped;

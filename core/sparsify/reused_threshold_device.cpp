@@ -39,12 +39,15 @@ void SelectReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
   ReusedWords* const words = state.words.data();
   ScanOptions options;
   options.bound = &words->key;
+  options.own = &words->again;
+  options.own_size = 1;
   options.capacity = std::min(input.n, slot.capacity);
   DeviceScan scan = PrepareScan(context, input, info, count, slot, options);
   CollectOnDevice(context, scan);
   gpu::Launch(context.stream, 1,
               gpu::ReuseGuard{scan.control, words, static_cast<std::uint32_t>(scan.capacity),
-                              static_cast<std::uint32_t>(slot.capacity), slot.report});
+                              static_cast<std::uint32_t>(slot.capacity), slot.report},
+              scan.active());
   Send(context, scan, slot);
 
   DeviceContext again = context;

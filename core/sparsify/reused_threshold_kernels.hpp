@@ -15,7 +15,7 @@ struct ReusedWords {
   std::uint32_t known;  // 0: no threshold is
   std::uint32_t key;    // the threshold; infinity's where none is known
   std::uint64_t aim;    // half of it to twice as many may reach the threshold
-  std::uint32_t again;  // of this step: the inner sparsifier selects after all
+  std::uint32_t again;  // of this step: the inner sparsifier selects after all; 0 before
   // Scratch of LearnReused, zero again at its end.
   std::uint32_t inverted;
   std::uint32_t searched[64];
@@ -23,8 +23,7 @@ struct ReusedWords {
 
 namespace gpu {
 
-// After the pass: sends what reaches the threshold if that is about as many as before. Runs whether
-// the selection is wanted or not, so that words->again is never that of another one.
+// After the pass: sends what reaches the threshold if that is about as many as before.
 struct ReuseGuard {
   static constexpr const char* kName = "ReuseGuard";
   static constexpr int kThreads = 32;
@@ -39,8 +38,6 @@ struct ReuseGuard {
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
     if (block.thread() != 0) return;
-    words->again = 0;
-    if (control->active == 0) return;
     const std::uint64_t reaching = control->count;
     const std::uint64_t aim = words->aim;
     if (words->known != 0 && reaching > 0 && reaching <= stored && 2 * reaching >= aim &&

@@ -552,7 +552,7 @@ struct Send {
         control->cut = CutOf(key);
         control->limit =
             control->first > 0 && control->first < reaching ? control->first : reaching;
-        Learn(warm, control->warm != 0, key, control->count, k, false);
+        Learn(warm, control->warm != 0, key, control->count, k, control->recollect != 0);
       } else {
         control->mode = SendMode::kLargest;
         if (control->corrected != 0) {
@@ -607,7 +607,8 @@ struct Send {
       if (found) {
         control->cut = cut;
         control->limit = k;
-        Learn(warm, control->warm != 0, static_cast<std::uint32_t>(cut >> 32), count, k, false);
+        Learn(warm, control->warm != 0, static_cast<std::uint32_t>(cut >> 32), count, k,
+              control->recollect != 0);
       } else {
         control->exact = 1;
         if (slot.report->overflows + slot.report->fallbacks == 0) ++slot.report->fallbacks;

@@ -23,12 +23,17 @@ inline ScanOptions NothingCollected() {
   return options;
 }
 
+// Candidates that any threshold finds what it selects among, if that is k to within CountTolerance.
+inline std::size_t NeededToCorrect(std::size_t n, std::size_t k) {
+  return std::min(k + CountTolerance(k) + 1, n);
+}
+
 // For a scan after which SendReaching sends what is above an estimate if that is k to within
 // CountTolerance, else the k largest.
 inline ScanOptions Correcting(std::size_t n, std::size_t k, WarmWords* warm) {
   const std::size_t tolerance = CountTolerance(k);
   ScanOptions options;
-  options.wanted = std::min(k + tolerance + 1, n);
+  options.wanted = NeededToCorrect(n, k);
   options.warm = warm;
   options.capacity = CandidateCapacity(n, options.wanted);
   options.least = static_cast<std::uint32_t>(k - tolerance);

@@ -1,6 +1,8 @@
 #include "core/sparsify/sidco_device.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 #include "core/sparsify/sidco_kernels.hpp"
 
@@ -51,9 +53,10 @@ void SelectSidcoOnDevice(const DeviceContext& context, const DeviceInput& input,
                               gpu::SourceOf(input), RandomStream(0, info.id, info.step),
                               static_cast<std::uint32_t>(sampled / kLine)},
               scan.active());
-  CollectAndMeasureOnDevice<true>(
-      context, scan, gpu::AimAtFit{settings, words.memory, words.step, scan.control, slot.report},
-      settings.Measured(), &words.step->tails);
+  CollectAndMeasureOnDevice<true>(context, scan,
+                                  gpu::AimAtFit{settings, words.memory, words.step, AimOf(scan)},
+                                  settings.Measured(), &words.step->tails);
+  RecollectOnDevice(context, scan);
   SendReaching(context, scan, slot);
   if (options.adaptive && state != nullptr) LaunchAdapt(context, scan, words, density);
 }
@@ -63,17 +66,28 @@ void SelectSidcoPaperOnDevice(const DeviceContext& context, const DeviceInput& i
                               std::size_t k, SidcoDeviceState* state, const DeviceSlot& slot) {
   const Words words = WordsOf(context, state);
   const gpu::SidcoSettings settings = SettingsOf(options, density);
-  gpu::Launch(
-      context.stream, 1,
-      gpu::SidcoPaperBegin{settings, state != nullptr, words.memory, words.step, context.only_if});
-  const int adapted = static_cast<int>(std::ceil(-std::log2(density)));
-  const int most =
-      options.adaptive ? std::min(std::max(options.stages, adapted), kMaxStages) : options.stages;
+  int most = options.stages;
+  if (options.adaptive && state != nullptr) {
+    const int adapted = static_cast<int>(std::ceil(-std::log2(density)));
+    state->most_stages = std::clamp(adapted, state->most_stages, kMaxStages);
+    most = std::max(most, state->most_stages);
+  }
   DeviceInput x = input;
   for (int stage = 0; stage < most; ++stage) {
     DeviceContext pass = context;
-    pass.only_if = &words.step->wanted[stage];
-    DeviceScan scan = PrepareScan(pass, x, info, k, slot, NothingCollected());
+    ScanOptions of_pass = NothingCollected();
+    if (stage > 0) {
+      pass.only_if = &words.step->wanted[stage];
+    } else {
+      of_pass.own = words.step->wanted;
+      of_pass.own_size = std::size(words.step->wanted);
+    }
+    DeviceScan scan = PrepareScan(pass, x, info, k, slot, of_pass);
+    if (stage == 0) {
+      gpu::Launch(context.stream, 1,
+                  gpu::SidcoPaperBegin{settings, state != nullptr, words.memory, words.step},
+                  scan.active());
+    }
     const gpu::FitStage fit{settings, stage, words.memory, words.step};
     CollectAndMeasureOnDevice<true>(pass, scan, fit, settings.Measured(), &words.step->tails);
     x = scan.input;

@@ -17,6 +17,7 @@ struct SidcoDeviceState final : SparsifierState {
   explicit SidcoDeviceState(Device device)
       : memory(1, device, "SIDCo's stages"), bound(1, device, "the warm start of a selection") {}
   Buffer<SidcoMemory> memory;  // all zero at first
+  int most_stages = 1;         // that it may have come to, which the host does not know
   Buffer<WarmWords> bound;
 };
 

@@ -35,7 +35,8 @@ struct SidcoStep {
   std::uint32_t known;
   double estimate;
   double mean_excess;
-  // Of sidco@paper: of a stage, whether its pass is wanted, and its threshold.
+  // Of sidco@paper: of a stage, whether its pass is wanted, zero before the step; and the key of
+  // the threshold so far.
   std::uint32_t wanted[kMaxStages + 1];
   std::uint32_t key;
 };
@@ -144,16 +145,19 @@ struct AimAtFit {
   SidcoSettings settings;
   SidcoMemory* memory;
   SidcoStep* step;
-  ScanControl* control;
-  SlotReport* report;
+  Aim aim;
 
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
-    const SidcoPlan plan = settings.Plan(*memory);
-    const SidcoEstimate fitted(settings.fit, plan, statistics, step->known != 0);
-    memory->Remember(fitted.thresholds, plan.stages - 1);
-    step->estimate = fitted.thresholds[plan.stages - 1];
-    step->mean_excess = fitted.mean_excess;
-    AimAt(step->estimate, control, report);
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() == 0) {
+      const SidcoPlan plan = settings.Plan(*memory);
+      const SidcoEstimate fitted(settings.fit, plan, statistics, step->known != 0);
+      memory->Remember(fitted.thresholds, plan.stages - 1);
+      step->estimate = fitted.thresholds[plan.stages - 1];
+      step->mean_excess = fitted.mean_excess;
+    }
+    block.Sync();
+    aim.At(block, step->estimate);
   }
 };
 
@@ -186,7 +190,7 @@ struct SidcoAdapt {
 
 // --- As in the paper: a pass for each stage ----------------------------------------------------
 
-// Which passes are wanted is not known before. Runs whether the selection is wanted or not.
+// Before the first pass.
 struct SidcoPaperBegin {
   static constexpr const char* kName = "SidcoPaperBegin";
   static constexpr int kThreads = 32;
@@ -196,15 +200,11 @@ struct SidcoPaperBegin {
   bool remembered;
   SidcoMemory* memory;
   SidcoStep* step;
-  const std::uint32_t* only_if;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
     if (block.thread() != 0) return;
-    for (std::uint32_t& wanted : step->wanted) wanted = 0;
-    if (only_if != nullptr && *only_if == 0) return;
     StartMemory(settings, remembered, memory);
-    step->wanted[0] = 1;
     step->tails.count = 0;
   }
 };
@@ -215,7 +215,9 @@ struct FitStage {
   const SidcoMemory* memory;
   SidcoStep* step;
 
-  SPARFUSE_DEVICE void operator()(const Statistics& statistics) const {
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() != 0) return;
     const SidcoPlan plan = settings.Plan(*memory);
     const double threshold = stage == 0
                                  ? FirstThreshold(settings.fit, statistics, plan.first)

@@ -9,8 +9,8 @@
 
 namespace sparfuse {
 
-// CollectOnDevice, which measures all of x, too, and calls use(statistics) in one thread of the
-// device at its end.
+// CollectOnDevice, which measures all of x, too, and calls use(block, statistics) in one block of
+// the device at its end.
 //
 //   kAll   tails and logarithms beside the moments, as `wanted` and `tails` (on the device) say.
 //   Use    trivially copyable; sparfuse::gpu::Collect<sparfuse::gpu::Measure<kAll, Use>> is named
@@ -29,12 +29,35 @@ void CollectAndMeasureOnDevice(const DeviceContext& context, DeviceScan& scan, c
 
 namespace gpu {
 
-// Lets SendReaching correct an estimate. One thread. What is not a number raises `fallbacks`.
-SPARFUSE_DEVICE void AimAt(double estimate, ScanControl* control, SlotReport* report) {
-  const bool number = !std::isnan(estimate);
-  control->key = number ? KeyAbove(estimate) : kInfinityKey;
-  if (!number) ++report->fallbacks;
-}
+// Where an estimate leads.
+struct Aim {
+  std::uint32_t needed;  // candidates, so that a key below them all is known to select too many
+  ScanControl* control;
+  SlotReport* report;
+
+  // Lets SendReaching correct the estimate, which thread 0 knows. Called by all threads of a block.
+  // What is not a number raises `fallbacks`; so does a bound that was too high, for which
+  // candidates are collected once more.
+  template <class Block>
+  SPARFUSE_DEVICE void At(Block& block, double estimate) const {
+    const bool first = block.thread() == 0;
+    const bool number = !std::isnan(estimate);
+    if (first) control->key = number ? KeyAbove(estimate) : kInfinityKey;
+    if (first && !number) ++report->fallbacks;
+    block.Sync();
+    const std::uint32_t key = control->key;
+    if (control->count >= needed || key >= control->lo) return;
+    if (first) ++report->fallbacks;
+    WantRecollected(block, control, key);
+  }
+};
 
 }  // namespace gpu
+
+// Of a scan that Correcting prepared.
+inline gpu::Aim AimOf(const DeviceScan& scan) {
+  return {static_cast<std::uint32_t>(NeededToCorrect(scan.input.n, scan.k)), scan.control,
+          scan.report};
+}
+
 }  // namespace sparfuse

@@ -162,10 +162,10 @@ class ThreadSums {
   std::uint32_t log_count_ = 0;
 };
 
-// A Measure of CollectWithMeasure. use(statistics) is called by one thread, after all of x has been
-// measured and while the last blocks may still collect.
+// A Measure of CollectWithMeasure. use(block, statistics) is called by all threads of one block,
+// after all of x has been measured and collected.
 //
-//   Use   a struct with void operator()(const Statistics&) const.
+//   Use   a struct with void operator()(Block&, const Statistics&) const.
 template <bool kAll, class Use>
 struct Measure {
   using Part = ThreadSums<kAll>;
@@ -191,7 +191,7 @@ struct Measure {
     if (span != spans - 1) return;
     Await(block, stored, spans);
     const Statistics all = part.Of(n, [&](int value) { return Total(block, value); });
-    if (block.thread() == 0) use(all);
+    use(block, all);
   }
 
  private:

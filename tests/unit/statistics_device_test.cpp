@@ -20,7 +20,10 @@ constexpr Stream kAtOnce{kDevice, nullptr};
 
 struct Keep {
   Statistics* to;
-  void operator()(const Statistics& statistics) const { *to = statistics; }
+  template <class Block>
+  void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() == 0) *to = statistics;
+  }
 };
 
 std::uint32_t Key(float x) { return Bits(x) & kAbsMask; }
@@ -111,13 +114,15 @@ TEST(StatisticsOnDevice, AgreeWithDoublePrecision) {
   for (const std::string& data : testing::DataNames()) {
     for (const std::size_t n : {1, 255, 4097, 20'011}) {
       for (const float scale : {1.0f, 1e-30f, 1e30f}) {
-        if (n > 10'000 && (scale != 1 || data != "gaussian")) continue;  // no new path, much time
+        // No new path, much time.
+        if (n > 10'000 && (scale != 1 || data != "gaussian")) continue;
+        if (scale != 1 && data != "gaussian" && data != "layers") continue;
         auto x = MakeData(data, n, 5);
         for (float& v : x) v *= scale;
         SCOPED_TRACE(data + " n=" + std::to_string(n) + " scale=" + std::to_string(scale));
         const Statistics exact = MeasureByDefinition(x);
         ExpectClose(MeasureOnDevice<true>(x, false, n % 4), exact);
-        ExpectMomentsClose(MeasureOnDevice<false>(x, data != "denormal", 0), exact);
+        ExpectMomentsClose(MeasureOnDevice<false>(x, data != "denormal" && scale == 1, 0), exact);
         if (::testing::Test::HasFailure()) return;
       }
     }
