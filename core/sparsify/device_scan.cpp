@@ -28,8 +28,7 @@ SampleOf PlanSample(std::size_t n, std::size_t wanted) {
 
 void LaunchSend(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot& slot,
                 bool counting) {
-  const auto blocks =
-      static_cast<std::uint32_t>(std::clamp<std::size_t>(scan.capacity / 4096, 1, kMostCounting));
+  const auto blocks = static_cast<std::uint32_t>(gpu::LookingBlocks(scan.capacity));
   const gpu::SendTarget target = gpu::TargetOf(scan.input, slot);
   const auto k = static_cast<std::uint32_t>(scan.k);
   gpu::Send send;
@@ -41,9 +40,12 @@ void LaunchSend(const DeviceContext& context, const DeviceScan& scan, const Devi
   send.counting = counting ? blocks : 0;
   send.refining = blocks;
   send.chunks = static_cast<std::uint32_t>(scan.plan.chunks);
-  send.chunks_per_span = static_cast<std::uint32_t>(scan.plan.chunks_per_span);
+  const std::size_t each =
+      (scan.plan.chunks + gpu::Send::kMostSending - 1) / gpu::Send::kMostSending;
+  send.chunks_each = static_cast<std::uint32_t>(each);
   send.slot = target;
-  gpu::Launch(context.stream, send.counting + send.refining + scan.plan.spans, send, scan.active());
+  const std::size_t sending = (scan.plan.chunks + each - 1) / each;
+  gpu::Launch(context.stream, send.counting + send.refining + sending, send, scan.active());
 
   const std::size_t n = scan.input.n;
   const std::size_t spans = std::min(kExactSpans, scan.plan.chunks);

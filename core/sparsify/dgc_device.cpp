@@ -80,7 +80,7 @@ void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, d
     gpu::Launch(stream, 1, gpu::DgcFromRandom{rule, gpu::SourceOf(input), words}, scan.active());
   }
   CollectOnDevice(context, scan);
-  const std::size_t blocks = std::clamp<std::size_t>(scan.capacity / 4096, 1, kMostCounting);
+  const std::size_t blocks = gpu::LookingBlocks(scan.capacity);
   gpu::Launch(stream, 2 * blocks,
               gpu::DgcDecide{rule, scan.control, words, gpu::CandidatesOf(scan), scan.list,
                              slot.report, warm, static_cast<std::uint32_t>(wanted)},

@@ -164,7 +164,7 @@ struct DgcFromRandom {
 // thresholds that corrections may lead to, and their last decides.
 struct DgcDecide {
   static constexpr const char* kName = "DgcDecide";
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 512;
   using Shared = RankShared;
   DgcRule rule;
   ScanControl* control;
@@ -191,16 +191,12 @@ struct DgcDecide {
   template <class Block>
   SPARFUSE_DEVICE void Gather(Block& block, Shared& shared, std::uint32_t half) const {
     const std::uint32_t count = Stored() && words->known_first == 0 ? control->count : 0;
-    for (std::uint32_t first = block.block() * kThreads; first < count; first += half * kThreads) {
-      const std::uint32_t a = first + block.thread();
-      const bool in = a < count && rule.Sampled(candidates.indices[a]);
-      const std::uint32_t mask = block.Ballot(in);
-      if (mask == 0) continue;
-      std::uint32_t to = 0;
-      if (block.lane() == 0) to = block.AtomicAdd(&words->listed, CountBits(mask));
-      to = block.Shuffle(to, 0) + LanesBefore(block, mask);
-      if (in && to < kListRoom) list[to] = KeyOf(candidates.values[a]);
-    }
+    ForCandidates(block, candidates, count, block.block(), half,
+                  [&](std::uint32_t a, std::uint32_t key, bool is) {
+                    const bool in = is && rule.Sampled(candidates.indices[a]);
+                    const std::uint32_t to = PlaceInList(block, in, &words->listed);
+                    if (to < kListRoom) list[to] = key;
+                  });
     Announce(block, &words->gathered[block.block()]);
     if (block.block() != half - 1) return;
 
@@ -282,10 +278,10 @@ struct DgcDecide {
   SPARFUSE_DEVICE std::uint32_t CountCandidates(Block& block, std::uint32_t key, std::uint32_t self,
                                                 std::uint32_t blocks) const {
     std::uint32_t reaching = 0;
-    for (std::uint32_t a = self * kThreads + block.thread(); a < control->count;
-         a += blocks * kThreads) {
-      reaching += static_cast<std::uint32_t>(KeyOf(candidates.values[a]) >= key);
-    }
+    ForCandidates(block, candidates, control->count, self, blocks,
+                  [&](std::uint32_t, std::uint32_t own, bool is) {
+                    reaching += static_cast<std::uint32_t>(is && own >= key);
+                  });
     return block.Sum(reaching);
   }
 

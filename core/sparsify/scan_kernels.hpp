@@ -434,6 +434,46 @@ SPARFUSE_DEVICE void WantRecollected(Block& block, ScanControl* control, std::ui
 
 // --- Send --------------------------------------------------------------------------------------
 
+inline constexpr unsigned kLoadsInFlight = 4;  // of a thread that looks through candidates
+
+// f(position, key, whether there is one) for the share of block `self` of `blocks` in the first
+// `count` candidates. The lanes of a warp call it together.
+template <class Block, class F>
+SPARFUSE_DEVICE void ForCandidates(Block& block, const CandidateArrays& candidates,
+                                   std::uint32_t count, std::uint32_t self, std::uint32_t blocks,
+                                   const F& f) {
+  constexpr std::uint32_t kAtOnce = kLoadsInFlight * Block::kThreads;
+  for (std::uint64_t first = std::uint64_t{self} * kAtOnce; first < count;
+       first += std::uint64_t{blocks} * kAtOnce) {
+    std::uint32_t keys[kLoadsInFlight];
+    for (unsigned u = 0; u < kLoadsInFlight; ++u) {
+      const std::uint64_t a = first + u * Block::kThreads + block.thread();
+      keys[u] = a < count ? KeyOf(candidates.values[a]) : 0;
+    }
+    for (unsigned u = 0; u < kLoadsInFlight; ++u) {
+      const std::uint64_t a = first + u * Block::kThreads + block.thread();
+      f(static_cast<std::uint32_t>(a), keys[u], a < count);
+    }
+  }
+}
+
+// Appends, for each lane that has one, an element to a list of kListRoom; *listed counts those that
+// found no room too. The lanes of a warp call it together.
+template <class Block>
+SPARFUSE_DEVICE std::uint32_t PlaceInList(Block& block, bool in, std::uint32_t* listed) {
+  const std::uint32_t mask = block.Ballot(in);
+  if (mask == 0) return kListRoom;
+  std::uint32_t to = 0;
+  if (block.lane() == 0) to = block.AtomicAdd(listed, CountBits(mask));
+  to = block.Shuffle(to, 0) + LanesBefore(block, mask);
+  return in ? to : kListRoom;
+}
+
+// Blocks of Send that look through candidates.
+inline std::size_t LookingBlocks(std::size_t capacity) {
+  return std::clamp<std::size_t>(capacity / 4096, 1, kMostCounting);
+}
+
 struct SendTarget {
   std::uint32_t* indices;
   float* values;
@@ -443,10 +483,12 @@ struct SendTarget {
 };
 
 // Blocks [0, counting) count what reaches control->key and decide; [counting, counting + refining)
-// find the cut of the k largest; the others, one a span, send.
+// find the cut of the k largest; the others send, each the candidates of some neighbouring chunks.
 struct Send {
   static constexpr const char* kName = "Send";
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 512;
+  // On a multiprocessor there are four of them at a time.
+  static constexpr std::size_t kMostSending = 4 * 132;
   struct Shared {
     RankShared rank;
     std::uint32_t at;
@@ -460,7 +502,7 @@ struct Send {
   std::uint32_t counting;
   std::uint32_t refining;
   std::uint32_t chunks;
-  std::uint32_t chunks_per_span;
+  std::uint32_t chunks_each;  // of a block that sends
   SendTarget slot;
 
   template <class Block>
@@ -487,10 +529,10 @@ struct Send {
     const std::uint32_t lo = Lo();
     if (key > lo && Stored()) {
       std::uint32_t reaching = 0;
-      for (std::uint32_t a = block.block() * kThreads + block.thread(); a < control->count;
-           a += counting * kThreads) {
-        reaching += static_cast<std::uint32_t>(KeyOf(candidates.values[a]) >= key);
-      }
+      ForCandidates(block, candidates, control->count, block.block(), counting,
+                    [&](std::uint32_t, std::uint32_t own, bool) {
+                      reaching += static_cast<std::uint32_t>(own >= key);
+                    });
       reaching = block.Sum(reaching);
       if (block.thread() == 0 && reaching > 0) block.AtomicAdd(&control->reaching, reaching);
     }
@@ -534,18 +576,13 @@ struct Send {
     RankedBin bin = {0, 0, 0};
     if (enough) {
       bin = FindRankedBin(block, shared.rank.bin, control->bins, kScanBins, k);
-      for (std::uint32_t first = self * kThreads; first < count; first += refining * kThreads) {
-        const std::uint32_t a = first + block.thread();
-        const std::uint32_t key = a < count ? KeyOf(candidates.values[a]) : 0;
-        const std::uint32_t own = key >= lo ? (key - lo) >> kScanShift : 0;
-        const bool in = a < count && (own < kScanBins ? own : kScanBins - 1) == bin.bin;
-        const std::uint32_t mask = block.Ballot(in);
-        if (mask == 0) continue;
-        std::uint32_t to = 0;
-        if (block.lane() == 0) to = block.AtomicAdd(&control->listed, CountBits(mask));
-        to = block.Shuffle(to, 0) + LanesBefore(block, mask);
-        if (in && to < kListRoom) list[to] = OrderOf(key, candidates.indices[a]);
-      }
+      ForCandidates(block, candidates, count, self, refining,
+                    [&](std::uint32_t a, std::uint32_t key, bool is) {
+                      const std::uint32_t own = key >= lo ? (key - lo) >> kScanShift : 0;
+                      const bool in = is && (own < kScanBins ? own : kScanBins - 1) == bin.bin;
+                      const std::uint32_t to = PlaceInList(block, in, &control->listed);
+                      if (to < kListRoom) list[to] = OrderOf(key, candidates.indices[a]);
+                    });
     }
     Announce(block, &control->refined[self]);
     if (self != refining - 1) return;
@@ -577,31 +614,35 @@ struct Send {
   }
 
   template <class Block>
-  SPARFUSE_DEVICE void Emit(Block& block, std::uint32_t span) const {
+  SPARFUSE_DEVICE void Emit(Block& block, std::uint32_t self) const {
     if (counting > 0) Await(block, &control->decided, 1);
     if (control->mode == SendMode::kLargest) Await(block, &control->ready, 1);
     const bool last_block = block.block() == block.blocks() - 1;
     if (block.thread() == 0 && last_block) slot.report->candidates += control->count;
     if (control->exact != 0) return;
     const std::uint64_t cut = control->cut;
-    const std::uint32_t first = span * chunks_per_span;
-    std::uint32_t last = first + chunks_per_span;
+    const bool all = cut <= CutOf(Lo());
+    const std::uint32_t first = self * chunks_each;
+    std::uint32_t last = first + chunks_each;
     if (last > chunks) last = chunks;
 
     // How many each run sends, by a warp a run.
     std::uint32_t own = 0;
     for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
       const DeviceRun run = candidates.runs[c];
-      std::uint32_t selected = 0;
-      for (std::uint32_t j = 0; j < run.count; j += kWarp) {
-        selected += CountBits(block.Ballot(Reaches(run, j + block.lane(), cut)));
+      std::uint32_t selected = all ? run.count : 0;
+      for (std::uint32_t j = 0; j < run.count && !all; j += kLoadsInFlight * kWarp) {
+        bool reaching[kLoadsInFlight];
+        for (unsigned u = 0; u < kLoadsInFlight; ++u) {
+          reaching[u] = Reaches(run, j + u * kWarp + block.lane(), cut);
+        }
+        for (const bool one : reaching) selected += CountBits(block.Ballot(one));
       }
       if (block.lane() == 0) candidates.runs[c].selected = selected;
       own += block.lane() == 0 ? selected : 0;
     }
     const std::uint32_t total = block.Sum(own);
-    const auto before = static_cast<std::uint32_t>(SumBefore(block, control->sums, span, total));
-    std::uint32_t at = before;
+    auto at = static_cast<std::uint32_t>(SumBefore(block, control->sums, self, total));
     for (std::uint32_t c = first; c < last; c += kThreads) {
       const std::uint32_t mine = c + block.thread();
       std::uint32_t sum = 0;
@@ -618,17 +659,22 @@ struct Send {
       const DeviceRun run = candidates.runs[c];
       if (run.selected == 0) continue;
       std::uint32_t to = run.start;
-      for (std::uint32_t j = 0; j < run.count; j += kWarp) {
-        const std::uint32_t a = j + block.lane();
-        const bool selected = Reaches(run, a, cut);
-        const std::uint32_t mask = block.Ballot(selected);
-        const std::uint32_t place = to + LanesBefore(block, mask);
-        to += CountBits(mask);
-        if (!selected || place >= limit) continue;
-        const std::uint32_t index = candidates.indices[run.offset + a];
-        slot.indices[place] = index;
-        slot.values[place] = candidates.values[run.offset + a];
-        if (slot.residual != nullptr) slot.residual[index] = 0;
+      for (std::uint32_t j = 0; j < run.count; j += kLoadsInFlight * kWarp) {
+        bool reaching[kLoadsInFlight];
+        for (unsigned u = 0; u < kLoadsInFlight; ++u) {
+          reaching[u] = Reaches(run, j + u * kWarp + block.lane(), cut);
+        }
+        for (unsigned u = 0; u < kLoadsInFlight; ++u) {
+          const std::uint32_t mask = block.Ballot(reaching[u]);
+          const std::uint32_t place = to + LanesBefore(block, mask);
+          to += CountBits(mask);
+          if (!reaching[u] || place >= limit) continue;
+          const std::uint32_t a = run.offset + j + u * kWarp + block.lane();
+          const std::uint32_t index = candidates.indices[a];
+          slot.indices[place] = index;
+          slot.values[place] = candidates.values[a];
+          if (slot.residual != nullptr) slot.residual[index] = 0;
+        }
       }
     }
   }

@@ -50,13 +50,12 @@ TEST_P(DgcOnDevice, SmallTensorsOfEveryKind) {
 
 TEST_P(DgcOnDevice, LargerTensorsOfEveryKind) {
   for (const std::string& data : testing::DataNames()) {
-    ExpectSteps(device(), {}, data, 20'011, 0.01, true, 2);
+    ExpectSteps(device(), {}, data, 20'011, 0.01, true, 1);
   }
   // More equal elements than candidates have room for.
-  for (const char* data : {"equal", "zeros", "spike", "sparse"}) {
-    ExpectSteps(device(), {}, data, 70'001, 0.002, true, 1);
-    ExpectSteps(device(), {{"max_iterations", std::int64_t{0}}}, data, 70'001, 0.002, false, 1);
-  }
+  ExpectSteps(device(), {}, "equal", 70'001, 0.002, true, 1);
+  ExpectSteps(device(), {}, "sparse", 70'001, 0.02, true, 1);
+  ExpectSteps(device(), {{"max_iterations", std::int64_t{0}}}, "equal", 70'001, 0.002, false, 1);
   ExpectSteps(device(), {}, "laplace", 20'011, 0.2, true, 1);
   ExpectSteps(device(), {}, "gaussian", 17'000, 0.0001, true, 1);  // all are sampled
   ExpectSteps(device(), {}, "gaussian", 17'000, 1.0, true, 1);
@@ -78,13 +77,14 @@ TEST_P(DgcOnDevice, EveryOption) {
   for (const Options& options : all) {
     for (const char* data : {"gaussian", "few-values", "clustered", "equal"}) {
       ExpectSteps(device(), options, data, 3000, 0.02, true, 1);
-      ExpectSteps(device(), options, data, 20'011, 0.005, true, 1);
     }
+    ExpectSteps(device(), options, "gaussian", 20'011, 0.005, true, 1);
+    ExpectSteps(device(), options, "few-values", 20'011, 0.005, true, 1);
   }
 }
 
 TEST_P(DgcOnDevice, WhateverTheStepBeforeWas) {
-  ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 5);
+  ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 3);
   ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 4, 0.1f);
   ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 4, 20);
 }
