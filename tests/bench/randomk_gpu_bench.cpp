@@ -1,0 +1,9 @@
+// Random-k on a CUDA card beside one read of the tensor.
+#include "tests/bench/gpu_bench.hpp"
+
+int main(int argc, char** argv) {
+  using namespace sparfuse::bench;
+  RegisterGpuLimits();
+  RegisterGpuSelections("randomk", "randomk", {}, {Start::kCold, Start::kFeedback});
+  return GpuMain(argc, argv);
+}
