@@ -124,11 +124,11 @@ class Resolver {
                                    [&] { return ResolveMethodOptions(catalog, method, options); });
     const auto& collective = NeedEntry(catalog.collectives, "collective",
                                        config_["method_options"]["collective"].get<std::string>());
-    if (collective.native && (Is("mode", "emulated") || !Has(collective.backends, Transport()))) {
+    if (collective.native && (Is("mode", "emulated") || !Has(collective.transports, Transport()))) {
       Fail({"method_options", "method"},
            fmt::format("the collective \"{}\" is the own one of {}: it can be neither delayed nor "
                        "run over threads; expected one of sparfuse's in mode {} over {}",
-                       collective.name, fmt::join(collective.backends, " and "),
+                       collective.name, fmt::join(collective.transports, " and "),
                        config_["mode"].get<std::string>(), Transport()));
     }
     Take("dense_tensors", json::object());
@@ -157,7 +157,7 @@ class Resolver {
     const auto& all = source_.catalog.collectives;
     const bool sparse = NeedEntry(all, "collective", collective).sparse;
     const auto own = std::find_if(all.begin(), all.end(), [&](const CatalogCollective& each) {
-      return each.native && each.sparse == sparse && Has(each.backends, Transport());
+      return each.native && each.sparse == sparse && Has(each.transports, Transport());
     });
     return own == all.end() ? nullptr : &*own;
   }

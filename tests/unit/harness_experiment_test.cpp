@@ -162,7 +162,7 @@ TEST(Experiment, OverNcclTheCollectivesAreItsOwn) {
   CatalogCollective own;
   own.name = "nccl-allgather";
   own.sparse = own.native = true;
-  own.backends = {"nccl"};
+  own.transports = {"nccl"};
   catalog.collectives.push_back(own);
   const auto collectives = [&](const std::string& line5) {
     const auto parsed =
