@@ -50,7 +50,7 @@ Catalog BuiltInCatalog() {
     entry.revision = from.revision;
     entry.sparse = from.payload == PayloadKind::kSparse;
     entry.native = from.native;
-    entry.backends.assign(from.backends.begin(), from.backends.end());
+    entry.transports.assign(from.backends.begin(), from.backends.end());
     entry.summary = entry.sparse ? "sparse payloads of unequal length" : "dense sum";
     if (entry.native) entry.summary += ", the backend's own, counted by formula";
     catalog.collectives.push_back(std::move(entry));

@@ -37,9 +37,9 @@ struct CatalogPlanner : CatalogPart {
 };
 
 struct CatalogCollective : CatalogPart {
-  bool sparse = false;                // takes payloads of unequal indices and counts
-  bool native = false;                // the backend's own: measured mode only
-  std::vector<std::string> backends;  // of a native one: the transports that have it
+  bool sparse = false;  // takes payloads of unequal indices and counts
+  bool native = false;  // the backend's own: measured mode, over `transports` only
+  std::vector<std::string> transports;
 };
 
 struct CatalogSparsifier : CatalogPart {};

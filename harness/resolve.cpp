@@ -124,12 +124,16 @@ class Resolver {
                                    [&] { return ResolveMethodOptions(catalog, method, options); });
     const auto& collective = NeedEntry(catalog.collectives, "collective",
                                        config_["method_options"]["collective"].get<std::string>());
-    if (collective.native && (Is("mode", "emulated") || !Has(collective.transports, Transport()))) {
-      Fail({"method_options", "method"},
-           fmt::format("the collective \"{}\" is the own one of {}: it can be neither delayed nor "
-                       "run over threads; expected one of sparfuse's in mode {} over {}",
-                       collective.name, fmt::join(collective.transports, " and "),
-                       config_["mode"].get<std::string>(), Transport()));
+    const bool has_transport = Has("transport") || !Is("mode", "modelled");
+    const auto& own_to = collective.transports;
+    const bool lacking = std::find(own_to.begin(), own_to.end(), Transport()) == own_to.end();
+    if (collective.native && (Is("mode", "emulated") || (has_transport && lacking))) {
+      Fail(
+          {"method_options", "method"},
+          fmt::format("the collective \"{}\" is the own of transport {}: it can be neither delayed "
+                      "nor run over another; expected one of sparfuse's in mode {} over {}",
+                      collective.name, fmt::join(own_to, ", "), config_["mode"].get<std::string>(),
+                      Transport()));
     }
     Take("dense_tensors", json::object());
     DenseTensors();

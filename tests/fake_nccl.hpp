@@ -37,9 +37,10 @@ class FakeNccl {
 
   static const NcclApi& Api();
 
+  static inline thread_local int version = 22809;  // of the calling rank
+
   // --- faults, to be set before the ranks start ---
-  int busy_polls = 2;  // polls for which a call stays in progress
-  int version = 22809;
+  int busy_polls = 2;     // polls for which a call stays in progress
   int missing_rank = -1;  // never gets through the initialisation, nor does anybody else
   // What the initialisation answers on a rank.
   std::map<int, std::pair<int, std::string>> init_errors;
@@ -297,7 +298,7 @@ class FakeNccl {
 inline const NcclApi& FakeNccl::Api() {
   static const NcclApi kApi{
       .get_version = [](int* version) -> int {
-        *version = current_->version;
+        *version = FakeNccl::version;
         return kNcclSuccess;
       },
       .get_unique_id = [](NcclUniqueId* id) -> int {

@@ -17,7 +17,7 @@
 //
 // Memory is read and written in the order of stream(): before posting, let that stream wait for
 // whoever writes what is sent or still reads what is received into. A request is complete, for the
-// host and for every stream, when Test says so.
+// host and for every stream, when Test says so, and must not outlive its communicator.
 #pragma once
 
 #include <chrono>

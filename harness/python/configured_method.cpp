@@ -132,7 +132,7 @@ Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
   Composition composition = Compose(parts);
   if (composition.dense_collective->native || composition.sparse_collective->native) {
     SPARFUSE_THROW(kUnsupported, "the collective \"" + parts.collective +
-                                     "\" is MPI's own, and ranks here are threads");
+                                     "\" is the own of MPI or NCCL, and ranks here are threads");
   }
   return composition;
 }

@@ -31,9 +31,13 @@ inline Catalog SmallCatalog() {
   gather.sparse = true;
   CatalogCollective native;
   native.native = true;
-  native.backends = {"mpi", "nccl"};
+  native.transports = {"mpi", "nccl"};
+  CatalogCollective native_gather = native;
+  native_gather.sparse = true;
+  native_gather.transports = {"nccl"};
   catalog.collectives = {part(CatalogCollective{}, "ring-allreduce"),
-                         part(native, "native-allreduce"), part(gather, "sparse-allgather")};
+                         part(native, "native-allreduce"), part(gather, "sparse-allgather"),
+                         part(native_gather, "nccl-allgather")};
   CatalogWorkload workload;
   workload.unit = "images";
   workload.batch_per_worker = 32;
