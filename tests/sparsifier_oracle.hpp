@@ -7,11 +7,15 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/sparsify/sparsifier.hpp"
@@ -76,39 +80,68 @@ inline const std::vector<std::string>& DataNames() {
   return names;
 }
 
-inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {
+// n elements of `name`, drawn from `seed`. One element is `draw(i)`; the choice is made once, not
+// for each of a million.
+inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
   std::vector<float> x(n, 0.0f);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (name == "gaussian") {
-      x[i] = normal(random);
-    } else if (name == "laplace") {
+  const auto fill = [&x](const auto& draw) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = draw(i);
+  };
+  if (name == "gaussian") {
+    fill([&](std::size_t) { return normal(random); });
+  } else if (name == "laplace") {
+    fill([&](std::size_t) {
       const float u = uniform(random) - 0.5f;
-      x[i] = -std::copysign(std::log1p(-2 * std::abs(u) + 1e-7f), u);
-    } else if (name == "layers") {  // neighbouring regions of very different scale
-      x[i] = normal(random) * std::ldexp(1.0f, -3 * static_cast<int>(i * 8 / n));
-    } else if (name == "equal") {
-      x[i] = 0.25f;
-    } else if (name == "spike") {
-      x[i] = i == n / 2 ? 3.0f : 0.0f;
-    } else if (name == "few-values") {
-      x[i] = std::floor(normal(random) * 2) * 0.5f;
-    } else if (name == "sparse") {
-      x[i] = uniform(random) < 0.01f ? normal(random) : 0.0f;
-    } else if (name == "denormal") {
-      x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 1000u)) *
-             (random() % 2 == 0 ? 1.0f : -1.0f);
-    } else if (name == "alternating") {  // ties of both signs
-      x[i] = i % 2 == 0 ? 1.0f : -1.0f;
-    } else if (name == "ascending") {
-      x[i] = static_cast<float>(i);
-    } else if (name == "clustered") {  // large values side by side: a hard case for samples
-      x[i] = normal(random) * ((i / 700) % 50 == 3 ? 100.0f : 1.0f);
-    }
+      return -std::copysign(std::log1p(-2 * std::abs(u) + 1e-7f), u);
+    });
+  } else if (name == "layers") {  // neighbouring regions of very different scale
+    fill([&](std::size_t i) {
+      return normal(random) * std::ldexp(1.0f, -3 * static_cast<int>(i * 8 / n));
+    });
+  } else if (name == "equal") {
+    fill([](std::size_t) { return 0.25f; });
+  } else if (name == "spike") {
+    fill([n](std::size_t i) { return i == n / 2 ? 3.0f : 0.0f; });
+  } else if (name == "few-values") {
+    fill([&](std::size_t) { return std::floor(normal(random) * 2) * 0.5f; });
+  } else if (name == "sparse") {
+    fill([&](std::size_t) { return uniform(random) < 0.01f ? normal(random) : 0.0f; });
+  } else if (name == "denormal") {
+    fill([&](std::size_t) {
+      const float size = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 1000u));
+      return size * (random() % 2 == 0 ? 1.0f : -1.0f);
+    });
+  } else if (name == "alternating") {  // ties of both signs
+    fill([](std::size_t i) { return i % 2 == 0 ? 1.0f : -1.0f; });
+  } else if (name == "ascending") {
+    fill([](std::size_t i) { return static_cast<float>(i); });
+  } else if (name == "clustered") {  // large values side by side: a hard case for samples
+    fill([&](std::size_t i) { return normal(random) * ((i / 700) % 50 == 3 ? 100.0f : 1.0f); });
   }
   return x;
+}
+
+// The same as DrawData. Every method, instruction set and pool meets the same data, whose drawing
+// would take longer than what is tested, so that they are kept.
+inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {
+  constexpr std::size_t kMostKept = std::size_t{1} << 25;  // elements
+  static std::mutex mutex;
+  static std::map<std::tuple<std::string, std::size_t, std::uint32_t>, std::vector<float>> kept;
+  static std::size_t elements = 0;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = kept.try_emplace({name, n, seed});
+  if (!is_new) return at->second;
+  std::vector<float> drawn = DrawData(name, n, seed);
+  if (elements + n <= kMostKept) {
+    elements += n;
+    at->second = drawn;
+  } else {
+    kept.erase(at);
+  }
+  return drawn;
 }
 
 struct Selected {
@@ -120,7 +153,7 @@ inline std::uint32_t Bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 
 inline std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
   std::vector<std::uint32_t> bits(x.size());
-  std::transform(x.begin(), x.end(), bits.begin(), [](float v) { return Bits(v); });
+  if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
   return bits;
 }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -40,8 +40,8 @@ std::vector<SparsePayload> Views(const std::vector<OwnedPayload>& payloads) {
 }
 
 std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> bits;
-  for (const float v : x) bits.push_back(std::bit_cast<std::uint32_t>(v));
+  std::vector<std::uint32_t> bits(x.size());
+  if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
   return bits;
 }
 
