@@ -129,8 +129,8 @@ class GpuGraph {
   std::unique_ptr<State> state_;
 };
 
-// For tests: bytes that the emulated device has from now on, in all (allocated ones count), how many
-// are allocated, and how many allocations there have been.
+// For tests: bytes that the emulated device has from now on, in all (allocated ones count), how
+// many are allocated, and how many allocations there have been.
 void SetEmulatedMemory(std::size_t bytes);
 std::size_t EmulatedMemoryInUse();
 std::size_t EmulatedAllocations();

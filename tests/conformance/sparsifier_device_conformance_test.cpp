@@ -108,8 +108,8 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
   };
   std::vector<Case> cases = {{{1}, {0.01}, {"gaussian"}},
                              {{33}, {0.3, 1.0}, {"few-values"}},
-                             {{1025}, {1e-9, 0.1}, {"gaussian", "zeros"}},
-                             {{9000}, {0.01, 1.0}, {"gaussian", "equal", "spike", "layers"}},
+                             {{1025}, {1e-9, 0.1, 1.0}, {"gaussian", "zeros"}},
+                             {{9000}, {0.01}, {"gaussian", "equal", "spike", "layers"}},
                              {{8, 3, 7, 7}, {0.3}, {"few-values", "denormal"}},
                              {{9, 1000}, {0.01}, {"laplace", "alternating"}},
                              {{300, 1}, {0.1}, {"sparse"}}};
