@@ -15,7 +15,7 @@ std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
   made.accumulation = config.at("accumulation");
   made.seed = config.at("seed");
   made.threads = config.at("threads_per_worker");
-  made.stream = rank.compute;
+  if (rank.device.kind == DeviceKind::kCuda) made.stream = rank.compute;
   made.precision = PrecisionOf(config.value("precision", "fp32"));
   made.deterministic = config.at("kind") == "convergence";
   if (made.deterministic) made.total_steps = config.at("steps");
@@ -26,7 +26,7 @@ std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
 }
 
 void PrepareStep(const Rank& rank, TrainingWorkload& workload, std::uint64_t step) {
-  if (rank.device.kind == DeviceKind::kHost) return;
+  if (rank.device.kind != DeviceKind::kCuda) return;
   const int micro_steps = rank.config.at("accumulation");
   for (int micro = 0; micro < micro_steps; ++micro) workload.Prepare(step, micro);
   gpu::Synchronize(rank.compute);

@@ -25,7 +25,10 @@ int LocalRank(int rank) {
 }
 
 Device ChooseDevice(const nlohmann::json& config, int local_rank) {
-  if (config.value("device", "cpu") == "cpu") return {};
+  if (config.value("device", "cpu") == "cpu") {
+    const bool emulated = std::getenv("SPARFUSE_EMULATED_DEVICE") != nullptr;
+    return {emulated ? DeviceKind::kEmulated : DeviceKind::kHost, 0};
+  }
   const std::string why = WhyNoCuda();
   if (!why.empty()) SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: " + why);
   const int cards = CudaDeviceCount();

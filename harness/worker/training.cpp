@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/engine/live_engine.hpp"
+#include "core/gpu/runtime.hpp"
 #include "harness/columns.hpp"
 #include "harness/composition.hpp"
 #include "harness/durable_file.hpp"
@@ -106,6 +107,8 @@ class Training {
     }
     engine_->EndBackward();
     engine_->FinishStep();
+    // There the workload's update is not in the order of the stream.
+    if (rank_.device.kind == DeviceKind::kEmulated) gpu::Synchronize(rank_.compute);
     for (std::size_t t = 0; t < ready_order_.size(); ++t) {
       workload_->SetGradient(ready_order_[t], engine_->AveragedOnDevice(t).data);
     }

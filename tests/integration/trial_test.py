@@ -123,6 +123,33 @@ class TrialTest(unittest.TestCase):
         trial = self.run_trial(more='transport = "threads"')
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
 
+    def test_each_system_learns_the_same_on_a_device_behind_host_memory(self):
+        """The device is emulated: its streams, kernels and staging are real, its memory the host's."""
+        for method in ("safusion", "ssfusion", "adtopk-h", "dense"):
+            losses = []
+            for environment in ({}, {"SPARFUSE_EMULATED_DEVICE": "1"}):
+                shutil.rmtree(self.results, ignore_errors=True)
+                trial = self.run_trial(method=method, environment=environment)
+                self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
+                losses.append(trial["metrics"]["loss"]["value"])
+                spans = [event for event in json.loads(next(self.results.rglob("trace.json")).read_text())["traceEvents"]
+                         if event["ph"] == "X"]
+                self.assertTrue({"backward", "exchange", "decompress", "update"} <= {event["cat"] for event in spans})
+            self.assertAlmostEqual(losses[1], losses[0], delta=1e-5 * abs(losses[0]), msg=method)
+
+    def test_a_device_that_breaks_ends_its_trial_alone(self):
+        trial = self.run_trial(code=1, environment={"SPARFUSE_EMULATED_DEVICE": "1",
+                                                    "SPARFUSE_GPU_FAULT": "launch:40:700"})
+        self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", "internal"))
+        self.assertIn("the context is lost", trial["failure"]["message"])
+        shutil.rmtree(self.results)
+        self.assertEqual(self.run_trial()["status"], "ok")
+
+    def test_without_a_card_a_trial_that_needs_one_says_so(self):
+        trial = self.run_trial(code=1, environment={"CUDA_VISIBLE_DEVICES": ""}, more='device = "cuda"')
+        self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", "unsupported"))
+        self.assertIn("this machine has no CUDA device", trial["failure"]["message"])
+
     def test_a_tensor_without_gradient_is_left_alone(self):
         trial = self.run_trial(method="syncea", more="workload_options = { unused_parameter = true }")
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
