@@ -160,7 +160,8 @@ TEST(Experiment, ACardIsAskedForWhereItCanBeUsed) {
 TEST(Experiment, OverNcclTheCollectivesAreItsOwn) {
   const auto collectives = [](const std::string& line5) {
     std::set<std::string> found;
-    for (const auto& cell : Parse(WithLine(line5)).parts.at(0).cells)
+    const Experiment parsed = Parse(WithLine(line5));
+    for (const auto& cell : parsed.parts.at(0).cells)
       found.insert(cell.config["method_options"]["collective"]);
     return found;
   };
