@@ -91,7 +91,7 @@ enum class SendMode : std::uint32_t {
 };
 
 inline constexpr std::size_t kListRoom = std::size_t{1} << 16;
-inline constexpr std::size_t kMostCounting = 128;  // blocks that look through candidates
+inline constexpr std::size_t kMostCounting = 128;  // blocks that look through all candidates
 inline constexpr std::size_t kExactSpans = 256;
 inline constexpr std::size_t kExactBins = 2048;
 

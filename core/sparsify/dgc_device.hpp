@@ -45,7 +45,7 @@ inline DgcSample PlanDgcSample(std::size_t n, double density, double sample_rati
 
 // Selects what Dgc::Select does, bit for bit. Precondition: fewer than n elements are wanted.
 //   warm   or null; decides the time taken, never the result.
-// Launches: one for kOneBlock elements or fewer, else eight, of which four do nothing as a rule.
+// Launches: one for kOneBlock elements or fewer, else seven, of which three do nothing as a rule.
 void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, double density,
                        const TensorInfo& info, const DgcOptions& options, std::uint64_t seed,
                        WarmWords* warm, const DeviceSlot& slot);

@@ -1,7 +1,8 @@
 // Kernels of DGC's sampled threshold and its corrections (dgc.cpp).
 //
-// Expected on an H200 for n = 25.6M at 1 %, warm: Prepare 2 us, Collect 24 us, DgcDecide 4 us (3 MB
-// from L2 twice), Send 6 us, and 1 us for each of four launches that see that they are not wanted.
+// Expected on an H200 for n = 25.6M at 1 %, warm, not measured: Prepare 2 us, Collect 24 us,
+// DgcDecide 5 us (its candidates' indices and values from L2), Send 7 us, and 1 to 1.5 us for each
+// of three launches that see that they are not wanted.
 //
 // The sample is not read: its elements that matter are candidates of the one pass over x, known by
 // their position. The bound of the pass is low enough that more than upper_bound * K elements reach

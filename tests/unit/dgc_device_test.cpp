@@ -17,16 +17,14 @@ class DgcOnDevice : public testing::OnDevices {};
 SPARFUSE_ON_DEVICES(DgcOnDevice);
 
 void ExpectSteps(Device device, const Options& options, const std::string& data, std::size_t n,
-                 double density, bool feedback, int steps, float growth = 1) {
+                 double density, bool feedback, int steps, float last_scale = 1) {
   SCOPED_TRACE(data + " n=" + std::to_string(n) + " density=" + std::to_string(density));
   const auto dgc = MakeSparsifier("dgc", options);
   Selection host(*dgc, n, density, 1, feedback);
   DeviceSelection on_device(*dgc, device, n, density, feedback);
-  float scale = 1;
   for (int step = 0; step < steps; ++step) {
     auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
-    for (float& g : gradient) g *= scale;
-    scale *= growth;
+    for (float& g : gradient) g *= step == steps - 1 ? last_scale : 1;
     const Selected expected = host.Run(gradient, static_cast<std::uint64_t>(step));
     const Selected selected = on_device.Run(gradient, static_cast<std::uint64_t>(step));
     ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
@@ -83,10 +81,13 @@ TEST_P(DgcOnDevice, EveryOption) {
   }
 }
 
+// A bound of the step before that is far too high, or too low, leaves candidates that do not tell.
 TEST_P(DgcOnDevice, WhateverTheStepBeforeWas) {
-  ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 3);
-  ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 4, 0.1f);
-  ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 4, 20);
+  for (const float last_scale : {1.0f, 0.1f, 20.0f}) {
+    ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 4, last_scale);
+    ExpectSteps(device(), {{"resample", false}}, "laplace", 20'011, 0.01, false, 4, last_scale);
+    ExpectSteps(device(), {{"exact_trim", true}}, "gaussian", 20'011, 0.01, false, 4, last_scale);
+  }
 }
 
 TEST_P(DgcOnDevice, SelectsNothingWhereItIsNotWanted) {
