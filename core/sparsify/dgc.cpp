@@ -21,45 +21,13 @@
 #include <bit>
 #include <cmath>
 
+#include "core/sparsify/dgc_device.hpp"
 #include "core/sparsify/largest.hpp"
 #include "core/sparsify/random_stream.hpp"
 #include "core/tensor/cpu.hpp"
 
 namespace sparfuse {
 namespace {
-
-struct DgcOptions {
-  double sample_ratio;
-  double upper_bound;
-  double lower_bound;
-  std::int64_t max_iterations;
-  bool resample;
-  bool strided;
-  bool exact_trim;
-};
-
-std::size_t CeilProduct(std::size_t n, double factor) {
-  const auto product = static_cast<std::size_t>(std::ceil(static_cast<double>(n) * factor));
-  return std::clamp<std::size_t>(product, 1, n);
-}
-
-struct SamplePlan {
-  std::size_t stride = 1;
-  std::size_t samples = 0;  // nominal: a strided sample may hold one more
-};
-
-SamplePlan PlanSample(std::size_t n, double density, double sample_ratio) {
-  const std::size_t wanted = CeilProduct(n, sample_ratio);
-  const auto enough = static_cast<std::size_t>(std::ceil(2.0 / density));
-  if (wanted == n || n <= enough) return {1, n};
-  const std::size_t least = std::max(wanted, enough);
-  // An odd stride, one more than a multiple of 32 to begin with, does not beat with rows of a
-  // matrix. It comes down to 1 at the latest, where all n >= least elements are sampled.
-  SamplePlan plan;
-  plan.stride = (n + 32 * least - 1) / (32 * least) * 32 + 1;
-  while ((plan.samples = n / plan.stride) < least) plan.stride -= 8;
-  return plan;
-}
 
 class Dgc final : public Sparsifier {
  public:
@@ -75,7 +43,7 @@ class Dgc final : public Sparsifier {
     RequireRoom(name(), info, slot, k);
     if (k == n) return SelectAll(context, input, info, slot);
 
-    const SamplePlan plan = PlanSample(n, density, options_.sample_ratio);
+    const DgcSample plan = PlanDgcSample(n, density, options_.sample_ratio);
     const Estimate estimate = FromSample(context, input, info, plan, density);
     float threshold = estimate.threshold;
     const std::size_t capacity = CandidateCapacity(n, k);
@@ -123,6 +91,23 @@ class Dgc final : public Sparsifier {
     }
   }
 
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<DeviceWarmState>(device);
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t n = std::max<std::size_t>(source.gradient.size, 1);
+    const std::size_t k = CeilProduct(n, density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == n) return SelectAllOnDevice(context, input, slot);
+    SelectDgcOnDevice(context, input, density, info, options_, seed_, WarmWordsOf(state), slot);
+  }
+
  private:
   struct Estimate {
     float threshold = 0;
@@ -154,7 +139,7 @@ class Dgc final : public Sparsifier {
 
   // The ceil(samples * density)-th largest magnitude of the sample.
   Estimate FromSample(const SelectContext& context, const SelectInput& input,
-                      const TensorInfo& info, const SamplePlan& plan, double density) const {
+                      const TensorInfo& info, const DgcSample& plan, double density) const {
     const RandomStream stream(seed_, info.id, info.step);
     const auto room =
         WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, plan.samples + 1);

@@ -6,6 +6,7 @@
 // Deviations:  none known. Ties go to the lower index, so the result is unique.
 #include "core/sparsify/topk.hpp"
 
+#include "core/sparsify/device_scan.hpp"
 #include "core/sparsify/scan.hpp"
 #include "core/sparsify/warm_bound.hpp"
 
@@ -27,6 +28,22 @@ class TopK final : public Sparsifier {
     RequireRoom(name(), info, slot, k);
     if (k == input.n) return SelectAll(context, input, info, slot);
     SelectLargestWarm(context, input, info, k, BoundOf(state), slot);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<DeviceWarmState>(device);
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    SelectLargestOnDevice(context, input, info, k, WarmWordsOf(state), slot);
   }
 };
 

@@ -2,35 +2,10 @@
 // without thinking of the cache: clear all, add rank by rank, scale all.
 #include "core/collective/accumulate.hpp"
 #include "tests/bench/kernel_bench.hpp"
+#include "tests/bench/random_payloads.hpp"
 
 namespace sparfuse::bench {
 namespace {
-
-struct Payloads {
-  std::vector<std::vector<std::uint32_t>> indices;
-  std::vector<std::vector<float>> values;
-  std::vector<SparsePayload> views;
-};
-
-const Payloads& MakePayloads(std::size_t n, std::size_t ranks, double density) {
-  static std::map<std::tuple<std::size_t, std::size_t, double>, Payloads> cache;
-  auto [it, fresh] = cache.try_emplace({n, ranks, density});
-  Payloads& p = it->second;
-  if (!fresh) return p;
-  std::mt19937 random(3);
-  const auto bound = static_cast<std::uint32_t>(density * 4294967295.0);
-  p.indices.resize(ranks);
-  p.values.resize(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    for (std::size_t i = 0; i < n; ++i) {
-      if (random() > bound) continue;
-      p.indices[r].push_back(static_cast<std::uint32_t>(i));
-      p.values[r].push_back(static_cast<float>(i % 17) - 8.0f);
-    }
-  }
-  for (std::size_t r = 0; r < ranks; ++r) p.views.push_back({p.indices[r], p.values[r]});
-  return p;
-}
 
 void Memset(::benchmark::State& state, std::size_t n) {
   std::vector<float> out(n);

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#ifdef SPARFUSE_CUDA
+#include <c10/cuda/CUDAGuard.h>
+#endif
 
 namespace sparfuse::bench {
 
@@ -17,5 +20,23 @@ std::function<void()> TorchTopK(const float* x, std::size_t rows, std::size_t le
     if (values.numel() == 0) std::abort();  // keeps the result alive
   };
 }
+
+#ifdef SPARFUSE_CUDA
+std::function<void()> TorchTopKOnCard(const float* x, std::size_t n, std::size_t k,
+                                      const Stream& stream) {
+  const auto index = static_cast<c10::DeviceIndex>(stream.device.index);
+  const at::Tensor tensor =
+      at::from_blob(const_cast<float*>(x), {static_cast<std::int64_t>(n)},
+                    at::TensorOptions().device(at::kCUDA, index).dtype(at::kFloat));
+  const c10::cuda::CUDAStream own =
+      c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream.native), index);
+  return [tensor, k, own] {
+    const c10::cuda::CUDAStreamGuard guard(own);
+    const auto [magnitudes, indices] = tensor.abs().topk(static_cast<std::int64_t>(k));
+    const at::Tensor values = tensor.gather(0, indices);
+    if (values.numel() == 0) std::abort();  // keeps the result alive
+  };
+}
+#endif
 
 }  // namespace sparfuse::bench

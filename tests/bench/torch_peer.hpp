@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "core/tensor/device.hpp"
+
 namespace sparfuse::bench {
 
 // torch.topk of the magnitudes of x, seen as rows of `length` elements, and a gather of the values:
@@ -11,5 +13,11 @@ namespace sparfuse::bench {
 // holds for the process.
 std::function<void()> TorchTopK(const float* x, std::size_t rows, std::size_t length, std::size_t k,
                                 int threads);
+
+#ifdef SPARFUSE_CUDA
+// The same of one row on a CUDA card, in the order of `stream`. x: [n], there.
+std::function<void()> TorchTopKOnCard(const float* x, std::size_t n, std::size_t k,
+                                      const Stream& stream);
+#endif
 
 }  // namespace sparfuse::bench

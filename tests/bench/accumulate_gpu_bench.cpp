@@ -1,0 +1,190 @@
+// What a step does on a CUDA card beside selecting, each beside its limit kernel: decompression and
+// merging beside one memset of the output, momentum beside the three streams of an addition, the
+// norm beside one read.
+#include "core/collective/accumulate_device.hpp"
+#include "core/collective/payload_coding_device.hpp"
+#include "core/feedback/momentum_device.hpp"
+#include "tests/bench/gpu_bench.hpp"
+#include "tests/bench/random_payloads.hpp"
+
+namespace sparfuse::bench {
+namespace {
+
+template <class T>
+Buffer<T> CopyToCard(const Stream& stream, std::span<const T> from) {
+  Buffer<T> buffer(from.size(), kCard, "the payloads of a benchmark");
+  gpu::CopyAsync(stream, buffer.data(), from.data(), from.size_bytes());
+  gpu::Synchronize(stream);
+  return buffer;
+}
+
+class PayloadsOnCard {
+ public:
+  PayloadsOnCard(const Stream& stream, const Payloads& payloads) {
+    for (const SparsePayload& payload : payloads.views) {
+      indices_.push_back(CopyToCard(stream, payload.indices));
+      values_.push_back(CopyToCard(stream, payload.values));
+      views.push_back({indices_.back().data(), values_.back().data(), payload.indices.size()});
+    }
+  }
+  std::vector<DevicePayload> views;
+
+ private:
+  std::vector<Buffer<std::uint32_t>> indices_;
+  std::vector<Buffer<float>> values_;
+};
+
+// Times `work` and the limit in turns; `x limit` is the ratio of what both take.
+template <class Work>
+void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, GpuLimit kind,
+             const Work& work) {
+  const Buffer<float> x(n, kCard);
+  const Buffer<float> written(kind == GpuLimit::kSumAbs ? 0 : n, kCard);
+  const LimitOnCard limit(kind, x, written);
+  work();
+  GpuTimer timer;
+  double seconds = 0;
+  double limit_seconds = 0;
+  for (auto _ : state) {
+    const double taken = timer.SecondsOf(stream, work);
+    limit_seconds += timer.SecondsOf(stream, [&] { limit(stream); });
+    seconds += taken;
+    state.SetIterationTime(taken);
+  }
+  state.counters["x limit"] = seconds / limit_seconds;
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+// touched: of an output that is zero but for what the last step, with other payloads, left.
+void Accumulate(::benchmark::State& state, std::size_t n, std::size_t ranks, double density,
+                bool touched) {
+  const gpu::GpuStream own(kCard);
+  const Stream& stream = own.view();
+  const PayloadsOnCard even(stream, MakePayloads(n, ranks, density, 3));
+  const PayloadsOnCard odd(stream, MakePayloads(n, ranks, density, 4));
+  const Buffer<float> out(n, kCard);
+  const Buffer<std::uint64_t> fault(1, kCard);
+  const Buffer<std::uint32_t> sectors(touched ? TouchedWords(n) : 0, kCard);
+  DeviceWorkspace workspace(kCard);
+  std::size_t step = 0;
+  Compare(state, stream, n, GpuLimit::kMemset, [&] {
+    AccumulateSparseOnDevice(stream, workspace, (step++ % 2 == 0 ? even : odd).views, {0, n},
+                             1.0f / static_cast<float>(ranks), out.view(stream), fault.data(),
+                             touched ? sectors.data() : nullptr);
+  });
+}
+
+// The slots of 64 tensors of equal size.
+void Merge(::benchmark::State& state, std::size_t n, double density) {
+  constexpr std::size_t kParts = 64;
+  const gpu::GpuStream own(kCard);
+  const Stream& stream = own.view();
+  const Payloads& payloads = MakePayloads(n / kParts, 1, density);
+  const std::size_t count = payloads.indices[0].size();
+  const std::size_t room = SlotCapacity(n / kParts, density);
+  const Buffer<std::uint32_t> indices(room, kCard);
+  const Buffer<float> values(room, kCard);
+  gpu::CopyAsync(stream, indices.data(), payloads.indices[0].data(), count * sizeof(std::uint32_t));
+  gpu::CopyAsync(stream, values.data(), payloads.values[0].data(), count * sizeof(float));
+  SlotReport counted;
+  counted.count = static_cast<std::uint32_t>(count);
+  const Buffer<SlotReport> report = CopyToCard<SlotReport>(stream, {&counted, 1});
+  std::vector<MergePart> parts;
+  for (std::size_t p = 0; p < kParts; ++p) {
+    parts.push_back({{indices.data(), values.data(), room, report.data()},
+                     static_cast<std::uint32_t>(p * (n / kParts))});
+  }
+  const Buffer<std::uint32_t> wire(2 * kParts * room, kCard);
+  const Buffer<std::uint32_t> total(1, kCard);
+  DeviceWorkspace workspace(kCard);
+  Compare(state, stream, n, GpuLimit::kMemset, [&] {
+    MergeSlotsOnDevice(stream, workspace, parts,
+                       {wire.data(), nullptr, kParts * room, total.data()});
+  });
+}
+
+// Halves and gaps, there and back.
+void Code(::benchmark::State& state, std::size_t n, double density) {
+  const gpu::GpuStream own(kCard);
+  const Stream& stream = own.view();
+  const PayloadsOnCard payloads(stream, MakePayloads(n, 1, density));
+  const PayloadCoding coding{ValueCoding::kF16, IndexCoding::kDelta};
+  const std::size_t count = payloads.views[0].count;
+  const Buffer<std::byte> bytes(EncodedBytesBound(coding, count, n), kCard);
+  const Buffer<std::uint32_t> size(1, kCard);
+  DeviceWorkspace workspace(kCard);
+  const auto encode = [&] {
+    EncodePayloadOnDevice(stream, workspace, coding, payloads.views[0], n, bytes.view(stream),
+                          size.data());
+  };
+  encode();
+  std::uint32_t encoded = 0;
+  gpu::CopyAsync(stream, &encoded, size.data(), sizeof(encoded));
+  gpu::Synchronize(stream);
+  const Buffer<std::uint32_t> indices(count, kCard);
+  const Buffer<float> values(count, kCard);
+  const Buffer<std::uint32_t> decoded(1, kCard);
+  const Buffer<std::uint64_t> fault(1, kCard);
+  Compare(state, stream, n, GpuLimit::kMemset, [&] {
+    encode();
+    DecodePayloadOnDevice(stream, workspace, coding, {bytes.data(), encoded, stream}, n,
+                          indices.view(stream), values.view(stream), decoded.data(), 0,
+                          fault.data());
+  });
+}
+
+void Advance(::benchmark::State& state, std::size_t n, bool nesterov) {
+  const gpu::GpuStream own(kCard);
+  const Stream& stream = own.view();
+  const Buffer<float> gradient = OnCard(stream, Data("gaussian", n));
+  const Buffer<float> velocity(n, kCard);
+  const Buffer<float> growth(nesterov ? n : 0, kCard);
+  const MomentumOptions options{0.9, nesterov, true};
+  Compare(state, stream, n, GpuLimit::kAdd, [&] {
+    AdvanceVelocityOnDevice(stream, options, {gradient.data(), n, stream}, nullptr,
+                            velocity.view(stream), growth.view(stream));
+  });
+}
+
+void Clip(::benchmark::State& state, std::size_t n) {
+  const gpu::GpuStream own(kCard);
+  const Stream& stream = own.view();
+  const Buffer<float> gradient = OnCard(stream, Data("gaussian", n));
+  const Buffer<float> factor(1, kCard);
+  DeviceWorkspace workspace(kCard);
+  Compare(state, stream, n, GpuLimit::kSumAbs, [&] {
+    ClipFactorOnDevice(stream, workspace, {gradient.data(), n, stream}, 1.0, factor.data());
+  });
+}
+
+void RegisterAll() {
+  for (const std::size_t n : GpuSizes()) {
+    const std::string size = "/n:" + std::to_string(n);
+    for (const double density : Densities(n)) {
+      const std::string share = size + "/density:" + Number(density);
+      for (const std::size_t ranks : {std::size_t{2}, std::size_t{8}}) {
+        for (const bool touched : {false, true}) {
+          RegisterOnCard(
+              (touched ? "accumulate_touched" : "accumulate") + share +
+                  "/ranks:" + std::to_string(ranks),
+              [=](::benchmark::State& state) { Accumulate(state, n, ranks, density, touched); });
+        }
+      }
+      RegisterOnCard("merge" + share, [=](::benchmark::State& state) { Merge(state, n, density); });
+      RegisterOnCard("code" + share, [=](::benchmark::State& state) { Code(state, n, density); });
+    }
+    RegisterOnCard("momentum" + size, [=](::benchmark::State& state) { Advance(state, n, false); });
+    RegisterOnCard("momentum_nesterov" + size,
+                   [=](::benchmark::State& state) { Advance(state, n, true); });
+    RegisterOnCard("clip" + size, [=](::benchmark::State& state) { Clip(state, n); });
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::bench
+
+int main(int argc, char** argv) {
+  sparfuse::bench::RegisterGpuLimits();
+  sparfuse::bench::RegisterAll();
+  return sparfuse::bench::GpuMain(argc, argv);
+}

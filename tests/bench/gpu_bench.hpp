@@ -1,0 +1,226 @@
+// What the benchmarks of kernels on a CUDA card share: the card's time of a kernel, the limit
+// kernels, and selections.
+//
+// Names, sizes, densities and data are those of kernel_bench.hpp, and so is how to read them: as
+// multiples of the limit measured in the same run. Times are the card's, between two events around
+// a few launches of the same work (kAtOnce), so that what the host takes to launch the next is
+// hidden where the card is busy for longer; it is not where n is small, which is what a step sees
+// too. `x limit` is a selection's time over that of its limit kernel, the two in turns.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/gpu/launch.hpp"
+#include "core/gpu/runtime.hpp"
+#include "core/sparsify/on_device.hpp"
+#include "tests/bench/gpu_limit_kernels.hpp"
+#include "tests/bench/kernel_bench.hpp"
+
+namespace sparfuse::bench {
+
+inline constexpr Device kCard{DeviceKind::kCuda, 0};
+inline constexpr int kAtOnce = 4;
+
+// Sizes of the default run: a card takes no longer for all of them than a host for a million.
+inline std::vector<std::size_t> GpuSizes() { return {100'000, 1'000'000, 25'600'000, kHuge}; }
+
+class GpuTimer {
+ public:
+  // Of one of kAtOnce calls.
+  template <class Work>
+  double SecondsOf(const Stream& stream, const Work& work) {
+    begin_.Record(stream);
+    for (int i = 0; i < kAtOnce; ++i) work();
+    end_.Record(stream);
+    end_.Wait();
+    return end_.SecondsSince(begin_) / kAtOnce;
+  }
+
+ private:
+  gpu::GpuEvent begin_{kCard};
+  gpu::GpuEvent end_{kCard};
+};
+
+inline Buffer<float> OnCard(const Stream& stream, const Floats& x) {
+  Buffer<float> buffer(x.size(), kCard, "the tensor of a benchmark");
+  gpu::CopyAsync(stream, buffer.data(), x.data(), x.size() * sizeof(float));
+  gpu::Synchronize(stream);
+  return buffer;
+}
+
+enum class GpuLimit { kSumAbs, kAdd, kMemset };
+
+// Launches a limit kernel over n elements. residual: for kAdd and kMemset, what is written.
+class LimitOnCard {
+ public:
+  LimitOnCard(GpuLimit limit, const Buffer<float>& x, const Buffer<float>& residual)
+      : limit_(limit),
+        x_(x),
+        residual_(residual),
+        blocks_(8 * static_cast<std::size_t>(gpu::MultiprocessorCount(kCard))),
+        sums_(blocks_, kCard) {}
+
+  void operator()(const Stream& stream) const {
+    const std::size_t n = x_.size() / 4 * 4;
+    switch (limit_) {
+      case GpuLimit::kSumAbs:
+        return gpu::Launch(stream, blocks_, SumAbsOnCard{x_.data(), n, sums_.data()});
+      case GpuLimit::kAdd:
+        return gpu::Launch(stream, blocks_, AddOnCard{x_.data(), n, residual_.data()});
+      case GpuLimit::kMemset:
+        return gpu::FillAsync(stream, residual_.data(), 0, n * sizeof(float));
+    }
+  }
+
+ private:
+  GpuLimit limit_;
+  const Buffer<float>& x_;
+  const Buffer<float>& residual_;
+  std::size_t blocks_;
+  Buffer<float> sums_;
+};
+
+template <class Body>
+void RegisterOnCard(const std::string& name, Body body) {
+  ::benchmark::RegisterBenchmark(name.c_str(), body)
+      ->Unit(::benchmark::kMicrosecond)
+      ->UseManualTime()
+      ->MinTime(0.02);
+}
+
+inline void LimitBench(::benchmark::State& state, std::size_t n, GpuLimit limit, int streams) {
+  const gpu::GpuStream stream(kCard);
+  const Buffer<float> x = OnCard(stream.view(), Data("gaussian", n));
+  const Buffer<float> residual(limit == GpuLimit::kSumAbs ? 0 : n, kCard);
+  const LimitOnCard run(limit, x, residual);
+  GpuTimer timer;
+  for (auto _ : state) {
+    state.SetIterationTime(timer.SecondsOf(stream.view(), [&] { run(stream.view()); }));
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)) *
+                          streams);
+}
+
+inline void RegisterGpuLimits() {
+  for (const std::size_t n : GpuSizes()) {
+    const auto add = [n](const std::string& name, GpuLimit limit, int streams) {
+      RegisterOnCard("limit/" + name + "/n:" + std::to_string(n),
+                     [=](::benchmark::State& state) { LimitBench(state, n, limit, streams); });
+    };
+    add("sum_abs", GpuLimit::kSumAbs, 1);
+    add("add", GpuLimit::kAdd, 3);
+    add("memset", GpuLimit::kMemset, 1);
+  }
+}
+
+// Selects from the same tensor again and again; cold without the state of the step before.
+inline void SelectOnCard(::benchmark::State& state, const std::string& sparsifier,
+                         const Options& options, std::size_t n, double density,
+                         const std::string& data, Start start,
+                         const std::vector<std::int64_t>& shape = {}) {
+  const gpu::GpuStream own(kCard);
+  const Stream& stream = own.view();
+  const Buffer<float> x = OnCard(stream, Data(data, n));
+  const Buffer<float> residual(start == Start::kFeedback ? n : 0, kCard, "the residual");
+  const SparsifierDescriptor& descriptor = FindSparsifier(sparsifier);
+  const auto method = descriptor.make(ResolveOptions(sparsifier, descriptor.options, options), 1);
+  const auto memory = start == Start::kCold ? nullptr : method->MakeDeviceState(n, kCard);
+  const std::size_t capacity = SlotCapacityFor(descriptor, *method, n, shape, density);
+  const Buffer<std::uint32_t> indices(capacity, kCard);
+  const Buffer<float> values(capacity, kCard);
+  const Buffer<SlotReport> report(1, kCard);
+  DeviceWorkspace workspace(kCard);
+  ThreadPool pool(1);
+  Workspace host_workspace;
+  SelectCounters host_counters;
+  const SelectContext host{&pool, &host_workspace, &host_counters, {}};
+  DeviceSlot slot{indices.data(), values.data(), capacity, report.data()};
+  std::uint64_t step = 0;
+  const auto run = [&] {
+    method->SelectOnDevice({stream, &workspace, nullptr, &host},
+                           {{x.data(), n, stream}, {residual.data(), residual.size(), stream}},
+                           density, {1, "tensor", shape, step++}, memory.get(), slot);
+  };
+  // A residual takes a while to settle: at first the k-th magnitude grows from step to step.
+  for (int warm_up = 0; warm_up < (start == Start::kFeedback ? 50 : 4); ++warm_up) run();
+  gpu::FillAsync(stream, report.data(), 0, sizeof(SlotReport));  // its counters add up from here
+
+  const Buffer<float> added(start == Start::kFeedback ? n : 0, kCard);
+  const LimitOnCard limit(start == Start::kFeedback ? GpuLimit::kAdd : GpuLimit::kSumAbs, x, added);
+  GpuTimer timer;
+  double seconds = 0;
+  double limit_seconds = 0;
+  for (auto _ : state) {
+    const double taken = timer.SecondsOf(stream, run);
+    limit_seconds += timer.SecondsOf(stream, [&] { limit(stream); });
+    seconds += taken;
+    state.SetIterationTime(taken);
+  }
+  SlotReport counted;
+  gpu::CopyAsync(stream, &counted, report.data(), sizeof(counted));
+  gpu::Synchronize(stream);
+  const auto steps = static_cast<double>(state.iterations()) * kAtOnce;
+  const auto k = static_cast<double>(KeptCount(n, density));
+  state.counters["x limit"] = seconds / limit_seconds;
+  state.counters["fallbacks"] = counted.fallbacks / steps;
+  state.counters["candidates/k"] = static_cast<double>(counted.candidates) / steps / k;
+  state.counters["selected/k"] = counted.count / k;
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+inline void RegisterGpuSelections(const std::string& label, const std::string& sparsifier,
+                                  const Options& options, std::initializer_list<Start> starts) {
+  for (const std::size_t n : GpuSizes()) {
+    for (const double density : {0.001, 0.01, 0.05}) {
+      for (const std::string& data : DataNames(n)) {
+        for (const Start start : starts) {
+          const char* name = start == Start::kCold   ? "/cold"
+                             : start == Start::kWarm ? "/warm"
+                                                     : "/feedback";
+          RegisterOnCard(label + "/n:" + std::to_string(n) + "/density:" + Number(density) +
+                             "/data:" + data + name,
+                         [=](::benchmark::State& state) {
+                           SelectOnCard(state, sparsifier, options, n, density, data, start);
+                         });
+        }
+      }
+    }
+  }
+}
+
+// torch.topk on the card, where LibTorch is built in.
+inline void RegisterTorchOnCard() {
+#ifdef SPARFUSE_BENCH_TORCH
+  for (const std::size_t n : GpuSizes()) {
+    for (const double density : {0.001, 0.01, 0.05}) {
+      RegisterOnCard(
+          "torch.topk/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:gaussian",
+          [=](::benchmark::State& state) {
+            const gpu::GpuStream stream(kCard);
+            const Buffer<float> x = OnCard(stream.view(), Data("gaussian", n));
+            const auto select = TorchTopKOnCard(x.data(), n, KeptCount(n, density), stream.view());
+            select();
+            GpuTimer timer;
+            for (auto _ : state) {
+              state.SetIterationTime(timer.SecondsOf(stream.view(), select));
+            }
+          });
+    }
+  }
+#endif
+}
+
+// As Main; without a card it says so, and that is no failure.
+inline int GpuMain(int argc, char** argv) {
+  if (CudaDeviceCount() == 0) {
+    std::printf("no CUDA device\n");
+    return 0;
+  }
+  return Main(argc, argv);
+}
+
+}  // namespace sparfuse::bench

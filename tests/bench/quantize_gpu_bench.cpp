@@ -1,0 +1,146 @@
+// Quantizers and PowerSGD on a CUDA card with error feedback, beside the three streams of an
+// addition.
+#include "core/quantize/powersgd_device.hpp"
+#include "core/quantize/quantizer.hpp"
+#include "tests/bench/gpu_bench.hpp"
+
+namespace sparfuse::bench {
+namespace {
+
+struct Named {
+  const char* label;
+  const char* name;
+  Options options;
+};
+
+const std::vector<Named>& Forms() {
+  static const std::vector<Named> forms = {{"fp32", "fp32", {}},
+                                           {"fp16", "fp16", {}},
+                                           {"sign", "sign", {}},
+                                           {"qsgd", "qsgd", {}},
+                                           {"qsgd_whole", "qsgd", {{"bucket", std::int64_t{0}}}}};
+  return forms;
+}
+
+// Times `work` and the addition in turns; `x limit` is the ratio of what both take.
+template <class Work>
+void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, const Work& work) {
+  const Buffer<float> x(n, kCard);
+  const Buffer<float> sum(n, kCard);
+  const LimitOnCard limit(GpuLimit::kAdd, x, sum);
+  work();
+  GpuTimer timer;
+  double seconds = 0;
+  double limit_seconds = 0;
+  for (auto _ : state) {
+    const double taken = timer.SecondsOf(stream, work);
+    limit_seconds += timer.SecondsOf(stream, [&] { limit(stream); });
+    seconds += taken;
+    state.SetIterationTime(taken);
+  }
+  state.counters["x limit"] = seconds / limit_seconds;
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
+// What quantizers are given beside their tensor.
+struct Surroundings {
+  DeviceContext Context() { return {own.view(), &workspace, nullptr, &host}; }
+
+  gpu::GpuStream own{kCard};
+  DeviceWorkspace workspace{kCard};
+  ThreadPool pool{1};
+  Workspace host_workspace;
+  SelectCounters counters;
+  SelectContext host{&pool, &host_workspace, &counters, {}};
+  Buffer<std::uint32_t> not_finite{1, kCard};
+  Buffer<std::uint64_t> fault{1, kCard};
+};
+
+std::unique_ptr<Quantizer> Make(const Named& form) {
+  const QuantizerDescriptor& descriptor = FindQuantizer(form.name);
+  return descriptor.make(ResolveOptions(form.name, descriptor.options, form.options), 1);
+}
+
+void Encode(::benchmark::State& state, const Named& form, std::size_t n) {
+  Surroundings with;
+  const Stream& stream = with.own.view();
+  const auto quantizer = Make(form);
+  const Buffer<float> x = OnCard(stream, Data("gaussian", n));
+  const Buffer<float> residual(n, kCard);
+  const Buffer<std::byte> out(quantizer->EncodedBytes(n), kCard);
+  std::uint64_t step = 0;
+  Compare(state, stream, n, [&] {
+    quantizer->EncodeOnDevice(with.Context(), 0, {{x.data(), n, stream}, residual.view(stream)},
+                              {1, "tensor", {}, step++}, out.view(stream), with.not_finite.data());
+  });
+}
+
+void Accumulate(::benchmark::State& state, const Named& form, std::size_t n) {
+  constexpr std::size_t kRanks = 4;
+  Surroundings with;
+  const Stream& stream = with.own.view();
+  const auto quantizer = Make(form);
+  const Buffer<float> x = OnCard(stream, Data("gaussian", n));
+  std::vector<Buffer<std::byte>> payloads;
+  std::vector<const std::byte*> places;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    payloads.emplace_back(quantizer->EncodedBytes(n), kCard);
+    places.push_back(payloads.back().data());
+    quantizer->EncodeOnDevice(with.Context(), static_cast<int>(rank), {{x.data(), n, stream}, {}},
+                              {1, "tensor", {}, 0}, payloads.back().view(stream),
+                              with.not_finite.data());
+  }
+  const Buffer<float> out(n, kCard);
+  Compare(state, stream, n, [&] {
+    quantizer->AccumulateOnDevice(with.Context(), places, 1.0f / kRanks, out.view(stream),
+                                  with.fault.data());
+  });
+}
+
+// A step of one rank, without its all-reduces.
+void LowRank(::benchmark::State& state, std::size_t n, int rank) {
+  const auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
+  const auto cols = static_cast<std::int64_t>(n) / rows;
+  const std::vector<std::int64_t> shape = {rows, cols};
+  const auto size = static_cast<std::size_t>(rows * cols);
+  Surroundings with;
+  const Stream& stream = with.own.view();
+  const Buffer<float> x = OnCard(stream, Data("gaussian", n));
+  const Buffer<float> residual(size, kCard);
+  const Buffer<float> out(size, kCard);
+  const auto multiplier = MakeMatrixMultiplier(kCard);
+  PowerSgdOnDevice worker(shape, rank, 1, kCard, *multiplier);
+  const SelectSource source{{x.data(), size, stream}, residual.view(stream)};
+  std::uint64_t step = 0;
+  Compare(state, stream, n, [&] {
+    worker.ComputeP(stream, source, {1, "tensor", shape, step++}, with.not_finite.data());
+    worker.Orthonormalize(stream);
+    worker.ComputeQ(stream, source);
+    worker.Reconstruct(stream, source, out.view(stream));
+  });
+}
+
+void RegisterAll() {
+  for (const std::size_t n : GpuSizes()) {
+    const std::string size = "/n:" + std::to_string(n);
+    for (const Named& form : Forms()) {
+      RegisterOnCard(std::string("encode/") + form.label + size,
+                     [=](::benchmark::State& state) { Encode(state, form, n); });
+      RegisterOnCard(std::string("accumulate/") + form.label + size,
+                     [=](::benchmark::State& state) { Accumulate(state, form, n); });
+    }
+    for (const int rank : {1, 4, 32}) {
+      RegisterOnCard("powersgd" + size + "/rank:" + std::to_string(rank),
+                     [=](::benchmark::State& state) { LowRank(state, n, rank); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::bench
+
+int main(int argc, char** argv) {
+  sparfuse::bench::RegisterGpuLimits();
+  sparfuse::bench::RegisterAll();
+  return sparfuse::bench::GpuMain(argc, argv);
+}

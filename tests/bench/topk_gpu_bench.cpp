@@ -1,0 +1,10 @@
+// Exact top-k on a CUDA card beside one read of the tensor and torch.topk.
+#include "tests/bench/gpu_bench.hpp"
+
+int main(int argc, char** argv) {
+  using namespace sparfuse::bench;
+  RegisterGpuLimits();
+  RegisterTorchOnCard();
+  RegisterGpuSelections("topk", "topk", {}, {Start::kCold, Start::kWarm, Start::kFeedback});
+  return GpuMain(argc, argv);
+}
