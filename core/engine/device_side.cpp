@@ -145,13 +145,8 @@ double DeviceSide::EndStep(DeviceTimeline::Clock::time_point host_begin, Timelin
 }
 
 void DeviceSide::Quiet() noexcept {
-  for (const DeviceLane* lane : {&compute, &side}) {
-    try {
-      gpu::Synchronize(lane->stream);
-    } catch (...) {
-      // Nothing runs on the stream, or nothing can be said of it any more.
-    }
-  }
+  gpu::Quiesce(compute.stream);
+  gpu::Quiesce(side.stream);
 }
 
 }  // namespace sparfuse

@@ -139,7 +139,7 @@ struct DeviceSide {
   void BeginStep();
   // When all that was enqueued is done. Adds the spans of streams; returns the step's seconds.
   double EndStep(DeviceTimeline::Clock::time_point host_begin, Timeline& spans);
-  // Waits for all streams. Errors are those that the step has ended with.
+  // Waits for the lanes' streams; errors are those that the step has ended with.
   void Quiet() noexcept;
 
   Device device;

@@ -55,12 +55,16 @@ class DeviceStaging final : public ExchangeStaging {
         in_(device_) {}
 
   Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) override {
-    state.device.ready = nullptr;
+    state.device.ready = state.device.gathered_there = nullptr;
     if (exchange.selections.empty()) return GatherDense(communicator, exchange, state);
     return GatherPayload(communicator, exchange, state);
   }
 
   Task Deliver(Communicator& communicator, const Op& exchange, ExchangeState& state) override {
+    // A communicator of one rank has moved nothing, and waited for nothing.
+    if (state.device.gathered_there != nullptr) {
+      gpu::StreamWait(in_.view(), *state.device.gathered_there);
+    }
     if (exchange.selections.empty()) {
       DeliverDense(exchange, state, StaysOnDevice(communicator));
     } else {
@@ -79,12 +83,16 @@ class DeviceStaging final : public ExchangeStaging {
     return communicator.stream().device.kind != DeviceKind::kHost;
   }
 
+  void WaitForGathered(Communicator& communicator, DeviceExchange& at) {
+    at.gathered_there = &events_.Record(out_.view());
+    gpu::StreamWait(communicator.stream(), *at.gathered_there);
+  }
+
   // Until what out_ was given is done. The loop, which may sleep, is woken then.
   Task Reach() {
-    const gpu::GpuEvent& event = events_.Record(out_.view());
-    reached_.Add(event, [this](std::exception_ptr) { loop_.Wake(); });
     std::vector<std::unique_ptr<Request>> requests;
-    requests.push_back(std::make_unique<gpu::EventRequest>(event));
+    requests.push_back(std::make_unique<gpu::EventRequest>(reached_, events_.Record(out_.view()),
+                                                           [this] { loop_.Wake(); }));
     co_await Complete(std::move(requests));
   }
 
@@ -110,7 +118,7 @@ class DeviceStaging final : public ExchangeStaging {
         Grow(at.sent, buffers.capacity_bytes, device_, "the payload of " + exchange.label);
         gpu::CopyAsync(out_.view(), at.sent.data(), at.own.data(), exchange.payload_bytes);
       }
-      gpu::StreamWait(communicator.stream(), events_.Record(out_.view()));
+      WaitForGathered(communicator, at);
       Grow(at.received, room, device_, "the payloads received for " + exchange.label);
       buffers.own = {at.sent.data(), exchange.payload_bytes};
       buffers.gathered = {at.received.data(), room};
@@ -231,7 +239,7 @@ class DeviceStaging final : public ExchangeStaging {
       to += part.size();
     }
     if (stays) {
-      gpu::StreamWait(communicator.stream(), events_.Record(out_.view()));
+      WaitForGathered(communicator, at);
     } else {
       co_await Reach();
     }

@@ -79,6 +79,8 @@ struct DeviceExchange {
   std::vector<DevicePayload> payloads;
   std::vector<const std::byte*> runs;  // by rank, each state.run_bytes
   const gpu::GpuEvent* ready = nullptr;
+  // What a communicator sends from the device is there; null where it was waited for.
+  const gpu::GpuEvent* gathered_there = nullptr;
 };
 
 struct ExchangeState {

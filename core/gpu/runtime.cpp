@@ -48,6 +48,15 @@ void Synchronize(const Stream& stream) {
   if (stream.native != nullptr) QueueOf(stream)->Synchronize();
 }
 
+void Quiesce(const Stream& stream) noexcept {
+  try {
+    if (!Emulated(stream.device)) return cuda::Synchronize(stream);
+    if (stream.native != nullptr) QueueOf(stream)->Synchronize();
+  } catch (...) {
+    // Nothing runs on the stream any more.
+  }
+}
+
 struct GpuEvent::State {
   Device device;
   void* event = nullptr;                 // CUDA

@@ -43,6 +43,22 @@ class GpuStream {
 // Waits until all work given to the stream is done.
 void Synchronize(const Stream& stream);
 
+// The same where an error is on its way already: tells none, waits even after an injected one.
+void Quiesce(const Stream& stream) noexcept;
+
+// Declared after memory that a stream is given: it is not freed while the stream uses it, also
+// where an error leaves the scope early.
+class QuietScope {
+ public:
+  explicit QuietScope(const Stream& stream) : stream_(stream) {}
+  ~QuietScope() { Quiesce(stream_); }
+  QuietScope(const QuietScope&) = delete;
+  QuietScope& operator=(const QuietScope&) = delete;
+
+ private:
+  Stream stream_;
+};
+
 // A point in a stream's work. Records may follow one another; an event never recorded is done.
 class GpuEvent {
  public:

@@ -161,6 +161,7 @@ void Quantizer::EncodeOnDevice(const DeviceContext& context, int rank, const Sel
   const Buffer<float> gradient(n);
   const Buffer<float> residual(source.residual.size);
   const Buffer<std::byte> encoded(out.size);
+  const gpu::QuietScope quiet(stream);
   gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
   gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));
   gpu::Synchronize(stream);
@@ -178,6 +179,8 @@ void Quantizer::AccumulateOnDevice(const DeviceContext& context,
   const std::size_t bytes = EncodedBytes(out.size);
   const std::size_t room = RoundUp(bytes, 64);
   const Buffer<std::byte> copies(room * payloads.size());
+  const Buffer<float> sums(out.size);
+  const gpu::QuietScope quiet(context.stream);
   std::vector<std::span<const std::byte>> on_host;
   for (const std::byte* const payload : payloads) {
     std::byte* const copy = copies.data() + on_host.size() * room;
@@ -185,7 +188,6 @@ void Quantizer::AccumulateOnDevice(const DeviceContext& context,
     on_host.emplace_back(copy, bytes);
   }
   gpu::Synchronize(context.stream);
-  const Buffer<float> sums(out.size);
   AccumulateQuantized(*this, on_host, scale, sums.host(), *context.host->pool);
   gpu::CopyAsync(context.stream, out.data, sums.data(), out.size * sizeof(float));
   gpu::Synchronize(context.stream);

@@ -50,6 +50,7 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   const Buffer<float> residual(source.residual.size);
   const Buffer<std::uint32_t> indices(slot.capacity);
   const Buffer<float> values(slot.capacity);
+  const gpu::QuietScope quiet(stream);
   gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
   gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));
   SlotReport report;  // of what was tried before, where the selection is predicated

@@ -1,4 +1,5 @@
-// What every registered method must do, live and modelled, over ranks that are threads.
+// What every registered method must do, live and modelled, over ranks that are threads, and live on
+// the emulated device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,7 +64,7 @@ CostModel CostOf(const json& config) {
 
 std::vector<RankResult> RunLive(const json& config, int workers,
                                 const testing::Gradients& gradient_of,
-                                std::size_t without_gradient = 999) {
+                                std::size_t without_gradient = 999, Device device = {}) {
   const auto configure = [&] {
     const Composition composition = Compose(config);
     GradientLayout layout = MakeLayout(Tensors(), config);
@@ -73,6 +74,7 @@ std::vector<RankResult> RunLive(const json& config, int workers,
     Plan plan = MakePlan(composition, layout, topology, &backward, &cost);
     LiveConfig live = MakeLiveConfig(composition, std::move(layout), std::move(plan), topology, 7);
     live.deadline = testing::kLiveDeadline;
+    live.device = device;
     return live;
   };
   return testing::RunLive(configure, workers, gradient_of, without_gradient);
@@ -129,14 +131,14 @@ TEST_P(EveryMethod, TreatsATensorWithoutGradientAsZeros) {
   EXPECT_EQ(without.front().averaged, expected.front().averaged);
 }
 
-TEST_P(EveryMethod, RefusesANaN) {
+void ExpectNaNRefused(const json& config, int workers, Device device) {
   const auto poisoned = [](int rank, int step, std::size_t tensor) {
     auto gradient = IntegerGradient(rank, step, tensor);
     if (step == 1 && tensor == 2) gradient[5] = std::numeric_limits<float>::quiet_NaN();
     return gradient;
   };
   try {
-    RunLive(ConfigOf(Which()), Workers(), poisoned);
+    RunLive(config, workers, poisoned, 999, device);
     FAIL() << "a NaN was sent";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), FailureKind::kNumeric);
@@ -147,6 +149,8 @@ TEST_P(EveryMethod, RefusesANaN) {
         << what;
   }
 }
+
+TEST_P(EveryMethod, RefusesANaN) { ExpectNaNRefused(ConfigOf(Which()), Workers(), {}); }
 
 ModelConfig Modelled(const json& config, const Composition& composition,
                      const std::vector<TensorShape>& tensors, int workers) {
@@ -289,6 +293,35 @@ TEST_P(EverySparseMethod, FeedsBackWhatCodingTakes) {
   EXPECT_EQ(delta.front().residual, plain.front().residual);
 }
 
+class EveryMethodOnADevice : public EveryMethod {};
+
+TEST_P(EveryMethodOnADevice, DoesWhatItDoesOnTheHost) {
+  const Method method = Which();
+  for (const json& options : std::vector<json>{json::object(), kCoded}) {
+    if (!options.empty() && method.dense()) continue;
+    SCOPED_TRACE(options.dump());
+    const json config = ConfigOf(method, ExactSparsifier(method), options);
+    const auto expected = RunLive(config, Workers(), IntegerGradient);
+    const auto results = RunLive(config, Workers(), IntegerGradient, 999, testing::kEmulated);
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      EXPECT_EQ(results[r].averaged, expected[r].averaged);
+      EXPECT_EQ(results[r].residual, expected[r].residual);
+      EXPECT_EQ(results[r].mass_checks, expected[r].mass_checks);
+      EXPECT_EQ(results[r].mass_violations, 0u);
+      for (std::size_t step = 0; step < results[r].records.size(); ++step) {
+        const StepRecord& record = results[r].records[step];
+        EXPECT_EQ(record.payload_bytes, expected[r].records[step].payload_bytes);
+        EXPECT_EQ(record.selected, expected[r].records[step].selected);
+        EXPECT_EQ(record.tensors_missing, expected[r].records[step].tensors_missing);
+      }
+    }
+  }
+}
+
+TEST_P(EveryMethodOnADevice, RefusesANaN) {
+  if (Workers() == 2) ExpectNaNRefused(ConfigOf(Which()), Workers(), testing::kEmulated);
+}
+
 std::vector<std::string> MethodNames(bool with_dense) {
   std::vector<std::string> names;
   for (const Method& method : BuiltInCatalog().methods) {
@@ -304,6 +337,10 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<std::string, int>>&
 }
 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryMethod,
+                         ::testing::Combine(::testing::ValuesIn(MethodNames(true)),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Registered, EveryMethodOnADevice,
                          ::testing::Combine(::testing::ValuesIn(MethodNames(true)),
                                             ::testing::Values(1, 2, 3, 4)),
                          NameOf);
