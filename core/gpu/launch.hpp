@@ -47,3 +47,12 @@ void Launch(const Stream& stream, std::size_t blocks, const Kernel& kernel,
 }
 
 }  // namespace sparfuse::gpu
+
+// For a kernel of a test that has no .cu file: there it runs on the emulated device alone. At
+// namespace scope, before the kernel is launched.
+#define SPARFUSE_EMULATED_KERNEL(...)                                                     \
+  template <>                                                                             \
+  [[maybe_unused]] inline void ::sparfuse::gpu::LaunchOnCuda<__VA_ARGS__>(                \
+      const ::sparfuse::Stream&, unsigned, const __VA_ARGS__&, const std::uint32_t*) {    \
+    SPARFUSE_THROW(kInternal, "a kernel that is compiled for the emulated device alone"); \
+  }

@@ -54,6 +54,10 @@ struct SetWords {
   }
 };
 
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(SetWords)
+namespace {
+
 // A scan of x, and what it sends.
 class Scan {
  public:
@@ -222,6 +226,7 @@ struct CountAndSum {
     double sum = 0;
   };
   Part* parts;  // [spans]
+  SPARFUSE_DEVICE Part Begin() const { return {}; }
   SPARFUSE_DEVICE void Add(Part& part, float x, std::uint32_t key) const {
     ++part.count;
     part.sum += key == (testing::Bits(x) & kAbsMask) ? x : 1e30;
@@ -233,6 +238,10 @@ struct CountAndSum {
     if (block.thread() == 0) parts[span] = {count, sum};
   }
 };
+
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(gpu::Collect<CountAndSum>)
+namespace {
 
 TEST(DeviceScan, MeasuresEveryElementOnceInThePassThatCollects) {
   const auto x = MakeData("gaussian", 30'001, 1);

@@ -45,6 +45,10 @@ struct Collectives {
   }
 };
 
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(Collectives)
+namespace {
+
 TEST(GpuBlock, CollectivesSeeTheirBlockOrWarp) {
   constexpr unsigned kBlocks = 5;
   constexpr unsigned kThreads = Collectives::kThreads;
@@ -86,6 +90,10 @@ struct ChainedSum {
   }
 };
 
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(ChainedSum)
+namespace {
+
 TEST(GpuBlock, ABlockMayWaitForOneOfLowerNumber) {
   std::vector<std::uint64_t> sums(100);
   Launch(kAtOnce, sums.size(), ChainedSum{sums.data()});
@@ -109,6 +117,10 @@ struct ReversesInShared {
   }
 };
 
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(ReversesInShared)
+namespace {
+
 TEST(GpuBlock, AMissingBarrierShows) {
   std::vector<std::uint32_t> reversed(64);
   std::iota(reversed.rbegin(), reversed.rend(), 0u);
@@ -130,6 +142,10 @@ struct HalfWaits {
     if (block.thread() < 32) block.Sync();
   }
 };
+
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(HalfWaits)
+namespace {
 
 TEST(GpuBlock, ABarrierThatSomeThreadsNeverReachIsAnError) {
   EXPECT_THROW(Launch(kAtOnce, 1, HalfWaits{}), Error);

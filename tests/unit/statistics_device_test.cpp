@@ -26,6 +26,11 @@ struct Keep {
   }
 };
 
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(gpu::Collect<gpu::Measure<false, Keep>>)
+SPARFUSE_EMULATED_KERNEL(gpu::Collect<gpu::Measure<true, Keep>>)
+namespace {
+
 std::uint32_t Key(float x) { return Bits(x) & kAbsMask; }
 
 gpu::TailKeys Tails() { return {3, {0, Key(0.25f), Key(2.0f)}}; }
