@@ -106,6 +106,7 @@ inline std::vector<RankResult> RunLive(
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
   const auto body = [&](ProgressLoop& loop) {
     ThreadPool pool(1);
+    std::deque<AnnouncedGradient> gradients;  // outlives the streams that an error leaves at work
     LiveEngine engine(configure(), loop, pool);
     RankResult& result = results[static_cast<std::size_t>(loop.rank())];
     for (int step = 0; step < kLiveSteps; ++step) {
@@ -113,7 +114,7 @@ inline std::vector<RankResult> RunLive(
       engine.BeginStep(static_cast<std::uint64_t>(step), true);
       engine.BeginForward();
       engine.EndForward();
-      std::deque<AnnouncedGradient> gradients;
+      gradients.clear();
       for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
         if (t == without_gradient) continue;
         gradients.emplace_back(engine, gradient_of(loop.rank(), step, t));

@@ -94,7 +94,8 @@ class LiveEngine final : public StepScheduler {
   // compute stream.
   void FinishStep();
   void BeginUpdate();
-  // On a device waits until the streams have done the step.
+  // On a device waits until the streams have done the step. Of a step that only measures the
+  // training loop, FinishStep may be left out.
   StepRecord EndStep();
 
   // The average of a tensor after FinishStep: [numel], engine-owned, overwritten by the next step.
@@ -270,6 +271,7 @@ class LiveEngine final : public StepScheduler {
 
   std::uint64_t step_ = 0;
   bool verify_ = false;
+  bool finishing_ = false;  // this step is to be applied
   Clock::time_point step_begin_;
   double compute_since_ = 0;  // end of the last span on the compute lane
   Timeline timeline_;

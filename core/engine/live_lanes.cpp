@@ -13,6 +13,7 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
   }
   step_ = step;
   verify_ = verify;
+  finishing_ = false;
   timeline_.Clear();
   std::fill(gradients_.begin(), gradients_.end(), std::span<const float>());
   std::fill(packed_.begin(), packed_.end(), std::uint8_t{0});
@@ -133,6 +134,7 @@ void LiveEngine::WorkUntil(const bool& done) {
 }
 
 void LiveEngine::FinishStep() {
+  finishing_ = true;
   if (device_) {
     // What begins now begins after a wait.
     device_->timeline.SetInterrupted(SpanKind::kExposed);
@@ -150,7 +152,7 @@ StepRecord LiveEngine::EndStep() {
   AddComputeSpan(SpanKind::kUpdate, "");
   double step_seconds = 0;
   if (device_) {
-    WorkUntil(complete_);
+    if (finishing_) WorkUntil(complete_);
     staging_->EndStep();
     step_seconds = device_->EndStep(step_begin_, timeline_);
   } else {
