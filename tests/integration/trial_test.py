@@ -123,19 +123,24 @@ class TrialTest(unittest.TestCase):
         trial = self.run_trial(more='transport = "threads"')
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
 
-    def test_each_system_learns_the_same_on_a_device_behind_host_memory(self):
-        """The device is emulated: its streams, kernels and staging are real, its memory the host's."""
-        for method in ("safusion", "ssfusion", "adtopk-h", "dense"):
-            losses = []
-            for environment in ({}, {"SPARFUSE_EMULATED_DEVICE": "1"}):
-                shutil.rmtree(self.results, ignore_errors=True)
-                trial = self.run_trial(method=method, environment=environment)
-                self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
-                losses.append(trial["metrics"]["loss"]["value"])
-                spans = [event for event in json.loads(next(self.results.rglob("trace.json")).read_text())["traceEvents"]
-                         if event["ph"] == "X"]
-                self.assertTrue({"backward", "exchange", "decompress", "update"} <= {event["cat"] for event in spans})
-            self.assertAlmostEqual(losses[1], losses[0], delta=1e-5 * abs(losses[0]), msg=method)
+    def on_emulated_device(self, method, emulated=True):
+        """Its streams, kernels and staging are real, its memory the host's."""
+        shutil.rmtree(self.results, ignore_errors=True)
+        trial = self.run_trial(method=method, environment={"SPARFUSE_EMULATED_DEVICE": "1"} if emulated else {})
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
+        trace = json.loads(next(self.results.rglob("trace.json")).read_text())
+        self.assertLessEqual({"backward", "exchange", "decompress", "update"},
+                             {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"})
+        return trial["metrics"]["loss"]["value"]
+
+    def test_what_is_learned_on_a_device_is_what_the_host_learns(self):
+        for method in ("safusion", "adtopk", "dense"):
+            here = self.on_emulated_device(method, emulated=False)
+            self.assertAlmostEqual(self.on_emulated_device(method), here, delta=1e-5 * abs(here), msg=method)
+
+    def test_plans_that_decide_what_is_sent_are_made_on_a_device_too(self):
+        for method in ("ssfusion", "adtopk-h"):  # by measured times, which differ
+            self.on_emulated_device(method)
 
     def test_a_device_that_breaks_ends_its_trial_alone(self):
         trial = self.run_trial(code=1, environment={"SPARFUSE_EMULATED_DEVICE": "1",
