@@ -183,12 +183,7 @@ class GridScheduler {
   std::vector<Place> places_;
   std::vector<Fibre> fibres_;
   FollowedFibres followed_{fibres_.size()};
-  // Not a vector: pages that no thread reaches stay untouched.
-  struct Stacks {
-    explicit Stacks(std::size_t bytes) : memory(new char[bytes]) {}
-    char* data() const { return memory.get(); }
-    std::unique_ptr<char[]> memory;
-  } stacks_;
+  StackMemory stacks_;
 };
 
 std::atomic<std::uint64_t> GridScheduler::launches_{0};

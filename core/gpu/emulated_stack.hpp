@@ -1,10 +1,12 @@
-// How a thread moves from one stack to another, and tells the sanitizers.
+// Stacks of emulated threads: how a thread moves from one to another, and tells the sanitizers.
 #pragma once
 
 #include <ucontext.h>
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -92,8 +94,51 @@ class FollowedFibres {
 
 #endif
 
+// Memory of all stacks of a grid. A thread keeps what its last grid had.
+class StackMemory {
+ public:
+  explicit StackMemory(std::size_t bytes) : memory_(std::move(Kept())) {
+    if (memory_.bytes >= bytes) return;
+    memory_.data.reset();
+    memory_ = {std::unique_ptr<char[]>(new char[bytes]), bytes};  // untouched pages cost nothing
+  }
+  ~StackMemory() { Kept() = std::move(memory_); }
+  StackMemory(const StackMemory&) = delete;
+  StackMemory& operator=(const StackMemory&) = delete;
+  char* data() const { return memory_.data.get(); }
+
+ private:
+  struct Memory {
+    Memory() = default;
+    Memory(std::unique_ptr<char[]> at, std::size_t size) : data(std::move(at)), bytes(size) {}
+    Memory(Memory&& other) noexcept
+        : data(std::move(other.data)), bytes(std::exchange(other.bytes, 0)) {}
+    Memory& operator=(Memory&& other) noexcept {
+      data = std::move(other.data);
+      bytes = std::exchange(other.bytes, 0);
+      return *this;
+    }
+    std::unique_ptr<char[]> data;
+    std::size_t bytes = 0;
+  };
+  static Memory& Kept() {
+    thread_local Memory kept;
+    return kept;
+  }
+  Memory memory_;
+};
+
+// Without the system calls of swapcontext, which keeps a mask of signals for each context.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define SPARFUSE_FAST_SWITCH
+#endif
+
 struct Stack {
   ucontext_t context;
+#if defined(SPARFUSE_FAST_SWITCH)
+  void* jump[5];  // __builtin_setjmp's
+  bool started = true;
+#endif
   void* fibre = nullptr;  // followed by the thread sanitizer
   const void* bottom = nullptr;
   std::size_t bytes = 0;
@@ -115,6 +160,9 @@ struct Stack {
 #endif
     bottom = at;
     bytes = size;
+#if defined(SPARFUSE_FAST_SWITCH)
+    started = false;
+#endif
     getcontext(&context);
     context.uc_stack.ss_sp = at;
     context.uc_stack.ss_size = size;
@@ -128,11 +176,21 @@ struct Stack {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&from.fake, to.bottom, to.bytes);
 #endif
-    swapcontext(&from.context, &to.context);
+    Jump(from, to);
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(from.fake, nullptr, nullptr);
 #endif
   }
+#if defined(SPARFUSE_FAST_SWITCH)
+  SPARFUSE_NOT_FOLLOWED __attribute__((noinline)) static void Jump(Stack& from, Stack& to) {
+    if (__builtin_setjmp(from.jump) != 0) return;
+    if (to.started) __builtin_longjmp(to.jump, 1);
+    to.started = true;
+    setcontext(&to.context);
+  }
+#else
+  static void Jump(Stack& from, Stack& to) { swapcontext(&from.context, &to.context); }
+#endif
   // The first thing that is called on a stack that was switched to from `from`.
   static void Entered([[maybe_unused]] Stack& from) {
 #if defined(__SANITIZE_ADDRESS__)

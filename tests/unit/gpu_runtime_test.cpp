@@ -3,10 +3,15 @@
 
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/gpu/completion_thread.hpp"
+#include "core/gpu/event_pool.hpp"
 #include "core/gpu/launch.hpp"
 #include "core/gpu/runtime.hpp"
 #include "core/gpu/status.hpp"
@@ -83,6 +88,65 @@ TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
   end.Wait();
   EXPECT_TRUE(end.Done());
   EXPECT_GE(end.SecondsSince(begin), 0);
+}
+
+TEST(GpuEvent, OfAStreamThatFailedThrowsItsErrorAndSoDoesWhoeverWaits) {
+  const GpuStream failed(kDevice);
+  const GpuStream other(kDevice);
+  std::atomic<bool> go = false;
+  GpuEvent lost(kDevice);
+  internal::Enqueue(failed.view(), [&] {
+    while (!go) std::this_thread::yield();
+    SPARFUSE_THROW(kInternal, "a kernel failed");
+  });
+  lost.Record(failed.view());
+  StreamWait(other.view(), lost);
+  go = true;
+  const std::string message = MessageOf([&] { lost.Wait(); }, FailureKind::kInternal);
+  EXPECT_NE(message.find("a kernel failed"), std::string::npos) << message;
+  EXPECT_THROW(Synchronize(other.view()), Error);
+  Quiesce(failed.view());
+}
+
+TEST(EventPool, MakesNoEventsForAStepLikeTheLast) {
+  const GpuStream stream(kDevice);
+  EventPool pool(kDevice);
+  for (int step = 0; step < 3; ++step) {
+    const GpuEvent& first = pool.Record(stream.view());
+    const GpuEvent& second = pool.Record(stream.view());
+    second.Wait();
+    EXPECT_GE(second.SecondsSince(first), 0);
+    EXPECT_EQ(pool.made(), 2u);
+    pool.Reset();
+  }
+}
+
+TEST(CompletionThread, TellsOfEventsInOrderAndOfErrors) {
+  const GpuStream stream(kDevice);
+  EventPool pool(kDevice);
+  std::vector<int> told;
+  std::exception_ptr failure;
+  {
+    CompletionThread completions;
+    for (int i = 0; i < 3; ++i) {
+      completions.Add(pool.Record(stream.view()), [&told, i](std::exception_ptr error) {
+        if (!error) told.push_back(i);
+      });
+    }
+    completions.Drain();
+    EXPECT_EQ(told, (std::vector<int>{0, 1, 2}));
+    std::atomic<bool> go = false;
+    internal::Enqueue(stream.view(), [&] {
+      while (!go) std::this_thread::yield();
+      SPARFUSE_THROW(kInternal, "a kernel failed");
+    });
+    completions.Add(pool.Record(stream.view()),
+                    [&failure](std::exception_ptr error) { failure = std::move(error); });
+    go = true;
+    completions.Drain();
+  }
+  ASSERT_TRUE(failure);
+  EXPECT_THROW(std::rethrow_exception(failure), Error);
 }
 
 TEST(GpuGraph, ReplaysWhatItRecorded) {
