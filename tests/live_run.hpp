@@ -19,11 +19,7 @@
 
 namespace sparfuse::testing {
 
-#if defined(__SANITIZE_THREAD__)
-inline constexpr std::chrono::milliseconds kLiveDeadline{120'000};
-#else
-inline constexpr std::chrono::milliseconds kLiveDeadline{20'000};
-#endif
+inline constexpr std::chrono::milliseconds kLiveDeadline{20000};
 inline constexpr int kLiveSteps = 4;
 
 // Sizes that are one element, odd, and larger than a block of the kernels.

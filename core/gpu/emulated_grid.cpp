@@ -29,10 +29,7 @@ class GridScheduler {
         random_(0, launches_.fetch_add(1, std::memory_order_relaxed), 0),
         places_(std::min(blocks, kPlaces)),
         fibres_(places_.size() * threads),
-        stacks_(fibres_.size() * kStackBytes) {
-    main_.TakeCurrent();
-    for (std::size_t i = 0; i < fibres_.size(); ++i) fibres_[i].stack.Take(followed_[i]);
-  }
+        stacks_(fibres_.size() * kStackBytes) {}
 
   void Run() {
     for (Place& place : places_) StartBlock(place);
@@ -81,7 +78,7 @@ class GridScheduler {
   void Yield(EmulatedThread& thread) { Leave(thread.fibre, State::kReady); }
 
  private:
-  static constexpr unsigned kPlaces = kFollowedOneByOne ? 1 : 3;
+  static constexpr unsigned kPlaces = 3;
   static constexpr std::size_t kStackBytes = 64 << 10;
 
   enum class State : std::uint8_t { kIdle, kReady, kAtBlockBarrier, kAtWarpBarrier, kEnded };
@@ -182,7 +179,6 @@ class GridScheduler {
   Stack main_;
   std::vector<Place> places_;
   std::vector<Fibre> fibres_;
-  FollowedFibres followed_{fibres_.size()};
   StackMemory stacks_;
 };
 
