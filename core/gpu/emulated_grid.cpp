@@ -4,8 +4,6 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -30,16 +28,8 @@ class GridScheduler {
         body_(body),
         random_(0, launches_.fetch_add(1, std::memory_order_relaxed), 0),
         places_(std::min(blocks, kPlaces)),
-        fibres_(FibresOfThread(places_.size() * threads)),
-        followed_(fibres_.size()) {
-    main_.TakeCurrent();
-    for (std::size_t i = 0; i < fibres_.size(); ++i) fibres_[i]->stack.Take(followed_[i]);
-  }
-  ~GridScheduler() {
-    if (running_ == 0) return;
-    // Left where they waited when another failed.
-    for (auto& fibre : fibres_) fibre->made = false;
-  }
+        fibres_(places_.size() * threads),
+        stacks_(fibres_.size() * kStackBytes) {}
 
   void Run() {
     for (Place& place : places_) StartBlock(place);
@@ -49,7 +39,7 @@ class GridScheduler {
       bool moved = false;
       Shuffle(order);
       for (const std::size_t fibre : order) {
-        if (fibres_[fibre]->state != State::kReady) continue;
+        if (fibres_[fibre].state != State::kReady) continue;
         moved = true;
         Resume(fibre);
         if (error_) std::rethrow_exception(error_);
@@ -88,26 +78,15 @@ class GridScheduler {
   void Yield(EmulatedThread& thread) { Leave(thread.fibre, State::kReady); }
 
  private:
-  static constexpr unsigned kPlaces = kFollowedOneByOne ? 1 : 3;
+  static constexpr unsigned kPlaces = 3;
   static constexpr std::size_t kStackBytes = 64 << 10;
 
   enum class State : std::uint8_t { kIdle, kReady, kAtBlockBarrier, kAtWarpBarrier, kEnded };
   struct Fibre {
     Stack stack;
-    bool made = false;
     State state = State::kIdle;
     EmulatedThread thread;
-    // Not a vector: pages that no thread reaches stay untouched.
-    std::unique_ptr<char[]> memory{new char[kStackBytes]};
   };
-
-  // The first `count` fibres of the calling thread, which keeps them from launch to launch: their
-  // stacks' pages are there, and they wait where a kernel begins.
-  static std::span<std::unique_ptr<Fibre>> FibresOfThread(std::size_t count) {
-    thread_local std::vector<std::unique_ptr<Fibre>> fibres;
-    while (fibres.size() < count) fibres.push_back(std::make_unique<Fibre>());
-    return std::span(fibres).first(count);
-  }
   struct Place {
     bool busy = false;
     unsigned left = 0;  // threads that have ended
@@ -128,7 +107,7 @@ class GridScheduler {
     place.exchange.assign(2 * static_cast<std::size_t>(threads_), 0);
     const std::size_t first = static_cast<std::size_t>(&place - places_.data()) * threads_;
     for (unsigned t = 0; t < threads_; ++t) {
-      Fibre& fibre = *fibres_[first + t];
+      Fibre& fibre = fibres_[first + t];
       fibre.thread = {};
       fibre.thread.thread = t;
       fibre.thread.block = next_block_;
@@ -137,13 +116,11 @@ class GridScheduler {
       fibre.thread.exchange = place.exchange.data();
       fibre.thread.scheduler = this;
       fibre.thread.fibre = first + t;
-      fibre.state = State::kReady;
-      if (fibre.made && !kMadeForEachBlock) continue;
-      fibre.made = true;
       const auto self = reinterpret_cast<std::uintptr_t>(&fibre);
-      fibre.stack.Prepare(fibre.memory.get(), kStackBytes);
+      fibre.stack.Prepare(stacks_.data() + (first + t) * kStackBytes, kStackBytes);
       makecontext(&fibre.stack.context, reinterpret_cast<void (*)()>(&Enter), 2,
                   static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+      fibre.state = State::kReady;
     }
     ++next_block_;
     ++running_;
@@ -157,30 +134,28 @@ class GridScheduler {
 
   SPARFUSE_NOT_FOLLOWED static void Enter(unsigned high, unsigned low) {
     auto* const fibre = reinterpret_cast<Fibre*>((static_cast<std::uintptr_t>(high) << 32) | low);
-    Stack::Entered(fibre->thread.scheduler->main_);
-    for (;;) {  // a block
-      GridScheduler& scheduler = *fibre->thread.scheduler;
-      Place& place = scheduler.PlaceOf(fibre->thread);
-      try {
-        scheduler.body_(fibre->thread, place.shared.data());
-      } catch (...) {
-        scheduler.error_ = std::current_exception();
-      }
-      ++place.left;
-      scheduler.Leave(fibre->thread.fibre, State::kEnded);
+    GridScheduler& scheduler = *fibre->thread.scheduler;
+    Stack::Entered(scheduler.main_);
+    Place& place = scheduler.PlaceOf(fibre->thread);
+    try {
+      scheduler.body_(fibre->thread, place.shared.data());
+    } catch (...) {
+      scheduler.error_ = std::current_exception();
     }
+    ++place.left;
+    scheduler.Leave(fibre->thread.fibre, State::kEnded);
   }
 
-  void Resume(std::size_t fibre) { Stack::Switch(main_, fibres_[fibre]->stack); }
+  void Resume(std::size_t fibre) { Stack::Switch(main_, fibres_[fibre].stack); }
 
   SPARFUSE_NOT_FOLLOWED void Leave(std::size_t fibre, State state) {
-    fibres_[fibre]->state = state;
-    Stack::Switch(fibres_[fibre]->stack, main_);
+    fibres_[fibre].state = state;
+    Stack::Switch(fibres_[fibre].stack, main_);
   }
 
   void Release(std::size_t first, unsigned count, State from) {
     for (std::size_t i = first; i < first + count; ++i) {
-      if (fibres_[i]->state == from) fibres_[i]->state = State::kReady;
+      if (fibres_[i].state == from) fibres_[i].state = State::kReady;
     }
   }
 
@@ -203,8 +178,8 @@ class GridScheduler {
   std::exception_ptr error_;
   Stack main_;
   std::vector<Place> places_;
-  std::span<std::unique_ptr<Fibre>> fibres_;
-  FollowedFibres followed_;
+  std::vector<Fibre> fibres_;
+  StackMemory stacks_;
 };
 
 std::atomic<std::uint64_t> GridScheduler::launches_{0};
