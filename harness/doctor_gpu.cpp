@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "core/tensor/card.hpp"
 #include "core/tensor/device.hpp"
 #include "harness/nvml_api.hpp"
 
@@ -45,12 +46,12 @@ Finding Driver(const GpuReport& report, const CudaBuild& build) {
   if (!report.problem.empty()) return {Level::kWarning, "driver", report.problem};
   std::string text = report.driver_version.empty() ? "version unknown" : report.driver_version;
   if (!report.cuda_version) return {Level::kNote, "driver", text};
-  text += ", for CUDA up to " + CudaVersionText(*report.cuda_version);
+  text += ", for CUDA up to " + DottedVersion(*report.cuda_version);
   if (*report.cuda_version >= build.runtime) return {Level::kGood, "driver", text};
   const bool same_major = *report.cuda_version / 1000 == build.runtime / 1000;
   return {Level::kWarning, "driver",
           fmt::format("{}: older than the toolkit of this build ({}){}; expected a newer driver",
-                      text, CudaVersionText(build.runtime),
+                      text, DottedVersion(build.runtime),
                       same_major ? ", so that code compiled on the card (PTX) cannot run"
                                  : ", whose programs it cannot run")};
 }
@@ -77,13 +78,13 @@ int VersionNumber(const std::string& text) {
 void AddToolkit(const CudaBuild& build, std::vector<Finding>& findings) {
   if (build.runtime == 0 || build.wheel.empty()) return;
   std::string text = fmt::format("CUDA {}, LibTorch's libraries are of {}",
-                                 CudaVersionText(build.runtime), build.wheel);
+                                 DottedVersion(build.runtime), build.wheel);
   const bool older = build.runtime < VersionNumber(build.wheel);
   if (older) text += ": expected a toolkit that is not older than they are";
   findings.push_back({older ? Level::kWarning : Level::kGood, "toolkit", text});
 }
 
-Finding Card(const GpuCard& card, const std::string& what) {
+Finding CardState(const GpuCard& card, const std::string& what) {
   Subject subject;
   subject.facts.push_back(card.name.empty() ? "a card without a name" : card.name);
   if (card.compute_capability) {
@@ -266,8 +267,7 @@ CudaBuild DescribeCudaBuild(const fs::path& root) {
   build.linked = true;
 #endif
   build.info = CudaBuildInfo();
-  if (const auto at = build.info.find("CUDA runtime "); at != std::string::npos)
-    build.runtime = VersionNumber(build.info.substr(at + 13));
+  build.runtime = CudaVersions().runtime;
   build.devices = CudaDeviceCount();
   build.wheel = DistributionVersion(root, "nvidia_cuda_runtime");
   return build;
@@ -285,7 +285,7 @@ std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build
   AddToolkit(build, findings);
   for (const GpuCard& card : report.cards) {
     const std::string name = fmt::format("GPU {}", card.index);
-    findings.push_back(Card(card, name));
+    findings.push_back(CardState(card, name));
     findings.push_back(Clocks(card, name + " clocks"));
     findings.push_back(Power(card, name + " power"));
     findings.push_back(Modes(card, name + " modes"));

@@ -312,8 +312,4 @@ std::vector<std::string> ThrottleWords(std::uint64_t reasons) {
   return words;
 }
 
-std::string CudaVersionText(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 }  // namespace sparfuse

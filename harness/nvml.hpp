@@ -72,7 +72,4 @@ GpuReport ReadGpus(const nvml::Functions& functions);  // null: what it would ha
 // The reasons in words: "power cap", "hot", ...; empty for none.
 std::vector<std::string> ThrottleWords(std::uint64_t reasons);
 
-// "13.0" of 13000.
-std::string CudaVersionText(int version);
-
 }  // namespace sparfuse

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/tensor/card.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -105,7 +107,7 @@ nlohmann::json DescribeGpus(const GpuReport& report) {
   nlohmann::json gpus;
   gpus["driver"] = Known(report.driver_version);
   gpus["cuda"] =
-      report.cuda_version ? Known(CudaVersionText(*report.cuda_version)) : nlohmann::json();
+      report.cuda_version ? Known(DottedVersion(*report.cuda_version)) : nlohmann::json();
   for (const GpuCard& card : report.cards) {
     nlohmann::json held_down_by;
     if (card.throttle_reasons) held_down_by = ThrottleWords(*card.throttle_reasons);

@@ -74,9 +74,4 @@ inline void ExpectAStepAsTheTableSays(const std::string& name, std::size_t batch
               name.c_str(), batch, threads, build_seconds, step_seconds, PeakGigabytes());
 }
 
-inline std::string TestName(std::string workload) {
-  for (char& c : workload) c = c == '-' ? '_' : c;
-  return workload;
-}
-
 }  // namespace sparfuse::testing

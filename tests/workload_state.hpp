@@ -1,5 +1,4 @@
-// Small configurations of the workloads, their training steps and their state, for tests of
-// devices.
+// Small configurations of the workloads, their training steps and their state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.hpp"
 #include "workloads/catalog.hpp"
 #include "workloads/workload.hpp"
 
@@ -36,6 +36,20 @@ inline float TrainOnce(TrainingWorkload& workload, std::uint64_t step, std::uint
   workload.Backward(true);
   workload.Update(update);
   return loss;
+}
+
+// An error that is thrown where a gradient is ready comes out of Backward.
+inline void ExpectAnErrorInAHookLeavesBackward(TrainingWorkload& workload) {
+  workload.SetGradientHook(
+      [](std::size_t, const float*, std::size_t) { SPARFUSE_THROW(kComm, "lost a peer"); });
+  workload.ClearGradients();
+  workload.Forward(0, 0);
+  try {
+    workload.Backward(true);
+    FAIL() << "the error was swallowed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kComm);
+  }
 }
 
 using State = std::vector<std::vector<float>>;

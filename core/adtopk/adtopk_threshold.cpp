@@ -141,7 +141,7 @@ class AdTopKThreshold final : public Sparsifier {
     if (own->estimates || density == 1) {
       return all_dimension_->SelectOnDevice(wanted, source, density, info, own->topk.get(), slot);
     }
-    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const std::size_t k = KeptOf(source, density);
     const DeviceInput input = BeginSelectOnDevice(name(), wanted, source, density, info, slot, k);
     const bool warming = own->estimated++ < options_.warmup;
     const bool ending = options_.training_steps > 0 && 4 * own->steps > 3 * options_.training_steps;

@@ -7,12 +7,6 @@ namespace {
 constexpr int kTagsPerExchange = 16;
 constexpr int kTagBlocks = 1024;
 
-Traffic Total(const TrafficByLink& by_link) {
-  Traffic total;
-  for (const Traffic& traffic : by_link) total += traffic;
-  return total;
-}
-
 }  // namespace
 
 int LiveEngine::NextTag(const Op& exchange) {

@@ -87,8 +87,8 @@ bool IsLeftOut(const DeviceContext& context) {
 
 }  // namespace
 
-void CheckEncodeOnDevice(const Quantizer& quantizer, const DeviceEncode& encode,
-                         const TensorInfo& info) {
+DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
+                           const TensorInfo& info) {
   CheckEncodeArguments(quantizer, encode.source, info, encode.out.size);
   const Device device = encode.context.stream.device;
   const SelectSource& source = encode.source;
@@ -97,6 +97,7 @@ void CheckEncodeOnDevice(const Quantizer& quantizer, const DeviceEncode& encode,
     SPARFUSE_THROW(kInternal, std::string(quantizer.name()) + ": " + Describe(info) +
                                   ": gradient and residual are not on the stream's device");
   }
+  return encode;
 }
 
 void EncodeFp32OnDevice(const DeviceEncode& encode) { EncodeWholeOnDevice<false>(encode); }
@@ -154,7 +155,7 @@ void AccumulateQsgdOnDevice(const DeviceAccumulate& accumulate, const QsgdForm& 
 void Quantizer::EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
                                const TensorInfo& info, DeviceSpan<std::byte> out,
                                std::uint32_t* not_finite) const {
-  CheckEncodeOnDevice(*this, {context, source, out, not_finite}, info);
+  CheckedEncode(*this, {context, source, out, not_finite}, info);
   if (IsLeftOut(context)) return;
   const Stream& stream = context.stream;
   const std::size_t n = source.gradient.size;

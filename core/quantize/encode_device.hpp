@@ -17,10 +17,10 @@ struct DeviceEncode {
   std::uint32_t* not_finite;
 };
 
-// Checks the arguments of Quantizer::EncodeOnDevice. Throws Error{kConfig}; Error{kInternal} for
+// The arguments of Quantizer::EncodeOnDevice, checked. Throws Error{kConfig}; Error{kInternal} for
 // memory that is not on the stream's device.
-void CheckEncodeOnDevice(const Quantizer& quantizer, const DeviceEncode& encode,
-                         const TensorInfo& info);
+DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
+                           const TensorInfo& info);
 
 // Bytes of the codes are described in fp32.cpp, fp16.cpp, qsgd.cpp, sign.cpp.
 void EncodeFp32OnDevice(const DeviceEncode& encode);

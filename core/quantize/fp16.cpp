@@ -52,9 +52,7 @@ class Fp16 final : public Quantizer {
   void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
                       const TensorInfo& info, DeviceSpan<std::byte> out,
                       std::uint32_t* not_finite) const override {
-    const DeviceEncode encode{context, source, out, not_finite};
-    CheckEncodeOnDevice(*this, encode, info);
-    EncodeFp16OnDevice(encode);
+    EncodeFp16OnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info));
   }
 
   void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,

@@ -92,9 +92,8 @@ class Qsgd final : public Quantizer {
   void EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,
                       const TensorInfo& info, DeviceSpan<std::byte> out,
                       std::uint32_t* not_finite) const override {
-    const DeviceEncode encode{context, source, out, not_finite};
-    CheckEncodeOnDevice(*this, encode, info);
-    EncodeQsgdOnDevice(encode, FormOf(source.gradient.size), StreamOf(info, rank).key());
+    EncodeQsgdOnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info),
+                       FormOf(source.gradient.size), StreamOf(info, rank).key());
   }
 
   void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,

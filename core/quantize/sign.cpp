@@ -60,9 +60,7 @@ class Sign final : public Quantizer {
   void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
                       const TensorInfo& info, DeviceSpan<std::byte> out,
                       std::uint32_t* not_finite) const override {
-    const DeviceEncode encode{context, source, out, not_finite};
-    CheckEncodeOnDevice(*this, encode, info);
-    EncodeSignOnDevice(encode);
+    EncodeSignOnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info));
   }
 
   void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,

@@ -155,4 +155,14 @@ void SendReaching(const DeviceContext& context, const DeviceScan& scan, const De
   LaunchSend(context, scan, slot, true);
 }
 
+void SelectTopKOnDevice(std::string_view sparsifier, const DeviceContext& context,
+                        const SelectSource& source, double density, const TensorInfo& info,
+                        SparsifierState* state, const DeviceSlot& slot) {
+  const std::size_t k = KeptOf(source, density);
+  const DeviceInput input =
+      BeginSelectOnDevice(sparsifier, context, source, density, info, slot, k);
+  if (k == input.n) return SelectAllOnDevice(context, input, slot);
+  SelectLargestOnDevice(context, input, info, k, WarmWordsOf(state), slot);
+}
+
 }  // namespace sparfuse

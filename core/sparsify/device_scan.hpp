@@ -13,6 +13,7 @@
 // launched with scan.active(). Kernels of a scan are in scan_kernels.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,12 @@ DeviceInput BeginSelectOnDevice(std::string_view sparsifier, const DeviceContext
                                 const SelectSource& source, double density, const TensorInfo& info,
                                 const DeviceSlot& slot, std::size_t k);
 
+// KeptCount of what is selected from, and 1 where that is empty, which is refused as the selection
+// begins.
+inline std::size_t KeptOf(const SelectSource& source, double density) {
+  return KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+}
+
 // Sends all of x: density 1.
 void SelectAllOnDevice(const DeviceContext& context, const DeviceInput& input,
                        const DeviceSlot& slot);
@@ -57,6 +64,12 @@ inline constexpr std::size_t kOneBlock = 16384;
 void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& input,
                            const TensorInfo& info, std::size_t k, WarmWords* warm,
                            const DeviceSlot& slot);
+
+// SelectOnDevice of a sparsifier that keeps the k = KeptCount largest; with a DeviceWarmState or
+// without.
+void SelectTopKOnDevice(std::string_view sparsifier, const DeviceContext& context,
+                        const SelectSource& source, double density, const TensorInfo& info,
+                        SparsifierState* state, const DeviceSlot& slot);
 
 // --- How a pass is cut -------------------------------------------------------------------------
 

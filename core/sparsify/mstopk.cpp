@@ -115,7 +115,7 @@ class MsTopK final : public Sparsifier {
   void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
                       const TensorInfo& info, SparsifierState* /*state*/,
                       DeviceSlot& slot) const override {
-    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
+    const std::size_t k = KeptOf(source, density);
     const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
     if (k == input.n) return SelectAllOnDevice(context, input, slot);
     SelectMsTopKOnDevice(context, input, info, k, iterations_, seed_, slot);

@@ -57,10 +57,7 @@ class RedSync final : public Sparsifier {
   void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
                       const TensorInfo& info, SparsifierState* state,
                       DeviceSlot& slot) const override {
-    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
-    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
-    if (k == input.n) return SelectAllOnDevice(context, input, slot);
-    SelectLargestOnDevice(context, input, info, k, WarmWordsOf(state), slot);
+    SelectTopKOnDevice(name(), context, source, density, info, state, slot);
   }
 
  private:

@@ -18,6 +18,28 @@ void CheckAddress(int peer, int size, int tag) {
   }
 }
 
+void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Request>> receives,
+                std::span<const std::unique_ptr<Request>> sends, std::chrono::milliseconds deadline,
+                std::string_view what) {
+  const auto expires = std::chrono::steady_clock::now() + deadline;
+  for (;;) {
+    std::string missing;
+    bool sent = true;
+    for (const auto& receive : receives) {
+      if (!receive->Test()) {
+        missing += (missing.empty() ? "" : ", ") + std::to_string(receive->peer());
+      }
+    }
+    for (const auto& send : sends) sent = send->Test() && sent;
+    if (missing.empty() && sent) return;
+    if (std::chrono::steady_clock::now() > expires) {
+      SPARFUSE_THROW(kTimeout, std::string(what) + ": rank " + missing + " did not arrive within " +
+                                   std::to_string(deadline.count()) + " ms");
+    }
+    communicator.Idle(std::chrono::microseconds(100));
+  }
+}
+
 SplitGroup ComputeSplit(const Topology& parent, int rank, std::span<const SplitChoice> choices) {
   const int color = choices[static_cast<std::size_t>(rank)].color;
   SPARFUSE_REQUIRE(color >= 0, "split: color " + std::to_string(color) + " is negative");

@@ -1,15 +1,25 @@
 // What every transport checks and computes alike about groups of ranks.
 #pragma once
 
+#include <chrono>
+#include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "core/transport/communicator.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {
 
 // Throws Error{kInternal} unless 0 <= peer < size and 0 <= tag < 2^15.
 void CheckAddress(int peer, int size, int tag);
+
+// Waits until all messages of a group's set-up have come and gone. Throws Error{kTimeout} past the
+// deadline, "WHAT: rank 1, 3 did not arrive within 500 ms".
+void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Request>> receives,
+                std::span<const std::unique_ptr<Request>> sends, std::chrono::milliseconds deadline,
+                std::string_view what);
 
 struct SplitChoice {
   int color = 0;

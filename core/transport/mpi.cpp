@@ -283,23 +283,7 @@ class MpiCommunicator final : public Communicator {
       receives.push_back(StartReceive(peer, kSplitTag, std::as_writable_bytes(at(peer)), nullptr));
       sends.push_back(StartSend(peer, kSplitTag, std::as_bytes(at(rank_))));
     }
-    const auto expires = std::chrono::steady_clock::now() + deadline;
-    for (;;) {
-      std::string missing;
-      bool sent = true;
-      for (const auto& receive : receives) {
-        if (!receive->Test()) {
-          missing += (missing.empty() ? "" : ", ") + std::to_string(receive->peer());
-        }
-      }
-      for (const auto& send : sends) sent = send->Test() && sent;
-      if (missing.empty() && sent) break;
-      if (std::chrono::steady_clock::now() > expires) {
-        SPARFUSE_THROW(kTimeout, "split: rank " + missing + " did not arrive within " +
-                                     std::to_string(deadline.count()) + " ms");
-      }
-      Idle(std::chrono::microseconds(100));
-    }
+    AwaitPeers(*this, receives, sends, deadline, "split");
     SplitGroup group = ComputeSplit(topology_, rank_, choices);
     MPI_Comm handle = MPI_COMM_NULL;
     Check(MPI_Comm_split(handle_, color, group.rank, &handle), "MPI_Comm_split");

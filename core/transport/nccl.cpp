@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/transport/group.hpp"
 #include "core/transport/nccl_communicator.hpp"
 
 namespace sparfuse {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kIdle{1};
 
 // What ranks tell one another before they make a communicator.
 struct Introduction {
@@ -33,23 +31,8 @@ std::vector<Introduction> Introduce(Communicator& host, const Introduction& own,
     receives.push_back(host.Irecv(peer, 0, std::as_writable_bytes(place)));
     sends.push_back(host.Isend(peer, 0, std::as_bytes(std::span(&own, 1))));
   }
-  const auto expires = Clock::now() + deadline;
-  for (;;) {
-    std::string missing;
-    bool sent = true;
-    for (const auto& receive : receives) {
-      if (!receive->Test()) {
-        missing += (missing.empty() ? "" : ", ") + std::to_string(receive->peer());
-      }
-    }
-    for (const auto& send : sends) sent = send->Test() && sent;
-    if (missing.empty() && sent) return all;
-    if (Clock::now() > expires) {
-      SPARFUSE_THROW(kTimeout, "nccl: rank " + missing + " did not arrive within " +
-                                   std::to_string(deadline.count()) + " ms");
-    }
-    host.Idle(kIdle);
-  }
+  AwaitPeers(host, receives, sends, deadline, "nccl");
+  return all;
 }
 
 void CheckIntroductions(std::span<const Introduction> all) {

@@ -51,4 +51,10 @@ struct Traffic {
 };
 using TrafficByLink = std::array<Traffic, kLinkClasses>;
 
+inline Traffic Total(const TrafficByLink& by_link) {
+  Traffic total;
+  for (const Traffic& traffic : by_link) total += traffic;
+  return total;
+}
+
 }  // namespace sparfuse

@@ -34,7 +34,7 @@ class PayloadsOnCard {
   std::vector<Buffer<float>> values_;
 };
 
-// Times `work` and the limit in turns; `x limit` is the ratio of what both take.
+// Beside the limit of this kind.
 template <class Work>
 void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, GpuLimit kind,
              const Work& work) {
@@ -42,17 +42,7 @@ void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, Gpu
   const Buffer<float> written(kind == GpuLimit::kSumAbs ? 0 : n, kCard);
   const LimitOnCard limit(kind, x, written);
   work();
-  GpuTimer timer;
-  double seconds = 0;
-  double limit_seconds = 0;
-  for (auto _ : state) {
-    const double taken = timer.SecondsOf(stream, work);
-    limit_seconds += timer.SecondsOf(stream, [&] { limit(stream); });
-    seconds += taken;
-    state.SetIterationTime(taken);
-  }
-  state.counters["x limit"] = seconds / limit_seconds;
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  TimeInTurns(state, stream, n, limit, work);
 }
 
 // touched: of an output that is zero but for what the last step, with other payloads, left.

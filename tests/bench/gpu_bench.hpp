@@ -117,6 +117,23 @@ inline void RegisterGpuLimits() {
   }
 }
 
+// Times `work` and the limit in turns; `x limit` is the ratio of what both take.
+template <class Work>
+void TimeInTurns(::benchmark::State& state, const Stream& stream, std::size_t n,
+                 const LimitOnCard& limit, const Work& work) {
+  GpuTimer timer;
+  double seconds = 0;
+  double limit_seconds = 0;
+  for (auto _ : state) {
+    const double taken = timer.SecondsOf(stream, work);
+    limit_seconds += timer.SecondsOf(stream, [&] { limit(stream); });
+    seconds += taken;
+    state.SetIterationTime(taken);
+  }
+  state.counters["x limit"] = seconds / limit_seconds;
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+}
+
 // Selects from the same tensor again and again; cold without the state of the step before.
 inline void SelectOnCard(::benchmark::State& state, const std::string& sparsifier,
                          const Options& options, std::size_t n, double density,
@@ -151,25 +168,15 @@ inline void SelectOnCard(::benchmark::State& state, const std::string& sparsifie
 
   const Buffer<float> added(start == Start::kFeedback ? n : 0, kCard);
   const LimitOnCard limit(start == Start::kFeedback ? GpuLimit::kAdd : GpuLimit::kSumAbs, x, added);
-  GpuTimer timer;
-  double seconds = 0;
-  double limit_seconds = 0;
-  for (auto _ : state) {
-    const double taken = timer.SecondsOf(stream, run);
-    limit_seconds += timer.SecondsOf(stream, [&] { limit(stream); });
-    seconds += taken;
-    state.SetIterationTime(taken);
-  }
+  TimeInTurns(state, stream, n, limit, run);
   SlotReport counted;
   gpu::CopyAsync(stream, &counted, report.data(), sizeof(counted));
   gpu::Synchronize(stream);
   const auto steps = static_cast<double>(state.iterations()) * kAtOnce;
   const auto k = static_cast<double>(KeptCount(n, density));
-  state.counters["x limit"] = seconds / limit_seconds;
   state.counters["fallbacks"] = counted.fallbacks / steps;
   state.counters["candidates/k"] = static_cast<double>(counted.candidates) / steps / k;
   state.counters["selected/k"] = counted.count / k;
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
 }
 
 inline void RegisterGpuSelections(const std::string& label, const std::string& sparsifier,

@@ -59,8 +59,8 @@ struct AddOnCard {
     const std::uint64_t stride = std::uint64_t{block.blocks()} * kThreads * kVectors;
     for (std::uint64_t i = std::uint64_t{block.block()} * kThreads * kVectors + block.thread();
          i < vectors; i += stride) {
-      gpu::Float4 sum[kVectors];
-      gpu::Float4 old[kVectors];
+      gpu::Float4 sum[kVectors] = {};
+      gpu::Float4 old[kVectors] = {};
       for (unsigned v = 0; v < kVectors; ++v) {
         const std::uint64_t at = i + v * kThreads;
         if (at < vectors) sum[v] = block.LoadStreaming(from + at);
@@ -68,8 +68,9 @@ struct AddOnCard {
       }
       for (unsigned v = 0; v < kVectors; ++v) {
         const std::uint64_t at = i + v * kThreads;
+        if (at >= vectors) break;
         for (unsigned c = 0; c < 4; ++c) sum[v].v[c] += old[v].v[c];
-        if (at < vectors) to[at] = sum[v];
+        to[at] = sum[v];
       }
     }
   }

@@ -22,24 +22,14 @@ const std::vector<Named>& Forms() {
   return forms;
 }
 
-// Times `work` and the addition in turns; `x limit` is the ratio of what both take.
+// Beside the addition.
 template <class Work>
 void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, const Work& work) {
   const Buffer<float> x(n, kCard);
   const Buffer<float> sum(n, kCard);
   const LimitOnCard limit(GpuLimit::kAdd, x, sum);
   work();
-  GpuTimer timer;
-  double seconds = 0;
-  double limit_seconds = 0;
-  for (auto _ : state) {
-    const double taken = timer.SecondsOf(stream, work);
-    limit_seconds += timer.SecondsOf(stream, [&] { limit(stream); });
-    seconds += taken;
-    state.SetIterationTime(taken);
-  }
-  state.counters["x limit"] = seconds / limit_seconds;
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
+  TimeInTurns(state, stream, n, limit, work);
 }
 
 // What quantizers are given beside their tensor.

@@ -11,18 +11,13 @@
 #include "core/collective/collective.hpp"
 #include "core/error.hpp"
 #include "tests/run_ranks.hpp"
+#include "tests/transport_cases.hpp"
 
 namespace sparfuse {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
 constexpr int kTag = 32;
-
-Traffic Total(const TrafficByLink& traffic) {
-  Traffic total;
-  for (const auto& link : traffic) total += link;
-  return total;
-}
 
 // What a collective did on one rank.
 struct Outcome {
@@ -119,15 +114,7 @@ std::vector<std::vector<std::size_t>> SizeCases(std::size_t ranks, PayloadKind p
   std::vector<std::vector<std::size_t>> cases;
   for (const std::size_t n : {0, 1, 2, 3, 7, 8, 9, 1000, 100'003}) cases.emplace_back(ranks, n);
   if (payload == PayloadKind::kSparse) {
-    std::vector<std::size_t> growing(ranks);
-    std::iota(growing.begin(), growing.end(), std::size_t{0});
-    cases.push_back(growing);
-    std::vector<std::size_t> one_has_all(ranks, 0);
-    one_has_all.back() = 5000;
-    cases.push_back(one_has_all);
-    std::vector<std::size_t> one_has_none(ranks, 321);
-    one_has_none.front() = 0;
-    cases.push_back(one_has_none);
+    for (auto& sizes : testing::UnequalSizes(ranks)) cases.push_back(std::move(sizes));
   }
   return cases;
 }

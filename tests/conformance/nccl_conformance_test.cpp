@@ -15,6 +15,7 @@
 #include "core/transport/nccl.hpp"
 #include "tests/fake_nccl.hpp"
 #include "tests/run_ranks.hpp"
+#include "tests/transport_cases.hpp"
 
 namespace sparfuse {
 namespace {
@@ -75,15 +76,7 @@ std::map<std::string, int> Gather(std::string_view name, std::span<const std::si
 std::vector<std::vector<std::size_t>> SizeCases(std::size_t ranks) {
   std::vector<std::vector<std::size_t>> cases;
   for (const std::size_t n : {0, 1, 1000}) cases.emplace_back(ranks, n);
-  std::vector<std::size_t> growing(ranks);
-  std::iota(growing.begin(), growing.end(), std::size_t{0});
-  cases.push_back(growing);
-  std::vector<std::size_t> one_has_all(ranks, 0);
-  one_has_all.back() = 5000;
-  cases.push_back(one_has_all);
-  std::vector<std::size_t> one_has_none(ranks, 321);
-  one_has_none.front() = 0;
-  cases.push_back(one_has_none);
+  for (auto& sizes : testing::UnequalSizes(ranks)) cases.push_back(std::move(sizes));
   return cases;
 }
 

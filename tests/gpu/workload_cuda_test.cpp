@@ -80,17 +80,7 @@ TEST_P(WorkloadOnCuda, RoundedProductsAreNearExactOnes) {
 }
 
 TEST_P(WorkloadOnCuda, AnErrorInAHookLeavesBackward) {
-  auto workload = Make(SmallConfig(kCuda));
-  workload->SetGradientHook(
-      [](std::size_t, const float*, std::size_t) { SPARFUSE_THROW(kComm, "lost a peer"); });
-  workload->ClearGradients();
-  workload->Forward(0, 0);
-  try {
-    workload->Backward(true);
-    FAIL() << "the error was swallowed";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kComm);
-  }
+  testing::ExpectAnErrorInAHookLeavesBackward(*Make(SmallConfig(kCuda)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Workloads, WorkloadOnCuda, ::testing::ValuesIn(testing::WorkloadNames()),

@@ -23,10 +23,12 @@
 #include "core/transport/mpi.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped.hpp"
+#include "tests/transport_cases.hpp"
 
 namespace sparfuse {
 namespace {
 
+using testing::FailureOf;
 constexpr std::chrono::milliseconds kDeadline{30'000};
 constexpr int kTag = 16;
 
@@ -42,21 +44,6 @@ void StartLoop(std::chrono::milliseconds deadline) {
         return world;
       },
       deadline);
-}
-
-Traffic Total(const TrafficByLink& traffic) {
-  Traffic total;
-  for (const auto& link : traffic) total += link;
-  return total;
-}
-
-std::string FailureOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(FailureKindName(error.kind())) + ": " + error.what();
-  }
-  return "none";
 }
 
 // Sums n integers on `transport` and returns the traffic of it.

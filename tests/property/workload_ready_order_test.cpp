@@ -2,6 +2,7 @@
 // others are in tests/slow.
 #include "core/error.hpp"
 #include "tests/model_step.hpp"
+#include "tests/workload_state.hpp"
 
 namespace sparfuse {
 namespace {
@@ -14,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(PaperSize, ReadyOrder,
                          ::testing::Values("resnet20-cifar10", "resnet50-cifar100",
                                            "vgg16-cifar100", "lstm200-wikitext2",
                                            "transformer-wikitext2"),
-                         [](const auto& info) { return testing::TestName(info.param); });
+                         testing::TestName);
 
 // With dropout in the LSTM: what is dropped has to follow the seed and the rank too.
 TEST(SyntheticBatches, FollowSeedAndRankAlone) {

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "tests/model_step.hpp"
+#include "tests/workload_state.hpp"
 #include "workloads/catalog.hpp"
 #include "workloads/layers.hpp"
 #include "workloads/workload.hpp"
@@ -17,14 +18,8 @@
 namespace sparfuse {
 namespace {
 
+using testing::SmallConfig;
 using Gradients = std::vector<std::vector<float>>;  // by parameter; empty: none
-
-WorkloadConfig SmallConfig() {
-  WorkloadConfig config;
-  config.batch_per_worker = 4;
-  config.seed = 3;
-  return config;
-}
 
 // Gradients as the hooks gave them, and the order in which they came.
 struct Observed {
@@ -49,15 +44,7 @@ Observed RunStep(TrainingWorkload& workload, std::uint64_t step, int accumulatio
 }
 
 void TrainAlone(TrainingWorkload& workload, std::uint64_t steps) {
-  workload.SetGradientHook([&](std::size_t parameter, const float* gradient, std::size_t) {
-    workload.SetGradient(parameter, gradient);
-  });
-  for (std::uint64_t step = 0; step < steps; ++step) {
-    workload.ClearGradients();
-    workload.Forward(step, 0);
-    workload.Backward(true);
-    workload.Update(step);
-  }
+  for (std::uint64_t step = 0; step < steps; ++step) testing::TrainOnce(workload, step, step);
 }
 
 bool SameBits(std::span<const float> a, std::span<const float> b) {
@@ -271,17 +258,7 @@ TEST_P(TrainingStep, NanComesAtItsStepOnRankZeroAlone) {
 }
 
 TEST_P(TrainingStep, AnErrorInAHookLeavesBackward) {
-  auto workload = Make();
-  workload->SetGradientHook(
-      [](std::size_t, const float*, std::size_t) { SPARFUSE_THROW(kComm, "lost a peer"); });
-  workload->ClearGradients();
-  workload->Forward(0, 0);
-  try {
-    workload->Backward(true);
-    FAIL() << "the error was swallowed";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kComm);
-  }
+  testing::ExpectAnErrorInAHookLeavesBackward(*Make());
 }
 
 TEST_P(TrainingStep, RefusesUnknownOptions) {
@@ -290,20 +267,8 @@ TEST_P(TrainingStep, RefusesUnknownOptions) {
   EXPECT_THROW(Make(config), Error);
 }
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const WorkloadDescriptor& workload : Workloads()) {
-    if (!workload.synthetic()) names.push_back(workload.name);
-  }
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Workloads, TrainingStep, ::testing::ValuesIn(Names()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Workloads, TrainingStep, ::testing::ValuesIn(testing::WorkloadNames()),
+                         testing::TestName);
 
 TEST(TextGpt, ATiedWeightCountsOnceAtItsLastUse) {
   auto workload = MakeWorkload("text-gpt", SmallConfig());

@@ -1,6 +1,7 @@
 // One step of each model at paper size, the order of its gradients compared with its layer table.
 // Some eight minutes on two cores, and 16 GB of memory for the largest.
 #include "tests/model_step.hpp"
+#include "tests/workload_state.hpp"
 #include "workloads/catalog.hpp"
 
 namespace sparfuse {
@@ -23,8 +24,7 @@ std::vector<std::string> Names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Workloads, PaperModel, ::testing::ValuesIn(Names()),
-                         [](const auto& info) { return testing::TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Workloads, PaperModel, ::testing::ValuesIn(Names()), testing::TestName);
 
 }  // namespace
 }  // namespace sparfuse

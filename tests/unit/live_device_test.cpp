@@ -214,20 +214,28 @@ TEST(DeviceTimeline, HasEverySpanInOrderAndWithinTheStep) {
 }
 
 TEST(DeviceTimeline, MeasuresTheWaitForCommunicationOnTheComputeStream) {
-  constexpr std::chrono::milliseconds kDelay{30};
+  constexpr std::chrono::milliseconds kDelay{100};
+  std::atomic<bool> waiting = false;  // rank 0, for rank 1
   testing::RunRanks(2, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
     LiveEngine engine(Configure(kCases[0], kEmulated, 2), loop, pool);
     engine.BeginStep(0, false);
     engine.BeginForward();
     engine.EndForward();
-    if (loop.rank() == 1) std::this_thread::sleep_for(kDelay);  // rank 0 waits for it
+    if (loop.rank() == 1) {
+      waiting.wait(false);
+      std::this_thread::sleep_for(kDelay);
+    }
     std::deque<testing::AnnouncedGradient> gradients;
     for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
       gradients.emplace_back(engine, IntegerGradient(loop.rank(), 0, t));
       engine.AnnounceGradient(t, gradients.back().get());
     }
     engine.EndBackward();
+    if (loop.rank() == 0) {
+      waiting = true;
+      waiting.notify_one();
+    }
     engine.FinishStep();
     engine.BeginUpdate();
     const StepRecord record = engine.EndStep();

@@ -17,33 +17,19 @@
 #include "core/transport/threads.hpp"
 #include "tests/fake_nccl.hpp"
 #include "tests/run_ranks.hpp"
+#include "tests/transport_cases.hpp"
 
 namespace sparfuse {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using testing::Bytes;
+using testing::FailureOf;
 using testing::FakeNccl;
+using testing::Room;
 constexpr milliseconds kDeadline{20'000};
 const std::vector<std::string> kNone;
-
-template <class T>
-std::span<const std::byte> Bytes(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-template <class T>
-std::span<std::byte> Room(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
-std::string FailureOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(FailureKindName(error.kind())) + ": " + error.what();
-  }
-  return "none";
-}
 
 NcclSetup SetupOf(std::unique_ptr<Communicator> host, milliseconds deadline = kDeadline) {
   NcclSetup setup;

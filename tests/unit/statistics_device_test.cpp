@@ -8,11 +8,13 @@
 #include "core/sparsify/sidco_fits.hpp"
 #include "core/sparsify/statistics.hpp"
 #include "tests/device_selection.hpp"
+#include "tests/statistics_oracle.hpp"
 
 namespace sparfuse {
 namespace {
 
 using testing::Bits;
+using testing::Key;
 using testing::MakeData;
 
 constexpr Device kDevice{DeviceKind::kEmulated, 0};
@@ -30,8 +32,6 @@ struct Keep {
 SPARFUSE_EMULATED_KERNEL(gpu::Collect<gpu::Measure<false, Keep>>)
 SPARFUSE_EMULATED_KERNEL(gpu::Collect<gpu::Measure<true, Keep>>)
 namespace {
-
-std::uint32_t Key(float x) { return Bits(x) & kAbsMask; }
 
 gpu::TailKeys Tails() { return {3, {0, Key(0.25f), Key(2.0f)}}; }
 
@@ -64,29 +64,11 @@ Statistics MeasureOnDevice(const std::vector<float>& x, bool feedback, std::size
   return statistics;
 }
 
-// One element after the other.
 Statistics MeasureByDefinition(const std::vector<float>& x) {
-  Statistics s;
-  s.n = x.size();
-  s.tail_count = Tails().count;
-  for (std::size_t t = 0; t < s.tail_count; ++t) s.tails[t].key = Tails().keys[t];
-  for (const float v : x) {
-    const double a = std::abs(static_cast<double>(v));
-    s.sum += v;
-    s.sum_abs += a;
-    s.sum_squares += a * a;
-    s.max_key = std::max(s.max_key, Key(v));
-    for (std::size_t t = 0; t < s.tail_count; ++t) {
-      if (Key(v) < s.tails[t].key) continue;
-      ++s.tails[t].sums.count;
-      s.tails[t].sums.sum_abs += a;
-      s.tails[t].sums.sum_squares += a * a;
-    }
-    if (!std::isnormal(v)) continue;
-    s.sum_log += std::log(a);
-    ++s.log_count;
-  }
-  return s;
+  Statistics wanted;
+  wanted.tail_count = Tails().count;
+  for (std::size_t t = 0; t < wanted.tail_count; ++t) wanted.tails[t].key = Tails().keys[t];
+  return testing::MeasureByDefinition(x, wanted);
 }
 
 void ExpectMomentsClose(const Statistics& s, const Statistics& exact) {

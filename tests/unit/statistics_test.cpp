@@ -3,16 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/sparsifier_oracle.hpp"
+#include "tests/statistics_oracle.hpp"
 
 namespace sparfuse {
 namespace {
 
 using testing::Bits;
+using testing::Key;
 using testing::LargestByDefinition;
 using testing::MakeData;
-
-std::uint32_t Key(float x) { return Bits(x) & kAbsMask; }
+using testing::MeasureByDefinition;
 
 // Everything that a selection on the host needs.
 struct Bench {
@@ -34,29 +34,6 @@ Statistics Wanted() {
   wanted.tail_squares = true;
   wanted.logs = true;
   return wanted;
-}
-
-// The same, one element after the other.
-Statistics MeasureByDefinition(const std::vector<float>& x) {
-  Statistics s = Wanted();
-  s.n = x.size();
-  for (const float v : x) {
-    const double a = std::abs(static_cast<double>(v));
-    s.sum += v;
-    s.sum_abs += a;
-    s.sum_squares += a * a;
-    s.max_key = std::max(s.max_key, Key(v));
-    for (std::size_t t = 0; t < s.tail_count; ++t) {
-      if (Key(v) < s.tails[t].key) continue;
-      ++s.tails[t].sums.count;
-      s.tails[t].sums.sum_abs += a;
-      s.tails[t].sums.sum_squares += a * a;
-    }
-    if (!std::isnormal(v)) continue;
-    s.sum_log += std::log(a);
-    ++s.log_count;
-  }
-  return s;
 }
 
 void ExpectClose(const Statistics& s, const Statistics& exact) {
@@ -98,7 +75,7 @@ TEST(Statistics, AgreeWithDoublePrecisionAndWithEachOther) {
         auto x = MakeData(data, n, 5);
         for (float& v : x) v *= scale;
         SCOPED_TRACE(data + " n=" + std::to_string(n) + " scale=" + std::to_string(scale));
-        const Statistics exact = MeasureByDefinition(x);
+        const Statistics exact = MeasureByDefinition(x, Wanted());
         std::vector<Statistics> all;
         for (const Isa isa : SupportedIsas()) {
           const ScopedIsa scope(isa);
@@ -134,7 +111,8 @@ TEST(Statistics, AddThePendingResidualOnce) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = gradient[i] + residual[i];
   Bench bench(1);
   SelectInput input{gradient.data(), residual.data(), x.size(), true};
-  ExpectClose(Measure(bench.context(), input, bench.info, Wanted()), MeasureByDefinition(x));
+  ExpectClose(Measure(bench.context(), input, bench.info, Wanted()),
+              MeasureByDefinition(x, Wanted()));
   EXPECT_FALSE(input.pending);
   EXPECT_EQ(Bits(residual), Bits(x));
 }

@@ -11,32 +11,17 @@
 #include "core/error.hpp"
 #include "core/transport/threads.hpp"
 #include "tests/run_ranks.hpp"
+#include "tests/transport_cases.hpp"
 
 namespace sparfuse {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using testing::Bytes;
+using testing::FailureOf;
+using testing::Room;
 constexpr milliseconds kDeadline{20'000};
-
-template <class T>
-std::span<const std::byte> Bytes(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-template <class T>
-std::span<std::byte> Room(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
-// The failure of `body` as text, with its kind in front.
-std::string FailureOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(FailureKindName(error.kind())) + ": " + error.what();
-  }
-  return "none";
-}
 
 TEST(ThreadsTransport, MessagesWithEqualTagKeepTheirOrder) {
   auto world = MakeThreadsWorld(2, 1);
