@@ -38,6 +38,7 @@ Catalog BuiltInCatalog() {
     entry.source = from.paper;
     entry.summary = from.exact_count ? "keeps exactly k elements" : "keeps about k elements";
     if (from.index_shared) entry.summary += ", the same on every rank";
+    entry.on_device = from.make({}, 1)->SelectsOnDevice();
     entry.revision = from.revision;
     entry.deviations = from.deviations;
     entry.options = from.options;

@@ -42,7 +42,9 @@ struct CatalogCollective : CatalogPart {
   std::vector<std::string> transports;
 };
 
-struct CatalogSparsifier : CatalogPart {};
+struct CatalogSparsifier : CatalogPart {
+  bool on_device = false;  // has kernels for devices; else selects on the host, copies included
+};
 
 struct CatalogWorkload : CatalogPart {
   std::string family, kind_of_data;

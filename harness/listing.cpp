@@ -42,6 +42,13 @@ json PartsJson(const std::vector<Part>& parts) {
   return list;
 }
 
+json SparsifiersJson(const Catalog& catalog) {
+  json list = PartsJson(catalog.sparsifiers);
+  for (std::size_t i = 0; i < list.size(); ++i)
+    list[i]["on_device"] = catalog.sparsifiers[i].on_device;
+  return list;
+}
+
 json MethodsJson(const Catalog& catalog) {
   json list = json::array();
   for (const auto& method : catalog.methods) {
@@ -169,7 +176,7 @@ const std::vector<std::string>& Listings() {
 json List(const std::string& what, const Catalog& catalog, const fs::path& experiments,
           const Loader& load) {
   if (what == "methods") return MethodsJson(catalog);
-  if (what == "sparsifiers") return PartsJson(catalog.sparsifiers);
+  if (what == "sparsifiers") return SparsifiersJson(catalog);
   if (what == "planners") return PartsJson(catalog.planners);
   if (what == "collectives") return PartsJson(catalog.collectives);
   if (what == "strategies") return PartsJson(catalog.strategies);
@@ -208,6 +215,9 @@ std::string ListText(const std::string& what, const json& entries) {
     }
     if (what == "sparsifiers") {
       text += fmt::format("{}{}\n", indent, entry["source"].get<std::string>());
+      if (!entry["on_device"].get<bool>()) {
+        text += indent + "on a GPU: selects on the host, copies included\n";
+      }
     }
     if (const std::string deviations = entry.value("deviations", ""); !deviations.empty()) {
       text += fmt::format("{}deviates: {}\n", indent, deviations);

@@ -10,7 +10,7 @@
 
 #include "core/gpu/kernel.hpp"
 #include "core/sparsify/device_scan.hpp"
-#include "core/sparsify/scan_kernels.hpp"
+#include "core/sparsify/send_kernels.hpp"
 
 namespace sparfuse {
 

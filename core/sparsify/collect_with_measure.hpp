@@ -3,8 +3,8 @@
 // Needs SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Collect<MyMeasure>) in a .cu file.
 #pragma once
 
+#include "core/sparsify/collect_kernels.hpp"
 #include "core/sparsify/device_scan.hpp"
-#include "core/sparsify/scan_kernels.hpp"
 
 namespace sparfuse {
 namespace gpu {

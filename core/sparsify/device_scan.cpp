@@ -5,6 +5,7 @@
 
 #include "core/sparsify/collect_with_measure.hpp"
 #include "core/sparsify/scan_kernels.hpp"
+#include "core/sparsify/whole_kernels.hpp"
 
 namespace sparfuse {
 namespace {
@@ -50,7 +51,8 @@ void LaunchSend(const DeviceContext& context, const DeviceScan& scan, const Devi
   const std::size_t n = scan.input.n;
   const std::size_t spans = std::min(kExactSpans, scan.plan.chunks);
   gpu::SendExact exact;
-  exact.source = gpu::SourceOf(scan.input);
+  exact.x = scan.input.x();
+  exact.n = n;
   exact.control = scan.control;
   exact.warm = scan.warm;
   exact.k = k;

@@ -13,7 +13,10 @@
 
 #include <cstdint>
 
-#include "core/sparsify/scan_kernels.hpp"
+#include "core/sparsify/random_stream.hpp"
+#include "core/sparsify/rank_kernels.hpp"
+#include "core/sparsify/send_kernels.hpp"
+#include "core/sparsify/whole_kernels.hpp"
 
 namespace sparfuse::gpu {
 

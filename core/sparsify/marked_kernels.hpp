@@ -11,8 +11,8 @@
 
 #include "core/gpu/kernel.hpp"
 #include "core/gpu/look_back.hpp"
+#include "core/sparsify/device_source.hpp"
 #include "core/sparsify/on_device.hpp"
-#include "core/sparsify/scan_kernels.hpp"
 
 namespace sparfuse::gpu {
 

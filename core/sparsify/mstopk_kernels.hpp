@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "core/sparsify/mstopk_bracket.hpp"
+#include "core/sparsify/random_stream.hpp"
 #include "core/sparsify/statistics_device.hpp"
 
 namespace sparfuse::gpu {

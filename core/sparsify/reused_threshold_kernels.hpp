@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/sparsify/collect_with_measure.hpp"
+#include "core/sparsify/rank_kernels.hpp"
 
 namespace sparfuse {
 

@@ -1,5 +1,6 @@
 #include "core/gpu/cuda_launch.cuh"
 #include "core/sparsify/scan_kernels.hpp"
+#include "core/sparsify/whole_kernels.hpp"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Prepare)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Collect<sparfuse::NoMeasure>)

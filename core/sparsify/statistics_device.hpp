@@ -5,6 +5,7 @@
 
 #include "core/sparsify/collect_with_measure.hpp"
 #include "core/sparsify/scan_options.hpp"
+#include "core/sparsify/send_kernels.hpp"
 #include "core/sparsify/statistics_kernels.hpp"
 
 namespace sparfuse {

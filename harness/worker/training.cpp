@@ -175,6 +175,11 @@ class Training {
     planning_->Describe(outcome);
     outcome["layout"] = LayoutJson();
     outcome["sampling"] = "steps: every step of every rank; spans: the last measured steps";
+    const auto sparsifier = composition_.MakeSparsifier(0);
+    if (sparsifier != nullptr && rank_.device.kind != DeviceKind::kHost) {
+      outcome["selection"] =
+          sparsifier->SelectsOnDevice() ? "on the device" : "on the host, copies included";
+    }
     outcome["selection_counters"] = {{"selections", engine_->select_counters().selections},
                                      {"overflows", engine_->select_counters().overflows},
                                      {"fallbacks", engine_->select_counters().fallbacks},
