@@ -2,12 +2,16 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#ifdef SPARFUSE_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
 
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "core/error.hpp"
+#include "core/gpu/runtime.hpp"
 #include "core/options.hpp"
 #include "core/tensor/card.hpp"
 
@@ -64,6 +68,7 @@ at::Device PlaceOf(const Stream& stream, Precision precision) {
   CheckCard(CardOf(device.index), precision);
 #ifdef SPARFUSE_CUDA
   CheckRuntime();
+  gpu::SetReleaseCached([] { c10::cuda::CUDACachingAllocator::emptyCache(); });
 #endif
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device.index));
 }

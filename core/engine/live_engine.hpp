@@ -105,7 +105,7 @@ class LiveEngine final : public StepScheduler {
   }
   DeviceSpan<const float> AveragedOnDevice(std::size_t tensor) const;
   // Between steps only.
-  double ResidualNorm() const { return residuals_.Norm(); }
+  double ResidualNorm() { return residuals_.Norm(); }
   // On a device a copy, valid until the next call.
   std::span<const float> Residual(std::string_view name, Range range) {
     return residuals_.Read(name, range);

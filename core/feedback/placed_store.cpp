@@ -67,7 +67,7 @@ std::span<const float> PlacedStore::Read(std::string_view name, Range range) {
   return read;
 }
 
-double PlacedStore::Norm() const {
+double PlacedStore::Norm() {
   if (device_.kind == DeviceKind::kHost) return on_host_.Norm();
   return std::hypot(on_device_.Norm(), on_host_.Norm());
 }

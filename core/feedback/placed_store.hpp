@@ -28,7 +28,7 @@ class PlacedStore {
   // The same on the host wherever they are, valid until the next call. Changes nothing.
   std::span<const float> Read(std::string_view name, Range range);
   // As ResidualStore::Norm, over both places: what is in the other one is zero.
-  double Norm() const;
+  double Norm();
 
  private:
   enum class Place : std::uint8_t { kNowhere, kDevice, kHost };  // kNowhere: zeros

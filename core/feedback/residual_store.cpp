@@ -17,20 +17,20 @@ DeviceSpan<float> ResidualStore::Get(std::string_view name, Range range) {
   return {all.data + range.begin, range.size(), all.stream};
 }
 
-double ResidualStore::Norm() const {
+double ResidualStore::Norm() {
   const Stream stream{device_, nullptr};
+  if (device_.kind != DeviceKind::kHost && norm_.size() == 0)
+    norm_ = Buffer<double>(1, device_, "a norm");
   ThreadPool alone(1);
-  DeviceWorkspace workspace(device_);
   double sum = 0;
   for (const auto& [name, buffer] : stores_) {
     if (device_.kind == DeviceKind::kHost) {
       sum += SumSquares(buffer.host(), alone);
       continue;
     }
-    const Buffer<double> of_store(1, device_, "a norm");
     double squares = 0;
-    SumSquaresOnDevice(stream, workspace, {buffer.data(), buffer.size(), stream}, of_store.data());
-    gpu::CopyAsync(stream, &squares, of_store.data(), sizeof(squares));
+    SumSquaresOnDevice(stream, workspace_, {buffer.data(), buffer.size(), stream}, norm_.data());
+    gpu::CopyAsync(stream, &squares, norm_.data(), sizeof(squares));
     gpu::Synchronize(stream);
     sum += squares;
   }

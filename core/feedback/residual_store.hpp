@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/fusion/layout.hpp"
+#include "core/sparsify/on_device.hpp"
 #include "core/tensor/device.hpp"
 
 namespace sparfuse {
@@ -17,19 +18,22 @@ namespace sparfuse {
 class ResidualStore {
  public:
   // numel: elements of the flat gradient.
-  explicit ResidualStore(std::size_t numel, Device device = {}) : numel_(numel), device_(device) {}
+  explicit ResidualStore(std::size_t numel, Device device = {})
+      : numel_(numel), device_(device), workspace_(device) {}
 
   // The elements of `range` of the residual called `name`, made on first use.
   DeviceSpan<float> Get(std::string_view name, Range range);
 
   // Euclidean norm over all residuals, in the order of SumSquares (norm.hpp) in each. On a device
   // it waits, and all work on residuals must be done.
-  double Norm() const;
+  double Norm();
 
  private:
   std::size_t numel_;
   Device device_;
   std::map<std::string, Buffer<float>, std::less<>> stores_;
+  DeviceWorkspace workspace_;  // of Norm
+  Buffer<double> norm_;
 };
 
 }  // namespace sparfuse

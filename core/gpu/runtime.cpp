@@ -117,6 +117,8 @@ void FillAsync(const Stream& stream, void* at, std::uint8_t byte, std::size_t by
   internal::Enqueue(stream, [=] { std::memset(at, byte, bytes); });
 }
 
+void SetReleaseCached(ReleaseCached release) noexcept { cuda::SetReleaseCached(release); }
+
 DeviceMemory MemoryOf(Device device) {
   if (!Emulated(device)) return cuda::MemoryOf(device.index);
   return {std::numeric_limits<std::size_t>::max() - EmulatedMemoryInUse(),

@@ -120,6 +120,11 @@ class PinnedBuffer {
   Device device_;
 };
 
+// What an allocation on a CUDA device that finds no room calls before it tries once more: it frees
+// what another library keeps for later, as LibTorch's allocator does. Null: nothing.
+using ReleaseCached = void (*)();
+void SetReleaseCached(ReleaseCached release) noexcept;
+
 struct DeviceMemory {
   std::size_t free = 0;
   std::size_t total = 0;

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <atomic>
 #include <string>
 
 #include "core/gpu/status.hpp"
@@ -11,6 +12,8 @@ namespace sparfuse::gpu::cuda {
 namespace {
 
 void Check(cudaError_t status, const char* call, std::string_view what = "") {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // else the thread's next launch takes it for its own
   CheckStatus(status, call, cudaGetErrorString(status), what);
 }
 #define SPARFUSE_CUDA_CALL(call) Check((call), #call)
@@ -37,21 +40,30 @@ std::string Room(std::size_t bytes, int device, std::string_view what) {
   return text;
 }
 
+std::atomic<ReleaseCached> release_cached = nullptr;
+
 cudaStream_t Native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native); }
 cudaEvent_t Native(void* event) { return static_cast<cudaEvent_t>(event); }
 
 }  // namespace
 
+void SetReleaseCached(ReleaseCached release) noexcept { release_cached = release; }
+
 void* Allocate(std::size_t bytes, int device, std::string_view what) {
   Use(device);
   void* pointer = nullptr;
   const int injected = InjectedStatus("allocate");
-  const auto status =
-      injected == kSuccess ? cudaMalloc(&pointer, bytes) : static_cast<cudaError_t>(injected);
-  if (status != cudaSuccess) {
-    cudaGetLastError();  // a failed allocation is no error of the calls that follow
-    Check(status, "cudaMalloc", Room(bytes, device, what));
+  auto status = static_cast<cudaError_t>(injected);
+  if (injected == kSuccess) {
+    status = cudaMalloc(&pointer, bytes);
+    const ReleaseCached release = release_cached;
+    if (status == cudaErrorMemoryAllocation && release != nullptr) {
+      cudaGetLastError();
+      release();
+      status = cudaMalloc(&pointer, bytes);
+    }
   }
+  if (status != cudaSuccess) Check(status, "cudaMalloc", Room(bytes, device, what));
   return pointer;
 }
 
@@ -148,7 +160,6 @@ void* AllocatePinned(std::size_t bytes, int device, std::string_view what) {
   void* pointer = nullptr;
   const cudaError_t status = cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable);
   if (status != cudaSuccess) {
-    cudaGetLastError();
     Check(status, "cudaHostAlloc",
           "cannot pin " + std::to_string(bytes) + " bytes of the host's memory for " +
               std::string(what));

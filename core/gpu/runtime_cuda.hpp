@@ -11,6 +11,7 @@
 
 namespace sparfuse::gpu::cuda {
 
+void SetReleaseCached(ReleaseCached release) noexcept;
 void* Allocate(std::size_t bytes, int device, std::string_view what);
 void Free(void* pointer, int device) noexcept;
 // Waits for its end.

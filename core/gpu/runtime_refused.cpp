@@ -12,6 +12,7 @@ namespace {
 
 }  // namespace
 
+void SetReleaseCached(ReleaseCached) noexcept {}
 void* Allocate(std::size_t, int, std::string_view) { Refuse(); }
 void Free(void*, int) noexcept {}
 void FillZero(void*, std::size_t, int) { Refuse(); }

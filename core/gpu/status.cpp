@@ -17,6 +17,8 @@ constexpr std::string_view kNoDriver =
     "no CUDA device is visible: check the driver and CUDA_VISIBLE_DEVICES (sparfuse doctor)";
 constexpr std::string_view kTaken =
     "the device is busy or in an exclusive compute mode: another process has it (sparfuse doctor)";
+constexpr std::string_view kNotReady =
+    "the driver is not ready: between cards of an NVSwitch it waits for nvidia-fabricmanager";
 constexpr std::string_view kNoImage =
     "this build has no code for the device: compute capability 7.5 and newer (sparfuse doctor)";
 
@@ -100,12 +102,15 @@ StatusMeaning MeaningOf(int status) {
     case 100:  // cudaErrorNoDevice
     case 101:  // cudaErrorInvalidDevice
       return {FailureKind::kUnsupported, false, kNoDriver};
+    case 802:  // cudaErrorSystemNotReady
+      return {FailureKind::kUnsupported, false, kNotReady};
     case 46:  // cudaErrorDevicesUnavailable
       return {FailureKind::kUnsupported, false, kTaken};
     case 209:  // cudaErrorNoKernelImageForDevice
       return {FailureKind::kUnsupported, false, kNoImage};
     case 214:  // cudaErrorECCUncorrectable
     case 220:  // cudaErrorNvlinkUncorrectable
+    case 226:  // cudaErrorContained
     case 700:  // cudaErrorIllegalAddress
     case 702:  // cudaErrorLaunchTimeout
     case 710:  // cudaErrorAssert
@@ -115,6 +120,7 @@ StatusMeaning MeaningOf(int status) {
     case 717:  // cudaErrorInvalidAddressSpace
     case 718:  // cudaErrorInvalidPc
     case 719:  // cudaErrorLaunchFailure
+    case 721:  // cudaErrorTensorMemoryLeak
       return {FailureKind::kInternal, true, kContextLost};
     default:
       return {};

@@ -18,6 +18,18 @@ std::byte* DeviceWorkspace::Bytes(const Stream& stream, std::size_t which, std::
   return buffer.data();
 }
 
+std::byte* DeviceWorkspace::PinnedBytes(const Stream& stream, std::size_t which,
+                                        std::size_t bytes) {
+  assert(which < pinned_.size());
+  gpu::PinnedBuffer<std::byte>& buffer = pinned_[which];
+  if (buffer.size() < bytes) {
+    gpu::Synchronize(stream);  // copies may still use what is freed
+    buffer = {};
+    buffer = gpu::PinnedBuffer<std::byte>(bytes, device_, "selections on the host");
+  }
+  return buffer.data();
+}
+
 bool IsWanted(const DeviceContext& context) {
   if (context.only_if == nullptr) return true;
   std::uint32_t wanted = 0;
@@ -46,10 +58,11 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   if (!IsWanted(context)) return;
   const Stream& stream = context.stream;
   const std::size_t n = source.gradient.size;
-  const Buffer<float> gradient(n);
-  const Buffer<float> residual(source.residual.size);
-  const Buffer<std::uint32_t> indices(slot.capacity);
-  const Buffer<float> values(slot.capacity);
+  DeviceWorkspace& workspace = *context.workspace;
+  const auto gradient = workspace.GetPinned<float>(stream, 0, n);
+  const auto residual = workspace.GetPinned<float>(stream, 1, source.residual.size);
+  const auto indices = workspace.GetPinned<std::uint32_t>(stream, 2, slot.capacity);
+  const auto values = workspace.GetPinned<float>(stream, 3, slot.capacity);
   const gpu::QuietScope quiet(stream);
   gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
   gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));
@@ -60,9 +73,10 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   SelectContext host = *context.host;
   SelectCounters counters;
   host.counters = &counters;
-  Slot selected{indices.view(), values.view(), slot.capacity, 0};
-  sparsifier.Select(host, {{gradient.data(), n, {}}, residual.view()}, density, info, state,
-                    selected);
+  Slot selected{
+      {indices.data(), indices.size(), {}}, {values.data(), values.size(), {}}, slot.capacity, 0};
+  sparsifier.Select(host, {{gradient.data(), n, {}}, {residual.data(), residual.size(), {}}},
+                    density, info, state, selected);
 
   report.count = static_cast<std::uint32_t>(selected.count);
   report.overflows += static_cast<std::uint32_t>(counters.overflows);

@@ -52,12 +52,19 @@ class DeviceWorkspace {
   T* Get(const Stream& stream, std::size_t which, std::size_t size) {
     return reinterpret_cast<T*>(Bytes(stream, which, size * sizeof(T)));
   }
+  // The same of the host's memory, pinned.
+  template <class T>
+  std::span<T> GetPinned(const Stream& stream, std::size_t which, std::size_t size) {
+    return {reinterpret_cast<T*>(PinnedBytes(stream, which, size * sizeof(T))), size};
+  }
 
  private:
   std::byte* Bytes(const Stream& stream, std::size_t which, std::size_t bytes);
+  std::byte* PinnedBytes(const Stream& stream, std::size_t which, std::size_t bytes);
 
   Device device_;
   std::array<Buffer<std::byte>, 16> buffers_;
+  std::array<gpu::PinnedBuffer<std::byte>, 4> pinned_;
 };
 
 struct DeviceContext {

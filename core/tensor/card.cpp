@@ -3,12 +3,18 @@
 #include <cstdlib>
 
 #include "core/error.hpp"
+#include "core/gpu/status.hpp"
 #include "core/tensor/device.hpp"
 #ifdef SPARFUSE_CUDA
 #include <cuda_runtime_api.h>
 #endif
 
 namespace sparfuse {
+namespace {
+
+constexpr int kNoDeviceStatus = 100;  // cudaErrorNoDevice
+
+}  // namespace
 
 std::string DottedVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -26,10 +32,13 @@ std::string WhyNoCuda(const CudaVersionPair& versions, int status, const std::st
     return "the CUDA driver serves runtimes up to " + DottedVersion(versions.driver) +
            ", this build uses " + runtime + ": install a newer driver";
   }
-  if (visible != nullptr) {
+  if (visible != nullptr && (status == 0 || status == kNoDeviceStatus)) {
     return "CUDA_VISIBLE_DEVICES=" + std::string(visible) + " leaves none (" + text + ")";
   }
-  return "the driver reports none (" + text + ")";
+  std::string why = "the driver reports none (" + text + ")";
+  const std::string_view advice = gpu::MeaningOf(status).advice;
+  if (status != kNoDeviceStatus && !advice.empty()) why += "; " + std::string(advice);
+  return why;
 }
 
 #ifdef SPARFUSE_CUDA
@@ -44,6 +53,7 @@ CudaVersionPair CudaVersions() noexcept {
 std::string WhyNoCuda() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
+  cudaGetLastError();  // no error of the calls that follow
   return WhyNoCuda(CudaVersions(), static_cast<int>(status), cudaGetErrorString(status), devices,
                    std::getenv("CUDA_VISIBLE_DEVICES"));
 }
@@ -54,6 +64,7 @@ Card CardOf(int index) {
   cudaDeviceProp properties{};
   const cudaError_t status = cudaGetDeviceProperties(&properties, index);
   if (status != cudaSuccess) {
+    cudaGetLastError();
     SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device " + std::to_string(index) +
                                      ", but " + std::to_string(CudaDeviceCount()) + ": " +
                                      cudaGetErrorString(status));

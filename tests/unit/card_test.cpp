@@ -9,6 +9,7 @@ namespace sparfuse {
 namespace {
 
 constexpr int kNoDevice = 100;           // cudaErrorNoDevice
+constexpr int kSystemNotReady = 802;     // cudaErrorSystemNotReady
 constexpr int kInsufficientDriver = 35;  // cudaErrorInsufficientDriver
 
 std::string Why(int driver, int status, int devices, const char* visible = nullptr) {
@@ -25,6 +26,10 @@ TEST(Card, TheReasonForNoneHasBothVersions) {
             "driver");
   EXPECT_EQ(Why(13010, kNoDevice, 0, ""), "CUDA_VISIBLE_DEVICES= leaves none (as CUDA says)");
   EXPECT_EQ(Why(13010, kNoDevice, 0), "the driver reports none (as CUDA says)");
+  // Another failure is not the variable's, which schedulers always set.
+  EXPECT_EQ(Why(13010, kSystemNotReady, 0, "0,1"),
+            "the driver reports none (as CUDA says); the driver is not ready: between cards of an "
+            "NVSwitch it waits for nvidia-fabricmanager");
 }
 
 TEST(Card, OfAnIndexThatIsNotThereIsUnsupported) {
