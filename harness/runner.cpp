@@ -136,6 +136,9 @@ class Runner {
     if (again > 0) {
       fmt::print(options_.progress, "{} trial(s) that failed before are run again\n", again);
     }
+    for (const std::string& problem : ProblemsOf(live)) {
+      fmt::print(options_.progress, "warning: {}\n", problem);
+    }
     Progress progress(all.size() + later.size(), options_.progress);
     Clock clock(all, later);
     RunTrials(all, progress, clock);
