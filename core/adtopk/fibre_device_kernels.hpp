@@ -398,6 +398,29 @@ struct SelectTiles {
   }
 };
 
+// Elements c, c + step, ... of a fibre with neighbours, kColumnBatch of them: the addition, the
+// check, and x to to[c * pitch]. All loads are under way before the first is used.
+inline constexpr unsigned kColumnBatch = 8;
+template <class Select, class Block>
+SPARFUSE_DEVICE void LoadColumn(const Block& block, const Select& from, std::size_t fibre,
+                                std::uint32_t c, std::uint32_t step, float* to,
+                                std::uint32_t pitch) {
+  float x[kColumnBatch];
+  float old[kColumnBatch];
+  for (unsigned j = 0; j < kColumnBatch; ++j) {
+    const std::size_t at = fibre + std::size_t{c + j * step} * from.inner;
+    const bool inside = c + j * step < from.length;
+    x[j] = inside ? from.gradient[at] : 0.0f;
+    old[j] = inside && from.residual != nullptr ? from.residual[at] : 0.0f;
+  }
+  for (unsigned j = 0; j < kColumnBatch && c + j * step < from.length; ++j) {
+    const std::size_t at = fibre + std::size_t{c + j * step} * from.inner;
+    if (from.residual != nullptr) from.residual[at] = x[j] += old[j];
+    NoteIfNotFinite(block, from.report, KeyOf(x[j]), at);
+    to[std::size_t{c + j * step} * pitch] = x[j];
+  }
+}
+
 // Neighbouring fibres of a slice that is larger than a tile, of at most 1024 elements each: a warp
 // has one of eight. Rows of 32 bytes, which neighbouring blocks complete to lines in L2.
 template <unsigned kPerLane>
@@ -431,8 +454,8 @@ struct SelectColumns {
     const std::uint32_t side = inner - i0 < kSide ? inner - i0 : kSide;
     const std::uint32_t column = block.thread() % kSide;
     if (column < side) {
-      for (std::uint32_t c = block.thread() / kSide; c < length; c += kBatch * kRows) {
-        Load(block, shared, begin + column, c, column);
+      for (std::uint32_t c = block.thread() / kSide; c < length; c += kColumnBatch * kRows) {
+        LoadColumn(block, *this, begin + column, c, kRows, shared.x + column, kPitch);
       }
     }
     block.Sync();
@@ -447,25 +470,6 @@ struct SelectColumns {
 
  private:
   static constexpr std::uint32_t kRows = kThreads / kSide;
-  static constexpr unsigned kBatch = 8;
-
-  // Elements c, c + kRows, ... of a fibre: the addition, the check, and x.
-  template <class Block>
-  SPARFUSE_DEVICE void Load(const Block& block, Shared& shared, std::size_t fibre, std::uint32_t c,
-                            std::uint32_t column) const {
-    float x[kBatch];
-    for (unsigned j = 0; j < kBatch; ++j) {
-      const std::size_t at = fibre + std::size_t{c + j * kRows} * inner;
-      x[j] = c + j * kRows < length ? gradient[at] : 0.0f;
-      if (residual != nullptr && c + j * kRows < length) x[j] += residual[at];
-    }
-    for (unsigned j = 0; j < kBatch && c + j * kRows < length; ++j) {
-      const std::size_t at = fibre + std::size_t{c + j * kRows} * inner;
-      NoteIfNotFinite(block, report, KeyOf(x[j]), at);
-      if (residual != nullptr) residual[at] = x[j];
-      shared.x[(c + j * kRows) * kPitch + column] = x[j];
-    }
-  }
 };
 
 // The same of at most kThreadFibre elements each: a thread has one, and its own column of shared
@@ -491,12 +495,8 @@ struct SelectThinColumns {
     const std::size_t fibre = std::size_t{block.block()} * kThreads + block.thread();
     if (fibre >= fibres) return;
     const std::size_t first = fibre / inner * length * inner + fibre % inner;
-    for (std::uint32_t c = 0; c < length; ++c) {
-      const std::size_t at = first + std::size_t{c} * inner;
-      float x = gradient[at];
-      if (residual != nullptr) residual[at] = x = x + residual[at];
-      NoteIfNotFinite(block, report, KeyOf(x), at);
-      shared.x[c * kThreads + block.thread()] = x;
+    for (std::uint32_t c = 0; c < length; c += kColumnBatch) {
+      LoadColumn(block, *this, first, c, 1, shared.x + block.thread(), kThreads);
     }
     SelectByThread(shared.x, block.thread(), kThreads, length, k, [&](std::uint32_t at) {
       const std::size_t origin = first + std::size_t{at / kThreads} * inner;

@@ -182,23 +182,25 @@ struct SumChunks {
     block.Sync();
     const auto base = static_cast<std::uint32_t>(static_cast<std::int64_t>(window.first) + lo);
     for (std::uint32_t first = 0; first < payloads.size; first += kAhead) {
-      std::uint32_t offsets[kAhead][kEach];
+      std::uint32_t index[kAhead][kEach];  // `base` is taken off once all have come
       float values[kAhead][kEach];
       for (std::uint32_t a = 0; a < kAhead; ++a) {
         const std::uint32_t p = first + a;
         for (std::uint32_t e = 0; e < kEach; ++e) {
-          offsets[a][e] = kSumChunk;
+          index[a][e] = base + kSumChunk;  // in no chunk
           if (p >= payloads.size) continue;
           const std::uint32_t i = shared.begins[p] + t + e * kThreads;
           if (i >= shared.ends[p]) continue;
-          offsets[a][e] = payloads.indices[p][i] - base;
+          index[a][e] = payloads.indices[p][i];
           values[a][e] = payloads.values[p][i];
         }
       }
       for (std::uint32_t a = 0; a < kAhead; ++a) {
         const std::uint32_t p = first + a;
         if (p >= payloads.size) break;
-        for (std::uint32_t e = 0; e < kEach; ++e) Add(block, shared, offsets[a][e], values[a][e]);
+        for (std::uint32_t e = 0; e < kEach; ++e) {
+          Add(block, shared, index[a][e] - base, values[a][e]);
+        }
         for (std::uint32_t i = shared.begins[p] + t + kEach * kThreads; i < shared.ends[p];
              i += kThreads) {
           Add(block, shared, payloads.indices[p][i] - base, payloads.values[p][i]);

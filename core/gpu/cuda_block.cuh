@@ -81,6 +81,14 @@ class CudaBlock {
   __device__ void StoreRelease(T* at, T value) const {
     cuda::atomic_ref<T, cuda::thread_scope_device>(*at).store(value, cuda::memory_order_release);
   }
+  template <class T>
+  __device__ T LoadRelaxed(T* at) const {
+    return cuda::atomic_ref<T, cuda::thread_scope_device>(*at).load(cuda::memory_order_relaxed);
+  }
+  template <class T>
+  __device__ void StoreRelaxed(T* at, T value) const {
+    cuda::atomic_ref<T, cuda::thread_scope_device>(*at).store(value, cuda::memory_order_relaxed);
+  }
 
   __device__ float LoadStreaming(const float* at) const { return __ldcs(at); }
   __device__ Float4 LoadStreaming(const Float4* at) const {

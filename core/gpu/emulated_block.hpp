@@ -95,6 +95,14 @@ class EmulatedBlock {
     *at = value;
   }
   template <class T>
+  T LoadRelaxed(T* at) const {
+    return *at;
+  }
+  template <class T>
+  void StoreRelaxed(T* at, T value) const {
+    *at = value;
+  }
+  template <class T>
   T LoadStreaming(const T* at) const {
     return *at;
   }

@@ -26,7 +26,8 @@
 //   ExclusiveSum(v, &total)                 likewise: the sum over the threads before this one
 //   AtomicAdd(p, v), AtomicMax(p, v), AtomicOr(p, v) -> before
 //                                           u32 or u64, in global or shared memory, relaxed
-//   LoadAcquire(p), StoreRelease(p, v)      between blocks
+//   LoadAcquire(p), StoreRelease(p, v)      between blocks: what was written before is seen as well
+//   LoadRelaxed(p), StoreRelaxed(p, v)      likewise, without that: the word says all that is told
 //   LoadStreaming(p)                        a load of what is not read again soon
 //   Pause()                                 in a loop that waits for a block of lower number
 //

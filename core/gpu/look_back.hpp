@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kOfBlock = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kOfAll = std::uint64_t{2} << 32;
 
 // The sum of `own` over the blocks before this one, to every thread. All threads call it, with
-// equal `own`.
+// equal `own`. What those blocks wrote besides is not seen.
 //
 //   told      [blocks], zero before the kernel.
 //   scratch   of the block's shared memory.
@@ -27,13 +27,13 @@ SPARFUSE_DEVICE std::uint32_t SumByLookBack(Block& block, std::uint64_t* told, s
   const unsigned self = block.block();
   if (block.warp() == 0) {
     std::uint32_t before = 0;
-    if (block.lane() == 0) block.StoreRelease(told + self, (self == 0 ? kOfAll : kOfBlock) | own);
+    if (block.lane() == 0) block.StoreRelaxed(told + self, (self == 0 ? kOfAll : kOfBlock) | own);
     // Lane l looks at the block l + 1 before the last that has not been looked at.
     for (unsigned behind = 0; behind < self; behind += kWarp) {
       std::uint64_t word = kOfAll;
       if (behind + block.lane() < self) {
         const std::uint64_t* const at = told + (self - 1 - behind - block.lane());
-        while ((word = block.LoadAcquire(at)) == 0) block.Pause();
+        while ((word = block.LoadRelaxed(at)) == 0) block.Pause();
       }
       const std::uint32_t of_all = block.Ballot((word & kOfAll) != 0);
       const auto last = static_cast<unsigned>(of_all == 0 ? kWarp : std::countr_zero(of_all));
@@ -43,7 +43,7 @@ SPARFUSE_DEVICE std::uint32_t SumByLookBack(Block& block, std::uint64_t* told, s
       if (of_all != 0) break;
     }
     if (block.lane() == 0) {
-      if (self > 0) block.StoreRelease(told + self, kOfAll | (before + own));
+      if (self > 0) block.StoreRelaxed(told + self, kOfAll | (before + own));
       *scratch = before;
     }
   }

@@ -1,6 +1,7 @@
 #include "core/quantize/encode_device.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -147,9 +148,9 @@ void AccumulateSignOnDevice(const DeviceAccumulate& accumulate) {
 }
 
 void AccumulateQsgdOnDevice(const DeviceAccumulate& accumulate, const QsgdForm& form) {
-  AccumulateOnDevice(
-      accumulate,
-      gpu::DecodeQsgd{form.codes_at, static_cast<std::uint32_t>(form.bucket), form.levels});
+  const auto bucket = static_cast<std::uint32_t>(form.bucket);
+  const int bits = bucket == 0 ? 63 : std::countr_zero(bucket);
+  AccumulateOnDevice(accumulate, gpu::DecodeQsgd{form.codes_at, bucket, bits, form.levels});
 }
 
 void Quantizer::EncodeOnDevice(const DeviceContext& context, int rank, const SelectSource& source,

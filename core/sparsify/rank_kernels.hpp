@@ -107,16 +107,16 @@ SPARFUSE_DEVICE void Announce(Block& block, std::uint32_t* flag) {
 
 // Announces this block's number and returns the sum of those of the blocks before: each block adds
 // them up by itself, and waits for their numbers but for no sum. sums: [blocks], zero before;
-// value < 2^63. The same value from all threads.
+// value < 2^63. The same value from all threads. Nothing else that those blocks wrote is seen.
 template <class Block>
 SPARFUSE_DEVICE std::uint64_t SumBefore(Block& block, std::uint64_t* sums, std::uint32_t at,
                                         std::uint64_t value) {
   constexpr std::uint64_t kSet = std::uint64_t{1} << 63;
-  if (block.thread() == 0) block.StoreRelease(sums + at, kSet | value);
+  if (block.thread() == 0) block.StoreRelaxed(sums + at, kSet | value);
   std::uint64_t sum = 0;
   for (std::uint32_t i = block.thread(); i < at; i += Block::kThreads) {
     std::uint64_t other = 0;
-    while ((other = block.LoadAcquire(sums + i)) == 0) block.Pause();
+    while ((other = block.LoadRelaxed(sums + i)) == 0) block.Pause();
     sum += other & ~kSet;
   }
   return block.Sum(sum);

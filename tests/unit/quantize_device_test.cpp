@@ -184,7 +184,7 @@ TEST_P(QuantizeDevice, AddsUpTheHostsSums) {
     const auto quantizer = Make(form);
     const Staged staged(Make(form));
     for (const std::size_t payloads : {std::size_t{1}, std::size_t{3}, std::size_t{35}}) {
-      const std::size_t n = payloads == 3 ? 5003 : 333;
+      const std::size_t n = payloads == 3 ? 5003 : 1333;
       std::vector<std::vector<std::byte>> encoded;
       std::vector<std::span<const std::byte>> views;
       std::vector<std::unique_ptr<DeviceArray<std::byte>>> on_device;
@@ -232,6 +232,39 @@ TEST_P(QuantizeDevice, NotesCorruptPayloads) {
     const std::uint64_t found = fault.ToHost()[0];
     EXPECT_EQ(~found >> 32, 1u) << form.name;
     EXPECT_THROW(CheckPayloadFault(found), Error);
+  }
+}
+
+TEST_P(QuantizeDevice, NotesTheFirstCorruptElement) {
+  constexpr std::size_t kElements = 5003;
+  constexpr std::uint32_t kNone = 0xffffffffu;
+  // Where the second payload has a word of ones, and the first element that it spoils.
+  const struct {
+    Form form;
+    std::size_t byte;
+    std::uint32_t element;
+  } cases[] = {{kForms[0], 4 * 4999, 4999},
+               {kForms[1], 2 * 4998, 4998},
+               {kForms[1], 2 * 5002 + 2, kNone},  // behind the last half
+               {kForms[2], 0, 0},
+               {kForms[3], 4 * 7, 7 * 512},
+               {kForms[4], 0, 0},
+               {kForms[5], 4 * 70, 70 * 64},
+               {kForms[6], 4 * 39, 39 * 128},
+               {kForms[7], 4, 4096}};
+  for (const auto& [form, byte, element] : cases) {
+    SCOPED_TRACE(form.name + " " + std::to_string(byte));
+    const auto quantizer = Make(form);
+    std::vector<std::byte> bad = OnHost(*quantizer, Data("normal", kElements), {}).bytes;
+    const DeviceArray<std::byte> good(stream(), bad);
+    for (std::size_t b = byte; b < byte + 4 && b < bad.size(); ++b) bad[b] = std::byte{0xff};
+    const DeviceArray<std::byte> corrupt(stream(), bad);
+    const std::vector<const std::byte*> payloads = {good.data(), corrupt.data(), good.data()};
+    const DeviceArray<float> out(stream(), kElements);
+    const DeviceArray<std::uint64_t> fault(stream(), 1);
+    quantizer->AccumulateOnDevice(Context(), payloads, 1.0f, out.view(), fault.data());
+    const std::uint64_t found = fault.ToHost()[0];
+    EXPECT_EQ(found, element == kNone ? 0 : ~(std::uint64_t{1} << 32 | element));
   }
 }
 
