@@ -38,6 +38,18 @@ struct DeviceSource {
   SPARFUSE_HOST_DEVICE const float* summand() const {
     return pending || residual == nullptr ? gradient : residual;
   }
+  // x, once nothing is pending.
+  SPARFUSE_HOST_DEVICE const float* x() const { return residual == nullptr ? gradient : residual; }
+  // to[e] = x[position(e)] for e in [0, kEach), whose loads are under way together.
+  template <unsigned kEach, class Position>
+  SPARFUSE_DEVICE void Load(const Position& position, float* to) const {
+    const float* const from = summand();
+    for (unsigned e = 0; e < kEach; ++e) to[e] = from[position(e)];
+    if (!pending) return;
+    float old[kEach];
+    for (unsigned e = 0; e < kEach; ++e) old[e] = residual[position(e)];
+    for (unsigned e = 0; e < kEach; ++e) to[e] += old[e];
+  }
   // One load at a time where x is walked over: the branch is between them.
   SPARFUSE_DEVICE float At(std::uint64_t i) const {
     if (pending) return gradient[i] + residual[i];

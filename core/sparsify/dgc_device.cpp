@@ -35,7 +35,7 @@ gpu::DgcRule RuleOf(const DeviceInput& input, double density, const TensorInfo& 
                     .stream = stream};
   rule.k = static_cast<std::uint32_t>(k);
   rule.rank = static_cast<std::uint32_t>(std::min(CeilProduct(sample.samples, density), taken));
-  rule.samples = static_cast<std::uint32_t>(sample.samples);
+  rule.samples = static_cast<std::uint32_t>(taken);
   rule.stride = static_cast<std::uint32_t>(sample.stride);
   rule.start = static_cast<std::uint32_t>(start);
   rule.most = static_cast<std::uint32_t>(std::min(slot.capacity, CandidateCapacity(n, k)));
@@ -77,7 +77,11 @@ void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, d
                                  .own_size = sizeof(*words) / sizeof(std::uint32_t)});
   scan.warm = nullptr;  // learns here
   if (!rule.strided) {
-    gpu::Launch(stream, 1, gpu::DgcFromRandom{rule, gpu::SourceOf(input), words}, scan.active());
+    constexpr std::size_t kAtOnce = gpu::DgcFromRandom::kEach * gpu::DgcFromRandom::kThreads;
+    const std::size_t lists = std::clamp<std::size_t>(rule.samples / kAtOnce, 1, kMostSpans);
+    gpu::Launch(stream, lists,
+                gpu::DgcFromRandom{rule, gpu::SourceOf(input), scan.control, words, scan.list},
+                scan.active());
   }
   CollectOnDevice(context, scan);
   const std::size_t blocks = gpu::LookingBlocks(scan.capacity);
@@ -85,8 +89,10 @@ void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, d
               gpu::DgcDecide{rule, scan.control, words, gpu::CandidatesOf(scan), scan.list,
                              slot.report, warm, static_cast<std::uint32_t>(wanted)},
               scan.active());
-  gpu::Launch(stream, 2 + std::min(kExactSpans, scan.plan.chunks),
-              gpu::DgcFromAll{rule, gpu::SourceOf(scan.input), scan.control, words, slot.report},
+  const std::size_t spans = std::min(kExactSpans, scan.plan.chunks);
+  gpu::Launch(stream, (gpu::kKeyDigits + 1) * spans + 1,
+              gpu::DgcFromAll{rule, scan.input.x(), input.n, static_cast<std::uint32_t>(spans),
+                              scan.control, words, slot.report},
               &words->slow);
   RecollectOnDevice(context, scan);
   SendReaching(context, scan, slot);

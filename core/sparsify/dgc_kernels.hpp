@@ -1,18 +1,24 @@
 // Kernels of DGC's sampled threshold and its corrections (dgc.cpp).
 //
 // Expected on an H200 for n = 25.6M at 1 %, warm, not measured: Prepare 2 us, Collect 24 us,
-// DgcDecide 5 us (its candidates' indices and values from L2), Send 7 us, and 1 to 1.5 us for each
-// of three launches that see that they are not wanted.
+// DgcDecide 12 us (candidates' indices and values from L2, then a chain of waits and of digits that
+// one block finds among 3,600 keys), Send 7 us, and 1 to 1.5 us for each of three launches that see
+// that they are not wanted. Of a sample at random positions DgcFromRandom fetches 256,000 sectors,
+// 16 MB: 8 us. DgcFromAll, where it is wanted, takes some 60 us: the sample three times, x once;
+// and 5 ms more for each correction beyond those that LikelyThresholds foresees, where one block
+// counts.
 //
 // The sample is not read: its elements that matter are candidates of the one pass over x, known by
 // their position. The bound of the pass is low enough that more than upper_bound * K elements reach
 // it, so that of a threshold below it, too, it is known that too many reach it; and a factor of 1 +
 // 6 / sqrt(T) below the expected threshold, the T-th largest of the sample, whose rank deviates by
-// sqrt(T). Where that fails, DgcFromAll finds the threshold in x itself.
+// sqrt(T). (A sample at random positions is read before the pass, with the same bound.) Where that
+// fails, DgcFromAll finds the threshold in x itself.
 #pragma once
 
 #include <cstdint>
 
+#include "core/sparsify/digit_kernels.hpp"
 #include "core/sparsify/random_stream.hpp"
 #include "core/sparsify/rank_kernels.hpp"
 #include "core/sparsify/send_kernels.hpp"
@@ -23,8 +29,8 @@ namespace sparfuse::gpu {
 // What DGC is to do for one tensor.
 struct DgcRule {
   std::uint32_t k;
-  std::uint32_t rank;  // of the threshold in the sample
-  std::uint32_t samples;
+  std::uint32_t rank;     // of the threshold in the sample
+  std::uint32_t samples;  // elements of the sample
   std::uint32_t stride;
   std::uint32_t start;  // of a strided sample
   bool strided;         // else at random positions, drawn from `stream`
@@ -37,6 +43,11 @@ struct DgcRule {
   double lower_bound;
   RandomStream stream;
 
+  // Where element s of the sample is.
+  SPARFUSE_DEVICE std::uint64_t Position(std::uint64_t n, std::uint64_t s) const {
+    return strided ? start + s * stride : stream.Below(n, s);
+  }
+  // Of a strided sample.
   SPARFUSE_DEVICE bool Sampled(std::uint32_t index) const {
     return index >= start && (index - start) % stride == 0;
   }
@@ -48,16 +59,15 @@ inline constexpr unsigned kDgcThresholds = 12;  // ten corrections and two
 struct DgcWords {
   std::uint32_t slow;  // the candidates do not tell what is to be sent
   std::uint32_t listed;
-  std::uint32_t first_key;    // of the sample's threshold
-  std::uint32_t known_first;  // it is set before the candidates are looked at
+  std::uint32_t first_key;  // of the sample's threshold
   std::uint32_t thresholds_ready;
-  std::uint32_t slow_ready;
   std::uint32_t keys[kDgcThresholds];    // of thresholds that corrections may lead to
   std::uint32_t counts[kDgcThresholds];  // elements that reach them
   std::uint32_t gathered[kMostCounting];
   std::uint32_t counted[kMostCounting];
   std::uint32_t slow_counts[kDgcThresholds];
-  std::uint32_t slow_counted[kExactSpans];
+  std::uint32_t slow_bins[kKeyDigits * kDigits];
+  std::uint32_t slow_done[(kKeyDigits + 1) * kExactSpans];
 };
 
 // The smallest element that reaches the cut of a rank: the element of that rank. for_each as
@@ -141,31 +151,41 @@ SPARFUSE_DEVICE void SendFromRecollected(Block& block, ScanControl* control, con
   control->first = rule.k;
 }
 
-// The threshold of a sample at random positions, before anything is collected. One block.
+// Lists the keys of a sample at random positions that reach the bound of the pass, before it: a
+// position may be drawn twice, so candidates do not tell what is in the sample.
 struct DgcFromRandom {
   static constexpr const char* kName = "DgcFromRandom";
-  static constexpr int kThreads = 1024;
-  using Shared = RankShared;
+  static constexpr int kThreads = 256;
+  static constexpr unsigned kEach = 8;
+  using Shared = NoShared;
   DgcRule rule;
   DeviceSource source;
+  const ScanControl* control;
   DgcWords* words;
+  std::uint64_t* list;
 
   template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
-    const std::uint32_t key = KeyOfRank(block, shared, rule.rank, [&](const auto& take) {
-      for (std::uint32_t s = block.thread(); s < rule.samples; s += kThreads) {
-        take(KeyOf(source.At(rule.stream.Below(source.n, s))));
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    constexpr std::uint32_t kAtOnce = kEach * kThreads;
+    const std::uint32_t lo = control->lo;
+    for (std::uint64_t first = std::uint64_t{block.block()} * kAtOnce; first < rule.samples;
+         first += std::uint64_t{block.blocks()} * kAtOnce) {
+      const std::uint64_t mine = first + block.thread();
+      float x[kEach];
+      source.Load<kEach>([&](unsigned e) { return rule.Position(source.n, mine + e * kThreads); },
+                         x);
+      for (unsigned e = 0; e < kEach; ++e) {
+        const bool in = mine + e * kThreads < rule.samples && KeyOf(x[e]) >= lo;
+        const std::uint32_t to = PlaceInList(block, in, &words->listed);
+        if (to < kListRoom) list[to] = KeyOf(x[e]);
       }
-    });
-    if (block.thread() != 0) return;
-    words->first_key = key;
-    words->known_first = 1;
+    }
   }
 };
 
-// From the candidates: blocks [0, blocks() / 2) gather the keys of the sample's elements among
-// them, and the last of those finds the threshold; the others count what reaches it and the
-// thresholds that corrections may lead to, and their last decides.
+// From the candidates: blocks [0, blocks() / 2) list the keys of the sample's elements among them,
+// unless that is done, and the last of those finds the threshold; the others count what reaches it
+// and the thresholds that corrections may lead to, and their last decides.
 struct DgcDecide {
   static constexpr const char* kName = "DgcDecide";
   static constexpr int kThreads = 512;
@@ -194,7 +214,7 @@ struct DgcDecide {
 
   template <class Block>
   SPARFUSE_DEVICE void Gather(Block& block, Shared& shared, std::uint32_t half) const {
-    const std::uint32_t count = Stored() && words->known_first == 0 ? control->count : 0;
+    const std::uint32_t count = Stored() && rule.strided ? control->count : 0;
     ForCandidates(block, candidates, count, block.block(), half,
                   [&](std::uint32_t a, std::uint32_t key, bool is) {
                     const bool in = is && rule.Sampled(candidates.indices[a]);
@@ -206,12 +226,20 @@ struct DgcDecide {
 
     Await(block, words->gathered, half);
     const std::uint32_t listed = words->listed;
-    std::uint32_t key = words->first_key;
-    bool known = words->known_first != 0 && Stored() && key >= control->lo;
-    if (words->known_first == 0 && listed >= rule.rank && listed <= kListRoom) {
-      known = true;
+    const bool known = Stored() && listed >= rule.rank && listed <= kListRoom;
+    std::uint32_t key = 0;
+    if (known) {
       key = KeyOfRank(block, shared, rule.rank, [&](const auto& take) {
-        for (std::uint32_t i = block.thread(); i < listed; i += kThreads) take(list[i]);
+        for (std::uint32_t first = 0; first < listed; first += kLoadsInFlight * kThreads) {
+          std::uint64_t own[kLoadsInFlight];
+          const std::uint32_t mine = first + block.thread();
+          for (unsigned u = 0; u < kLoadsInFlight; ++u) {
+            own[u] = mine + u * kThreads < listed ? list[mine + u * kThreads] : 0;
+          }
+          for (unsigned u = 0; u < kLoadsInFlight; ++u) {
+            if (mine + u * kThreads < listed) take(own[u]);
+          }
+        }
       });
     }
     if (block.thread() == 0) {
@@ -300,50 +328,76 @@ struct DgcDecide {
   }
 };
 
-// Where the candidates do not tell: from all of x. Block 0 finds the threshold, the last one
-// decides, those between count.
+// Where the candidates do not tell: from all of x. Four phases of `spans` blocks: a histogram of
+// each digit of the sample's keys, then counts; one block more decides.
 struct DgcFromAll {
   static constexpr const char* kName = "DgcFromAll";
-  static constexpr int kThreads = 256;
-  using Shared = RankShared;
+  static constexpr int kThreads = 512;
+  static constexpr unsigned kEach = 8;
+  struct Shared {
+    std::uint32_t bins[kDigits];
+    BinShared bin;
+    std::uint32_t keys[kDgcThresholds];
+  };
   DgcRule rule;
-  DeviceSource source;  // nothing pending
+  const float* x;
+  std::uint64_t n;
+  std::uint32_t spans;
   ScanControl* control;
   DgcWords* words;
   SlotReport* report;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
-    const std::uint32_t counting = block.blocks() - 2;
-    if (block.block() == 0) {
-      FindThreshold(block, shared);
-      return;
+    const unsigned phase = block.block() / spans;
+    const unsigned span = block.block() % spans;
+    if (phase > 0) Await(block, words->slow_done + (phase - 1) * kExactSpans, spans);
+    const KeyPrefix found = FindPrefix(block, shared.bin, words->slow_bins,
+                                       phase < kKeyDigits ? phase : kKeyDigits, rule.rank);
+    if (phase < kKeyDigits) {
+      const std::uint64_t each = (rule.samples + spans - 1) / spans;
+      const std::uint64_t end = (span + 1) * each;
+      AddDigits(block, shared.bins, words->slow_bins, phase, found.prefix, span * each,
+                end < rule.samples ? end : rule.samples,
+                [&](std::uint64_t s) { return x[rule.Position(n, s)]; });
+    } else {
+      if (block.thread() == 0) LikelyThresholds(rule, MagnitudeOf(found.prefix), shared.keys);
+      block.Sync();
+      if (phase > kKeyDigits) return Decide(block, shared, found.prefix);
+      CountReaching(block, shared, span);
     }
-    if (block.block() <= counting) {
-      Await(block, &words->slow_ready, 1);
-      std::uint32_t reaching[kDgcThresholds] = {};
-      for (std::uint64_t i = Start(block); i < source.n; i += std::uint64_t{counting} * kThreads) {
-        const std::uint32_t key = KeyOf(source.At(i));
-        for (unsigned t = 0; t < kDgcThresholds; ++t) {
-          reaching[t] += static_cast<std::uint32_t>(key >= words->keys[t]);
-        }
-      }
+    Announce(block, words->slow_done + phase * kExactSpans + span);
+  }
+
+ private:
+  template <class Block>
+  SPARFUSE_DEVICE void CountReaching(Block& block, const Shared& shared, unsigned span) const {
+    const std::uint64_t each = (n + spans - 1) / spans;
+    const std::uint64_t begin = span * each;
+    const std::uint64_t end = begin + each < n ? begin + each : n;
+    std::uint32_t keys[kDgcThresholds];
+    std::uint32_t reaching[kDgcThresholds] = {};
+    for (unsigned t = 0; t < kDgcThresholds; ++t) keys[t] = shared.keys[t];
+    ForNextKeys(block, begin, end, [&](std::uint32_t next) {
       for (unsigned t = 0; t < kDgcThresholds; ++t) {
-        const std::uint32_t sum = block.Sum(reaching[t]);
-        if (block.thread() == 0 && sum > 0) block.AtomicAdd(&words->slow_counts[t], sum);
+        reaching[t] += static_cast<std::uint32_t>(next > keys[t]);
       }
-      Announce(block, &words->slow_counted[block.block() - 1]);
-      return;
+    });
+    for (unsigned t = 0; t < kDgcThresholds; ++t) {
+      const std::uint32_t sum = block.Sum(reaching[t]);
+      if (block.thread() == 0 && sum > 0) block.AtomicAdd(&words->slow_counts[t], sum);
     }
-    Await(block, words->slow_counted, counting);
-    const DgcDecision decision = Correct(rule, words->first_key, [&](std::uint32_t key) {
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE void Decide(Block& block, const Shared& shared, std::uint32_t first_key) const {
+    const DgcDecision decision = Correct(rule, first_key, [&](std::uint32_t key) {
       for (unsigned t = 0; t < kDgcThresholds; ++t) {
-        if (words->keys[t] == key) return words->slow_counts[t];
+        if (shared.keys[t] == key) return words->slow_counts[t];
       }
       std::uint32_t sum = 0;
-      for (std::uint64_t i = block.thread(); i < source.n; i += kThreads) {
-        sum += static_cast<std::uint32_t>(KeyOf(source.At(i)) >= key);
-      }
+      ForNextKeys(block, 0, n,
+                  [&](std::uint32_t next) { sum += static_cast<std::uint32_t>(next > key); });
       return block.Sum(sum);
     });
     // The k largest by what Send makes of the candidates; else those of the threshold.
@@ -357,28 +411,17 @@ struct DgcFromAll {
     control->mode = SendMode::kLargest;
   }
 
- private:
-  template <class Block>
-  static SPARFUSE_DEVICE std::uint64_t Start(Block& block) {
-    return std::uint64_t{block.block() - 1} * kThreads + block.thread();
-  }
-
-  template <class Block>
-  SPARFUSE_DEVICE void FindThreshold(Block& block, Shared& shared) const {
-    std::uint32_t key = words->first_key;
-    if (words->known_first == 0) {
-      key = KeyOfRank(block, shared, rule.rank, [&](const auto& take) {
-        for (std::uint64_t i = rule.start + std::uint64_t{block.thread()} * rule.stride;
-             i < source.n; i += std::uint64_t{kThreads} * rule.stride) {
-          take(KeyOf(source.At(i)));
-        }
-      });
+  // f(key + 1) for a thread's share of [begin, end), and f(0), which is above no key.
+  template <class Block, class F>
+  SPARFUSE_DEVICE void ForNextKeys(Block& block, std::uint64_t begin, std::uint64_t end,
+                                   const F& f) const {
+    for (std::uint64_t i = begin + block.thread(); i < end; i += kEach * kThreads) {
+      float own[kEach];
+      for (unsigned e = 0; e < kEach; ++e) {
+        own[e] = x[i + e * kThreads < end ? i + e * kThreads : i];
+      }
+      for (unsigned e = 0; e < kEach; ++e) f(i + e * kThreads < end ? KeyOf(own[e]) + 1 : 0);
     }
-    if (block.thread() == 0) {
-      words->first_key = key;
-      LikelyThresholds(rule, MagnitudeOf(key), words->keys);
-    }
-    Announce(block, &words->slow_ready);
   }
 };
 
@@ -408,9 +451,8 @@ struct DgcOfSmall {
                                    });
                                  })
                      : KeyOfRank(block, shared.rank, rule.rank, [&](const auto& take) {
-                         const DeviceSource x = {source.gradient, source.residual, source.n, false};
                          for (std::uint32_t s = block.thread(); s < rule.samples; s += Threads) {
-                           take(KeyOf(x.At(rule.stream.Below(source.n, s))));
+                           take(KeyOf(source.x()[rule.Position(source.n, s)]));
                          }
                        });
     const DgcDecision corrected = Correct(rule, first_key, [&](std::uint32_t wanted) {

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/sparsify/device_sample.hpp"
 #include "core/sparsify/device_scan.hpp"
 #include "core/sparsify/device_source.hpp"
 #include "core/sparsify/random_stream.hpp"
 #include "core/sparsify/rank_kernels.hpp"
-#include "core/sparsify/sample.hpp"
 
 namespace sparfuse::gpu {
 
@@ -17,7 +17,7 @@ inline constexpr std::size_t kMostSampled = 16384;
 // Zeroes a control and finds control->lo: from the step before, from a sample, or 0.
 struct Prepare {
   static constexpr const char* kName = "Prepare";
-  static constexpr int kThreads = 1024;
+  static constexpr int kThreads = 512;
   using Shared = RankShared;
 
   ScanControl* control;
@@ -83,27 +83,30 @@ struct Prepare {
     for (std::size_t i = block.thread(); i < count; i += Block::kThreads) words[i] = 0;
   }
 
-  // Of a stratified random sample of 64-byte lines, as ForSampledLines takes it.
+  // Of a stratified random sample of 64-byte lines.
   template <class Block>
   SPARFUSE_DEVICE std::uint32_t Sampled(Block& block, Shared& shared) const {
     constexpr unsigned kEach = kMostSampled / kThreads;
+    constexpr unsigned kTogether = 8;  // with feedback; else all
+    static_assert(kMostSampled / kLine <= kDigits);
+    FindSampledLines(block, stream, source.n, lines, shared.bins);
     const unsigned sampled = lines * static_cast<unsigned>(kLine);
-    const std::uint64_t all = source.n / kLine;
-    std::uint32_t keys[kEach];
-    for (unsigned e = 0; e < kEach; ++e) {
-      const unsigned s = e * kThreads + block.thread();
-      keys[e] = 0;
-      if (s >= sampled) continue;
-      const std::uint64_t line = s / kLine;
-      const std::uint64_t first = line * all / lines;
-      const std::uint64_t width = (line + 1) * all / lines - first;
-      keys[e] = KeyOf(source.At((first + stream.Below(width, line)) * kLine + s % kLine));
+    float x[kEach];
+    for (unsigned first = 0; first < kEach; first += kTogether) {
+      source.Load<kTogether>(
+          [&](unsigned e) {
+            const unsigned s = (first + e) * kThreads + block.thread();
+            return SampledElement(shared.bins, s < sampled ? s : sampled - 1);
+          },
+          x + first);
     }
+    block.Sync();  // the lines' place is that of the histogram
+
     constexpr int kCoarse = 9;  // of a key: 2^-14 of the magnitude
     return static_cast<std::uint32_t>(
         CutOfRank(block, shared, 31, kCoarse, rank, [&](const auto& count) {
           for (unsigned e = 0; e < kEach; ++e) {
-            if (e * kThreads + block.thread() < sampled) count(keys[e]);
+            if (e * kThreads + block.thread() < sampled) count(KeyOf(x[e]));
           }
         }));
   }

@@ -2,7 +2,7 @@
 //
 // Expected on an H200 (4.8 TB/s, of which a read gets about 4.3; 132 multiprocessors), not
 // measured; n = 25.6M at 1 %, without feedback:
-//   Prepare    1 block           a sample of 16384 elements, two digits in shared memory     5 us
+//   Prepare    1 block           a sample of 16384 elements, two digits in shared memory     7 us
 //              warm: zeroes 55 kB in L2                                                      2 us
 //   Collect    1042 blocks       102 MB once; 1.4 k candidates, 3 MB                        24 us
 //   Send       128 + 521 blocks  values of candidates from L2 three times, 2 MB to the slot  7 us

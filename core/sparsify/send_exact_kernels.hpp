@@ -6,6 +6,7 @@
 
 #include "core/sparsify/device_scan.hpp"
 #include "core/sparsify/device_source.hpp"
+#include "core/sparsify/digit_kernels.hpp"
 #include "core/sparsify/rank_kernels.hpp"
 #include "core/sparsify/send_kernels.hpp"
 
@@ -17,8 +18,9 @@ struct SendExact {
   static constexpr const char* kName = "SendExact";
   static constexpr int kThreads = 512;
   static constexpr unsigned kEach = 8;
+  static_assert(kExactBins == kDigits);
   struct Shared {
-    std::uint32_t bins[kExactBins];
+    std::uint32_t bins[kDigits];
     BinShared bin;
   };
 
@@ -38,59 +40,17 @@ struct SendExact {
     const std::uint64_t begin = span * span_size;
     const std::uint64_t end = begin + span_size < n ? begin + span_size : n;
     if (phase > 0) Await(block, control->exact_done + (phase - 1) * kExactSpans, spans);
-    // What the phases before have found.
-    std::uint32_t prefix = 0;
-    std::uint32_t rank = k;
-    for (unsigned p = 0; p < phase; ++p) {
-      const RankedBin found = FindRankedBin(block, shared.bin, control->exact_bins + p * kExactBins,
-                                            1u << BitsOf(p), rank);
-      prefix = prefix << BitsOf(p) | found.bin;
-      rank -= found.above;
-    }
-    if (phase < 3) {
-      Histogram(block, shared, phase, begin, end, prefix);
+    const KeyPrefix found = FindPrefix(block, shared.bin, control->exact_bins, phase, k);
+    if (phase < kKeyDigits) {
+      AddDigits(block, shared.bins, control->exact_bins, phase, found.prefix, begin, end,
+                [&](std::uint64_t i) { return x[i]; });
       Announce(block, control->exact_done + phase * kExactSpans + span);
     } else {
-      Emit(block, span, begin, end, prefix, rank);
+      Emit(block, span, begin, end, found.prefix, found.rank);
     }
   }
 
  private:
-  // Digits of a key: 11, 10 and 10 bits.
-  static SPARFUSE_DEVICE unsigned BitsOf(unsigned phase) { return phase == 0 ? 11 : 10; }
-
-  template <class Block>
-  SPARFUSE_DEVICE void Histogram(Block& block, Shared& shared, unsigned phase, std::uint64_t begin,
-                                 std::uint64_t end, std::uint32_t prefix) const {
-    const unsigned shift = phase == 0 ? 20 : phase == 1 ? 10 : 0;
-    const std::uint32_t digits = 1u << BitsOf(phase);
-    for (unsigned b = block.thread(); b < digits; b += kThreads) shared.bins[b] = 0;
-    block.Sync();
-    for (std::uint64_t i = begin; i < end; i += kThreads * kEach) {
-      std::uint32_t keys[kEach];
-      for (unsigned e = 0; e < kEach; ++e) {
-        const std::uint64_t at = i + e * kThreads + block.thread();
-        keys[e] = at < end ? KeyOf(x[at]) : kNoKey;  // whose prefix is none of theirs
-      }
-      for (unsigned e = 0; e < kEach; ++e) {
-        const bool in = keys[e] != kNoKey && keys[e] >> shift >> BitsOf(phase) == prefix;
-        const std::uint32_t digit = keys[e] >> shift & (digits - 1);
-        // Tensors come here because many elements are equal: a warp of equals adds once.
-        const std::uint32_t first = block.Shuffle(in ? digit : kNoKey, 0);
-        if (block.Ballot(in && digit == first) == 0xffffffffu) {
-          if (block.lane() == 0) block.AtomicAdd(&shared.bins[digit], std::uint32_t{kWarp});
-        } else if (in) {
-          block.AtomicAdd(&shared.bins[digit], 1u);
-        }
-      }
-    }
-    block.Sync();
-    for (unsigned b = block.thread(); b < digits; b += kThreads) {
-      if (shared.bins[b] == 0) continue;
-      block.AtomicAdd(&control->exact_bins[phase * kExactBins + b], shared.bins[b]);
-    }
-  }
-
   // All elements above `key` and the first `ties` that equal it.
   template <class Block>
   SPARFUSE_DEVICE void Emit(Block& block, unsigned span, std::uint64_t begin, std::uint64_t end,

@@ -1,15 +1,18 @@
 // What SIDCo decides on a device (sidco.cpp says what it is).
 //
-// Expected on an H200, warm, for n = 25.6M: SidcoBegin and SidcoAdapt 2 us each beside the passes
-// of scan_kernels.hpp. Where boundaries are fitted, SidcoBegin takes some 5 us a stage for 65536
-// sampled elements. It does so by itself, one block that other multiprocessors wait for, because
-// that is in a tensor's first steps and when its stages have changed.
+// Expected on an H200, warm, for n = 25.6M, not measured: SidcoBegin and SidcoAdapt 2 us each
+// beside the passes of scan_kernels.hpp. Where boundaries are fitted, SidcoBegin takes some 15 us a
+// stage for 65536 sampled elements: 16 times 16 kB on their way to one multiprocessor, and their
+// sums. It does so by itself, one block that the others wait for, because that is in a tensor's
+// first steps and when its stages have changed. Where a sample cannot be fitted, all of x is, as on
+// the host: some 8 ms a stage, of an x of zeros one stage in every step. Many blocks for that would
+// be a launch more in all steps.
 #pragma once
 
 #include <cstdint>
 
+#include "core/sparsify/device_sample.hpp"
 #include "core/sparsify/random_stream.hpp"
-#include "core/sparsify/sample.hpp"
 #include "core/sparsify/sidco_fits.hpp"
 #include "core/sparsify/statistics_device.hpp"
 
@@ -53,10 +56,13 @@ SPARFUSE_DEVICE void StartMemory(const SidcoSettings& settings, bool remembered,
 struct SidcoBegin {
   static constexpr const char* kName = "SidcoBegin";
   static constexpr int kThreads = 512;
+  static constexpr unsigned kEach = 8;  // loads of a thread that are under way together
   struct Shared {
+    std::uint32_t lines[kFitMostSampled / kLine];  // of the sample
     double values[ThreadSums<true>::kValues];
     double thresholds[kMaxStages];
     TailKeys tails;
+    std::uint32_t max_key;
     std::uint32_t fit;
   };
 
@@ -79,6 +85,7 @@ struct SidcoBegin {
     const SidcoPlan plan = settings.Plan(*memory);
     const int boundaries = plan.stages - 1;
     if (shared.fit != 0) {
+      FindSampledLines(block, stream, source.n, lines, shared.lines);
       if (!(lines > 0 && Fit(block, shared, plan, std::uint64_t{lines} * kLine, true))) {
         Fit(block, shared, plan, source.n, false);
       }
@@ -110,10 +117,20 @@ struct SidcoBegin {
         shared.tails.keys[0] = KeyAbove(shared.thresholds[stage - 1]);
       }
       block.Sync();
+      // Nothing is above the threshold, as where all elements are equal.
+      if (stage > 0 && shared.tails.keys[0] > shared.max_key) break;
       ThreadSums<true> sums(settings.Measured(), stage == 0 ? nullptr : &shared.tails);
-      for (std::uint64_t i = block.thread(); i < count; i += kThreads) {
-        const float x = source.At(sampled ? Position(i) : i);
-        sums.Add(x, KeyOf(x));
+      for (std::uint64_t i = block.thread(); i < count; i += kEach * kThreads) {
+        float x[kEach];
+        source.Load<kEach>(
+            [&](unsigned e) {
+              const std::uint64_t at = i + e * kThreads < count ? i + e * kThreads : i;
+              return sampled ? SampledElement(shared.lines, static_cast<std::uint32_t>(at)) : at;
+            },
+            x);
+        for (unsigned e = 0; e < kEach; ++e) {
+          if (i + e * kThreads < count) sums.Add(x[e], KeyOf(x[e]));
+        }
       }
       sums.Sum(block, [&](int value, double sum) {
         if (block.thread() == 0) shared.values[value] = sum;
@@ -121,6 +138,7 @@ struct SidcoBegin {
       if (block.thread() == 0) {
         const Statistics statistics =
             sums.Of(count, [&](int value) { return shared.values[value]; });
+        shared.max_key = statistics.max_key;
         shared.thresholds[stage] =
             stage == 0 ? FirstThreshold(settings.fit, statistics, plan.first)
                        : TailThreshold(settings.fit, statistics.tails[0], plan.factor);
@@ -128,15 +146,6 @@ struct SidcoBegin {
       block.Sync();
     }
     return !std::isnan(shared.thresholds[boundaries - 1]);
-  }
-
-  // As ForSampledLines.
-  SPARFUSE_DEVICE std::uint64_t Position(std::uint64_t i) const {
-    const std::uint64_t line = i / kLine;
-    const std::uint64_t all = source.n / kLine;
-    const std::uint64_t first = line * all / lines;
-    const std::uint64_t width = (line + 1) * all / lines - first;
-    return (first + stream.Below(width, line)) * kLine + i % kLine;
   }
 };
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/sparsify/collect_with_measure.hpp"
+#include "core/sparsify/device_sample.hpp"
+#include "core/sparsify/send_kernels.hpp"
 #include "tests/device_selection.hpp"
 
 namespace sparfuse {
@@ -54,8 +56,39 @@ struct SetWords {
   }
 };
 
+// Copies a sample, in its order.
+struct CopySample {
+  static constexpr const char* kName = "CopySample";
+  static constexpr int kThreads = 64;
+  static constexpr unsigned kEach = 3;
+  struct Shared {
+    std::uint32_t lines[40];
+  };
+  gpu::DeviceSource source;
+  RandomStream stream;
+  std::uint32_t lines;
+  float* to;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    gpu::FindSampledLines(block, stream, source.n, lines, shared.lines);
+    for (unsigned s = block.thread(); s < lines * kLine; s += kEach * kThreads) {
+      float x[kEach];
+      const auto at = [&](unsigned e) {
+        const unsigned i = s + e * kThreads < lines * kLine ? s + e * kThreads : s;
+        return gpu::SampledElement(shared.lines, i);
+      };
+      source.Load<kEach>(at, x);
+      for (unsigned e = 0; e < kEach; ++e) {
+        if (s + e * kThreads < lines * kLine) to[s + e * kThreads] = x[e];
+      }
+    }
+  }
+};
+
 }  // namespace
 SPARFUSE_EMULATED_KERNEL(SetWords)
+SPARFUSE_EMULATED_KERNEL(CopySample)
 namespace {
 
 // A scan of x, and what it sends.
@@ -96,6 +129,34 @@ class Scan {
   DeviceInput input_;
   std::size_t k_;
 };
+
+TEST(DeviceScan, SamplesTheLinesThatTheHostSamples) {
+  const std::vector<float> gradient = MakeData("gaussian", 1234, 1);
+  const std::vector<float> residual = MakeData("laplace", 1234, 2);
+  const TensorInfo info{7, "conv1.weight", {}, 3};
+  const gpu::GpuStream stream(kEmulated);
+  const Buffer<float> g = ToDevice(stream.view(), gradient);
+  Buffer<float> r = ToDevice(stream.view(), residual);
+  for (const std::uint32_t lines : {1u, 37u, 40u}) {
+    for (const bool pending : {false, true}) {
+      std::vector<float> expected(lines * kLine);
+      ForSampledLines(gradient.size(), lines, info, [&](std::size_t i, std::size_t at) {
+        for (std::size_t j = 0; j < kLine; ++j) {
+          expected[i * kLine + j] =
+              pending ? gradient[at + j] + residual[at + j] : residual[at + j];
+        }
+      });
+      const Buffer<float> sample(expected.size(), kEmulated);
+      gpu::Launch(stream.view(), 1,
+                  CopySample{{g.data(), r.data(), gradient.size(), pending},
+                             RandomStream(0, info.id, info.step),
+                             lines,
+                             sample.data()});
+      EXPECT_EQ(ToHost(stream.view(), sample.data(), sample.size()), expected)
+          << lines << " lines" << (pending ? ", pending" : "");
+    }
+  }
+}
 
 TEST(DeviceScan, PlansFollowFromSizeAndAddress) {
   alignas(16) static float x[8];

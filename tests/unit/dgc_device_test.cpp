@@ -54,6 +54,8 @@ TEST_P(DgcOnDevice, LargerTensorsOfEveryKind) {
   ExpectSteps(device(), {}, "equal", 70'001, 0.002, true, 1);
   ExpectSteps(device(), {}, "sparse", 70'001, 0.02, true, 1);
   ExpectSteps(device(), {{"max_iterations", std::int64_t{0}}}, "equal", 70'001, 0.002, false, 1);
+  ExpectSteps(device(), {{"strided", false}}, "equal", 70'001, 0.002, true, 1);
+  ExpectSteps(device(), {{"strided", false}}, "sparse", 70'001, 0.02, true, 1);
   ExpectSteps(device(), {}, "laplace", 20'011, 0.2, true, 1);
   ExpectSteps(device(), {}, "gaussian", 17'000, 0.0001, true, 1);  // all are sampled
   ExpectSteps(device(), {}, "gaussian", 17'000, 1.0, true, 1);
@@ -87,6 +89,7 @@ TEST_P(DgcOnDevice, WhateverTheStepBeforeWas) {
     ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 4, last_scale);
     ExpectSteps(device(), {{"resample", false}}, "laplace", 20'011, 0.01, false, 4, last_scale);
     ExpectSteps(device(), {{"exact_trim", true}}, "gaussian", 20'011, 0.01, false, 4, last_scale);
+    ExpectSteps(device(), {{"strided", false}}, "gaussian", 20'011, 0.01, false, 4, last_scale);
   }
 }
 
