@@ -1,5 +1,5 @@
 # Decides SPARFUSE_WITH_CUDA from SPARFUSE_CUDA (AUTO, ON, OFF) and, where it is on, enables the CUDA
-# language and sets NCCL_INCLUDE_DIR and NCCL_LIBRARY.
+# language and sets NCCL_INCLUDE_DIR, NCCL_LIBRARY and CUBLAS_LIBRARY.
 #
 # AUTO needs a toolkit of version 13, NCCL, and (with LibTorch) the CUDA libraries that LibTorch was
 # built with; a message says which of these is missing. ON makes each of them an error.
@@ -68,6 +68,20 @@ if(SPARFUSE_WITH_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   find_package(CUDAToolkit 13 REQUIRED)
+  # Of cuBLAS, too, LibTorch's own first: beside LibTorch a process would load the toolkit's libcublas
+  # and LibTorch's libcublasLt. In a folder of their own, because the CUDA runtime, which lies with
+  # them, is the toolkit's, and each executable has one order of folders for all of its libraries.
+  find_library(SPARFUSE_CUBLAS libcublas.so.13 PATHS ${SPARFUSE_NVIDIA_WHEELS}
+               PATH_SUFFIXES cu13/lib NO_DEFAULT_PATH)
+  set(CUBLAS_LIBRARY CUDA::cublas)
+  if(SPARFUSE_CUBLAS)
+    get_filename_component(folder ${SPARFUSE_CUBLAS} DIRECTORY)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cublas)
+    foreach(library libcublas.so.13 libcublasLt.so.13)
+      file(CREATE_LINK ${folder}/${library} ${CMAKE_BINARY_DIR}/cublas/${library} SYMBOLIC)
+    endforeach()
+    set(CUBLAS_LIBRARY ${CMAKE_BINARY_DIR}/cublas/libcublas.so.13)
+  endif()
   # As for the host, no fused multiply-add: a device selects what the host selects.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--fmad=false>")
 endif()

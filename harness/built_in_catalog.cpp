@@ -1,6 +1,7 @@
 // Joins the registries of core and baselines; the workloads' join beside it is in
 // workload_entries.cpp.
 #include "baselines/registry.hpp"
+#include "core/options.hpp"
 #include "harness/catalog.hpp"
 #include "harness/workload_entries.hpp"
 
@@ -38,7 +39,8 @@ Catalog BuiltInCatalog() {
     entry.source = from.paper;
     entry.summary = from.exact_count ? "keeps exactly k elements" : "keeps about k elements";
     if (from.index_shared) entry.summary += ", the same on every rank";
-    entry.on_device = from.make({}, 1)->SelectsOnDevice();
+    const Options defaults = ResolveOptions(from.name, from.options, {});
+    entry.on_device = from.make(defaults, 1)->SelectsOnDevice();
     entry.revision = from.revision;
     entry.deviations = from.deviations;
     entry.options = from.options;

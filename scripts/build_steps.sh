@@ -50,7 +50,7 @@ take_lock() {
 drop_lock() { exec 9>&-; }
 
 # Prints the CUDA compiler if a toolkit of version 13 or newer is here and SPARFUSE_CUDA is not OFF.
-# core/cuda.cmake looks in the same places.
+# configure tells CMake, which by itself would take the first nvcc that it finds, of any version.
 cuda_compiler() {
   local nvcc major
   [[ "${SPARFUSE_CUDA:-AUTO}" != OFF ]] || return 0
@@ -65,8 +65,8 @@ cuda_compiler() {
   done
 }
 
-# Prints why no CUDA card can be used here, or nothing if one can: the driver's answer, which respects
-# CUDA_VISIBLE_DEVICES and needs nothing of ours.
+# Prints why no CUDA card can be used here with CUDA 13, or nothing if one can: the driver's answer,
+# which respects CUDA_VISIBLE_DEVICES and needs nothing of ours.
 why_no_gpu() {
   python3 - <<'END'
 import ctypes
@@ -81,7 +81,14 @@ def why():
     if status:
         cuda.cuGetErrorString(status, ctypes.byref(text))
         return f"the driver answers: {(text.value or b'an unknown error').decode()} ({status})"
-    return "" if count.value else "the driver knows no card"
+    if not count.value:
+        return "the driver knows no card"
+    version = ctypes.c_int(0)
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    if version.value < 13000:
+        return (f"the driver serves CUDA up to {version.value // 1000}.{version.value % 1000 // 10}; "
+                "CUDA 13 needs driver 580 or newer")
+    return ""
 
 print(why())
 END
@@ -111,8 +118,9 @@ main_preset() { if [[ "${SPARFUSE_CUDA:-AUTO}" == OFF ]]; then echo cpu; else ec
 # configure PRESET: runs cmake only where ninja would not do it by itself: the first time, after an
 # interrupted configuration, and when the presets or the toolchain have changed.
 configure() {
-  local preset="$1" folder="$ROOT/build/$1" key
-  key="$( { cat "$ROOT/CMakePresets.json" "$VENV/.sparfuse-setup"; cuda_compiler; g++ --version; } |
+  local preset="$1" folder="$ROOT/build/$1" nvcc key
+  nvcc="$(cuda_compiler)"
+  key="$( { cat "$ROOT/CMakePresets.json" "$VENV/.sparfuse-setup"; echo "$nvcc"; g++ --version; } |
     sha256sum)"
   if [[ -f "$folder/build.ninja" && "$(cat "$folder/.configured" 2>/dev/null)" == "$key" ]]; then
     return 0
@@ -120,7 +128,7 @@ configure() {
   mkdir -p "$folder"
   rm -f "$folder/.configured"
   run_logged "configuring build/$preset" "configure-$preset.log" \
-    env -C "$ROOT" "$VENV/bin/cmake" --fresh --preset "$preset" || return
+    env -C "$ROOT" ${nvcc:+"CUDACXX=$nvcc"} "$VENV/bin/cmake" --fresh --preset "$preset" || return
   grep -E 'sparfuse: ' "$STATE/configure-$preset.log" | sed 's/^-- sparfuse/   build/' >&2 || true
   printf '%s' "$key" >"$folder/.configured"
 }

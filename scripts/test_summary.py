@@ -6,7 +6,7 @@
 FOLDER/phases.tsv has a line a phase: folder, title, status (passed, failed, skipped: REASON), seconds.
 A phase's folder has ctest.xml (JUnit, from ctest) with cases/TEST.xml (from googletest, where the test
 TEST is a googletest program: its cases are counted in its place), or cases/*.xml alone, or
-unittest.log, or nothing.
+unittest.log, or nothing. What was skipped is counted by reason; those files have the single names.
 """
 
 import collections
@@ -15,7 +15,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-Counts = collections.namedtuple("Counts", "passed failed skips")  # skips: (test, reason)
+Counts = collections.namedtuple("Counts", "passed failed skips")  # skips: (test or program, reason)
 
 
 def googletest_counts(path):
@@ -27,17 +27,24 @@ def googletest_counts(path):
     passed = failed = 0
     skips = []
     for case in root.iter("testcase"):
-        name = f"{case.get('classname')}.{case.get('name')}"
         skip = case.find("skipped")
         if case.find("failure") is not None:
             failed += 1
         elif skip is not None:
             # googletest puts the place of GTEST_SKIP on the first line, the reason after it.
             lines = (skip.get("message") or "").strip().splitlines()
-            skips.append((name, " ".join(lines[1:] or lines) or "no reason given"))
+            skips.append((path.stem, " ".join(lines[1:] or lines) or "no reason given"))
         elif case.get("status") == "run":
             passed += 1
     return Counts(passed, failed, skips)
+
+
+def reason_of(test):
+    """Why ctest did not run a test; one that skips itself by its status says it last."""
+    skip = test.find("skipped")
+    message = skip.get("message", "") if skip is not None else ""
+    lines = (test.findtext("system-out") or "").strip().splitlines()
+    return lines[-1] if lines and message.startswith("SKIP_RETURN_CODE") else message
 
 
 def ctest_counts(folder):
@@ -49,8 +56,7 @@ def ctest_counts(folder):
             # A crash, or a failure outside of any case, counts as one.
             failed += max(1, cases.failed if cases else 0)
         elif test.get("status") in ("notrun", "disabled"):
-            skip = test.find("skipped")
-            skips.append((test.get("name"), skip.get("message", "") if skip is not None else ""))
+            skips.append((test.get("name"), reason_of(test)))
         elif cases is None:
             passed += 1
         if cases is not None:
@@ -98,7 +104,7 @@ def main():
     passed = failed = failed_phases = skipped = 0
     seconds = 0.0
     width = max(len(title) for _, title, _, _ in phases)
-    reasons = collections.Counter()
+    reasons = collections.defaultdict(list)  # the tests and programs, once for each that was skipped
     print("Summary")
     for folder, title, status, took in phases:
         seconds += float(took)
@@ -117,9 +123,9 @@ def main():
             failed += 1
             print(f"  {''.ljust(width)}  (counted as one failure: the phase ended before its tests)")
         for test, reason in counts.skips:
-            reasons[f"{test}: {reason}"] += 1
-    for reason, times in sorted(reasons.items()):
-        print(f"  skipped{f' {times} times' if times > 1 else ''}: {reason}")
+            reasons[reason].append(test)
+    for reason, tests in sorted(reasons.items()):
+        print(f"  {len(tests)} skipped: {reason} ({', '.join(sorted(set(tests)))})")
     print(f"  {seconds:.0f} s in all")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or failed_phases else 0

@@ -1,4 +1,4 @@
-// For tests of what runs on devices: the devices, and arrays on them.
+// For tests of what runs on devices: a stream, and arrays.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,16 +11,19 @@
 #include "core/gpu/runtime.hpp"
 #include "core/sparsify/on_device.hpp"
 #include "core/tensor/device.hpp"
+#include "tests/devices.hpp"
 
 namespace sparfuse {
 
+using testing::DeviceName;
+using testing::TheDevices;
+
 // Runs every test on the emulated device and, where there is one, on a card.
-class OnDevices : public testing::TestWithParam<DeviceKind> {
+class OnDevices : public ::testing::TestWithParam<DeviceKind> {
  protected:
   void SetUp() override {
-    if (GetParam() == DeviceKind::kCuda && CudaDeviceCount() == 0) {
-      GTEST_SKIP() << "no CUDA device";
-    }
+    const std::string why = testing::WhyNotOn(GetParam());
+    if (!why.empty()) GTEST_SKIP() << why;
     stream_ = gpu::GpuStream({GetParam(), 0});
     workspace_ = DeviceWorkspace(stream_.view().device);
   }
@@ -32,11 +35,6 @@ class OnDevices : public testing::TestWithParam<DeviceKind> {
   gpu::GpuStream stream_;
   DeviceWorkspace workspace_{Device{DeviceKind::kEmulated, 0}};
 };
-
-inline auto TheDevices() { return testing::Values(DeviceKind::kEmulated, DeviceKind::kCuda); }
-inline std::string DeviceName(const testing::TestParamInfo<DeviceKind>& info) {
-  return info.param == DeviceKind::kCuda ? "Cuda" : "Emulated";
-}
 
 // An array on a stream's device, filled from the host.
 template <class T>

@@ -11,15 +11,10 @@
 
 #include "core/gpu/runtime.hpp"
 #include "core/sparsify/on_device.hpp"
+#include "tests/devices.hpp"
 #include "tests/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
-
-// "" or why a test cannot run there.
-inline std::string WhyNotOn(DeviceKind kind) {
-  if (kind != DeviceKind::kCuda || CudaDeviceCount() > 0) return "";
-  return "this build or machine has no CUDA device (sparfuse doctor)";
-}
 
 // The emulated device always; the card where there is one.
 class OnDevices : public ::testing::TestWithParam<DeviceKind> {
@@ -31,13 +26,9 @@ class OnDevices : public ::testing::TestWithParam<DeviceKind> {
   Device device() const { return {GetParam(), 0}; }
 };
 
-inline std::string DeviceKindName(const ::testing::TestParamInfo<DeviceKind>& info) {
-  return info.param == DeviceKind::kCuda ? "Cuda" : "Emulated";
-}
-#define SPARFUSE_ON_DEVICES(Suite)                                                      \
-  INSTANTIATE_TEST_SUITE_P(Devices, Suite,                                              \
-                           ::testing::Values(DeviceKind::kEmulated, DeviceKind::kCuda), \
-                           ::sparfuse::testing::DeviceKindName)
+#define SPARFUSE_ON_DEVICES(Suite)                                            \
+  INSTANTIATE_TEST_SUITE_P(Devices, Suite, ::sparfuse::testing::TheDevices(), \
+                           ::sparfuse::testing::DeviceName)
 
 template <class T>
 Buffer<T> ToDevice(const Stream& stream, const std::vector<T>& host) {

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "core/error.hpp"
@@ -73,9 +75,31 @@ at::Device PlaceOf(const Stream& stream, Precision precision) {
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device.index));
 }
 
+namespace {
+
+// LibTorch prints some warnings with every call, cuDNN's recurrent layers two in each forward pass.
+class EachOnce final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!told_.insert(warning.msg()).second) return;
+    }
+    WarningHandler::process(warning);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> told_;
+};
+
+}  // namespace
+
 void SetNumerics(at::DeviceType device, Precision precision, bool deterministic) {
   at::Context& context = at::globalContext();
   const bool strict = device == at::kCUDA && deterministic;
+  static EachOnce warnings;
+  c10::WarningUtils::set_warning_handler(&warnings);
   // These setters keep LibTorch's older and newer state of the same thing alike; it refuses a
   // mixture.
   context.setAllowTF32CuBLAS(precision == Precision::kTf32);

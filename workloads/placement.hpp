@@ -16,7 +16,8 @@ namespace sparfuse {
 // use it, or where it lacks the precision; Error{kConfig} for TF32 on the host.
 at::Device PlaceOf(const Stream& stream, Precision precision);
 
-// Settings of this process, for every workload in it; those of the host are LibTorch's defaults.
+// Settings of this process, for every workload in it; those of the host are LibTorch's defaults. On
+// the calling thread LibTorch prints a warning once, however often it gives it.
 //
 // On CUDA fp32 means IEEE products: cuDNN would use TF32 unless told not to. `deterministic` takes,
 // of convolutions, of attention and of what else has several kernels, those without atomic

@@ -79,6 +79,16 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor,
   return MakeTextTask(std::move(text), std::move(logits));
 }
 
+// LibTorch's error as ours, without its stack. Of a lack of memory only LibTorch's allocator on the
+// device makes a type of its own: cuBLAS, cuDNN and allocators on the host say it in words.
+[[noreturn]] void Rethrow(const std::string& during, const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const auto says = [&](std::string_view words) { return text.find(words) != std::string::npos; };
+  const bool no_room = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                       says("ALLOC_FAILED") || says("out of memory") || says("allocate memory");
+  throw Error(no_room ? FailureKind::kOutOfMemory : FailureKind::kInternal, during + ": " + text);
+}
+
 class TorchWorkload final : public TrainingWorkload {
  public:
   // What it makes belongs to the stream that is current, hooks too: an accumulator runs on the
@@ -222,13 +232,12 @@ class TorchWorkload final : public TrainingWorkload {
 
   // Runs `work` with the configured stream as LibTorch's.
   template <class Work>
-  std::invoke_result_t<Work> OnDevice(const char* what, Work work) {
+  std::invoke_result_t<Work> OnDevice(const char* during, Work work) {
     const CurrentStream current(stream_);
     try {
       return work();
-    } catch (const c10::OutOfMemoryError& error) {
-      SPARFUSE_THROW(kOutOfMemory,
-                     std::string("for ") + what + ": " + error.what_without_backtrace());
+    } catch (const c10::Error& error) {
+      Rethrow(during, error);
     }
   }
 
@@ -317,9 +326,8 @@ std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name,
   const CurrentStream current(config.stream);
   try {
     return std::make_unique<TorchWorkload>(descriptor, config, options, device);
-  } catch (const c10::OutOfMemoryError& error) {
-    SPARFUSE_THROW(kOutOfMemory, "for the parameters of " + descriptor.name + ": " +
-                                     error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    Rethrow("making " + descriptor.name, error);
   }
 }
 

@@ -76,7 +76,8 @@ class LiveEngine final : public StepScheduler {
   // What follows is called by the training loop, on the compute lane, in this order. Each call
   // throws what went wrong on any thread of this rank since.
 
-  // `verify`: check in this step that each selection conserves mass exactly (costs copies).
+  // `verify`: check in this step that each selection conserves mass exactly (costs copies). Throws
+  // Error{kInternal} where the step before has not ended: threads and streams may be at work on it.
   void BeginStep(std::uint64_t step, bool verify);
   void BeginForward();
   void EndForward();
@@ -271,6 +272,7 @@ class LiveEngine final : public StepScheduler {
 
   std::uint64_t step_ = 0;
   bool verify_ = false;
+  bool in_step_ = false;
   bool finishing_ = false;  // this step is to be applied
   Clock::time_point step_begin_;
   double compute_since_ = 0;  // end of the last span on the compute lane

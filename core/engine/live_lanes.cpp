@@ -1,16 +1,23 @@
 // The compute lane of LiveEngine, as the training loop drives it, and the threads of lanes.
 #include <algorithm>
 #include <cassert>
+#include <string>
 
 #include "core/engine/live_engine.hpp"
+#include "core/error.hpp"
 
 namespace sparfuse {
 
 void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
-  if (device_) {
+  {
     std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);  // the last step's events may be in use
   }
+  if (in_step_) {
+    SPARFUSE_THROW(kInternal, "step " + std::to_string(step) + " begins, and step " +
+                                  std::to_string(step_) + " has not ended: expected EndStep");
+  }
+  in_step_ = true;
   step_ = step;
   verify_ = verify;
   finishing_ = false;
@@ -158,6 +165,7 @@ StepRecord LiveEngine::EndStep() {
   } else {
     step_seconds = Now();
   }
+  in_step_ = false;
   StepRecord record = record_;
   const std::string_view compute = LaneName(Lane::kCompute);
   record.step_seconds = step_seconds;

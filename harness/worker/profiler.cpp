@@ -104,9 +104,9 @@ class Profiler {
     constexpr std::size_t kTensors = 256;
     GradientLayout tiny;
     for (std::size_t t = 0; t < kTensors; ++t) tiny.Add("t" + std::to_string(t), {1}, 1);
+    const Buffer<float> gradient(1, rank_.device);  // outlives the streams that read it
     LiveEngine engine(MeasuringConfig(rank_, std::move(tiny), std::move(strategy)), rank_.loop,
                       rank_.pool);
-    const Buffer<float> gradient(1, rank_.device);
     std::vector<double> times;
     for (int repeat = 0; repeat < effort_.repeats; ++repeat) {
       engine.BeginStep(static_cast<std::uint64_t>(repeat), false);
@@ -114,6 +114,8 @@ class Profiler {
       for (std::size_t t = 0; t < kTensors; ++t) engine.AnnounceGradient(t, {gradient.data(), 1});
       times.push_back(SecondsSince(begin) / kTensors);
       engine.EndBackward();
+      engine.BeginUpdate();
+      engine.EndStep();  // on a device, what was asked for may still be under way
     }
     return MedianEstimate(times);
   }

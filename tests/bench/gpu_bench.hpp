@@ -17,6 +17,7 @@
 #include "core/gpu/launch.hpp"
 #include "core/gpu/runtime.hpp"
 #include "core/sparsify/on_device.hpp"
+#include "core/tensor/card.hpp"
 #include "tests/bench/gpu_limit_kernels.hpp"
 #include "tests/bench/kernel_bench.hpp"
 
@@ -215,17 +216,19 @@ inline void RegisterTorchOnCard() {
             for (auto _ : state) {
               state.SetIterationTime(timer.SecondsOf(stream.view(), select));
             }
+            FreeTorchMemoryOnCard();
           });
     }
   }
 #endif
 }
 
-// As Main; without a card it says so, and that is no failure.
+// As Main; where no card can be used it says why and returns 2.
 inline int GpuMain(int argc, char** argv) {
-  if (CudaDeviceCount() == 0) {
-    std::printf("no CUDA device\n");
-    return 0;
+  const std::string why = WhyNoCuda();
+  if (!why.empty()) {
+    std::fprintf(stderr, "no CUDA device: %s\n", why.c_str());
+    return 2;
   }
   return Main(argc, argv);
 }

@@ -18,6 +18,10 @@ std::function<void()> TorchTopK(const float* x, std::size_t rows, std::size_t le
 // The same of one row on a CUDA card, in the order of `stream`. x: [n], there.
 std::function<void()> TorchTopKOnCard(const float* x, std::size_t n, std::size_t k,
                                       const Stream& stream);
+
+// Gives back the memory that LibTorch keeps on the card, and keeps for each stream by itself, also
+// for those that are gone.
+void FreeTorchMemoryOnCard();
 #endif
 
 }  // namespace sparfuse::bench

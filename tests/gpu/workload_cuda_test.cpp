@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/tensor/card.hpp"
+#include "tests/devices.hpp"
 #include "tests/workload_state.hpp"
 
 namespace sparfuse {
@@ -23,8 +24,8 @@ constexpr Stream kCuda{{DeviceKind::kCuda, 0}, nullptr};
 class WorkloadOnCuda : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string why = WhyNoCuda();
-    if (!why.empty()) GTEST_SKIP() << "no CUDA device: " << why;
+    const std::string why = testing::WhyNotOn(DeviceKind::kCuda);
+    if (!why.empty()) GTEST_SKIP() << why;
   }
   std::unique_ptr<TrainingWorkload> Make(const WorkloadConfig& config) {
     return MakeWorkload(GetParam(), config);

@@ -27,23 +27,26 @@ workers = {workers}
 batch_per_worker = 4
 warmup_steps = 2
 steps = {steps}
-deadline_seconds = 4
+deadline_seconds = {deadline}
 {more}
 [repeat]
 timeout_seconds = 100
 """
 
 
-class TrialTest(unittest.TestCase):
+class Trials(unittest.TestCase):
+    """Runs them in a folder that is thrown away."""
+
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-trial-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.results = self.folder / "results"
         self.file = self.folder / "t.toml"
 
-    def write(self, mode="measured", workload="digits-resnet", method="safusion-inter", workers=2, steps=3, more=""):
+    def write(self, mode="measured", workload="digits-resnet", method="safusion-inter", workers=2, steps=3, deadline=4,
+              more=""):
         self.file.write_text(EXPERIMENT.format(mode=mode, workload=workload, method=method, workers=workers,
-                                               steps=steps, more=more))
+                                               steps=steps, deadline=deadline, more=more))
 
     def command(self, *arguments):
         return [SPARFUSE, "--results", str(self.results), *map(str, arguments)]
@@ -60,6 +63,8 @@ class TrialTest(unittest.TestCase):
         self.assertEqual(len(paths), 1)
         return json.loads(paths[0].read_text())
 
+
+class TrialTest(Trials):
     def ranks(self):
         """Process ids of the worker's ranks by rank."""
         found = {}

@@ -1,6 +1,9 @@
 // Devices and precisions: that what is asked for is computed, and that nothing but this changes.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -81,9 +84,10 @@ TEST_P(WorkloadDevice, StateIsCopiedBothWays) {
 INSTANTIATE_TEST_SUITE_P(Workloads, WorkloadDevice, ::testing::ValuesIn(testing::WorkloadNames()),
                          testing::TestName);
 
-std::string ErrorOf(const WorkloadConfig& config, FailureKind kind) {
+std::string ErrorOf(const WorkloadConfig& config, FailureKind kind,
+                    const std::string& workload = "digits-resnet") {
   try {
-    MakeWorkload("digits-resnet", config);
+    MakeWorkload(workload, config);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), kind) << error.what();
     return error.what();
@@ -100,6 +104,31 @@ TEST(WorkloadPlacement, RefusesWhatAMachineCannotDo) {
   EXPECT_NE(
       ErrorOf(SmallConfig(none), FailureKind::kUnsupported).find("this machine has no CUDA device"),
       std::string::npos);
+}
+
+// While it lives, this process may grow by so much.
+class RoomFor {
+ public:
+  explicit RoomFor(std::size_t bytes) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit limited = before_;
+    limited.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + bytes;
+    setrlimit(RLIMIT_AS, &limited);
+  }
+  ~RoomFor() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(WorkloadErrors, AWantOfMemoryIsToldAsOneAndWithoutAStack) {
+  const RoomFor little(256 << 20);
+  const std::string error =
+      ErrorOf(SmallConfig(), FailureKind::kOutOfMemory, "gpt2-large-wikitext103");
+  EXPECT_NE(error.find("making gpt2-large-wikitext103: "), std::string::npos) << error;
+  EXPECT_EQ(error.find("frame #"), std::string::npos) << error;
 }
 
 TEST(WorkloadPlacement, PrecisionsHaveNames) {

@@ -1,6 +1,8 @@
-// Streams, events, graphs, memory and errors of devices, on the emulated one.
+// Streams, events, graphs, memory and errors of devices: what needs a device that can be held up or
+// made to fail, on the emulated one alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -9,12 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/collective/accumulate_device.hpp"
 #include "core/error.hpp"
 #include "core/gpu/completion_thread.hpp"
 #include "core/gpu/event_pool.hpp"
 #include "core/gpu/launch.hpp"
 #include "core/gpu/runtime.hpp"
 #include "core/gpu/status.hpp"
+#include "tests/device_arrays.hpp"
 
 namespace sparfuse::gpu {
 namespace {
@@ -51,21 +55,53 @@ std::string MessageOf(const std::function<void()>& call, FailureKind kind) {
 }
 
 // Each test with a fault of its own.
-class GpuFaults : public testing::Test {
+class GpuFaults : public ::testing::Test {
  protected:
   void TearDown() override { InjectFault(""); }
 };
 
-TEST(GpuStream, DoesItsWorkInOrderAndCopiesBothWays) {
-  const Buffer<float> x(100, kDevice);
-  const GpuStream stream(kDevice);
-  std::vector<float> host(100, 3);
-  CopyAsync(stream.view(), x.data(), host.data(), 400);
-  Launch(stream.view(), 4, AddOne{x.data(), 100});
-  Launch(stream.view(), 4, AddOne{x.data(), 100});
-  CopyAsync(stream.view(), host.data(), x.data(), 400);
-  Synchronize(stream.view());
-  EXPECT_EQ(host, std::vector<float>(100, 5));
+class GpuRuntime : public OnDevices {
+ protected:
+  Device device() const { return {GetParam(), 0}; }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, GpuRuntime, TheDevices(), DeviceName);
+
+TEST_P(GpuRuntime, AStreamDoesItsWorkInOrderAndCopiesBothWays) {
+  const DeviceArray<float> x(stream(), 100);
+  const PinnedBuffer<float> host(100, device(), "a test");
+  EXPECT_EQ(host[99], 0);
+  std::fill_n(host.data(), 100, 3.0f);
+  CopyAsync(stream(), x.data(), host.data(), 400);
+  for (int i = 0; i < 2; ++i) ScaleDenseOnDevice(stream(), x.read(), 2, x.view());
+  CopyAsync(stream(), host.data(), x.data(), 400);
+  Synchronize(stream());
+  for (const float value : host.span()) EXPECT_EQ(value, 12);
+  FillAsync(stream(), x.data(), 0, 396);
+  CopyAsync(stream(), host.data(), x.data(), 400);
+  Synchronize(stream());
+  EXPECT_EQ(host[98], 0);
+  EXPECT_EQ(host[99], 12);
+}
+
+TEST_P(GpuRuntime, AnEventOrdersStreamsAndTellsTheTimeBetween) {
+  constexpr std::size_t kElements = 1 << 20;
+  const Buffer<float> x(kElements, device());
+  const PinnedBuffer<float> from(kElements, device(), "a test");
+  const PinnedBuffer<float> to(kElements, device(), "a test");
+  std::fill_n(from.data(), kElements, 7.0f);
+  const GpuStream other(device(), Priority::kHigh);
+  GpuEvent begin(device());
+  GpuEvent end(device());
+  EXPECT_TRUE(end.Done());
+  begin.Record(stream());
+  CopyAsync(stream(), x.data(), from.data(), kElements * sizeof(float));
+  end.Record(stream());
+  StreamWait(other.view(), end);
+  CopyAsync(other.view(), to.data(), x.data(), kElements * sizeof(float));
+  Synchronize(other.view());
+  EXPECT_EQ(std::count(to.data(), to.data() + kElements, 7.0f), kElements);
+  EXPECT_TRUE(end.Done());
+  EXPECT_GT(end.SecondsSince(begin), 0);
 }
 
 TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
@@ -112,12 +148,11 @@ TEST(GpuEvent, OfAStreamThatFailedThrowsItsErrorAndSoDoesWhoeverWaits) {
   Quiesce(failed.view());
 }
 
-TEST(EventPool, MakesNoEventsForAStepLikeTheLast) {
-  const GpuStream stream(kDevice);
-  EventPool pool(kDevice);
+TEST_P(GpuRuntime, AnEventPoolMakesNoEventsForAStepLikeTheLast) {
+  EventPool pool(device());
   for (int step = 0; step < 3; ++step) {
-    const GpuEvent& first = pool.Record(stream.view());
-    const GpuEvent& second = pool.Record(stream.view());
+    const GpuEvent& first = pool.Record(stream());
+    const GpuEvent& second = pool.Record(stream());
     second.Wait();
     EXPECT_GE(second.SecondsSince(first), 0);
     EXPECT_EQ(pool.made(), 2u);
@@ -125,20 +160,25 @@ TEST(EventPool, MakesNoEventsForAStepLikeTheLast) {
   }
 }
 
-TEST(CompletionThread, TellsOfEventsInOrderAndOfErrors) {
+TEST_P(GpuRuntime, ACompletionThreadTellsOfEventsInOrder) {
+  EventPool pool(device());
+  std::vector<int> told;
+  CompletionThread completions;
+  for (int i = 0; i < 3; ++i) {
+    completions.Add(pool.Record(stream()), [&told, i](std::exception_ptr error) {
+      if (!error) told.push_back(i);
+    });
+  }
+  completions.Drain();
+  EXPECT_EQ(told, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(CompletionThread, TellsOfErrors) {
   const GpuStream stream(kDevice);
   EventPool pool(kDevice);
-  std::vector<int> told;
   std::exception_ptr failure;
   {
     CompletionThread completions;
-    for (int i = 0; i < 3; ++i) {
-      completions.Add(pool.Record(stream.view()), [&told, i](std::exception_ptr error) {
-        if (!error) told.push_back(i);
-      });
-    }
-    completions.Drain();
-    EXPECT_EQ(told, (std::vector<int>{0, 1, 2}));
     std::atomic<bool> go = false;
     internal::Enqueue(stream.view(), [&] {
       while (!go) std::this_thread::yield();
@@ -153,22 +193,18 @@ TEST(CompletionThread, TellsOfEventsInOrderAndOfErrors) {
   EXPECT_THROW(std::rethrow_exception(failure), Error);
 }
 
-TEST(GpuGraph, ReplaysWhatItRecorded) {
-  const Buffer<float> x(10, kDevice);
-  const GpuStream stream(kDevice);
-  const GpuGraph graph(stream.view(), [&] { Launch(stream.view(), 1, AddOne{x.data(), 10}); });
-  Synchronize(stream.view());
-  EXPECT_EQ(x.data()[9], 0);
-  graph.Launch(stream.view());
-  graph.Launch(stream.view());
-  Synchronize(stream.view());
-  EXPECT_EQ(x.data()[9], 2);
+TEST_P(GpuRuntime, AGraphReplaysWhatItRecorded) {
+  const DeviceArray<float> x(stream(), std::vector<float>(10, 1));
+  const GpuGraph graph(stream(), [&] { ScaleDenseOnDevice(stream(), x.read(), 2, x.view()); });
+  EXPECT_EQ(x.ToHost()[9], 1);
+  graph.Launch(stream());
+  graph.Launch(stream());
+  EXPECT_EQ(x.ToHost()[9], 4);
 }
 
-TEST(GpuGraph, RefusesToWaitWhileItRecords) {
-  const GpuStream stream(kDevice);
-  EXPECT_THROW(GpuGraph(stream.view(), [&] { Synchronize(stream.view()); }), Error);
-  Synchronize(stream.view());  // the stream is as it was
+TEST_P(GpuRuntime, AGraphRefusesToWaitWhileItRecords) {
+  EXPECT_THROW(GpuGraph(stream(), [&] { Synchronize(stream()); }), Error);
+  Synchronize(stream());  // the stream is as it was
 }
 
 TEST(GpuMemory, WithoutRoomTheErrorNamesTheAllocation) {

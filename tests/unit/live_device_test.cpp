@@ -10,6 +10,7 @@
 #include "baselines/registry.hpp"
 #include "core/gpu/status.hpp"
 #include "core/transport/nccl.hpp"
+#include "tests/devices.hpp"
 #include "tests/dropping_collective.hpp"
 #include "tests/fake_nccl.hpp"
 #include "tests/live_run.hpp"
@@ -103,20 +104,26 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
   return config;
 }
 
-std::string NameOfCase(const ::testing::TestParamInfo<std::tuple<Case, int>>& info) {
-  return std::string(std::get<0>(info.param).name) + "_" + std::to_string(std::get<1>(info.param));
+std::string NameOfCase(const Case& which, int workers) {
+  return std::string(which.name) + "_" + std::to_string(workers);
 }
 
-class EveryCase : public ::testing::TestWithParam<std::tuple<Case, int>> {};
+class EveryCase : public ::testing::TestWithParam<std::tuple<Case, int, DeviceKind>> {
+ protected:
+  void SetUp() override {
+    const std::string why = testing::WhyNotOn(std::get<2>(GetParam()));
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
 
 TEST_P(EveryCase, DoesWhatTheHostDoes) {
-  const auto& [which, workers] = GetParam();
+  const auto& [which, workers, kind] = GetParam();
   const auto run = [&](Device device) {
     return testing::RunLive([&] { return Configure(which, device, workers); }, workers,
                             IntegerGradient);
   };
   const auto expected = run({});
-  const auto results = run(kEmulated);
+  const auto results = run({kind, 0});
   for (std::size_t r = 0; r < results.size(); ++r) {
     EXPECT_EQ(results[r].averaged, expected[r].averaged);
     EXPECT_EQ(results[r].residual, expected[r].residual);
@@ -127,8 +134,11 @@ TEST_P(EveryCase, DoesWhatTheHostDoes) {
 
 INSTANTIATE_TEST_SUITE_P(All, EveryCase,
                          ::testing::Combine(::testing::ValuesIn(kCases),
-                                            ::testing::Values(1, 2, 3, 4)),
-                         NameOfCase);
+                                            ::testing::Values(1, 2, 3, 4), testing::TheDevices()),
+                         [](const auto& info) {
+                           return NameOfCase(std::get<0>(info.param), std::get<1>(info.param)) +
+                                  (std::get<2>(info.param) == DeviceKind::kCuda ? "_cuda" : "");
+                         });
 
 // --- over a communicator whose messages lie on the device ---
 
@@ -173,7 +183,9 @@ std::vector<Case> CasesThatGather() {
 INSTANTIATE_TEST_SUITE_P(All, OverNccl,
                          ::testing::Combine(::testing::ValuesIn(CasesThatGather()),
                                             ::testing::Values(1, 2)),
-                         NameOfCase);
+                         [](const auto& info) {
+                           return NameOfCase(std::get<0>(info.param), std::get<1>(info.param));
+                         });
 
 // --- timeline ---
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -67,6 +68,36 @@ TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
     const auto results = testing::RunLive(configure, 2, testing::IntegerGradient);
     for (const double lost : testing::LostMass(results)) ASSERT_EQ(lost, 0.0);
   }
+}
+
+// Packs, and sends nothing: what a step does that only measures.
+class PackOnly final : public Strategy {
+ public:
+  void GradientReady(Engine& engine, std::size_t tensor) override { engine.Pack({tensor}); }
+};
+
+TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
+  testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
+    LiveConfig config;
+    config.device = GetParam();
+    config.layout.Add("weight", {4}, 4);
+    config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+    config.strategy = std::make_unique<PackOnly>();
+    ThreadPool pool(1);
+    LiveEngine engine(std::move(config), loop, pool);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      engine.BeginStep(step, false);
+      engine.EndBackward();
+      try {
+        engine.BeginStep(step + 1, false);
+        ADD_FAILURE() << "step " << step + 1 << " has begun";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), FailureKind::kInternal) << error.what();
+      }
+      engine.BeginUpdate();
+      engine.EndStep();
+    }
+  });
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "core/transport/nccl.hpp"
 #include "core/transport/nccl_handle.hpp"
 #include "core/transport/threads.hpp"
+#include "tests/devices.hpp"
 #include "tests/fake_nccl.hpp"
 #include "tests/run_ranks.hpp"
 #include "tests/transport_cases.hpp"
@@ -632,11 +633,8 @@ TEST(LinkedNccl, IsRefusedInABuildWithoutCuda) {
 class Card : public ::testing::Test {
  protected:
   void SetUp() override {
-#ifndef SPARFUSE_CUDA
-    GTEST_SKIP() << "built without CUDA";
-#else
-    if (CudaDeviceCount() == 0) GTEST_SKIP() << "no CUDA device";
-#endif
+    const std::string why = testing::WhyNotOn(DeviceKind::kCuda);
+    if (!why.empty()) GTEST_SKIP() << why;
   }
   // Ranks on threads, rank r on device r modulo the number of cards.
   static void Run(int ranks, const std::function<void(ProgressLoop&)>& body) {
