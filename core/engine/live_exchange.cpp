@@ -62,9 +62,4 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   co_return;
 }
 
-Task LiveEngine::ReleaseChannels(Communicator&) {
-  for (auto& channel : channels_) channel.reset();
-  co_return;
-}
-
 }  // namespace sparfuse
