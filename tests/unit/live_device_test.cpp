@@ -158,6 +158,7 @@ TEST_P(OverNccl, DoesWhatTheHostDoes) {
   for (std::size_t r = 0; r < results.size(); ++r) {
     EXPECT_EQ(results[r].averaged, expected[r].averaged);
     EXPECT_EQ(results[r].residual, expected[r].residual);
+    EXPECT_EQ(nccl.Made(static_cast<int>(r)), 2);  // the world and that of exchanges
   }
   EXPECT_EQ(nccl.violations(), std::vector<std::string>());
 }
