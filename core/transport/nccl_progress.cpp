@@ -10,6 +10,8 @@ namespace {
 constexpr std::int64_t kServiceNanoseconds = 1'000'000;
 // Where padded payloads begin, as far as the capacity allows.
 constexpr std::size_t kAlignment = 16;
+// Messages that NCCL runs at once on a channel, and so in whatever group its peers have them.
+constexpr std::size_t kLargestGroup = 8;
 
 }  // namespace
 
@@ -120,9 +122,15 @@ void NcclCommunicator::Finish(Operation& operation) {
   }
 }
 
-// False when nothing can start now.
+// False when nothing can start now. Two ranks need not have their messages in the same groups: what
+// is a group here must run as it would apart.
 bool NcclCommunicator::LaunchNext() {
   std::vector<Operation*> messages;
+  const auto has = [&](Way way) {
+    return std::ranges::any_of(messages, [&](const Operation* message) {
+      return Way(message->peer, message->kind) == way;
+    });
+  };
   while (Operation* const* next = order_.Next()) {
     Operation& operation = **next;
     if (operation.peer < 0) {
@@ -132,8 +140,17 @@ bool NcclCommunicator::LaunchNext() {
       Finish(operation);  // there was nothing to move
       continue;
     }
+    // NCCL connects before the first message of a way, and all ways of a group together: each ends
+    // only when the peers of all have come. Messages of one way run one after another.
+    const Way way(operation.peer, operation.kind);
+    const bool first = !linked_.contains(way);
+    if (!messages.empty() && (first || has(way) || messages.size() == kLargestGroup)) break;
     messages.push_back(&operation);
     order_.Pop();
+    if (first) {
+      linked_.insert(way);
+      break;
+    }
   }
   if (messages.empty()) return false;
   LaunchMessages(std::move(messages));
