@@ -51,8 +51,8 @@ class DeviceStaging final : public ExchangeStaging {
         events_(events),
         out_workspace_(device_),
         in_workspace_(device_),
-        out_(device_),
-        in_(device_) {}
+        out_(device_, gpu::Priority::kHigh),
+        in_(device_, gpu::Priority::kHigh) {}
 
   Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) override {
     state.device.ready = state.device.gathered_there = nullptr;
@@ -353,6 +353,8 @@ class DeviceStaging final : public ExchangeStaging {
   gpu::EventPool& events_;
   DeviceWorkspace out_workspace_;
   DeviceWorkspace in_workspace_;
+  // Their kernels are short and others wait for them: they come before the next blocks of a kernel
+  // of backward.
   gpu::GpuStream out_;  // from the lanes to a communicator
   gpu::GpuStream in_;   // from there to where Apply reads
   gpu::CompletionThread reached_;
