@@ -54,7 +54,7 @@ struct NcclLaunch {
 // What a world and the communicators split from it share: Idle of one of them waits for all.
 struct NcclSession {
   int in_flight = 0;  // launches
-  std::int64_t last_completion = MonotonicNanoseconds();
+  std::int64_t last_change = MonotonicNanoseconds();  // launch or completion
 };
 
 class NcclCommunicator final : public Communicator {
@@ -151,6 +151,7 @@ class NcclCommunicator final : public Communicator {
   void LaunchMessages(std::vector<Operation*> messages);
   bool LaunchCollective(Operation& collective);
   void LaunchAllGather(Operation& gather);
+  void Issued(std::vector<Operation*> operations);
   void Launched(std::vector<Operation*> operations);
   void Finish(Operation& operation);
   void CheckLost() const;

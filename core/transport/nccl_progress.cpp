@@ -114,7 +114,7 @@ void NcclCommunicator::FinishLaunches() {
 void NcclCommunicator::Finish(Operation& operation) {
   std::erase(unstarted_, &operation);
   operation.complete = true;
-  session_->last_completion = MonotonicNanoseconds();
+  session_->last_change = MonotonicNanoseconds();
   if (operation.kind == Operation::Kind::kReceive) {
     Traffic& traffic = TrafficWith(operation.peer);
     ++traffic.messages_received;
@@ -122,8 +122,9 @@ void NcclCommunicator::Finish(Operation& operation) {
   }
 }
 
-// False when nothing can start now. Two ranks need not have their messages in the same groups: what
-// is a group here must run as it would apart.
+// False when nothing can start now. Two ranks need not have their messages in the same groups,
+// which NCCL leaves undefined in general (NVIDIA/nccl issue 1279): what is a group here must run as
+// it would apart.
 bool NcclCommunicator::LaunchNext() {
   std::vector<Operation*> messages;
   const auto has = [&](Way way) {
@@ -172,9 +173,7 @@ void NcclCommunicator::LaunchMessages(std::vector<Operation*> messages) {
       }
     }
   });
-  issuing_ = std::move(messages);
-  ++session_->in_flight;
-  if (handle_.Settled()) Launched(std::exchange(issuing_, {}));
+  Issued(std::move(messages));
 }
 
 bool NcclCommunicator::LaunchCollective(Operation& collective) {
@@ -188,9 +187,7 @@ bool NcclCommunicator::LaunchCollective(Operation& collective) {
                                       stream_.view().native),
                   "ncclAllReduce");
   }
-  issuing_ = {&collective};
-  ++session_->in_flight;
-  if (handle_.Settled()) Launched(std::exchange(issuing_, {}));
+  Issued({&collective});
   return true;
 }
 
@@ -241,6 +238,14 @@ void NcclCommunicator::LaunchAllGather(Operation& gather) {
       }
     }
   });
+}
+
+// NCCL has got it.
+void NcclCommunicator::Issued(std::vector<Operation*> operations) {
+  issuing_ = std::move(operations);
+  ++session_->in_flight;
+  session_->last_change = MonotonicNanoseconds();
+  if (handle_.Settled()) Launched(std::exchange(issuing_, {}));
 }
 
 // NCCL has given it to the stream.

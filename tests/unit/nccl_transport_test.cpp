@@ -346,6 +346,29 @@ TEST(NcclTransport, IdleIsShortWhileSomethingRuns) {
   Finish({reduce.get(), there.get()});
 }
 
+// What was launched may be done soon, however long nothing was.
+TEST(NcclTransport, IdleIsShortAfterALaunch) {
+  constexpr std::chrono::microseconds kShort{100};  // after 15 ms of nothing it would be 200 us
+  FakeNccl nccl;
+  nccl.busy_polls = 20;  // it is on its way to the stream
+  auto world = MakeWorld(2);
+  auto shortest = std::chrono::nanoseconds::max();
+  for (int attempt = 0; attempt < 50 && shortest > kShort; ++attempt) {
+    std::array<float, 1> data{};
+    world[0]->Idle(milliseconds(1));  // of earlier news
+    std::this_thread::sleep_for(milliseconds(15));
+    const auto reduce = world[0]->NativeAllReduceSum(data);
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());
+    const auto start = steady_clock::now();
+    world[0]->Idle(std::chrono::seconds(60));
+    shortest = std::min<std::chrono::nanoseconds>(shortest, steady_clock::now() - start);
+    std::array<float, 1> other{};
+    const auto there = world[1]->NativeAllReduceSum(other);
+    Finish({reduce.get(), there.get()});
+  }
+  EXPECT_LT(shortest, kShort);
+}
+
 // --- errors ---------------------------------------------------------------------------------
 
 TEST(NcclTransport, LostRankFailsWhatIsNotStarted) {
