@@ -53,7 +53,7 @@ struct NcclLaunch {
 
 // What a world and the communicators split from it share: Idle of one of them waits for all.
 struct NcclSession {
-  int in_flight = 0;  // launches
+  int in_flight = 0;                                  // launches
   std::int64_t last_change = MonotonicNanoseconds();  // launch or completion
 };
 
