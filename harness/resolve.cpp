@@ -135,6 +135,16 @@ class Resolver {
                       collective.name, fmt::join(own_to, ", "), config_["mode"].get<std::string>(),
                       Transport()));
     }
+    if (!collective.native && Is("mode", "measured") && Transport() == "nccl") {
+      Fail({"method_options", "method"},
+           fmt::format("collective = \"{}\" with transport = \"nccl\": {}; expected \"{}\", the "
+                       "default",
+                       collective.name,
+                       collective.sparse ? "its messages need answers of the host, which memory "
+                                           "that a step allocates on a card may hold up"
+                                         : "it adds in host memory, and its messages lie on cards",
+                       NativeOver(collective.sparse)->name));
+    }
     Take("dense_tensors", json::object());
     DenseTensors();
     if (Has("no_feedback_tensors") && !given_.at("no_feedback_tensors").value.empty()) {
@@ -158,8 +168,10 @@ class Resolver {
   // What the transport itself has for what sparfuse's general collectives do; null: nothing.
   const CatalogCollective* BackendsOwn(const std::string& collective) const {
     if (collective != "ring-allreduce" && collective != "sparse-allgather") return nullptr;
+    return NativeOver(NeedEntry(source_.catalog.collectives, "collective", collective).sparse);
+  }
+  const CatalogCollective* NativeOver(bool sparse) const {
     const auto& all = source_.catalog.collectives;
-    const bool sparse = NeedEntry(all, "collective", collective).sparse;
     const auto own = std::find_if(all.begin(), all.end(), [&](const CatalogCollective& each) {
       return each.native && each.sparse == sparse && IsOneOf(Transport(), each.transports);
     });

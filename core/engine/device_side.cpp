@@ -120,12 +120,21 @@ DeviceSide::DeviceSide(Device where, const Stream& compute_stream, const Gradien
   }
   side.own = gpu::GpuStream(where, gpu::Priority::kHigh);
   side.stream = side.own.view();
+  for (DeviceLane* lane : {&compute, &side}) {
+    lane->reports = gpu::GpuStream(where, gpu::Priority::kHigh);
+  }
   timeline.SetCompute(compute.stream);
 }
 
 Enqueued& DeviceSide::Of(Handle handle) {
   if (enqueued.size() < handle) enqueued.resize(handle);
   return enqueued[handle - 1];
+}
+
+const gpu::GpuEvent& DeviceSide::FetchReport(DeviceLane& lane, Handle handle) {
+  gpu::StreamWait(lane.reports.view(), *Of(handle).end);
+  reports.Fetch(lane.reports.view(), handle);
+  return events.Record(lane.reports.view());
 }
 
 void DeviceSide::BeginStep() {

@@ -111,6 +111,8 @@ struct DeviceLane {
   Workspace staging;     // of what is done on the host after all
   Buffer<float> growth;  // of velocities, with nesterov
   gpu::GpuStream own;
+  // Of copies of reports: between two kernels of `stream` a copy to the host would leave it idle.
+  gpu::GpuStream reports;
   gpu::CompletionThread completions;
 };
 
@@ -136,6 +138,8 @@ struct DeviceSide {
   // Packing and averaging asked of the host lane move memory of the device: the side lane does it.
   DeviceLane& LaneOf(Lane lane) { return lane == Lane::kCompute ? compute : side; }
   Enqueued& Of(Handle handle);
+  // Gives what an enqueued operation reports to the host; returns when that is done.
+  const gpu::GpuEvent& FetchReport(DeviceLane& lane, Handle handle);
   void BeginStep();
   // When all that was enqueued is done. Adds the spans of streams; returns the step's seconds.
   double EndStep(DeviceTimeline::Clock::time_point host_begin, Timeline& spans);

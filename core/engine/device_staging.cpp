@@ -17,18 +17,14 @@
 namespace sparfuse {
 namespace {
 
-template <class T>
-void Grow(gpu::PinnedBuffer<T>& buffer, std::size_t size, Device device, std::string_view what) {
+// A Buffer or a PinnedBuffer. By half at least: making one waits for the device, and where an
+// exchange differs from step to step every new maximum would, in the middle of backward.
+template <class AnyBuffer>
+void Grow(AnyBuffer& buffer, std::size_t size, Device device, std::string_view what) {
   if (buffer.size() >= size) return;
+  const std::size_t room = std::max(size, buffer.size() + buffer.size() / 2);
   buffer = {};
-  buffer = gpu::PinnedBuffer<T>(size, device, what);
-}
-
-template <class T>
-void Grow(Buffer<T>& buffer, std::size_t size, Device device, std::string_view what) {
-  if (buffer.size() >= size) return;
-  buffer = {};
-  buffer = Buffer<T>(size, device, what);
+  buffer = AnyBuffer(room, device, what);
 }
 
 bool OnHost(const Selection& selection) { return selection.device.kind == DeviceKind::kHost; }
@@ -51,8 +47,8 @@ class DeviceStaging final : public ExchangeStaging {
         events_(events),
         out_workspace_(device_),
         in_workspace_(device_),
-        out_(device_),
-        in_(device_) {}
+        out_(device_, gpu::Priority::kHigh),
+        in_(device_, gpu::Priority::kHigh) {}
 
   Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) override {
     state.device.ready = state.device.gathered_there = nullptr;
@@ -353,6 +349,8 @@ class DeviceStaging final : public ExchangeStaging {
   gpu::EventPool& events_;
   DeviceWorkspace out_workspace_;
   DeviceWorkspace in_workspace_;
+  // Their kernels are short and others wait for them: they come before the next blocks of a kernel
+  // of backward.
   gpu::GpuStream out_;  // from the lanes to a communicator
   gpu::GpuStream in_;   // from there to where Apply reads
   gpu::CompletionThread reached_;

@@ -15,9 +15,10 @@ const gpu::GpuEvent& DeviceTimeline::BeginStep(gpu::CompletionThread& completion
   error_ = nullptr;
   step_begin_ = since_ = &events_.Record(compute_);
   completions.Add(*step_begin_, [this](std::exception_ptr error) {
+    const Clock::time_point now = Clock::now();  // Resolve may hold the lock until the step's end
     {
       std::lock_guard told(mutex_);
-      host_time_ = Clock::now();
+      host_time_ = now;
       error_ = std::move(error);
     }
     tied_.notify_all();

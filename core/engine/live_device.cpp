@@ -53,9 +53,9 @@ void LiveEngine::Enqueue(Handle handle, Op& started) {
       EnqueueApply(started, lane, report);
       break;
   }
-  device_->reports.Fetch(stream, handle);
   enqueued.end = &device_->timeline.End(stream, begin, std::move(span), started.payload_bytes);
-  lane.completions.Add(*enqueued.end, [this, handle](std::exception_ptr error) {
+  const gpu::GpuEvent& fetched = device_->FetchReport(lane, handle);
+  lane.completions.Add(fetched, [this, handle](std::exception_ptr error) {
     if (error) return Fail(std::move(error));
     PostAndWake({EventKind::kDone, handle});
   });

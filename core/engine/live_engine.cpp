@@ -33,8 +33,13 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
     device_ = std::make_unique<DeviceSide>(config_.device, config_.compute, layout());
     staging_ = MakeDeviceStaging(staging, loop_, device_->events);
   }
-  loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
-  event_thread_ = std::thread([this] { RunEvents(); });
+  try {
+    loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
+    event_thread_ = std::thread([this] { RunEvents(); });
+  } catch (...) {
+    ReleaseChannels();
+    throw;
+  }
 }
 
 LiveEngine::~LiveEngine() {
@@ -55,8 +60,16 @@ LiveEngine::~LiveEngine() {
   if (device_) device_->Quiet();
   staging_.reset();
   device_.reset();
+  ReleaseChannels();
+}
+
+// On the communication thread, the only one that may call the transport.
+void LiveEngine::ReleaseChannels() noexcept {
   try {
-    loop_.RunBlocking([this](Communicator& world) { return ReleaseChannels(world); });
+    loop_.RunBlocking([this](Communicator&) -> Task {
+      for (auto& channel : channels_) channel.reset();
+      co_return;
+    });
   } catch (...) {
     // The loop is ending after an error that its user already has; nothing is left to release.
   }

@@ -185,6 +185,7 @@ class LiveEngine final : public StepScheduler {
   std::uint64_t Post(Event event);
   void PostAndWake(Event event);
   void Fail(std::exception_ptr error) noexcept;
+  void ReleaseChannels() noexcept;
   double Now() const;
 
   // The thread of a lane.
@@ -240,7 +241,6 @@ class LiveEngine final : public StepScheduler {
 
   // Communication thread.
   Task SplitChannels(Communicator& world);
-  Task ReleaseChannels(Communicator& world);
   Task RunExchange(Op& op, ExchangeState& state);
   Task RunNegotiate(Op& op);
   Communicator& ChannelOf(const Op& op) { return *channels_[static_cast<std::size_t>(op.channel)]; }

@@ -49,9 +49,13 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   const Topology& where = world.topology();
   const int node = where.NodeOf(world.rank());
   const int local = where.LocalRankOf(world.rank());
+  // Only kData carries exchanges; negotiations lie in host memory. Where messages lie on a device a
+  // communicator takes its memory and seconds of set-up: a strategy that exchanges on another
+  // channel needs that one split from `world` too.
   const auto split = [&](Channel channel, int color) {
+    Communicator& from = channel == Channel::kData ? world : world.host();
     channels_[static_cast<std::size_t>(channel)] =
-        world.Split(color, world.rank(), config_.deadline);
+        from.Split(color, world.rank(), config_.deadline);
   };
   split(Channel::kControl, 0);
   split(Channel::kData, 0);
@@ -59,11 +63,6 @@ Task LiveEngine::SplitChannels(Communicator& world) {
     split(Channel::kIntraNode, node);
     split(Channel::kInterNode, local);
   }
-  co_return;
-}
-
-Task LiveEngine::ReleaseChannels(Communicator&) {
-  for (auto& channel : channels_) channel.reset();
   co_return;
 }
 

@@ -4,7 +4,8 @@
 // when all of its ranks have come to it: ranks that start the same two operations in different
 // orders wait for each other for ever. Here every operation gets a place on which its ranks agree,
 // all places are ordered, and a rank starts operations in the order of their places: the first of
-// those not over is then at the head on all of its ranks, so something always moves.
+// those not over is then at the head on all of its ranks, so something always moves. That holds of
+// several started as one only where none of them waits for another.
 //
 // The place of a collective follows from its number, which every rank counts alike. That of a
 // message is agreed on by its two ranks: the receiver proposes a time and starts nothing behind it;

@@ -6,7 +6,12 @@
 // Isend, Irecv  NCCL knows no tags and wants equal bytes on both sides: announcements through the
 //               host match messages, tell the receiver the bytes, and settle one order in which the
 //               ranks give them to NCCL (launch_order.hpp). Three host messages each; steps of a
-//               ring may come to run one after another. Good for what no native collective does.
+//               ring may come to run one after another. Good for what no native collective does,
+//               while nobody allocates: cudaMalloc, cudaFree and cudaHostAlloc wait for what runs
+//               on the device and may hold back the calls of other threads meanwhile. A rank that
+//               makes them while a message waits for its peer answers no announcement, and ranks
+//               may come to wait for one another, beyond every deadline. The harness therefore
+//               trains with native collectives alone, which need no answers.
 // NativeAllReduceSum   ncclAllReduce.
 // NativeAllGather      counts through the host, then a group of messages with their true bytes or
 //                      ncclAllGather padded to the largest, whichever costs less by

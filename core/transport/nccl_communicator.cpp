@@ -140,7 +140,7 @@ void NcclCommunicator::Idle(std::chrono::nanoseconds limit) {
   Communicator& host = control_.host();
   if (session_->in_flight == 0) return host.Idle(limit);  // a notice is what comes next
   const std::int64_t sleep =
-      PollingSleepNanoseconds(MonotonicNanoseconds() - session_->last_completion);
+      PollingSleepNanoseconds(MonotonicNanoseconds() - session_->last_change);
   if (sleep == 0) {
     sched_yield();
     return;

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,8 +53,8 @@ struct NcclLaunch {
 
 // What a world and the communicators split from it share: Idle of one of them waits for all.
 struct NcclSession {
-  int in_flight = 0;  // launches
-  std::int64_t last_completion = MonotonicNanoseconds();
+  int in_flight = 0;                                  // launches
+  std::int64_t last_change = MonotonicNanoseconds();  // launch or completion
 };
 
 class NcclCommunicator final : public Communicator {
@@ -135,6 +136,7 @@ class NcclCommunicator final : public Communicator {
   using Counts = std::vector<std::optional<std::uint64_t>>;  // by rank
   using PeerAndTag = std::pair<int, int>;
   using PeerAndNumber = std::pair<int, std::uint64_t>;
+  using Way = std::pair<int, Operation::Kind>;  // to or from a peer
   struct Announced {
     std::uint64_t number = 0;
     std::uint64_t bytes = 0;
@@ -149,6 +151,7 @@ class NcclCommunicator final : public Communicator {
   void LaunchMessages(std::vector<Operation*> messages);
   bool LaunchCollective(Operation& collective);
   void LaunchAllGather(Operation& gather);
+  void Issued(std::vector<Operation*> operations);
   void Launched(std::vector<Operation*> operations);
   void Finish(Operation& operation);
   void CheckLost() const;
@@ -191,6 +194,7 @@ class NcclCommunicator final : public Communicator {
   std::map<PeerAndTag, std::deque<Announced>> announcements_;
   std::map<std::uint64_t, Counts> counts_;  // of all-gathers not started
   std::vector<Operation*> issuing_;         // NCCL is busy with them
+  std::set<Way> linked_;                    // NCCL has moved a message there
   std::deque<Launch> running_;
   std::vector<gpu::GpuEvent> spare_events_;
 

@@ -10,6 +10,8 @@ namespace {
 constexpr std::int64_t kServiceNanoseconds = 1'000'000;
 // Where padded payloads begin, as far as the capacity allows.
 constexpr std::size_t kAlignment = 16;
+// Messages that NCCL runs at once on a channel, and so in whatever group its peers have them.
+constexpr std::size_t kLargestGroup = 8;
 
 }  // namespace
 
@@ -112,7 +114,7 @@ void NcclCommunicator::FinishLaunches() {
 void NcclCommunicator::Finish(Operation& operation) {
   std::erase(unstarted_, &operation);
   operation.complete = true;
-  session_->last_completion = MonotonicNanoseconds();
+  session_->last_change = MonotonicNanoseconds();
   if (operation.kind == Operation::Kind::kReceive) {
     Traffic& traffic = TrafficWith(operation.peer);
     ++traffic.messages_received;
@@ -120,9 +122,16 @@ void NcclCommunicator::Finish(Operation& operation) {
   }
 }
 
-// False when nothing can start now.
+// False when nothing can start now. Two ranks need not have their messages in the same groups,
+// which NCCL leaves undefined in general (NVIDIA/nccl issue 1279): what is a group here must run as
+// it would apart.
 bool NcclCommunicator::LaunchNext() {
   std::vector<Operation*> messages;
+  const auto has = [&](Way way) {
+    return std::ranges::any_of(messages, [&](const Operation* message) {
+      return Way(message->peer, message->kind) == way;
+    });
+  };
   while (Operation* const* next = order_.Next()) {
     Operation& operation = **next;
     if (operation.peer < 0) {
@@ -132,8 +141,17 @@ bool NcclCommunicator::LaunchNext() {
       Finish(operation);  // there was nothing to move
       continue;
     }
+    // NCCL connects before the first message of a way, and all ways of a group together: each ends
+    // only when the peers of all have come. Messages of one way run one after another.
+    const Way way(operation.peer, operation.kind);
+    const bool first = !linked_.contains(way);
+    if (!messages.empty() && (first || has(way) || messages.size() == kLargestGroup)) break;
     messages.push_back(&operation);
     order_.Pop();
+    if (first) {
+      linked_.insert(way);
+      break;
+    }
   }
   if (messages.empty()) return false;
   LaunchMessages(std::move(messages));
@@ -155,9 +173,7 @@ void NcclCommunicator::LaunchMessages(std::vector<Operation*> messages) {
       }
     }
   });
-  issuing_ = std::move(messages);
-  ++session_->in_flight;
-  if (handle_.Settled()) Launched(std::exchange(issuing_, {}));
+  Issued(std::move(messages));
 }
 
 bool NcclCommunicator::LaunchCollective(Operation& collective) {
@@ -171,9 +187,7 @@ bool NcclCommunicator::LaunchCollective(Operation& collective) {
                                       stream_.view().native),
                   "ncclAllReduce");
   }
-  issuing_ = {&collective};
-  ++session_->in_flight;
-  if (handle_.Settled()) Launched(std::exchange(issuing_, {}));
+  Issued({&collective});
   return true;
 }
 
@@ -224,6 +238,14 @@ void NcclCommunicator::LaunchAllGather(Operation& gather) {
       }
     }
   });
+}
+
+// NCCL has got it.
+void NcclCommunicator::Issued(std::vector<Operation*> operations) {
+  issuing_ = std::move(operations);
+  ++session_->in_flight;
+  session_->last_change = MonotonicNanoseconds();
+  if (handle_.Settled()) Launched(std::exchange(issuing_, {}));
 }
 
 // NCCL has given it to the stream.

@@ -1,6 +1,5 @@
 #include "core/transport/priority.hpp"
 
-#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@ thread_local CommunicationPriority own = CommunicationPriority::kNormal;
 struct SchedulingAttributes {
   std::uint32_t size = sizeof(SchedulingAttributes);
   std::uint32_t policy = SCHED_OTHER;
-  std::uint64_t flags = 0;
+  std::uint64_t flags = 1;  // SCHED_FLAG_RESET_ON_FORK
   std::int32_t nice = 0;
   std::uint32_t priority = 0;
   std::uint64_t runtime_nanoseconds = 0;  // of SCHED_OTHER: the slice
@@ -41,7 +40,7 @@ CommunicationPriority RaiseThisThread() {
   if (!preferred) return own;
   sched_param round_robin{};
   round_robin.sched_priority = 1;
-  if (pthread_setschedparam(pthread_self(), SCHED_RR, &round_robin) == 0) {
+  if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &round_robin) == 0) {
     return own = CommunicationPriority::kRealTime;
   }
   SchedulingAttributes slice;

@@ -22,7 +22,8 @@ std::string_view PriorityName(CommunicationPriority priority);
 // then, so that tests and libraries leave the scheduler alone.
 void PreferCommunication();
 
-// Call it on a thread that communicates or reacts. Returns what it got; never fails.
+// Call it on a thread that communicates or reacts. Returns what it got; never fails. Threads that
+// it makes are as any: NCCL's, which poll, or those of lanes, which compute.
 CommunicationPriority RaiseThisThread();
 
 // What the calling thread has.

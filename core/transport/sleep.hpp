@@ -10,9 +10,9 @@ namespace sparfuse {
 std::int64_t MonotonicNanoseconds();
 
 // How long a thread sleeps between looks at what it cannot block on: 2 % of the time `waited` since
-// the last completion, between 20 and 200 us, which bounds what a late look costs. 0, for about as
-// long as some hundred kilobytes take between processes of a host: it yields instead (a real-time
-// thread that yields only spins, and sleeps from the start).
+// something last began or ended, between 20 and 200 us, which bounds what a late look costs. 0, for
+// about as long as some hundred kilobytes take between processes of a host: it yields instead (a
+// real-time thread that yields only spins, and sleeps from the start).
 std::int64_t PollingSleepNanoseconds(std::int64_t waited);
 
 // Wakes one thread that waits for news, from any thread, and from any process that shares the

@@ -12,8 +12,9 @@ namespace sparfuse {
 int LocalRank(int rank);
 
 // Where the rank of this number on its host computes: the host itself, or the card of that number
-// modulo the cards that this process sees. Throws Error{kUnsupported}, "this machine has no CUDA
-// device: ...", saying why; also where NCCL would have to serve several ranks of a card.
+// modulo the cards that this process sees, which need not be those of other ranks: whether two
+// ranks have one card is for NCCL's set-up to see (core/transport/nccl.hpp). Throws
+// Error{kUnsupported}, "this machine has no CUDA device: ...", saying why.
 //
 // For tests: where the environment has SPARFUSE_EMULATED_DEVICE, a rank that computes on the host
 // takes the emulated device (core/gpu/runtime.hpp) for all that is done with gradients.

@@ -148,6 +148,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: sparfuse-worker TRIAL_DIRECTORY (made by sparfuse run)\n");
     return 2;
   }
+  // Streams that share one of CUDA's queues wait for one another. The engine, LibTorch and NCCL
+  // have more of them together than the 8 queues that CUDA makes by default; 32 is its most.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // The allocator keeps what it has got. Giving memory back to the kernel and faulting it in again
   // would cost a step of training a tenth of its time, at moments that depend on which thread frees
   // when: methods would seem to differ that do not.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <limits>
 #include <map>
 #include <memory>
@@ -168,6 +169,7 @@ TEST_P(OverNccl, DoesWhatTheHostDoes) {
   for (std::size_t r = 0; r < results.size(); ++r) {
     EXPECT_EQ(results[r].averaged, expected[r].averaged);
     EXPECT_EQ(results[r].residual, expected[r].residual);
+    EXPECT_EQ(nccl.Made(static_cast<int>(r)), 2);  // the world and that of exchanges
   }
   EXPECT_EQ(nccl.violations(), std::vector<std::string>());
 }
@@ -223,6 +225,37 @@ TEST(DeviceTimeline, HasEverySpanInOrderAndWithinTheStep) {
       }
     }
   }
+}
+
+// The host hears of the step's begin on the device while Resolve waits for its end.
+TEST(DeviceTimeline, HostTimeIsThatOfTheEventHoweverLateTheStepEnds) {
+  constexpr std::chrono::milliseconds kStep{200};
+  std::promise<void> begin;
+  std::promise<void> end;
+  gpu::EventPool events(kEmulated);
+  DeviceTimeline timeline(events);
+  gpu::CompletionThread completions;
+  const gpu::GpuStream stream(kEmulated);
+  timeline.SetCompute(stream.view());
+  gpu::internal::Enqueue(stream.view(), [&] { begin.get_future().wait(); });
+  timeline.BeginStep(completions);
+  gpu::internal::Enqueue(stream.view(), [&] { end.get_future().wait(); });
+  timeline.EndPart(SpanKind::kBackward, "all");
+  Timeline spans;
+  spans.Add({SpanKind::kExchange, "data", "", 1, 2, 0});
+  const auto host_begin = DeviceTimeline::Clock::now();
+  std::thread resolving([&] { timeline.Resolve(host_begin, spans); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  begin.set_value();
+  std::this_thread::sleep_for(kStep);
+  end.set_value();
+  resolving.join();
+  for (const Span& span : spans.Sorted()) {
+    if (span.kind != SpanKind::kExchange) continue;
+    EXPECT_GT(span.begin_seconds, 1 - 0.5 * std::chrono::duration<double>(kStep).count());
+    EXPECT_LT(span.begin_seconds, 1);
+  }
+  EXPECT_EQ(spans.Sorted().size(), 2u);
 }
 
 TEST(DeviceTimeline, MeasuresTheWaitForCommunicationOnTheComputeStream) {

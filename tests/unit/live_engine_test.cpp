@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/error.hpp"
 #include "tests/live_run.hpp"
 
 namespace sparfuse {
@@ -98,6 +101,70 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
       engine.EndStep();
     }
   });
+}
+
+// Of a world whose third Split fails; counts those destroyed on another thread than made them.
+class Failing final : public Communicator {
+ public:
+  struct Counts {
+    std::atomic<int> splits = 0;
+    std::atomic<int> strays = 0;
+  };
+  Failing(std::unique_ptr<Communicator> inner, Counts& counts)
+      : inner_(std::move(inner)), counts_(counts) {}
+  ~Failing() override { counts_.strays += std::this_thread::get_id() == made_by_ ? 0 : 1; }
+
+  std::string_view backend() const noexcept override { return inner_->backend(); }
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  const Topology& topology() const noexcept override { return inner_->topology(); }
+  std::unique_ptr<Request> Isend(int to, int tag, std::span<const std::byte> data) override {
+    return inner_->Isend(to, tag, data);
+  }
+  std::unique_ptr<Request> Irecv(int from, int tag, std::span<std::byte> buffer) override {
+    return inner_->Irecv(from, tag, buffer);
+  }
+  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
+  bool has_native_all_reduce() const noexcept override { return false; }
+  void Idle(std::chrono::nanoseconds limit) override { inner_->Idle(limit); }
+  void Wake() noexcept override { inner_->Wake(); }
+  std::unique_ptr<Communicator> Split(int color, int key,
+                                      std::chrono::milliseconds deadline) override {
+    if (++counts_.splits == 3) SPARFUSE_THROW(kOutOfMemory, "no room for a third");
+    return std::make_unique<Failing>(inner_->Split(color, key, deadline), counts_);
+  }
+  const TrafficByLink& traffic() const noexcept override { return inner_->traffic(); }
+
+ private:
+  std::unique_ptr<Communicator> inner_;
+  Counts& counts_;
+  std::thread::id made_by_ = std::this_thread::get_id();
+};
+
+// The transport belongs to the communication thread, also where the engine cannot be made.
+TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
+  Failing::Counts counts;
+  testing::RunRanks(
+      1, 1, testing::kLiveDeadline,
+      [&](ProgressLoop& loop) {
+        ThreadPool pool(1);
+        LiveConfig config;
+        config.device = GetParam();
+        config.layout.Add("t", {8}, 8);
+        config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+        config.topology = {1, 1};
+        config.strategy = std::make_unique<LateTimer>();
+        config.dense_collective = &FindCollective("ring-allreduce");
+        try {
+          LiveEngine(std::move(config), loop, pool);
+          ADD_FAILURE();
+        } catch (const Error& error) {
+          EXPECT_STREQ(error.what(), "no room for a third");
+        }
+        EXPECT_EQ(counts.splits, 3);  // for probes, for negotiations, for exchanges
+      },
+      [&](auto world) { return std::make_unique<Failing>(std::move(world), counts); });
+  EXPECT_EQ(counts.strays, 0);
 }
 
 }  // namespace

@@ -169,6 +169,65 @@ TEST(NcclTransport, RanksThatAllSendFirstDoNotWaitForOneAnother) {
   EXPECT_EQ(nccl.violations(), kNone);
 }
 
+// Ranks meet many messages in groups of their own.
+TEST(NcclTransport, MessagesOfOneWayRunApart) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(2);
+    constexpr std::size_t kMessages = 20;
+    std::array<std::array<int, kMessages>, 2> sent{};
+    std::array<std::array<int, kMessages>, 2> received{};
+    std::vector<std::unique_ptr<Request>> requests;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      for (const int rank : {0, 1}) {
+        const auto own = static_cast<std::size_t>(rank);
+        sent[own][i] = static_cast<int>(100 * own + i);
+        requests.push_back(world[own]->Isend(1 - rank, 0, Bytes(sent[own][i])));
+        requests.push_back(world[own]->Irecv(1 - rank, 0, Room(received[own][i])));
+      }
+    }
+    FinishAll(requests);
+    EXPECT_EQ(received[0], sent[1]);
+    EXPECT_EQ(received[1], sent[0]);
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+// Connecting to two peers at once would make rank 0 wait for rank 2, which waits for rank 1, which
+// waits for rank 0.
+TEST(NcclTransport, FirstMessagesDoNotWaitForOneAnother) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(4);
+    const auto poll = [](const auto&... requests) {
+      for (int i = 0; i < 10; ++i) (requests->Test(), ...);
+    };
+    std::array<int, 4> in{};
+    const int out = 7;
+    // Rank 0 is busy: rank 3 does not come yet.
+    const auto from_3 = world[0]->Irecv(3, 0, Room(in[0]));
+    const auto to_0 = world[3]->Isend(0, 0, Bytes(out));
+    poll(from_3);
+    EXPECT_FALSE(to_0->Test());
+    nccl.busy_polls = 1000;
+    poll(from_3);
+    nccl.busy_polls = 0;
+    const auto first_out = world[0]->Isend(1, 0, Bytes(out));
+    const auto first_in = world[1]->Irecv(0, 0, Room(in[1]));
+    for (int i = 0; i < 3; ++i) poll(first_in, first_out);  // started on rank 1 alone
+    const auto second_out = world[1]->Isend(2, 0, Bytes(out));
+    const auto second_in = world[2]->Irecv(1, 0, Room(in[2]));
+    for (int i = 0; i < 3; ++i) poll(second_in, second_out);  // on rank 2 alone
+    const auto third_out = world[2]->Isend(0, 0, Bytes(out));
+    const auto third_in = world[0]->Irecv(2, 0, Room(in[3]));
+    for (int i = 0; i < 3; ++i) poll(third_in, third_out);  // both known to rank 0
+    Finish({from_3.get(), to_0.get(), first_out.get(), first_in.get(), second_out.get(),
+            second_in.get(), third_out.get(), third_in.get()});
+    EXPECT_EQ(in, (std::array{7, 7, 7, 7}));
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
 // Rank 0 posts the message before the collective, rank 1 behind it.
 TEST(NcclTransport, MessagesAndCollectivesInDifferentOrders) {
   FakeNccl nccl;
@@ -288,6 +347,29 @@ TEST(NcclTransport, IdleIsShortWhileSomethingRuns) {
   Finish({reduce.get(), there.get()});
 }
 
+// What was launched may be done soon, however long nothing was.
+TEST(NcclTransport, IdleIsShortAfterALaunch) {
+  constexpr std::chrono::microseconds kShort{100};  // after 15 ms of nothing it would be 200 us
+  FakeNccl nccl;
+  nccl.busy_polls = 20;  // it is on its way to the stream
+  auto world = MakeWorld(2);
+  auto shortest = std::chrono::nanoseconds::max();
+  for (int attempt = 0; attempt < 50 && shortest > kShort; ++attempt) {
+    std::array<float, 1> data{};
+    world[0]->Idle(milliseconds(1));  // of earlier news
+    std::this_thread::sleep_for(milliseconds(15));
+    const auto reduce = world[0]->NativeAllReduceSum(data);
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());
+    const auto start = steady_clock::now();
+    world[0]->Idle(std::chrono::seconds(60));
+    shortest = std::min<std::chrono::nanoseconds>(shortest, steady_clock::now() - start);
+    std::array<float, 1> other{};
+    const auto there = world[1]->NativeAllReduceSum(other);
+    Finish({reduce.get(), there.get()});
+  }
+  EXPECT_LT(shortest, kShort);
+}
+
 // --- errors ---------------------------------------------------------------------------------
 
 TEST(NcclTransport, LostRankFailsWhatIsNotStarted) {
@@ -336,7 +418,10 @@ TEST(NcclTransport, ErrorThatNcclFindsLaterNamesWhatRuns) {
   nccl.busy_polls = 1000;  // rank 0 does not get further than NCCL's call
   EXPECT_FALSE(send->Test());
   nccl.busy_polls = 0;
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(receive->Test());
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(receive->Test());
+    EXPECT_FALSE(send->Test());
+  }
   nccl.BreakAsync(1, kNcclRemoteError, "socket closed by peer\n");
   EXPECT_EQ(FailureOf(*receive),
             "comm: NCCL: remote process exited or there was a network error: socket closed by "
