@@ -64,6 +64,7 @@ if(SPARFUSE_WITH_CUDA)
     # What CUDA 13 can compile for, and PTX for what comes.
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 90)
   endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime in a process: LibTorch uses it too
   enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
