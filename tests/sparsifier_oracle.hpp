@@ -20,20 +20,10 @@
 
 #include "core/sparsify/sparsifier.hpp"
 #include "core/tensor/cpu.hpp"
+#include "tests/sanitizers.hpp"
 
 namespace sparfuse::testing {
 
-// Sanitizers make tests ten times slower; races and stray accesses show in smaller shapes as well.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitized = true;
-#else
-inline constexpr bool kThreadSanitized = false;
-#endif
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 // Large enough for several threads, and no multiple of anything.
 inline constexpr std::size_t kLargeShape = (std::size_t{1} << (kSanitized ? 18 : 20)) + 7;
 

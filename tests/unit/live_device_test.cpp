@@ -16,6 +16,7 @@
 #include "tests/fake_nccl.hpp"
 #include "tests/live_run.hpp"
 #include "tests/planning.hpp"
+#include "tests/sanitizers.hpp"
 
 namespace sparfuse {
 namespace {
@@ -133,9 +134,10 @@ TEST_P(EveryCase, DoesWhatTheHostDoes) {
   }
 }
 
+const std::vector<int> kWorkers = testing::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4};
 INSTANTIATE_TEST_SUITE_P(All, EveryCase,
                          ::testing::Combine(::testing::ValuesIn(kCases),
-                                            ::testing::Values(1, 2, 3, 4), testing::TheDevices()),
+                                            ::testing::ValuesIn(kWorkers), testing::TheDevices()),
                          [](const auto& info) {
                            return NameOfCase(std::get<0>(info.param), std::get<1>(info.param)) +
                                   (std::get<2>(info.param) == DeviceKind::kCuda ? "_cuda" : "");
