@@ -154,8 +154,10 @@ double DeviceSide::EndStep(DeviceTimeline::Clock::time_point host_begin, Timelin
 }
 
 void DeviceSide::Quiet() noexcept {
-  gpu::Quiesce(compute.stream);
-  gpu::Quiesce(side.stream);
+  for (const DeviceLane* lane : {&compute, &side}) {
+    gpu::Quiesce(lane->stream);
+    gpu::Quiesce(lane->reports.view());
+  }
 }
 
 }  // namespace sparfuse

@@ -77,15 +77,6 @@ void AccumulateOnDevice(const DeviceAccumulate& accumulate, const Decode& decode
   }
 }
 
-// Whether nothing is to be done: waits for the word.
-bool IsLeftOut(const DeviceContext& context) {
-  if (context.only_if == nullptr) return false;
-  std::uint32_t wanted = 0;
-  gpu::CopyAsync(context.stream, &wanted, context.only_if, sizeof(wanted));
-  gpu::Synchronize(context.stream);
-  return wanted == 0;
-}
-
 }  // namespace
 
 DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
@@ -157,7 +148,7 @@ void Quantizer::EncodeOnDevice(const DeviceContext& context, int rank, const Sel
                                const TensorInfo& info, DeviceSpan<std::byte> out,
                                std::uint32_t* not_finite) const {
   CheckedEncode(*this, {context, source, out, not_finite}, info);
-  if (IsLeftOut(context)) return;
+  if (!IsWanted(context)) return;
   const Stream& stream = context.stream;
   const std::size_t n = source.gradient.size;
   const Buffer<float> gradient(n);
@@ -177,7 +168,7 @@ void Quantizer::EncodeOnDevice(const DeviceContext& context, int rank, const Sel
 void Quantizer::AccumulateOnDevice(const DeviceContext& context,
                                    std::span<const std::byte* const> payloads, float scale,
                                    DeviceSpan<float> out, std::uint64_t* /*fault*/) const {
-  if (IsLeftOut(context)) return;
+  if (!IsWanted(context)) return;
   const std::size_t bytes = EncodedBytes(out.size);
   const std::size_t room = RoundUp(bytes, 64);
   const Buffer<std::byte> copies(room * payloads.size());
