@@ -6,28 +6,31 @@
 #include "core/sparsify/scan.hpp"
 
 namespace sparfuse {
+namespace {
+
+// A Buffer or a PinnedBuffer. What is freed may still be in use on the stream.
+template <class AnyBuffer>
+std::byte* Grown(AnyBuffer& buffer, const Stream& stream, std::size_t bytes, Device device,
+                 std::string_view what) {
+  if (buffer.size() < bytes) {
+    gpu::Synchronize(stream);
+    buffer = {};
+    buffer = AnyBuffer(bytes, device, what);
+  }
+  return buffer.data();
+}
+
+}  // namespace
 
 std::byte* DeviceWorkspace::Bytes(const Stream& stream, std::size_t which, std::size_t bytes) {
   assert(which < buffers_.size());
-  Buffer<std::byte>& buffer = buffers_[which];
-  if (buffer.size() < bytes) {
-    gpu::Synchronize(stream);  // kernels may still use what is freed
-    buffer = Buffer<std::byte>();
-    buffer = Buffer<std::byte>(bytes, device_, "the workspace of selections");
-  }
-  return buffer.data();
+  return Grown(buffers_[which], stream, bytes, device_, "the workspace of selections");
 }
 
 std::byte* DeviceWorkspace::PinnedBytes(const Stream& stream, std::size_t which,
                                         std::size_t bytes) {
   assert(which < pinned_.size());
-  gpu::PinnedBuffer<std::byte>& buffer = pinned_[which];
-  if (buffer.size() < bytes) {
-    gpu::Synchronize(stream);  // copies may still use what is freed
-    buffer = {};
-    buffer = gpu::PinnedBuffer<std::byte>(bytes, device_, "selections on the host");
-  }
-  return buffer.data();
+  return Grown(pinned_[which], stream, bytes, device_, "selections on the host");
 }
 
 bool IsWanted(const DeviceContext& context) {
