@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "baselines/registry.hpp"
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/fusion/dense_fallback.hpp"
-#include "core/sparsify/reused_threshold.hpp"
+#include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 namespace sparfuse {
 namespace {

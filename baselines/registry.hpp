@@ -11,14 +11,14 @@
 
 namespace sparfuse {
 
-// A method.toml, embedded when the project is built. `folder` is its path in the tree.
+// A method's NAME.toml, embedded when the project is built. `path` is its place in the tree.
 struct EmbeddedMethod {
-  std::string_view folder;
+  std::string_view path;
   std::string_view toml;
 };
 
-// In the order in which `sparfuse list methods` prints them. A new baseline is a folder with its
-// method.toml; one that brings a strategy or a planner of its own adds one line to registry.cpp.
+// In the order in which `sparfuse list methods` prints them. A new baseline is a
+// NAME.toml; one that brings a strategy or a planner of its own adds one line to registry.cpp.
 std::span<const EmbeddedMethod> MethodFiles();
 
 // core's and every baseline's.

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/options.hpp"
-#include "core/tensor/device.hpp"
+#include "core/base/options.hpp"
+#include "core/device/device.hpp"
 
 namespace sparfuse {
 

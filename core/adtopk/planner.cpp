@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-#include "core/cost/plan_times.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "core/fusion/selective.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

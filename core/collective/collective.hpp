@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor/device.hpp"
+#include "core/device/device.hpp"
 #include "core/transport/task.hpp"
 #include "core/transport/topology.hpp"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/collective/algorithms.hpp"
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 namespace {

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "core/collective/algorithms.hpp"
-#include "core/error.hpp"
-#include "core/options.hpp"
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
 
 namespace sparfuse {
 

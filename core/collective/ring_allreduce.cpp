@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "core/collective/accumulate.hpp"
+#include "core/payload/accumulate.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 namespace {

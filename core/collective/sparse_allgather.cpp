@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/collective/algorithms.hpp"
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
-#include "core/error.hpp"
-#include "core/options.hpp"
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
 
 namespace sparfuse {
 namespace {

@@ -3,7 +3,7 @@
 #include <cassert>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 

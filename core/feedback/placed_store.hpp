@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/feedback/residual_store.hpp"
-#include "core/gpu/runtime.hpp"
+#include "core/device/runtime.hpp"
 
 namespace sparfuse {
 

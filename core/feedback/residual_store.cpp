@@ -3,7 +3,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "core/feedback/norm.hpp"
+#include "core/feedback/momentum/norm.hpp"
 
 namespace sparfuse {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "core/fusion/layout.hpp"
-#include "core/sparsify/on_device.hpp"
-#include "core/tensor/device.hpp"
+#include "core/sparsify/device_selection.hpp"
+#include "core/device/device.hpp"
 
 namespace sparfuse {
 

@@ -3,7 +3,7 @@
 #include <cassert>
 
 #include "core/feedback/returned_kernels.hpp"
-#include "core/gpu/launch.hpp"
+#include "core/device/launch.hpp"
 
 namespace sparfuse {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/collective/accumulate_device.hpp"
+#include "core/payload/accumulate_device.hpp"
 #include "core/fusion/layout.hpp"
-#include "core/tensor/device.hpp"
+#include "core/device/device.hpp"
 
 namespace sparfuse {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/collective/accumulate_kernels.hpp"
-#include "core/gpu/kernel.hpp"
+#include "core/payload/accumulate_kernels.hpp"
+#include "core/device/kernel.hpp"
 
 namespace sparfuse::gpu {
 

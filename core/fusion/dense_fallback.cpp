@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
-#include "core/cost/plan_times.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

@@ -1,7 +1,7 @@
 // The option dense_fallback: units that take longer sparse than dense are left dense.
 #pragma once
 
-#include "core/collective/payload_coding.hpp"
+#include "core/quantize/payload_coding.hpp"
 #include "core/fusion/plan.hpp"
 
 namespace sparfuse {

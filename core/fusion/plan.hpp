@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/fusion/layout.hpp"
-#include "core/options.hpp"
+#include "core/base/options.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/fusion/plan.hpp"
 
 namespace sparfuse {

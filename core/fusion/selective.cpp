@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/cost/authors_tables.hpp"
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

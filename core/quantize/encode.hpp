@@ -5,8 +5,8 @@
 #include <atomic>
 
 #include "core/quantize/quantizer.hpp"
-#include "core/sparsify/scan.hpp"
-#include "core/tensor/cpu.hpp"
+#include "core/sparsify/scan/scan.hpp"
+#include "core/base/cpu.hpp"
 
 namespace sparfuse {
 

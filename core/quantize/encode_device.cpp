@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/gpu/launch.hpp"
+#include "core/base/error.hpp"
+#include "core/device/launch.hpp"
 #include "core/quantize/encode.hpp"
 #include "core/quantize/encode_kernels.hpp"
 

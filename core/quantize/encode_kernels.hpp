@@ -18,12 +18,12 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/collective/accumulate_kernels.hpp"
-#include "core/gpu/kernel.hpp"
-#include "core/gpu/quads.hpp"
+#include "core/payload/accumulate_kernels.hpp"
+#include "core/device/kernel.hpp"
+#include "core/device/quads.hpp"
 #include "core/quantize/scalar_codes.hpp"
-#include "core/sparsify/on_device.hpp"
-#include "core/sparsify/select_kernels.hpp"
+#include "core/sparsify/device_selection.hpp"
+#include "core/sparsify/scan/simd/select_kernels.hpp"
 
 namespace sparfuse::gpu {
 

@@ -7,7 +7,7 @@
 // Deviations:  no loss scaling: what is below the range of a half is left to error feedback.
 #include <cstring>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/quantize/encode.hpp"
 #include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/quantize/encode.hpp"
 #include "core/quantize/encode_device.hpp"
 

@@ -1,7 +1,7 @@
 // The portable kernels, and the choice among the tables.
 #include "core/quantize/quantize_kernels.hpp"
 
-#include "core/tensor/cpu.hpp"
+#include "core/base/cpu.hpp"
 
 namespace sparfuse {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/gpu/kernel.hpp"
+#include "core/device/kernel.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 
 namespace sparfuse::gpu {

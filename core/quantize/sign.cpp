@@ -5,7 +5,7 @@
 // Deviations:  none known. A zero counts as positive.
 #include <string>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/quantize/encode.hpp"
 #include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cost/plan_times.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "core/engine/apply_after_backward.hpp"
 
 namespace sparfuse {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cost/plan_times.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "core/safusion/authors_planner.hpp"
 
 namespace sparfuse {

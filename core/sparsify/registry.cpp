@@ -3,19 +3,19 @@
 #include <string>
 #include <vector>
 
-#include "core/adtopk/adtopk.hpp"
-#include "core/error.hpp"
-#include "core/options.hpp"
-#include "core/sparsify/dgc.hpp"
-#include "core/sparsify/gaussiank.hpp"
-#include "core/sparsify/mstopk.hpp"
-#include "core/sparsify/randomk.hpp"
-#include "core/sparsify/redsync.hpp"
-#include "core/sparsify/shipped.hpp"
-#include "core/sparsify/sidco.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
+#include "core/sparsify/dgc/dgc.hpp"
+#include "core/sparsify/gaussiank/gaussiank.hpp"
+#include "core/sparsify/mstopk/mstopk.hpp"
+#include "core/sparsify/randomk/randomk.hpp"
+#include "core/sparsify/redsync/redsync.hpp"
+#include "core/sparsify/published/published.hpp"
+#include "core/sparsify/sidco/sidco.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "core/sparsify/threshold.hpp"
-#include "core/sparsify/topk.hpp"
+#include "core/sparsify/threshold/threshold.hpp"
+#include "core/sparsify/topk/topk.hpp"
 
 namespace sparfuse {
 

@@ -16,10 +16,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/options.hpp"
-#include "core/sparsify/on_device.hpp"
-#include "core/tensor/device.hpp"
-#include "core/tensor/thread_pool.hpp"
+#include "core/base/options.hpp"
+#include "core/sparsify/device_selection.hpp"
+#include "core/device/device.hpp"
+#include "core/base/thread_pool.hpp"
 
 namespace sparfuse {
 

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "core/cost/authors_tables.hpp"
-#include "core/cost/plan_times.hpp"
-#include "core/error.hpp"
+#include "core/fusion/plan_times.hpp"
+#include "core/base/error.hpp"
 #include "core/fusion/selective.hpp"
 
 namespace sparfuse {

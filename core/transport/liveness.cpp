@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 namespace {

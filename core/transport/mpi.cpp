@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/transport/group.hpp"
 #include "core/transport/sleep.hpp"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/transport/link_schedule.hpp"
 #include "core/transport/sleep.hpp"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/transport/group.hpp"
 #include "core/transport/sleep.hpp"
 

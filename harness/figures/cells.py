@@ -77,7 +77,7 @@ PANEL_KEYS = (
 )
 
 
-# What a configuration without the key has, as harness/config_keys.cpp says.
+# What a configuration without the key has, as harness/catalog/config_keys.cpp says.
 ABSENT = {"device": "cpu", "precision": "fp32"}
 
 

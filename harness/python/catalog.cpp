@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/options.hpp"
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/python_sparsifier.hpp"
 

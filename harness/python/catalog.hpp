@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/options.hpp"
+#include "core/base/options.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

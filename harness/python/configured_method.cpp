@@ -4,7 +4,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/cost/declared.hpp"
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 
 namespace sparfuse {

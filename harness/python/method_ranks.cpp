@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/transport/threads.hpp"
 
 namespace sparfuse {

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/engine/live_engine.hpp"
-#include "core/tensor/thread_pool.hpp"
+#include "core/engine/live/live_engine.hpp"
+#include "core/base/thread_pool.hpp"
 #include "core/transport/progress.hpp"
 
 namespace sparfuse {

@@ -1,5 +1,5 @@
 // The Python module. Its documentation for users is in the docstrings; tests run their examples.
-#include "harness/python/bindings.hpp"
+#include "harness/python/bindings/bindings.hpp"
 
 PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = SPARFUSE_VERSION;

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/sparsify/scan.hpp"
+#include "core/sparsify/scan/scan.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

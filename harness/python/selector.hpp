@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/catalog.hpp"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/tensor/thread_pool.hpp"
+#include "core/base/thread_pool.hpp"
 
 namespace sparfuse {
 

@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "core/error.hpp"
-#include "core/tensor/card.hpp"
+#include "core/base/error.hpp"
+#include "core/device/card.hpp"
 
 namespace sparfuse {
 

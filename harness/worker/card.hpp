@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/tensor/device.hpp"
+#include "core/device/device.hpp"
 
 namespace sparfuse {
 
@@ -13,11 +13,11 @@ int LocalRank(int rank);
 
 // Where the rank of this number on its host computes: the host itself, or the card of that number
 // modulo the cards that this process sees, which need not be those of other ranks: whether two
-// ranks have one card is for NCCL's set-up to see (core/transport/nccl.hpp). Throws
+// ranks have one card is for NCCL's set-up to see (core/transport/nccl/nccl.hpp). Throws
 // Error{kUnsupported}, "this machine has no CUDA device: ...", saying why.
 //
 // For tests: where the environment has SPARFUSE_EMULATED_DEVICE, a rank that computes on the host
-// takes the emulated device (core/gpu/runtime.hpp) for all that is done with gradients.
+// takes the emulated device (core/device/runtime.hpp) for all that is done with gradients.
 Device ChooseDevice(const nlohmann::json& config, int local_rank);
 
 }  // namespace sparfuse

@@ -13,14 +13,14 @@
 #include <limits>
 #include <thread>
 
-#include "core/gpu/runtime.hpp"
-#include "core/tensor/card.hpp"
+#include "core/device/runtime.hpp"
+#include "core/device/card.hpp"
 #include "core/transport/mpi.hpp"
-#include "core/transport/nccl.hpp"
+#include "core/transport/nccl/nccl.hpp"
 #include "core/transport/priority.hpp"
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
-#include "harness/durable_file.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/worker/card.hpp"
 #include "harness/worker/rank.hpp"
 

@@ -3,13 +3,13 @@
 #include <string>
 #include <unordered_map>
 
-#include "core/error.hpp"
-#include "core/options.hpp"
-#include "harness/plan_data.hpp"
-#include "harness/profile_data.hpp"
-#include "harness/statistics.hpp"
-#include "harness/worker/calibration.hpp"
-#include "harness/worker/profiler.hpp"
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
+#include "harness/catalog/fusion_plan_json.hpp"
+#include "harness/clusters/profile_data.hpp"
+#include "harness/statistics/statistics.hpp"
+#include "harness/worker/ready_order.hpp"
+#include "harness/worker/profiling/profiler.hpp"
 
 namespace sparfuse {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/engine/timeline.hpp"
-#include "harness/composition.hpp"
+#include "harness/catalog/trial_composition.hpp"
 #include "harness/worker/rank.hpp"
 
 namespace sparfuse {

@@ -7,13 +7,13 @@
 #include <thread>
 
 #include "core/collective/collective.hpp"
-#include "core/tensor/card.hpp"
-#include "core/tensor/cpu.hpp"
-#include "core/tensor/device.hpp"
+#include "core/device/card.hpp"
+#include "core/base/cpu.hpp"
+#include "core/device/device.hpp"
 #include "core/transport/priority.hpp"
-#include "harness/durable_file.hpp"
-#include "harness/nvml.hpp"
-#include "harness/system.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/machine/nvml.hpp"
+#include "harness/machine/system.hpp"
 
 namespace sparfuse {
 namespace {

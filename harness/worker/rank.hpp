@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor/device.hpp"
-#include "core/tensor/thread_pool.hpp"
+#include "core/device/device.hpp"
+#include "core/base/thread_pool.hpp"
 #include "core/transport/progress.hpp"
 
 namespace sparfuse {

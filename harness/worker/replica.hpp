@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "harness/step_log.hpp"
+#include "harness/store/step_log.hpp"
 #include "harness/worker/rank.hpp"
 #include "workloads/workload.hpp"
 

@@ -8,7 +8,7 @@
 #include <ctime>
 #include <vector>
 
-#include "core/gpu/runtime.hpp"
+#include "core/device/runtime.hpp"
 
 namespace sparfuse {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "harness/statistics.hpp"
+#include "harness/statistics/statistics.hpp"
 #include "harness/worker/rank.hpp"
 
 namespace sparfuse {

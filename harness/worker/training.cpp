@@ -5,17 +5,17 @@
 #include <limits>
 #include <optional>
 
-#include "core/engine/live_engine.hpp"
-#include "core/gpu/runtime.hpp"
-#include "harness/columns.hpp"
-#include "harness/composition.hpp"
-#include "harness/durable_file.hpp"
-#include "harness/step_log.hpp"
-#include "harness/worker/calibration.hpp"
+#include "core/engine/live/live_engine.hpp"
+#include "core/device/runtime.hpp"
+#include "harness/files/columns.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/store/step_log.hpp"
+#include "harness/worker/ready_order.hpp"
 #include "harness/worker/planning.hpp"
 #include "harness/worker/rank.hpp"
 #include "harness/worker/replica.hpp"
-#include "workloads/catalog.hpp"
+#include "workloads/catalog/catalog.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse {

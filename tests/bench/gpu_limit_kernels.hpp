@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/gpu/kernel.hpp"
+#include "core/device/kernel.hpp"
 
 namespace sparfuse::bench {
 

@@ -1,4 +1,4 @@
-#include "core/gpu/cuda_launch.cuh"
+#include "core/device/cuda/cuda_launch.cuh"
 #include "tests/bench/gpu_limit_kernels.hpp"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::bench::SumAbsOnCard)

@@ -1,6 +1,6 @@
 // Quantizers and PowerSGD on a CUDA card with error feedback, beside the three streams of an
 // addition.
-#include "core/quantize/powersgd_device.hpp"
+#include "baselines/powersgd/powersgd_device.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "tests/bench/gpu_bench.hpp"
 

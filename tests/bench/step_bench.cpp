@@ -31,14 +31,14 @@
 #include <string>
 #include <vector>
 
-#include "core/collective/accumulate.hpp"
-#include "core/engine/live_engine.hpp"
+#include "core/payload/accumulate.hpp"
+#include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
-#include "core/quantize/powersgd.hpp"
+#include "baselines/powersgd/powersgd.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "core/transport/shaped.hpp"
 #include "tests/bench/kernel_bench.hpp"
-#include "tests/run_ranks.hpp"
+#include "tests/support/run_ranks.hpp"
 #ifdef SPARFUSE_BENCH_MPI
 #include "core/transport/mpi.hpp"
 #endif

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "core/tensor/device.hpp"
+#include "core/device/device.hpp"
 
 namespace sparfuse::bench {
 

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
-#include "core/error.hpp"
+#include "core/base/error.hpp"
 #include "core/transport/mpi.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped.hpp"
-#include "tests/transport_cases.hpp"
+#include "tests/support/transport_cases.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,0 +1,7 @@
+#include "core/device/cuda/cuda_launch.cuh"
+#include "baselines/powersgd/powersgd_kernels.hpp"
+
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::CheckProduct)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::RedrawColumns)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::OrthonormalizeColumns)
+SPARFUSE_CUDA_KERNEL(sparfuse::gpu::ReconstructRows)

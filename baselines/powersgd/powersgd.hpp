@@ -1,0 +1,109 @@
+// PowerSGD: a gradient matrix as the product of two thin ones, found by one step of power iteration
+// that starts where the last step ended.
+//
+// Source:      T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD: practical low-rank gradient
+//              compression for distributed optimization", NeurIPS 2019, algorithms 1 and 2.
+// Deviations:  in PowerSgdDescriptor().
+//
+// The steps are separate because two all-reduces lie between them. With x = gradient + residual:
+//
+//   ComputeP         x = gradient + residual, P = x Q
+//                    all-reduce p() to the mean over ranks
+//   Orthonormalize   of P's columns
+//   ComputeQ         Q = x' P
+//                    all-reduce q() to the mean over ranks
+//   Reconstruct      out = P Q', residual = x - out
+//
+// Summed over ranks, residuals + ranks * out = sum of x. All-reduces that give all ranks equal bits
+// keep P, Q and out equal on all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/quantize/quantizer.hpp"
+#include "core/base/random_stream.hpp"
+#include "core/device/device.hpp"
+
+namespace sparfuse {
+
+inline constexpr int kMaxLowRank = 32;
+// Of a column of P, what is left beside the span of the others is rounding below this share.
+inline constexpr double kDependentShare = 1e-6;
+
+// A tensor as a matrix of its first dimension times the rest, and the rank of its factors. All 0
+// for fewer than two dimensions.
+struct LowRankShape {
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::size_t rank = 0;
+};
+LowRankShape LowRankShapeOf(std::span<const std::int64_t> shape, int rank);
+
+// Throws Error{kConfig} unless gradient, and residual where there is one, have n elements.
+void CheckLowRankSource(const SelectSource& source, std::size_t n, const TensorInfo& info);
+
+// What column c of Q is drawn from: element j from number j.
+RandomStream ColumnStream(std::uint64_t seed, const TensorInfo& info, std::size_t c);
+
+// One tensor on one rank: a matrix of its first dimension times the rest, row-major.
+class PowerSgd {
+ public:
+  // Whether a tensor is sent as two factors: a matrix that is larger than they are. Others are sent
+  // dense. rank in [1, kMaxLowRank]; it is taken as at most the smaller side of the matrix.
+  static bool Compresses(std::span<const std::int64_t> shape, int rank);
+
+  // Precondition: Compresses(shape, rank). Ranks that share `seed` start with the same Q.
+  PowerSgd(std::span<const std::int64_t> shape, int rank, std::uint64_t seed);
+
+  std::size_t rows() const noexcept { return rows_; }
+  std::size_t cols() const noexcept { return cols_; }
+  std::size_t rank() const noexcept { return rank_; }
+  // The factors, a column after another: what is all-reduced, in place. [rank * rows], [rank *
+  // cols]
+  std::span<float> p() const noexcept { return p_.host(); }
+  std::span<float> q() const noexcept { return q_.host(); }
+
+  // Adds the gradient to the residual (which may be absent: x = gradient) and computes P = x Q in
+  // one pass over memory. Columns of Q that are zero, as a zero matrix leaves them, are drawn anew.
+  // Throws Error{kNumeric} naming the tensor if x or P is not finite; Error{kConfig} if sizes
+  // differ.
+  void ComputeP(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info);
+
+  // Makes the columns of P orthonormal, in double precision. One that the columns before it span to
+  // within the precision of P becomes zero and adds nothing. Cost: O(rows * rank^2), one thread.
+  void Orthonormalize();
+
+  // Q = x' P, where x is what ComputeP left in the source. One pass over memory.
+  void ComputeQ(const QuantizeContext& context, const SelectSource& source);
+
+  // out = P Q', [rows * cols]; the residual becomes x - out. One pass over memory.
+  void Reconstruct(const QuantizeContext& context, const SelectSource& source,
+                   std::span<float> out) const;
+
+ private:
+  void RedrawZeroColumns(const TensorInfo& info);
+
+  std::size_t rows_ = 0;
+  std::size_t cols_ = 0;
+  std::size_t rank_ = 0;
+  std::uint64_t seed_;
+  Buffer<float> p_;
+  Buffer<float> q_;
+  Buffer<double> basis_;  // P in double precision
+};
+
+struct LowRankDescriptor {
+  std::string_view name;
+  std::string_view paper;
+  int revision;
+  std::string_view deviations;
+  std::vector<OptionSpec> options;  // "rank"
+};
+
+const LowRankDescriptor& PowerSgdDescriptor();
+
+}  // namespace sparfuse

@@ -1,9 +1,0 @@
-#include "core/collective/payload_coding_kernels.hpp"
-#include "core/gpu/cuda_launch.cuh"
-
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::RoundToHalves)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::CountEscapes)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::EncodeElements)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::DecodeElements)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::ChainTiles)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::WriteIndices)

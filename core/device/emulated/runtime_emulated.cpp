@@ -1,0 +1,196 @@
+#include "core/device/emulated/runtime_emulated.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "core/device/runtime.hpp"
+#include "core/device/status.hpp"
+
+namespace sparfuse::gpu {
+namespace emulated {
+namespace {
+
+constexpr std::size_t kAlignment = 256;  // cudaMalloc's
+
+struct Memory {
+  std::mutex mutex;
+  std::size_t total = std::numeric_limits<std::size_t>::max();
+  std::size_t used = 0;
+  std::size_t allocations = 0;
+  std::map<void*, std::size_t> sizes;
+};
+Memory& TheMemory() {
+  static Memory memory;
+  return memory;
+}
+
+}  // namespace
+
+Queue::Queue() : thread_([this] { Run(); }) {}
+
+Queue::~Queue() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Queue::Add(std::function<void()> work) { AddWork({std::move(work), nullptr}); }
+
+void Queue::Add(std::shared_ptr<Mark> mark) { AddWork({{}, std::move(mark)}); }
+
+void Queue::AddWork(Work work) {
+  {
+    std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+    if (recording_) {
+      if (work.mark) work.run = [mark = work.mark] { mark->Reach(); };
+      recorded_.push_back(std::move(work.run));
+      return;
+    }
+    work_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+void Queue::Synchronize() {
+  std::unique_lock lock(mutex_);
+  if (recording_) SPARFUSE_THROW(kInternal, "a stream that records a graph cannot be waited for");
+  changed_.wait(lock, [this] { return error_ || (work_.empty() && !busy_); });
+  if (error_) std::rethrow_exception(error_);
+}
+
+void Queue::BeginRecording() {
+  std::lock_guard lock(mutex_);
+  recording_ = true;
+}
+
+std::vector<std::function<void()>> Queue::EndRecording() {
+  std::lock_guard lock(mutex_);
+  recording_ = false;
+  return std::exchange(recorded_, {});
+}
+
+void Queue::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || !work_.empty(); });
+    if (work_.empty()) return;
+    const Work work = std::move(work_.front());
+    work_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      work.mark ? work.mark->Reach() : work.run();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    busy_ = false;
+    if (error) {
+      error_ = error;
+      for (const Work& dropped : std::exchange(work_, {})) {
+        if (dropped.mark) dropped.mark->Fail(error);
+      }
+    }
+    changed_.notify_all();
+  }
+}
+
+void Mark::Reach() {
+  {
+    std::lock_guard lock(mutex_);
+    reached_ = true;
+    seconds_ =
+        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  changed_.notify_all();
+}
+
+void Mark::Fail(std::exception_ptr error) {
+  {
+    std::lock_guard lock(mutex_);
+    error_ = std::move(error);
+  }
+  changed_.notify_all();
+}
+
+bool Mark::reached() const {
+  std::lock_guard lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  return reached_;
+}
+
+void Mark::Wait() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return reached_ || error_; });
+  if (error_) std::rethrow_exception(error_);
+}
+
+double Mark::seconds() const {
+  std::lock_guard lock(mutex_);
+  return seconds_;
+}
+
+void* Allocate(std::size_t bytes, std::string_view what) {
+  Memory& memory = TheMemory();
+  std::lock_guard lock(memory.mutex);
+  int status = InjectedStatus("allocate");
+  if (status == kSuccess && bytes > memory.total - std::min(memory.used, memory.total)) {
+    status = kOutOfMemoryStatus;
+  }
+  if (status != kSuccess) {
+    std::string text = "cannot allocate " + std::to_string(bytes) + " bytes of the emulated device";
+    if (!what.empty()) text += " for " + std::string(what);
+    CheckStatus(status, "Allocate", "out of memory", text);
+  }
+  void* const pointer =
+      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (pointer == nullptr) {
+    SPARFUSE_THROW(kOutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes on the host");
+  }
+  memory.used += bytes;
+  ++memory.allocations;
+  memory.sizes[pointer] = bytes;
+  return pointer;
+}
+
+void Free(void* pointer) noexcept {
+  Memory& memory = TheMemory();
+  {
+    std::lock_guard lock(memory.mutex);
+    const auto it = memory.sizes.find(pointer);
+    memory.used -= it->second;
+    memory.sizes.erase(it);
+  }
+  std::free(pointer);
+}
+
+}  // namespace emulated
+
+void SetEmulatedMemory(std::size_t bytes) {
+  auto& memory = emulated::TheMemory();
+  std::lock_guard lock(memory.mutex);
+  memory.total = bytes;
+}
+
+std::size_t EmulatedMemoryInUse() {
+  auto& memory = emulated::TheMemory();
+  std::lock_guard lock(memory.mutex);
+  return memory.used;
+}
+
+std::size_t EmulatedAllocations() {
+  auto& memory = emulated::TheMemory();
+  std::lock_guard lock(memory.mutex);
+  return memory.allocations;
+}
+
+}  // namespace sparfuse::gpu

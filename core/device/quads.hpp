@@ -1,0 +1,102 @@
+// How kernels walk over arrays of floats: four at a time, with one 16-byte access where the arrays
+// allow it, whatever their alignment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+
+namespace sparfuse::gpu {
+
+// One store of 16 bytes to an aligned place in global memory. (The compiler takes a plain copy
+// apart beside a branch that stores the same elements one by one.)
+SPARFUSE_DEVICE void StoreQuad(float* at, const Float4& group) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(__cvta_generic_to_global(at)), "f"(group.v[0]), "f"(group.v[1]),
+                 "f"(group.v[2]), "f"(group.v[3])
+               : "memory");
+#else
+  *reinterpret_cast<Float4*>(at) = group;
+#endif
+}
+
+// Arrays of n < 2^32 elements as groups of four. Where all of them lie alike to 16 bytes, groups do
+// too, and the first and the last may be partial; elements of a group that are not the arrays' load
+// as 0 and are not stored.
+struct Quads {
+  std::size_t n = 0;
+  std::uint32_t skew = 0;         // elements of the first group that lie before the arrays
+  std::uint32_t first_whole = 0;  // groups that are taken with one access
+  std::uint32_t whole = 0;        // and their number
+
+  Quads() = default;
+  // aligned: every array begins `skew` elements behind a 16-byte boundary.
+  Quads(std::size_t size, std::uint32_t elements_before, bool aligned)
+      : n(size), skew(elements_before), first_whole(elements_before == 0 ? 0 : 1) {
+    const auto end = static_cast<std::uint32_t>((n + skew) / 4);
+    whole = aligned && end > first_whole ? end - first_whole : 0;
+  }
+
+  SPARFUSE_HOST_DEVICE std::uint32_t count() const {
+    return static_cast<std::uint32_t>((n + skew + 3) / 4);
+  }
+
+  // The array's index of element v of group q; wraps below 0, so that it is not below n there.
+  SPARFUSE_HOST_DEVICE std::size_t At(std::uint32_t q, unsigned v) const {
+    return 4 * std::size_t{q} + v - skew;
+  }
+
+  SPARFUSE_HOST_DEVICE bool Whole(std::uint32_t q) const { return q - first_whole < whole; }
+
+  SPARFUSE_DEVICE Float4 Load(const float* x, std::uint32_t q) const {
+    if (Whole(q)) return *reinterpret_cast<const Float4*>(x + At(q, 0));
+    Float4 group;
+    for (unsigned v = 0; v < 4; ++v) group.v[v] = At(q, v) < n ? x[At(q, v)] : 0.0f;
+    return group;
+  }
+
+  SPARFUSE_DEVICE void Store(float* x, std::uint32_t q, const Float4& group) const {
+    if (Whole(q)) {
+      StoreQuad(x + At(q, 0), group);
+      return;
+    }
+    for (unsigned v = 0; v < 4; ++v) {
+      if (At(q, v) < n) x[At(q, v)] = group.v[v];
+    }
+  }
+};
+
+// For arrays of n elements that begin at these places; null for one that is not there.
+template <class... Arrays>
+Quads QuadsOf(std::size_t n, const Arrays*... arrays) {
+  constexpr std::uintptr_t kBytes = sizeof(Float4);
+  std::uintptr_t skews = 0;  // a bit for each that there is
+  ((skews |= arrays == nullptr ? 0
+                               : std::uintptr_t{1} << reinterpret_cast<std::uintptr_t>(arrays) %
+                                                          kBytes / sizeof(float)),
+   ...);
+  for (std::uint32_t skew = 0; skew < 4; ++skew) {
+    if (skews == std::uintptr_t{1} << skew) return Quads(n, skew, true);
+  }
+  return Quads(n, 0, false);
+}
+
+// What a block of an elementwise kernel takes: kQuadsPerThread groups a thread, all of whose loads
+// are on their way before the first is used.
+inline constexpr int kElementwiseThreads = 256;
+inline constexpr int kQuadsPerThread = 4;
+inline std::size_t ElementwiseBlocks(const Quads& quads) {
+  constexpr std::size_t kPerBlock = kElementwiseThreads * kQuadsPerThread;
+  return (quads.count() + kPerBlock - 1) / kPerBlock;
+}
+// Group j of the calling thread.
+template <class Block>
+SPARFUSE_DEVICE std::uint32_t ElementwiseQuad(const Block& block, int j) {
+  return (block.block() * kQuadsPerThread + static_cast<unsigned>(j)) * kElementwiseThreads +
+         block.thread();
+}
+
+}  // namespace sparfuse::gpu

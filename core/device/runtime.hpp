@@ -1,0 +1,180 @@
+// Streams, events and copies of a device: CUDA's, or those of the emulated device that tests use.
+//
+// The emulated device (DeviceKind::kEmulated) runs kernels on the host, thread by thread. Its
+// memory is host memory; a stream is a thread with a queue, so that what CUDA would leave unordered
+// is a race here too; a stream whose `native` is null runs at once. It says nothing about speed.
+//
+// Errors of device calls are Errors as status.hpp maps them. Those of work that a stream does later
+// come out of a later call on that stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/device/device.hpp"
+
+namespace sparfuse::gpu {
+
+enum class Priority : std::uint8_t { kNormal, kHigh };
+
+// An ordered queue of work, not ordered with any other stream.
+class GpuStream {
+ public:
+  GpuStream() = default;
+  explicit GpuStream(Device device, Priority priority = Priority::kNormal);
+  GpuStream(GpuStream&& other) noexcept : stream_(std::exchange(other.stream_, {})) {}
+  GpuStream& operator=(GpuStream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  ~GpuStream();  // waits for its work
+
+  const Stream& view() const noexcept { return stream_; }
+
+ private:
+  Stream stream_;
+};
+
+// Waits until all work given to the stream is done.
+void Synchronize(const Stream& stream);
+
+// The same where an error is on its way already: tells none, waits even after an injected one.
+void Quiesce(const Stream& stream) noexcept;
+
+// Declared after memory that a stream is given: it is not freed while the stream uses it, also
+// where an error leaves the scope early.
+class QuietScope {
+ public:
+  explicit QuietScope(const Stream& stream) : stream_(stream) {}
+  ~QuietScope() { Quiesce(stream_); }
+  QuietScope(const QuietScope&) = delete;
+  QuietScope& operator=(const QuietScope&) = delete;
+
+ private:
+  Stream stream_;
+};
+
+// A point in a stream's work. Records may follow one another; an event never recorded is done.
+class GpuEvent {
+ public:
+  GpuEvent() = default;
+  explicit GpuEvent(Device device);
+  GpuEvent(GpuEvent&&) noexcept;
+  GpuEvent& operator=(GpuEvent&&) noexcept;
+  ~GpuEvent();
+
+  void Record(const Stream& stream);
+  bool Done() const;
+  void Wait() const;  // blocks the calling thread without spinning
+  // Between the last records of both, which are done. On CUDA in steps of about 0.5 us.
+  double SecondsSince(const GpuEvent& earlier) const;
+
+  struct State;
+  const State* state() const noexcept { return state_.get(); }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// What is given to `stream` from now on starts when the event's last record is done.
+void StreamWait(const Stream& stream, const GpuEvent& event);
+
+// Between host and device, or within a device. The host's part is pinned, or the copy is not
+// asynchronous.
+void CopyAsync(const Stream& stream, void* to, const void* from, std::size_t bytes);
+void FillAsync(const Stream& stream, void* at, std::uint8_t byte, std::size_t bytes);
+
+// Host memory that a device copies from and to without waiting. Zero-initialised.
+template <class T>
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  // what: for errors, "the counts of unit 3".
+  PinnedBuffer(std::size_t size, Device device, std::string_view what);
+  PinnedBuffer(PinnedBuffer&& other) noexcept { swap(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    PinnedBuffer moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~PinnedBuffer();
+
+  T* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  std::span<T> span() const noexcept { return {data_, size_}; }
+  T& operator[](std::size_t i) const { return data_[i]; }
+
+ private:
+  void swap(PinnedBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(device_, other.device_);
+  }
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+  Device device_;
+};
+
+// What an allocation on a CUDA device that finds no room calls before it tries once more: it frees
+// what another library keeps for later, as LibTorch's allocator does. Null: nothing.
+using ReleaseCached = void (*)();
+void SetReleaseCached(ReleaseCached release) noexcept;
+
+struct DeviceMemory {
+  std::size_t free = 0;
+  std::size_t total = 0;
+};
+DeviceMemory MemoryOf(Device device);
+
+int MultiprocessorCount(Device device);
+
+// Work of one stream, recorded once and replayed. What is called while it records must not wait for
+// the device, copy from memory that is not pinned, or allocate.
+class GpuGraph {
+ public:
+  GpuGraph(const Stream& stream, const std::function<void()>& record);
+  GpuGraph(GpuGraph&&) noexcept;
+  GpuGraph& operator=(GpuGraph&&) noexcept;
+  ~GpuGraph();
+
+  void Launch(const Stream& stream) const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// For tests: bytes that the emulated device has from now on, in all (allocated ones count), how
+// many are allocated, and how many allocations there have been.
+void SetEmulatedMemory(std::size_t bytes);
+std::size_t EmulatedMemoryInUse();
+std::size_t EmulatedAllocations();
+
+namespace internal {
+
+void* AllocatePinned(std::size_t bytes, Device device, std::string_view what);
+void FreePinned(void* pointer, Device device) noexcept;
+
+// Gives work to a stream of the emulated device.
+void Enqueue(const Stream& stream, std::function<void()> work);
+
+}  // namespace internal
+
+template <class T>
+PinnedBuffer<T>::PinnedBuffer(std::size_t size, Device device, std::string_view what)
+    : data_(static_cast<T*>(internal::AllocatePinned(size * sizeof(T), device, what))),
+      size_(size),
+      device_(device) {}
+
+template <class T>
+PinnedBuffer<T>::~PinnedBuffer() {
+  internal::FreePinned(data_, device_);
+}
+
+}  // namespace sparfuse::gpu

@@ -1,0 +1,69 @@
+// The communication thread of LiveEngine: exchanges and the channels that they take.
+#include "core/engine/live/live_engine.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr int kTagsPerExchange = 16;
+constexpr int kTagBlocks = 1024;
+
+}  // namespace
+
+int LiveEngine::NextTag(const Op& exchange) {
+  int& next = next_tag_[static_cast<std::size_t>(exchange.channel)];
+  return (next++ % kTagBlocks) * kTagsPerExchange;
+}
+
+Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
+  Communicator& communicator = ChannelOf(exchange);
+  const double begin = Now();
+  const Traffic before = Total(communicator.traffic());
+  const bool sparse = !exchange.selections.empty();
+  const Collective& collective = sparse ? *config_.sparse_collective : *config_.dense_collective;
+  const int tag = NextTag(exchange);
+  co_await staging_->Gather(communicator, exchange, state);
+  state.buffers.returned.clear();
+  co_await collective.run(communicator, state.buffers, tag);
+  co_await staging_->Deliver(communicator, exchange, state);
+  if (collective.native) {
+    std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()), exchange.payload_bytes);
+    for (std::size_t r = 0; sparse && r < sizes.size(); ++r) {
+      sizes[r] = state.buffers.by_rank[r].size();
+    }
+    state.traffic = collective.rounds(sizes, topology()).per_rank[static_cast<std::size_t>(rank())];
+  } else {
+    state.traffic = Total(communicator.traffic()) - before;
+  }
+  timeline_.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)), exchange.label,
+                 begin, Now(), exchange.payload_bytes});
+}
+
+Task LiveEngine::RunNegotiate(Op& negotiate) {
+  const double begin = Now();
+  co_await AllReduceMax(ChannelOf(negotiate).host(), negotiate.values, NextTag(negotiate));
+  timeline_.Add({SpanKind::kNegotiate, std::string(ChannelName(negotiate.channel)), "", begin,
+                 Now(), negotiate.values.size() * sizeof(std::int64_t)});
+}
+
+Task LiveEngine::SplitChannels(Communicator& world) {
+  const Topology& where = world.topology();
+  const int node = where.NodeOf(world.rank());
+  const int local = where.LocalRankOf(world.rank());
+  // Only kData carries exchanges; negotiations lie in host memory. Where messages lie on a device a
+  // communicator takes its memory and seconds of set-up: a strategy that exchanges on another
+  // channel needs that one split from `world` too.
+  const auto split = [&](Channel channel, int color) {
+    Communicator& from = channel == Channel::kData ? world : world.host();
+    channels_[static_cast<std::size_t>(channel)] =
+        from.Split(color, world.rank(), config_.deadline);
+  };
+  split(Channel::kControl, 0);
+  split(Channel::kData, 0);
+  if (where.ranks_per_node > 1) {
+    split(Channel::kIntraNode, node);
+    split(Channel::kInterNode, local);
+  }
+  co_return;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,101 @@
+// What LiveEngine knows of a selection and of an exchange.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/payload/accumulate_device.hpp"
+#include "core/collective/collective.hpp"
+#include "core/fusion/layout.hpp"
+#include "core/device/runtime.hpp"
+#include "core/sparsify/sparsifier.hpp"
+#include "core/device/device.hpp"
+
+namespace sparfuse {
+
+// What is selected from one range: its slot, and what the sparsifier remembers of it. On a device,
+// all but `slot.count` is there, and valid in the order of the lane's stream.
+struct Selection {
+  Range range;
+  TensorInfo info;
+  std::string name;
+  Device device;
+  Buffer<std::uint32_t> indices;
+  Buffer<float> values;
+  Slot slot;
+  std::unique_ptr<SparsifierState> state;
+  Buffer<std::byte> run;  // what a quantizer makes of a whole tensor
+  // On a device: [tensors + 1] begins of the tensors in the range, and its end.
+  std::vector<std::uint32_t> bounds;
+  Buffer<std::uint32_t> bounds_on_device;
+
+  // Of this step.
+  DeviceSpan<const float> source;
+  DeviceSpan<float> residual;    // empty: what is not sent is lost
+  DeviceSpan<float> velocity;    // with momentum
+  SlotReport* report = nullptr;  // on a device
+  bool is_run = false;           // travels in `run`, not in the slot
+  std::uint64_t missing = 0;     // tensors of which nothing was selected
+};
+
+inline DeviceSlot DeviceSlotOf(const Selection& selection) {
+  return {selection.slot.indices.data, selection.slot.values.data, selection.slot.capacity,
+          selection.report};
+}
+
+// Elements on their way between the wire form and a coded one. Grows, and is used again.
+struct Elements {
+  Buffer<std::uint32_t> indices;
+  Buffer<float> values;
+  void Reserve(std::size_t count) {
+    if (indices.size() >= count) return;
+    indices = Buffer<std::uint32_t>(count);
+    values = Buffer<float>(count);
+  }
+};
+
+// Where an exchange of a device's memory has its messages.
+struct DeviceExchange {
+  // Pinned: what a host communicator moves.
+  gpu::PinnedBuffer<std::uint32_t> merged_indices;  // of a payload that is coded on the host
+  gpu::PinnedBuffer<float> merged_values;
+  gpu::PinnedBuffer<std::byte> own;
+  gpu::PinnedBuffer<std::byte> gathered;
+  gpu::PinnedBuffer<float> dense;
+  gpu::PinnedBuffer<std::uint32_t> own_bytes;  // [1] of what was coded on the device
+  // On the device.
+  Buffer<std::byte> merged;  // what is coded
+  Buffer<std::byte> sent;
+  Buffer<std::byte> received;   // of all ranks
+  Buffer<std::byte> decoded;    // of all ranks
+  Buffer<std::uint32_t> words;  // counts, by rank in `decoded`; then of the own payload
+  Buffer<std::uint64_t> fault;  // [1] as AccumulateSparseOnDevice's
+
+  // What Apply reads, once `ready` is done.
+  std::vector<DevicePayload> payloads;
+  std::vector<const std::byte*> runs;  // by rank, each state.run_bytes
+  const gpu::GpuEvent* ready = nullptr;
+  // What a communicator sends from the device is there; null where it was waited for.
+  const gpu::GpuEvent* gathered_there = nullptr;
+};
+
+struct ExchangeState {
+  ExchangeBuffers buffers;
+  std::vector<const Selection*> parts;
+  Buffer<float> dense;  // where several ranges are reduced as one
+  Buffer<std::byte> own;
+  Buffer<std::byte> gathered;
+  std::size_t capacity = 0;      // elements with indices that one rank may send
+  std::size_t with_indices = 0;  // that this rank sends
+  std::size_t elements = 0;      // that this rank sends, those of runs included
+  std::size_t run_bytes = 0;     // of the runs, which begin a payload; equal on all ranks
+  bool headed = false;           // what has indices is coded
+  Traffic traffic;
+  DeviceExchange device;
+};
+
+}  // namespace sparfuse

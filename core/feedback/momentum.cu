@@ -1,6 +1,0 @@
-#include "core/feedback/momentum_kernels.hpp"
-#include "core/gpu/cuda_launch.cuh"
-
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::AdvanceVelocities<false>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::AdvanceVelocities<true>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::MaskVelocities)

@@ -1,0 +1,35 @@
+// The Euclidean norm, in one order of additions on the host and on devices.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/sparsify/device_selection.hpp"
+#include "core/device/device.hpp"
+#include "core/base/thread_pool.hpp"
+
+namespace sparfuse {
+
+// The sum of x[i]^2 in double precision. Does not depend on the pool's size.
+//
+// A tile of 8192 elements has eight pieces of 1024. Element i of a piece belongs to lane i % 128,
+// which adds up its eight squares in order; lanes are added in fours, (0 + 1) + (2 + 3). That gives
+// 32 numbers a piece and 256 a tile, which are added as Block::Sum adds the threads of a block
+// (core/device/kernel.hpp). Tile t is added, in order, to number t % 256, and these numbers again as a
+// block adds its threads.
+double SumSquares(std::span<const float> x, ThreadPool& pool);
+
+// *sum = SumSquares(x), a word of the device, in the order of `stream`. No wait, no allocation but
+// for a larger x than before. Two launches, one read of x.
+void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
+                        double* sum);
+
+// The sizes of that order.
+inline constexpr std::size_t kNormThreads = 256;
+inline constexpr std::size_t kNormRows = 8;
+inline constexpr std::size_t kNormLanes = 128;
+inline constexpr std::size_t kNormPiece = kNormRows * kNormLanes;
+inline constexpr std::size_t kNormTile = kNormThreads / (kNormLanes / 4) * kNormPiece;
+inline std::size_t NormTiles(std::size_t n) { return (n + kNormTile - 1) / kNormTile; }
+
+}  // namespace sparfuse

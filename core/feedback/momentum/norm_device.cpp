@@ -1,0 +1,36 @@
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/feedback/momentum/momentum_device.hpp"
+#include "core/feedback/momentum/norm.hpp"
+#include "core/feedback/momentum/norm_kernels.hpp"
+#include "core/device/launch.hpp"
+
+namespace sparfuse {
+namespace {
+
+void LaunchSumSquares(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
+                      double* sum, float* factor, double max_norm) {
+  const std::size_t tiles = NormTiles(x.size);
+  auto* const of_tiles = workspace.Get<double>(stream, 0, tiles);
+  gpu::Quads quads = gpu::QuadsOf(x.size, x.data);
+  if (quads.skew != 0) quads = gpu::Quads(x.size, 0, false);
+  gpu::Launch(stream, tiles, gpu::SumSquaresOfTiles{quads, x.data, of_tiles});
+  gpu::Launch(stream, 1, gpu::SumTiles{of_tiles, tiles, sum, factor, max_norm});
+}
+
+}  // namespace
+
+void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
+                        double* sum) {
+  LaunchSumSquares(stream, workspace, x, sum, nullptr, 0);
+}
+
+void ClipFactorOnDevice(const Stream& stream, DeviceWorkspace& workspace,
+                        DeviceSpan<const float> gradient, double max_norm, float* factor) {
+  SPARFUSE_REQUIRE(max_norm > 0,
+                   "clip = " + std::to_string(max_norm) + ": expected a norm above 0");
+  LaunchSumSquares(stream, workspace, gradient, nullptr, factor, max_norm);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,76 @@
+#include "core/fusion/plan_times.hpp"
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+namespace {
+
+double SecondsOf(const CostModel& cost, const Collective& collective, std::uint64_t bytes,
+                 const Topology& topology) {
+  if (collective.native && collective.payload == PayloadKind::kDense &&
+      !cost.native_all_reduce_seconds.empty()) {
+    return cost.exchange_dispatch_seconds +
+           cost.native_all_reduce_seconds(static_cast<double>(bytes));
+  }
+  const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(topology.ranks), bytes);
+  const CostModel::Phases phases = cost.PhasesOf(collective.rounds(sizes, topology));
+  return phases.latency_seconds + phases.link_seconds + phases.local_seconds;
+}
+
+}  // namespace
+
+PlanTimes::PlanTimes(const PlanInput& input, std::string_view planner) : input_(input) {
+  const bool complete = input.backward != nullptr && input.cost != nullptr &&
+                        input.dense_collective != nullptr && input.sparse_collective != nullptr;
+  SPARFUSE_REQUIRE(complete, "planner \"" + std::string(planner) +
+                                 "\" plans with measured times: expected a profile");
+  SPARFUSE_REQUIRE(input.backward->backward_seconds.size() == input.layout.tensors(),
+                   "planner \"" + std::string(planner) + "\": the profile has " +
+                       std::to_string(input.backward->backward_seconds.size()) +
+                       " tensors; expected " + std::to_string(input.layout.tensors()));
+}
+
+double PlanTimes::Backward(std::size_t tensor) const {
+  return input_.backward->backward_seconds[tensor];
+}
+
+double PlanTimes::Sparsify(std::size_t tensor, double density) const {
+  const std::size_t n = input_.layout.tensor(tensor).numel;
+  const double work = density < 1 ? input_.cost->SelectionSeconds(input_.sparsifier, n, density)
+                                  : input_.cost->pack_seconds(static_cast<double>(n));
+  return input_.cost->dispatch_seconds + work;
+}
+
+double PlanTimes::SparsifyOnHost(std::size_t tensor, double density) const {
+  return input_.cost->dispatch_seconds +
+         input_.cost->HostSelectionSeconds(input_.sparsifier, input_.layout.tensor(tensor).numel,
+                                           density);
+}
+
+double PlanTimes::Gather(std::uint64_t payload_bytes) const {
+  return SecondsOf(*input_.cost, *input_.sparse_collective, payload_bytes, input_.topology);
+}
+
+double PlanTimes::Reduce(std::size_t elements) const {
+  return SecondsOf(*input_.cost, *input_.dense_collective, sizeof(float) * elements,
+                   input_.topology);
+}
+
+double PlanTimes::Covering(std::size_t elements) const {
+  return input_.cost->exchange_seconds_per_element * static_cast<double>(elements);
+}
+
+double PlanTimes::Decompress(std::size_t elements, std::size_t entries) const {
+  return input_.cost->DecompressSeconds(elements, entries);
+}
+
+std::uint64_t PlannedPayloadBytes(const GradientLayout& layout, std::size_t tensor,
+                                  double density) {
+  return kSparseElementBytes * KeptCount(layout.tensor(tensor).numel, density);
+}
+
+}  // namespace sparfuse

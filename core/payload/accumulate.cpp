@@ -1,0 +1,260 @@
+#include "core/payload/accumulate.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <string>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+// A block of the output stays in L1 while it is cleared, summed into and scaled.
+constexpr std::size_t kBlock = 4096;
+constexpr std::size_t kChunk = 64 * kBlock;  // 1 MB: what a pool thread takes at once
+constexpr std::size_t kSparseScaling = 16;   // one element in so many touched: scale only those
+constexpr std::size_t kGroup = 64;           // payloads that are merged in one pass
+constexpr std::size_t kParallelElements =
+    200'000;  // below, waking a thread costs more than it saves
+
+std::size_t ChunkSize(std::size_t n) {
+  return n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk;
+}
+
+template <class Body>
+void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
+  const std::size_t chunk_size = ChunkSize(n);
+  pool.ParallelFor((n + chunk_size - 1) / chunk_size, [&](std::size_t c, int) {
+    body(c * chunk_size, std::min(n, (c + 1) * chunk_size));
+  });
+}
+
+void ScaleBlock(float* out, std::size_t n, float scale) {
+  for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
+}
+
+// Scales the positions that payloads hold: of each payload p the elements from first[p] up to
+// last[p]. A bitmap says which position is scaled already.
+void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* first,
+                  const std::size_t* last, std::size_t begin, float* out, float scale) {
+  std::uint64_t touched[kBlock / 64] = {};
+  for (std::size_t p = 0; p < payloads.size(); ++p) {
+    for (std::size_t i = first[p]; i < last[p]; ++i) {
+      const std::size_t offset = payloads[p].indices[i] - begin;
+      touched[offset / 64] |= std::uint64_t{1} << (offset % 64);
+    }
+  }
+  for (std::size_t w = 0; w < kBlock / 64; ++w) {
+    for (std::uint64_t word = touched[w]; word != 0; word &= word - 1) {
+      out[w * 64 + static_cast<std::size_t>(std::countr_zero(word))] *= scale;
+    }
+  }
+}
+
+// Outputs past the caches are written with stores that go around them: a plain store would first
+// read the line. Below, the reader finds the output in cache.
+constexpr std::size_t kStreamElements = 4 * 1024 * 1024;
+constexpr std::size_t kLine = 16;  // floats of 64 bytes
+
+bool CanStream([[maybe_unused]] std::size_t n) {
+#if defined(__x86_64__)
+  return n >= kStreamElements;
+#else
+  return false;
+#endif
+}
+
+#if defined(__x86_64__)
+// to[i] = from[i] * scale for whole lines, `to` at the begin of one. A store of the full width
+// matters: a core starts one a cycle, and four of them a line are longer on their way than the line
+// is to memory.
+void StreamLines(const float* from, float scale, std::size_t lines, float* to) {
+  const __m128 factor = _mm_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 4) {
+    _mm_stream_ps(to + i, _mm_mul_ps(_mm_loadu_ps(from + i), factor));
+  }
+}
+
+__attribute__((target("avx"))) void StreamLinesAvx2(const float* from, float scale,
+                                                    std::size_t lines, float* to) {
+  const __m256 factor = _mm256_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 8) {
+    _mm256_stream_ps(to + i, _mm256_mul_ps(_mm256_loadu_ps(from + i), factor));
+  }
+}
+
+__attribute__((target("avx512f"))) void StreamLinesAvx512(const float* from, float scale,
+                                                          std::size_t lines, float* to) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 16) {
+    _mm512_stream_ps(to + i, _mm512_mul_ps(_mm512_loadu_ps(from + i), factor));
+  }
+}
+#endif
+
+using StreamLinesFunction = void (*)(const float*, float, std::size_t, float*);
+
+StreamLinesFunction StreamLinesFor([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return StreamLinesAvx512;
+  return isa == Isa::kAvx2 ? StreamLinesAvx2 : StreamLines;
+#else
+  return nullptr;
+#endif
+}
+
+// to[i] = from[i] * scale past the caches, but for the lines that are not wholly its own.
+void StreamScaled(StreamLinesFunction stream_lines, const float* from, float scale, std::size_t n,
+                  float* to) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % kLine;
+  const std::size_t head = std::min(n, (kLine - past) % kLine);
+  const std::size_t lines = (n - head) / kLine;
+  for (std::size_t i = 0; i < head; ++i) to[i] = from[i] * scale;
+  stream_lines(from + head, scale, lines, to + head);
+  for (std::size_t i = head + lines * kLine; i < n; ++i) to[i] = from[i] * scale;
+}
+
+[[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
+  SPARFUSE_THROW(kComm, "sparse payload " + std::to_string(payload) + " is corrupt: " + what);
+}
+
+// Adds payload p's elements of [begin, begin + size) from `cursor` on; returns the cursor after
+// them. An index that is out of order stops the cursor for good, and is noticed at the chunk's end.
+std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size_t last,
+                     std::size_t begin, std::size_t size, float* out) {
+  const std::uint32_t* const indices = payload.indices.data();
+  const float* const values = payload.values.data();
+  for (; cursor < last; ++cursor) {
+    const std::size_t offset = indices[cursor] - begin;  // wraps below begin: not < size
+    if (offset >= size) break;
+    out[offset] += values[cursor];
+  }
+  return cursor;
+}
+
+}  // namespace
+
+void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
+                      ThreadPool& pool) {
+  AccumulateSparse(payloads, {0, out.size()}, scale, out, pool);
+}
+
+void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
+                      std::span<float> out, ThreadPool& pool) {
+  const std::size_t shift = window.first;
+  for (std::size_t p = 0; p < payloads.size(); ++p) {
+    const SparsePayload& payload = payloads[p];
+    if (payload.indices.size() != payload.values.size()) {
+      ThrowCorrupt(p, std::to_string(payload.indices.size()) + " indices, " +
+                          std::to_string(payload.values.size()) + " values");
+    }
+    if (!payload.indices.empty() && payload.indices.back() >= window.whole) {
+      ThrowCorrupt(p, "index " + std::to_string(payload.indices.back()) + ", expected below " +
+                          std::to_string(window.whole));
+    }
+  }
+  // A block is summed in `block_sum` and streamed from there, or summed where it is to stay.
+  const bool stream = CanStream(out.size()) && payloads.size() <= kGroup;
+  const StreamLinesFunction stream_lines = StreamLinesFor(ActiveIsa());
+  ForChunks(out.size(), pool, [&](std::size_t begin, std::size_t end) {
+    alignas(64) float block_sum[kBlock];
+    if (stream) std::memset(block_sum, 0, sizeof block_sum);
+    // Cursors of a usual number of ranks live on the stack; more payloads take more rounds, each of
+    // which streams the chunk, in the same order of additions.
+    std::size_t cursors[kGroup];
+    std::size_t starts[kGroup];  // of the block at hand
+    std::size_t lasts[kGroup];
+    for (std::size_t first = 0; first == 0 || first < payloads.size(); first += kGroup) {
+      const std::size_t group = std::min(kGroup, payloads.size() - first);
+      for (std::size_t p = 0; p < group; ++p) {
+        const auto indices = payloads[first + p].indices;
+        const auto bound = [&](std::size_t index) {
+          return static_cast<std::size_t>(std::lower_bound(indices.begin(), indices.end(), index) -
+                                          indices.begin());
+        };
+        cursors[p] = bound(shift + begin);
+        lasts[p] = shift + end == window.whole ? indices.size() : bound(shift + end);
+      }
+      const bool is_last = first + group >= payloads.size();
+      for (std::size_t block = begin; block < end; block += kBlock) {
+        const std::size_t size = std::min(kBlock, end - block);
+        float* const to = stream ? block_sum : out.data() + block;
+        if (first == 0 && !stream) std::memset(to, 0, size * sizeof(float));
+        std::size_t touched = 0;
+        for (std::size_t p = 0; p < group; ++p) {
+          starts[p] = cursors[p];
+          cursors[p] = AddBlock(payloads[first + p], cursors[p], lasts[p], shift + block, size, to);
+          touched += cursors[p] - starts[p];
+        }
+        if (stream) {
+          StreamScaled(stream_lines, block_sum, scale, size, out.data() + block);
+          if (touched * kSparseScaling < size) {
+            for (std::size_t p = 0; p < group; ++p) {
+              for (std::size_t i = starts[p]; i < cursors[p]; ++i) {
+                block_sum[payloads[p].indices[i] - shift - block] = 0.0f;
+              }
+            }
+          } else {
+            std::memset(block_sum, 0, sizeof block_sum);
+          }
+          continue;
+        }
+        if (!is_last || scale == 1.0f) continue;
+        if (first == 0 && touched * kSparseScaling < size) {
+          ScaleTouched(payloads, starts, cursors, shift + block, to, scale);
+        } else {
+          ScaleBlock(to, size, scale);
+        }
+      }
+      for (std::size_t p = 0; p < group; ++p) {
+        if (cursors[p] != lasts[p]) {
+          ThrowCorrupt(first + p,
+                       "index " + std::to_string(payloads[first + p].indices[cursors[p]]) +
+                           " at position " + std::to_string(cursors[p]) +
+                           ", expected increasing indices below " + std::to_string(window.whole));
+        }
+      }
+    }
+#if defined(__x86_64__)
+    if (stream) _mm_sfence();  // before another thread is told that the chunk is written
+#endif
+  });
+}
+
+void ScaleDense(std::span<const float> in, float scale, std::span<float> out, ThreadPool& pool) {
+  assert(in.size() == out.size());
+  ForChunks(in.size(), pool, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) out[i] = in[i] * scale;
+  });
+}
+
+void AddInto(std::span<const float> from, std::span<float> to) {
+  assert(from.size() == to.size());
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] += from[i];
+}
+
+bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
+  assert(from.size() == to.size());
+  std::atomic<bool> finite{true};
+  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
+    // The largest bit pattern without sign: infinities and NaNs are the largest of all. As signed
+    // numbers, which every instruction set compares.
+    std::int32_t largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const float x = from[i];
+      to[i] = x;
+      largest = std::max(largest, std::bit_cast<std::int32_t>(x) & 0x7fffffff);
+    }
+    if (largest >= 0x7f800000) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,40 @@
+// Decompression: the sum of the ranks' sparse payloads as a dense average.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/collective/collective.hpp"
+#include "core/base/thread_pool.hpp"
+
+namespace sparfuse {
+
+// out[i] = scale * sum over payloads of their value at i (0 where none has i).
+//
+//   out       [n] float32, overwritten whole.
+//   payloads  index-sorted, indices < n. Added in the order given: equal payloads give equal bits
+//             on every rank, whatever the pool's size.
+//   window    where given, the payloads are of `whole` elements, and `out` is what begins with
+//             element `first` of them.
+//
+// Works block by block so that a block is cleared, summed and scaled while it is in cache: about
+// one memset of `out`. Throws Error{kComm} when an index is out of range (a corrupt payload).
+struct Window {
+  std::size_t first = 0;
+  std::size_t whole = 0;
+};
+void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
+                      std::span<float> out, ThreadPool& pool);
+void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
+                      ThreadPool& pool);
+
+// out[i] = in[i] * scale;  in may be out. A dense average after an all-reduce.
+void ScaleDense(std::span<const float> in, float scale, std::span<float> out, ThreadPool& pool);
+
+// to[i] += from[i].
+void AddInto(std::span<const float> from, std::span<float> to);
+
+// Copies and checks in one pass. Returns false when an element is NaN or infinite.
+bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool);
+
+}  // namespace sparfuse

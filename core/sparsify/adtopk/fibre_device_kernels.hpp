@@ -1,0 +1,822 @@
+// Top-k in each fibre of a tensor by itself (fibres.hpp), on a device.
+//
+// SelectTiles   a block takes whole slices of at most kTile elements into shared memory, and a warp
+//               a fibre there, of at most 1024 elements, into registers; a thread one of at most
+//               32. One launch, one read of x.
+// SelectRows    a block takes a contiguous fibre, up to 8192 (256 threads) or 16384 elements (512)
+//               into registers; longer ones are read three times or more. One launch.
+// SelectColumns takes eight neighbouring fibres of a larger slice, of 1024 elements or fewer, as a
+//               tile; the selected positions go into a bitmap, from which TakeMarked sends them
+//               (marked_kernels.hpp). Two launches, one read of x and the sectors of what is sent.
+//               SelectThinColumns: a thread for each fibre of at most 32 elements, likewise.
+// Transpose     makes longer fibres of such slices contiguous, for SelectRows: one read and one
+//               write more, then the bitmap. Four launches.
+// With feedback the residual is read and written besides, once.
+//
+// The bound of a fibre needs no sample and cannot fail: its elements are dealt out to lanes, of
+// which each has a largest one, and k elements reach the k-th largest of those. Of 512 elements
+// with k = 5 that leaves 6, of 5120 with k = 51 some 70, which a histogram of 128 bins cuts, as a
+// rule at once. To an element come some 15 instructions in a tile, 10 in a row.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+#include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
+
+namespace sparfuse::gpu {
+
+inline constexpr std::uint32_t kTile = 8192;       // elements of x in shared memory
+inline constexpr std::uint32_t kThreadFibre = 32;  // longest that a thread selects from
+inline constexpr std::uint32_t kMostMaxima = 64;   // of a warp: two for each lane
+inline constexpr std::uint32_t kCutBins = 128;
+inline constexpr int kCutBits = 7;
+
+// Bins of a histogram, with a gap after every 32: lanes read four neighbouring ones each.
+struct CutBins {
+  std::uint32_t counts[kCutBins + kCutBins / 32];
+
+  SPARFUSE_DEVICE std::uint32_t& At(std::uint32_t bin) { return counts[bin + bin / 32]; }
+};
+
+// Selected is what has a greater key, and `ties` of those with an equal one by position.
+struct FibreCut {
+  std::uint32_t key;
+  std::uint32_t ties;
+};
+inline constexpr std::uint32_t kEveryTie = 0xffffffffu;
+
+// Ascending over the lanes. merge_only: of a bitonic sequence.
+template <class Block>
+SPARFUSE_DEVICE std::uint32_t SortLanes(const Block& block, std::uint32_t key,
+                                        bool merge_only = false) {
+  for (unsigned size = merge_only ? kWarp : 2; size <= kWarp; size *= 2) {
+    for (unsigned stride = size / 2; stride > 0; stride /= 2) {
+      const std::uint32_t other = block.ShuffleXor(key, stride);
+      const bool ascending = (block.lane() & size) == 0;
+      const bool low = (block.lane() & stride) == 0;
+      key = (low == ascending) == (key < other) ? key : other;
+    }
+  }
+  return key;
+}
+
+template <class Block>
+SPARFUSE_DEVICE std::uint32_t SumOfWarp(const Block& block, std::uint32_t value) {
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) value += block.ShuffleXor(value, mask);
+  return value;
+}
+
+// The sum over the lanes before.
+template <class Block>
+SPARFUSE_DEVICE std::uint32_t SumOfLanesBefore(const Block& block, std::uint32_t value) {
+  std::uint32_t sum = value;
+  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
+    const std::uint32_t up = block.ShuffleUp(sum, distance);
+    if (block.lane() >= distance) sum += up;
+  }
+  return sum - value;
+}
+
+// What a warp knows of its elements before it looks at them again.
+struct Bound {
+  std::uint32_t key;  // at least `rank` of them reach it
+  std::uint32_t top;  // the largest
+};
+
+// From the largest key that each lane has seen, and its second largest where rank > 32. With a rank
+// beyond kMostMaxima: 0.
+template <class Block>
+SPARFUSE_DEVICE Bound BoundOfWarp(const Block& block, std::uint32_t largest, std::uint32_t second,
+                                  std::uint32_t rank) {
+  const std::uint32_t sorted = SortLanes(block, largest);
+  const std::uint32_t top = block.Shuffle(sorted, kWarp - 1);
+  if (rank <= kWarp) return {block.Shuffle(sorted, kWarp - rank), top};
+  if (rank > kMostMaxima) return {0, top};
+  // The 32 smallest of both, which are a bitonic sequence.
+  const std::uint32_t reversed = block.Shuffle(SortLanes(block, second), kWarp - 1 - block.lane());
+  const std::uint32_t low = SortLanes(block, sorted < reversed ? sorted : reversed, true);
+  return {block.Shuffle(low, kMostMaxima - rank), top};
+}
+
+// The search for the cut of k elements among those with keys in [bound, top], in rounds: after Bin
+// of every element, FinishRound, which all warps that share the bins call alike.
+class CutSearch {
+ public:
+  SPARFUSE_DEVICE CutSearch(const Bound& bound, std::uint32_t k)
+      : low_(bound.key), bits_(std::bit_width(bound.top - bound.key)), need_(k) {
+    NextShift();
+  }
+
+  // Whether the element counts, and where.
+  SPARFUSE_DEVICE bool Bin(std::uint32_t key, std::uint32_t* bin) const {
+    const std::uint32_t above = key - low_;
+    *bin = above >> shift_;
+    return key >= low_ && (above >> bits_) == 0;
+  }
+
+  // Returns whether the cut is found.
+  template <class Block>
+  SPARFUSE_DEVICE bool FinishRound(const Block& block, CutBins& bins) {
+    constexpr std::uint32_t kEach = kCutBins / kWarp;
+    const std::uint32_t from_top = kCutBins - 1 - block.lane() * kEach;
+    std::uint32_t counts[kEach];
+    std::uint32_t sum = 0;
+    for (std::uint32_t j = 0; j < kEach; ++j) sum += counts[j] = bins.At(from_top - j);
+    std::uint32_t before = SumOfLanesBefore(block, sum);
+    const bool here = before < need_ && need_ <= before + sum;
+    const auto lane = static_cast<unsigned>(std::countr_zero(block.Ballot(here)));
+    std::uint32_t bin = 0;
+    std::uint32_t inside = 0;
+    for (std::uint32_t j = 0; j < kEach; ++j) {
+      if (need_ > before && inside == 0 && need_ <= before + counts[j]) {
+        bin = from_top - j;
+        inside = counts[j];
+      }
+      if (inside == 0) before += counts[j];
+    }
+    bin = block.Shuffle(bin, lane);
+    inside = block.Shuffle(inside, lane);
+    need_ -= block.Shuffle(before, lane);
+    low_ += bin << shift_;
+    bits_ = shift_;
+    exact_ = inside == need_;
+    const bool found = exact_ || shift_ == 0;
+    NextShift();
+    return found;
+  }
+
+  SPARFUSE_DEVICE FibreCut cut() const { return {low_, exact_ ? kEveryTie : need_}; }
+
+ private:
+  SPARFUSE_DEVICE void NextShift() { shift_ = bits_ > kCutBits ? bits_ - kCutBits : 0; }
+
+  std::uint32_t low_;
+  int bits_;  // keys of [low_, low_ + 2^bits_) are left
+  int shift_ = 0;
+  std::uint32_t need_;  // of those
+  bool exact_ = false;
+};
+
+// Where the selected elements of contiguous fibres lie in the tensor that they are from.
+struct FibreOrigin {
+  std::uint32_t length;
+  std::uint32_t inner;
+
+  SPARFUSE_DEVICE std::size_t operator()(std::size_t fibre, std::uint32_t element) const {
+    return (fibre / inner * length + element) * inner + fibre % inner;
+  }
+};
+
+// What fibres are selected from, and where what is selected goes.
+struct FibreSource {
+  const float* gradient;
+  float* residual;  // null: none
+  bool pending;     // x = gradient + residual; else x is in `gradient`, which has been checked
+  bool aligned;
+  std::size_t n;
+  std::uint32_t length;
+  std::uint32_t k;  // of each fibre, less than its length
+  std::uint32_t* indices;
+  float* values;
+  SlotReport* report;
+  // Of SelectRows<true>, in place of the three: a bitmap of the tensor that was transposed.
+  std::uint32_t* bitmap;
+  FibreOrigin origin;
+};
+
+// How many of a lane's `equal` elements it may keep, if those of the lanes before it come first and
+// *ties of all are kept; lowers that by what the warp keeps.
+template <class Block>
+SPARFUSE_DEVICE std::uint32_t DealTies(const Block& block, std::uint32_t equal,
+                                       std::uint32_t* ties) {
+  const std::uint32_t before = SumOfLanesBefore(block, equal);
+  const std::uint32_t all = SumOfWarp(block, equal);
+  const std::uint32_t left = *ties > before ? *ties - before : 0;
+  *ties -= *ties < all ? *ties : all;
+  return left;
+}
+
+// Selections from fibres in shared memory: element c of one is at first + c * inner. They mark what
+// is selected: mark(position).
+
+// The largest of those not taken yet, k times. By one thread.
+template <class Mark>
+SPARFUSE_DEVICE void SelectByThread(const float* tile, std::uint32_t first, std::uint32_t inner,
+                                    std::uint32_t length, std::uint32_t k, const Mark& mark) {
+  std::uint32_t taken = 0;
+  for (std::uint32_t round = 0; round < k; ++round) {
+    std::uint32_t best = length;
+    std::uint32_t largest = 0;
+    for (std::uint32_t c = 0; c < length; ++c) {
+      if ((taken >> c & 1) != 0) continue;
+      const std::uint32_t key = KeyOf(tile[first + c * inner]);
+      if (best < length && key <= largest) continue;
+      best = c;
+      largest = key;
+    }
+    taken |= 1u << best;
+    mark(first + best * inner);
+  }
+}
+
+template <class Block>
+SPARFUSE_DEVICE FibreCut SearchByWarp(const Block& block, CutBins& bins, const float* x,
+                                      std::uint32_t stride, std::uint32_t mask, std::uint32_t k,
+                                      const Bound& bound) {
+  CutSearch search(bound, k);
+  bool found = false;
+  while (!found) {
+    for (std::uint32_t b = block.lane(); b < kCutBins; b += kWarp) bins.At(b) = 0;
+    block.SyncWarp();
+    for (std::uint32_t bits = mask; bits != 0; bits &= bits - 1) {
+      const auto j = static_cast<std::uint32_t>(std::countr_zero(bits));
+      std::uint32_t bin = 0;
+      if (search.Bin(KeyOf(x[j * stride]), &bin)) block.AtomicAdd(&bins.At(bin), 1u);
+    }
+    block.SyncWarp();
+    found = search.FinishRound(block, bins);
+    block.SyncWarp();
+  }
+  return search.cut();
+}
+
+// By a warp, in registers: kPerLane elements of a lane, 32 at most.
+template <unsigned kPerLane, class Block, class Mark>
+SPARFUSE_DEVICE void SelectByWarp(const Block& block, CutBins& bins, const float* tile,
+                                  std::uint32_t first, std::uint32_t inner, std::uint32_t length,
+                                  std::uint32_t k, const Mark& mark) {
+  static_assert(kPerLane <= 32);
+  const unsigned lane = block.lane();
+  // Element j * 32 + lane is the lane's j-th.
+  const std::uint32_t stride = kWarp * inner;
+  const std::uint32_t own = first + lane * inner;
+  const float* const x = tile + own;
+  const std::uint32_t count = lane < length ? (length - lane + kWarp - 1) / kWarp : 0;
+  std::uint32_t keys[kPerLane];
+  for (unsigned j = 0; j < kPerLane; ++j) keys[j] = j < count ? KeyOf(x[j * stride]) : 0;
+  std::uint32_t largest = 0;
+  std::uint32_t second = 0;
+  if (k <= kWarp) {
+    for (unsigned j = 0; j < kPerLane; ++j) largest = keys[j] > largest ? keys[j] : largest;
+  } else {
+    for (unsigned j = 0; j < kPerLane; ++j) {
+      const std::uint32_t smaller = keys[j] < largest ? keys[j] : largest;
+      second = smaller > second ? smaller : second;
+      largest = keys[j] > largest ? keys[j] : largest;
+    }
+  }
+  const Bound bound = BoundOfWarp(block, largest, second, k);
+  std::uint32_t mask = 0;  // bit j: the lane's j-th element is a candidate
+  for (unsigned j = 0; j < kPerLane; ++j) mask |= keys[j] >= bound.key ? 1u << j : 0;
+  if (count < 32) mask &= (1u << count) - 1;
+
+  FibreCut cut{bound.key, kEveryTie};
+  if (SumOfWarp(block, CountBits(mask)) != k) {
+    cut = SearchByWarp(block, bins, x, stride, mask, k, bound);
+  }
+  if (cut.ties != kEveryTie) {
+    std::uint32_t ties = cut.ties;
+    for (std::uint32_t j = 0; j < kPerLane; ++j) {
+      const bool equal = (mask >> j & 1) != 0 && KeyOf(x[j * stride]) == cut.key;
+      const std::uint32_t lanes = block.Ballot(equal);
+      if (equal && LanesBefore(block, lanes) >= ties) mask &= ~(1u << j);
+      const std::uint32_t all = CountBits(lanes);
+      ties -= ties < all ? ties : all;
+    }
+  }
+  for (; mask != 0; mask &= mask - 1) {
+    const auto j = static_cast<std::uint32_t>(std::countr_zero(mask));
+    if (KeyOf(x[j * stride]) >= cut.key) mark(own + j * stride);
+  }
+}
+
+template <unsigned kPerLane>
+struct SelectTiles {
+  static constexpr const char* kName = "SelectTiles";
+  static constexpr int kThreads = 256;
+  static constexpr unsigned kWarps = kThreads / kWarp;
+  static constexpr unsigned kVectors = kTile / 4 / kThreads;
+  static constexpr unsigned kBatch = 4;
+  struct Shared {
+    alignas(16) float x[kTile];
+    std::uint32_t marks[kTile / 32];
+    CutBins bins[kWarps];
+  };
+  static_assert(kThreads == kTile / 32);
+
+  FibreSource source;
+  std::uint32_t inner;
+  std::uint32_t slices;  // of a tile
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    const std::uint32_t slice = source.length * inner;
+    const std::size_t begin = std::size_t{block.block()} * slices * slice;
+    const std::size_t left = source.n - begin;
+    const std::uint32_t whole = slices * slice;
+    const std::uint32_t size = left < whole ? static_cast<std::uint32_t>(left) : whole;
+    shared.marks[block.thread()] = 0;
+    for (unsigned first = 0; first < kVectors; first += kBatch) {
+      Load(block, shared, begin, size, first);
+    }
+    block.Sync();
+
+    const std::uint32_t fibres = size / source.length;
+    const auto mark = [&](std::uint32_t at) {
+      block.AtomicOr(shared.marks + at / 32, 1u << (at % 32));
+    };
+    if (source.length <= kThreadFibre) {
+      for (std::uint32_t f = block.thread(); f < fibres; f += kThreads) {
+        SelectByThread(shared.x, f / inner * slice + f % inner, inner, source.length, source.k,
+                       mark);
+      }
+    } else {
+      for (std::uint32_t f = block.warp(); f < fibres; f += kWarps) {
+        SelectByWarp<kPerLane>(block, shared.bins[block.warp()], shared.x,
+                               f / inner * slice + f % inner, inner, source.length, source.k, mark);
+      }
+    }
+    block.Sync();
+
+    const std::uint32_t word = shared.marks[block.thread()];
+    std::uint32_t total = 0;
+    std::size_t place =
+        begin / source.length * source.k + block.ExclusiveSum(CountBits(word), &total);
+    for (std::uint32_t bits = word; bits != 0; bits &= bits - 1) {
+      const std::uint32_t at = PositionOf(block, bits);
+      source.indices[place] = static_cast<std::uint32_t>(begin + at);
+      source.values[place++] = shared.x[at];
+    }
+    if (begin + size == source.n && block.thread() == 0) {
+      source.report->count = static_cast<std::uint32_t>(source.n / source.length * source.k);
+    }
+    if (source.residual != nullptr) StoreResidual(block, shared, begin, size);
+  }
+
+ private:
+  template <class Block>
+  SPARFUSE_DEVICE std::uint32_t PositionOf(const Block& block, std::uint32_t bits) const {
+    return block.thread() * 32 + static_cast<std::uint32_t>(std::countr_zero(bits));
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE void Load(const Block& block, Shared& shared, std::size_t begin,
+                            std::uint32_t size, unsigned first) const {
+    const std::uint32_t own = (first * kThreads + block.thread()) * 4;
+    const std::size_t end = begin + size;
+    const bool add = source.pending && source.residual != nullptr;
+    Float4 x[kBatch];
+    Float4 old[kBatch];
+    LoadFours<false>(block, source.gradient, begin + own, 4 * kThreads, end, source.aligned, x);
+    if (add) {
+      LoadFours<false>(block, source.residual, begin + own, 4 * kThreads, end, source.aligned, old);
+      for (unsigned j = 0; j < kBatch; ++j) {
+        for (int c = 0; c < 4; ++c) x[j].v[c] += old[j].v[c];
+      }
+    }
+    if (source.pending) CheckFinite(block, x, begin + own, 4 * kThreads, source.report);
+    for (unsigned j = 0; j < kBatch; ++j) {
+      *reinterpret_cast<Float4*>(shared.x + own + j * 4 * kThreads) = x[j];
+    }
+  }
+
+  // x without what is sent.
+  template <class Block>
+  SPARFUSE_DEVICE void StoreResidual(const Block& block, const Shared& shared, std::size_t begin,
+                                     std::uint32_t size) const {
+    for (std::uint32_t at = block.thread() * 4; at < size; at += 4 * kThreads) {
+      Float4 x = *reinterpret_cast<const Float4*>(shared.x + at);
+      const std::uint32_t marks = shared.marks[at / 32] >> (at % 32) & 15;
+      for (unsigned c = 0; c < 4 && marks != 0; ++c) {
+        if ((marks >> c & 1) != 0) x.v[c] = 0.0f;
+      }
+      StoreFour(source.residual, begin + at, begin + size, source.aligned, x);
+    }
+  }
+};
+
+// Elements c, c + step, ... of a fibre with neighbours, kColumnBatch of them: the addition, the
+// check, and x to to[c * pitch]. All loads are under way before the first is used.
+inline constexpr unsigned kColumnBatch = 8;
+template <class Select, class Block>
+SPARFUSE_DEVICE void LoadColumn(const Block& block, const Select& from, std::size_t fibre,
+                                std::uint32_t c, std::uint32_t step, float* to,
+                                std::uint32_t pitch) {
+  float x[kColumnBatch];
+  float old[kColumnBatch];
+  for (unsigned j = 0; j < kColumnBatch; ++j) {
+    const std::size_t at = fibre + std::size_t{c + j * step} * from.inner;
+    const bool inside = c + j * step < from.length;
+    x[j] = inside ? from.gradient[at] : 0.0f;
+    old[j] = inside && from.residual != nullptr ? from.residual[at] : 0.0f;
+  }
+  for (unsigned j = 0; j < kColumnBatch && c + j * step < from.length; ++j) {
+    const std::size_t at = fibre + std::size_t{c + j * step} * from.inner;
+    if (from.residual != nullptr) from.residual[at] = x[j] += old[j];
+    NoteIfNotFinite(block, from.report, KeyOf(x[j]), at);
+    to[std::size_t{c + j * step} * pitch] = x[j];
+  }
+}
+
+// Neighbouring fibres of a slice that is larger than a tile, of at most 1024 elements each: a warp
+// has one of eight. Rows of 32 bytes, which neighbouring blocks complete to lines in L2.
+template <unsigned kPerLane>
+struct SelectColumns {
+  static constexpr const char* kName = "SelectColumns";
+  static constexpr int kThreads = 256;
+  static constexpr std::uint32_t kSide = kThreads / kWarp;
+  static constexpr std::uint32_t kPitch = kSide + 1;  // lanes of a warp read different banks
+  struct Shared {
+    float x[kPerLane * kWarp * kPitch];
+    CutBins bins[kSide];
+  };
+
+  const float* gradient;
+  float* residual;  // null: none
+  std::uint32_t length;
+  std::uint32_t inner;
+  std::uint32_t k;
+  std::uint32_t* bitmap;
+  SlotReport* report;
+
+  static std::size_t Blocks(std::size_t outer, std::size_t inner) {
+    return outer * ((inner + kSide - 1) / kSide);
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    const std::uint32_t across = (inner + kSide - 1) / kSide;
+    const std::uint32_t i0 = block.block() % across * kSide;
+    const std::size_t begin = std::size_t{block.block() / across} * length * inner + i0;
+    const std::uint32_t side = inner - i0 < kSide ? inner - i0 : kSide;
+    const std::uint32_t column = block.thread() % kSide;
+    if (column < side) {
+      for (std::uint32_t c = block.thread() / kSide; c < length; c += kColumnBatch * kRows) {
+        LoadColumn(block, *this, begin + column, c, kRows, shared.x + column, kPitch);
+      }
+    }
+    block.Sync();
+    if (block.warp() >= side) return;
+    SelectByWarp<kPerLane>(block, shared.bins[block.warp()], shared.x, block.warp(), kPitch, length,
+                           k, [&](std::uint32_t at) {
+                             const std::size_t origin =
+                                 begin + std::size_t{at / kPitch} * inner + at % kPitch;
+                             block.AtomicOr(bitmap + origin / 32, 1u << (origin % 32));
+                           });
+  }
+
+ private:
+  static constexpr std::uint32_t kRows = kThreads / kSide;
+};
+
+// The same of at most kThreadFibre elements each: a thread has one, and its own column of shared
+// memory. Neighbouring threads read neighbouring elements.
+struct SelectThinColumns {
+  static constexpr const char* kName = "SelectThinColumns";
+  static constexpr int kThreads = 256;
+  struct Shared {
+    float x[kThreadFibre * kThreads];
+  };
+
+  const float* gradient;
+  float* residual;  // null: none
+  std::size_t fibres;
+  std::uint32_t length;
+  std::uint32_t inner;
+  std::uint32_t k;
+  std::uint32_t* bitmap;
+  SlotReport* report;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    const std::size_t fibre = std::size_t{block.block()} * kThreads + block.thread();
+    if (fibre >= fibres) return;
+    const std::size_t first = fibre / inner * length * inner + fibre % inner;
+    for (std::uint32_t c = 0; c < length; c += kColumnBatch) {
+      LoadColumn(block, *this, first, c, 1, shared.x + block.thread(), kThreads);
+    }
+    SelectByThread(shared.x, block.thread(), kThreads, length, k, [&](std::uint32_t at) {
+      const std::size_t origin = first + std::size_t{at / kThreads} * inner;
+      block.AtomicOr(bitmap + origin / 32, 1u << (origin % 32));
+    });
+  }
+};
+
+// Blocks of 256 or 512 threads: the latter for long fibres, and where k asks for more maxima.
+// kMarks: of a transposed tensor.
+template <bool kMarks, int Threads>
+struct SelectRows {
+  static constexpr const char* kName = "SelectRows";
+  static constexpr int kThreads = Threads;
+  static constexpr unsigned kWarps = kThreads / kWarp;
+  static constexpr unsigned kVectors = 8;                        // that a lane has in registers
+  static constexpr std::uint32_t kChunk = kVectors * 4 * kWarp;  // of a warp, at most
+  static constexpr std::uint32_t kSegment = kWarps * kChunk;     // of a block, at a time
+  struct Shared {
+    Bound bounds[kWarps];
+    std::uint32_t equal[kWarps];
+    CutBins bins;
+    std::uint32_t marks[kSegment / 32];
+  };
+
+  FibreSource source;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    Row row;
+    row.begin = std::size_t{block.block()} * source.length;
+    row.segments = (source.length + kSegment - 1) / kSegment;
+    row.share = kChunk;  // of a warp
+    if (row.segments == 1) {
+      row.share = ((source.length + kWarps - 1) / kWarps + kWarp - 1) / kWarp * kWarp;
+    }
+    // x of the last segment, or of the only one, stays in registers.
+    Float4 x[kVectors];
+    std::uint32_t largest = 0;
+    std::uint32_t second = 0;
+    for (std::uint32_t s = 0; s < row.segments; ++s) {
+      Load(block, row, s, source.pending, x);
+      for (unsigned j = 0; j < kVectors && j * 4 * kWarp < row.share; ++j) {
+        for (const float v : x[j].v) {
+          const std::uint32_t key = KeyOf(v);
+          const std::uint32_t smaller = key < largest ? key : largest;
+          second = smaller > second ? smaller : second;
+          largest = key > largest ? key : largest;
+        }
+      }
+    }
+    const Bound bound = BoundOfBlock(block, shared, row, largest, second);
+    const FibreCut cut = Search(block, shared.bins, row, bound, x);
+    Send(block, shared, row, bound, cut, x);
+  }
+
+ private:
+  struct Row {
+    std::size_t begin;
+    std::uint32_t segments;
+    std::uint32_t share;  // of a segment, for a warp
+  };
+
+  // x of a warp's share of a segment: vector j of a lane begins (j * 32 + lane) * 4 after it. 0
+  // beyond the share. pending: adds and checks it first.
+  template <class Block>
+  SPARFUSE_DEVICE void Load(const Block& block, const Row& row, std::uint32_t segment, bool pending,
+                            Float4 (&x)[kVectors]) const {
+    const std::uint32_t first = FirstOf(block, row, segment);
+    const std::size_t at = row.begin + first + block.lane() * 4;
+    const std::size_t end = row.begin + LastOf(row, first);
+    constexpr std::uint32_t kStride = 4 * kWarp;
+    const bool feedback = source.residual != nullptr;
+    const float* const from = feedback && !pending ? source.residual : source.gradient;
+    LoadFours<true>(block, from, at, kStride, end, source.aligned, x);
+    if (!pending) return;
+    if (feedback) {
+      constexpr unsigned kBatch = 4;
+      for (unsigned j0 = 0; j0 < kVectors; j0 += kBatch) {
+        Float4 old[kBatch];
+        LoadFours<true>(block, source.residual, at + j0 * kStride, kStride, end, source.aligned,
+                        old);
+        for (unsigned j = 0; j < kBatch; ++j) {
+          for (int c = 0; c < 4; ++c) x[j0 + j].v[c] += old[j].v[c];
+          StoreFour(source.residual, at + (j0 + j) * kStride, end, source.aligned, x[j0 + j]);
+        }
+      }
+    }
+    CheckFinite(block, x, at, kStride, source.report);
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE std::uint32_t FirstOf(const Block& block, const Row& row,
+                                        std::uint32_t segment) const {
+    const std::uint32_t first = segment * kSegment + block.warp() * row.share;
+    return first < source.length ? first : source.length;
+  }
+  SPARFUSE_DEVICE std::uint32_t LastOf(const Row& row, std::uint32_t first) const {
+    return source.length - first < row.share ? source.length : first + row.share;
+  }
+
+  // Each warp that has elements has its part of the rank.
+  template <class Block>
+  SPARFUSE_DEVICE Bound BoundOfBlock(Block& block, Shared& shared, const Row& row,
+                                     std::uint32_t largest, std::uint32_t second) const {
+    const unsigned needed = (source.length + row.share - 1) / row.share;
+    const unsigned warps = needed < kWarps ? needed : kWarps;
+    const Bound own = BoundOfWarp(block, largest, second, (source.k + warps - 1) / warps);
+    if (block.lane() == 0) shared.bounds[block.warp()] = own;
+    block.Sync();
+    Bound bound = shared.bounds[0];
+    for (unsigned w = 1; w < warps; ++w) {
+      const Bound other = shared.bounds[w];
+      bound.key = other.key < bound.key ? other.key : bound.key;
+      bound.top = other.top > bound.top ? other.top : bound.top;
+    }
+    return bound;
+  }
+
+  // Which of the lane's elements of a segment reach the bound: bit 4 j + c for element c of vector
+  // j.
+  template <class Block>
+  SPARFUSE_DEVICE std::uint32_t Candidates(const Block& block, const Row& row,
+                                           std::uint32_t segment, const Bound& bound,
+                                           Float4 (&x)[kVectors]) const {
+    if (row.segments > 1) Load(block, row, segment, false, x);
+    std::uint32_t mask = 0;
+    for (unsigned j = 0; j < kVectors && j * 4 * kWarp < row.share; ++j) {
+      for (unsigned c = 0; c < 4; ++c) {
+        mask |= KeyOf(x[j].v[c]) >= bound.key ? 1u << (4 * j + c) : 0;
+      }
+    }
+    if (bound.key > 0) return mask;
+    // What is beyond the share is 0 as well.
+    const std::uint32_t first = FirstOf(block, row, segment);
+    const std::uint32_t size = LastOf(row, first) - first;
+    std::uint32_t inside = 0;
+    for (unsigned b = 0; b < 32; ++b) {
+      if (OffsetOf(block, b) < size) inside |= 1u << b;
+    }
+    return mask & inside;
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE std::uint32_t OffsetOf(const Block& block, std::uint32_t bit) const {
+    return (bit / 4 * kWarp + block.lane()) * 4 + bit % 4;
+  }
+
+  // x in memory, once nothing is pending.
+  SPARFUSE_DEVICE const float* Memory(const Row& row) const {
+    const bool feedback = source.pending && source.residual != nullptr;
+    return (feedback ? source.residual : source.gradient) + row.begin;
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE FibreCut Search(Block& block, CutBins& bins, const Row& row, const Bound& bound,
+                                  Float4 (&x)[kVectors]) const {
+    const float* const memory = Memory(row);
+    CutSearch search(bound, source.k);
+    bool found = false;
+    while (!found) {
+      if (block.thread() < kCutBins) bins.At(block.thread()) = 0;
+      block.Sync();
+      for (std::uint32_t s = 0; s < row.segments; ++s) {
+        const std::uint32_t first = FirstOf(block, row, s);
+        std::uint32_t mask = Candidates(block, row, s, bound, x);
+        for (; mask != 0; mask &= mask - 1) {
+          const auto bit = static_cast<std::uint32_t>(std::countr_zero(mask));
+          std::uint32_t bin = 0;
+          if (search.Bin(KeyOf(memory[first + OffsetOf(block, bit)]), &bin)) {
+            block.AtomicAdd(&bins.At(bin), 1u);
+          }
+        }
+      }
+      block.Sync();
+      found = search.FinishRound(block, bins);
+      block.Sync();
+    }
+    return search.cut();
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE void Send(Block& block, Shared& shared, const Row& row, const Bound& bound,
+                            const FibreCut& cut, Float4 (&x)[kVectors]) const {
+    const float* const memory = Memory(row);
+    std::uint32_t ties = cut.ties;
+    std::size_t sent = std::size_t{block.block()} * source.k;
+    for (std::uint32_t s = 0; s < row.segments; ++s) {
+      for (std::uint32_t w = block.thread(); w < kSegment / 32; w += kThreads) shared.marks[w] = 0;
+      block.Sync();
+      const std::uint32_t first = FirstOf(block, row, s);
+      std::uint32_t mask = Candidates(block, row, s, bound, x);
+      if (cut.ties != kEveryTie) {
+        mask = WithoutLateTies(block, shared, memory + first, mask, cut.key, &ties);
+      }
+      const std::uint32_t base = s * kSegment;
+      for (; mask != 0; mask &= mask - 1) {
+        const std::uint32_t at =
+            first + OffsetOf(block, static_cast<std::uint32_t>(std::countr_zero(mask)));
+        if (KeyOf(memory[at]) < cut.key) continue;
+        block.AtomicOr(shared.marks + (at - base) / 32, 1u << ((at - base) % 32));
+      }
+      block.Sync();
+      for (std::uint32_t w0 = 0; w0 < kSegment / 32; w0 += kThreads) {
+        if (base + w0 * 32 >= source.length) break;
+        const std::uint32_t w = w0 + block.thread();
+        const std::uint32_t word = w < kSegment / 32 ? shared.marks[w] : 0;
+        std::uint32_t total = 0;
+        std::size_t place = sent + block.ExclusiveSum(CountBits(word), &total);
+        for (std::uint32_t bits = word; bits != 0; bits &= bits - 1) {
+          Take(block, row, base + w * 32 + static_cast<std::uint32_t>(std::countr_zero(bits)),
+               place++);
+        }
+        sent += total;
+      }
+    }
+    if (!kMarks && block.block() + 1 == block.blocks() && block.thread() == 0) {
+      source.report->count = static_cast<std::uint32_t>(sent);
+    }
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE void Take(const Block& block, const Row& row, std::uint32_t at,
+                            std::size_t place) const {
+    if constexpr (kMarks) {
+      const std::size_t origin = source.origin(block.block(), at);
+      block.AtomicOr(source.bitmap + origin / 32, 1u << (origin % 32));
+    } else {
+      source.indices[place] = static_cast<std::uint32_t>(row.begin + at);
+      source.values[place] = Memory(row)[at];
+      if (source.residual != nullptr) source.residual[row.begin + at] = 0.0f;
+    }
+  }
+
+  // Clears the bits of elements that equal the cut but come after the last that is kept. ties: how
+  // many are kept of this segment and those after it.
+  template <class Block>
+  SPARFUSE_DEVICE std::uint32_t WithoutLateTies(Block& block, Shared& shared, const float* memory,
+                                                std::uint32_t mask, std::uint32_t key,
+                                                std::uint32_t* ties) const {
+    std::uint32_t equal = 0;  // a bit each
+    for (std::uint32_t bits = mask; bits != 0; bits &= bits - 1) {
+      const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
+      if (KeyOf(memory[OffsetOf(block, bit)]) == key) equal |= 1u << bit;
+    }
+    const std::uint32_t of_warp = SumOfWarp(block, CountBits(equal));
+    if (block.lane() == 0) shared.equal[block.warp()] = of_warp;
+    block.Sync();
+    std::uint32_t before = 0;
+    std::uint32_t all = 0;
+    for (unsigned w = 0; w < kWarps; ++w) {
+      before += w < block.warp() ? shared.equal[w] : 0;
+      all += shared.equal[w];
+    }
+    std::uint32_t left = *ties > before ? *ties - before : 0;
+    *ties -= *ties < all ? *ties : all;
+    for (unsigned j = 0; j < kVectors; ++j) {
+      const std::uint32_t own = equal >> (4 * j) & 15;
+      std::uint32_t keep = DealTies(block, CountBits(own), &left);
+      for (unsigned c = 0; c < 4; ++c) {
+        if ((own >> c & 1) == 0) continue;
+        if (keep == 0) {
+          mask &= ~(1u << (4 * j + c));
+        } else {
+          --keep;
+        }
+      }
+    }
+    block.Sync();  // `equal` is written again for the next segment
+    return mask;
+  }
+};
+
+// x, row-major [outer][length][inner], as [outer][inner][length]. Adds what is pending, into the
+// residual too, and checks x.
+struct Transpose {
+  static constexpr const char* kName = "Transpose";
+  static constexpr int kThreads = 256;
+  static constexpr std::uint32_t kSide = 32;
+  struct Shared {
+    float x[kSide][kSide + 1];
+  };
+
+  const float* gradient;
+  float* residual;  // null: none
+  std::uint32_t length;
+  std::uint32_t inner;
+  float* to;
+  SlotReport* report;
+
+  static std::size_t Blocks(std::size_t outer, std::size_t length, std::size_t inner) {
+    return outer * ((length + kSide - 1) / kSide) * ((inner + kSide - 1) / kSide);
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    const std::uint32_t across = (inner + kSide - 1) / kSide;
+    const std::uint32_t down = (length + kSide - 1) / kSide;
+    const std::uint32_t i0 = block.block() % across * kSide;
+    const std::uint32_t c0 = block.block() / across % down * kSide;
+    const std::size_t slice = std::size_t{block.block() / across / down} * length * inner;
+    const std::uint32_t lane = block.lane();
+    for (std::uint32_t r = block.warp(); r < kSide; r += kThreads / kWarp) {
+      const std::uint32_t c = c0 + r;
+      if (c >= length || i0 + lane >= inner) continue;
+      const std::size_t at = slice + std::size_t{c} * inner + i0 + lane;
+      float x = block.LoadStreaming(gradient + at);
+      if (residual != nullptr) residual[at] = x = x + residual[at];
+      if (KeyOf(x) >= kInfinityKey) {
+        block.AtomicMax(&report->not_finite, NotFiniteCode(static_cast<std::uint32_t>(at)));
+      }
+      shared.x[r][lane] = x;
+    }
+    block.Sync();
+    for (std::uint32_t r = block.warp(); r < kSide; r += kThreads / kWarp) {
+      const std::uint32_t i = i0 + r;
+      if (i >= inner || c0 + lane >= length) continue;
+      to[slice + std::size_t{i} * length + c0 + lane] = shared.x[lane][r];
+    }
+  }
+};
+
+}  // namespace sparfuse::gpu

@@ -1,0 +1,142 @@
+// What adtopk-threshold remembers of a tensor on a device, and decides there.
+//
+// Beside the launches of device_scan.hpp a threshold phase has four small ones: three of one
+// thread, and one that reads the k values that were sent, from L2.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/send_kernels.hpp"
+
+namespace sparfuse {
+
+inline constexpr std::int64_t kMinTau = 5;
+inline constexpr std::int64_t kMaxTau = 1000;
+
+// On the device, one for a tensor.
+struct KeptThreshold {
+  float threshold = 0;
+  std::int32_t since_exact = 0;  // threshold phases
+  std::int32_t tau = 0;
+  std::uint32_t steady = 0;
+  // Of the phase that runs.
+  std::uint32_t all_dimension = 0;  // it is all-dimension top-k instead
+  std::uint32_t estimates = 0;      // it is not
+  std::uint32_t exact = 0;          // it refreshes the threshold
+  std::uint32_t smallest = 0;       // complement of the smallest key that was sent
+};
+
+namespace gpu {
+
+struct BeginPhase {
+  static constexpr const char* kName = "BeginPhase";
+  static constexpr int kThreads = kWarp;
+  using Shared = NoShared;
+
+  KeptThreshold* kept;
+  bool warming;  // an exact phase, whatever is kept
+  bool ending;   // of the training: a steady threshold is no longer needed
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (block.thread() != 0) return;
+    ++kept->since_exact;
+    kept->all_dimension = !warming && ending && kept->steady != 0 ? 1 : 0;
+    kept->estimates = 1 - kept->all_dimension;
+    kept->exact = warming || kept->since_exact >= kept->tau ? 1 : 0;
+    kept->smallest = 0;
+  }
+};
+
+// What SendReaching is to send: what reaches the threshold, or in an exact phase nothing that there
+// can be, which makes it the k largest.
+struct ChooseReaching {
+  static constexpr const char* kName = "ChooseReaching";
+  static constexpr int kThreads = kWarp;
+  using Shared = NoShared;
+
+  const KeptThreshold* kept;
+  ScanControl* control;
+  std::uint32_t k;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (block.thread() != 0) return;
+    if (kept->exact != 0) {
+      control->key = control->lo;
+      control->least = 0xffffffffu;
+      control->most = 0;
+      return;
+    }
+    const std::uint32_t key = KeyOf(kept->threshold);
+    control->key = key;
+    if (key < control->lo) control->lo = key;
+    control->least = (k + 1) / 2;
+    control->most = 2 * k;
+  }
+};
+
+// Of an exact selection.
+struct FindSmallest {
+  static constexpr const char* kName = "FindSmallest";
+  static constexpr int kThreads = 256;
+  using Shared = NoShared;
+
+  const ScanControl* control;
+  const float* values;
+  const SlotReport* report;
+  KeptThreshold* kept;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (control->mode != SendMode::kLargest) return;
+    std::uint32_t code = 0;
+    for (std::size_t i = std::size_t{block.block()} * kThreads + block.thread(); i < report->count;
+         i += std::size_t{block.blocks()} * kThreads) {
+      code = std::max(code, ~KeyOf(values[i]));
+    }
+    code = block.Max(code);
+    if (block.thread() == 0) block.AtomicMax(&kept->smallest, code);
+  }
+};
+
+// The new threshold of an exact selection, and the period that its change asks for.
+struct LearnThreshold {
+  static constexpr const char* kName = "LearnThreshold";
+  static constexpr int kThreads = kWarp;
+  using Shared = NoShared;
+
+  const ScanControl* control;
+  KeptThreshold* kept;
+  SlotReport* report;
+  bool warming;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (block.thread() != 0 || control->mode != SendMode::kLargest) return;
+    if (kept->exact == 0) ++report->fallbacks;
+    const float old = kept->threshold;
+    const float now = MagnitudeOf(~kept->smallest);
+    kept->threshold = now;
+    kept->since_exact = 0;
+    if (warming) return;
+    const float change = old > now ? old - now : now - old;
+    const float small = now / 10;
+    if (change < small) {
+      kept->tau += change < small / 2 ? 2 : 1;
+      kept->steady = 1;
+    } else if (change > small) {
+      kept->tau -= change > 2 * small ? 2 : 1;
+      kept->steady = 0;
+    }
+    if (kept->tau < kMinTau) kept->tau = kMinTau;
+    if (kept->tau > kMaxTau) kept->tau = kMaxTau;
+  }
+};
+
+}  // namespace gpu
+}  // namespace sparfuse

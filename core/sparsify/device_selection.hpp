@@ -1,0 +1,99 @@
+// Selection on a device: what a sparsifier is given there, and what it leaves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/device/runtime.hpp"
+#include "core/device/device.hpp"
+
+namespace sparfuse {
+
+class Sparsifier;
+class SparsifierState;
+struct SelectContext;
+struct SelectCounters;
+struct SelectSource;
+struct TensorInfo;
+
+// What a selection leaves on the device beside its elements, and is copied to the host when the
+// count must cross the wire. All zero before the selection.
+struct SlotReport {
+  std::uint32_t count = 0;
+  std::uint32_t overflows = 0;  // as SelectCounters
+  std::uint32_t fallbacks = 0;
+  std::uint32_t not_finite = 0;  // NotFiniteCode of the first element that is not; 0: all are
+  std::uint64_t candidates = 0;
+};
+
+// Greater for a lower index, so that AtomicMax finds the first.
+constexpr std::uint32_t NotFiniteCode(std::uint32_t index) { return 0xffffffffu - index; }
+
+// Where a selection on a device goes; as Slot, with the count in the report. All on the device.
+struct DeviceSlot {
+  std::uint32_t* indices = nullptr;
+  float* values = nullptr;
+  std::size_t capacity = 0;
+  SlotReport* report = nullptr;
+};
+
+// Scratch memory on a device, shared by the selections of one stream, grown on demand and kept.
+class DeviceWorkspace {
+ public:
+  explicit DeviceWorkspace(Device device) : device_(device) {}
+
+  // At least `size` elements, 256-byte aligned, contents undefined. Valid until the next call with
+  // the same `which`, in [0, 16). Growing waits for the stream: nothing is allocated once a step
+  // has run with the largest tensor.
+  template <class T>
+  T* Get(const Stream& stream, std::size_t which, std::size_t size) {
+    return reinterpret_cast<T*>(Bytes(stream, which, size * sizeof(T)));
+  }
+  // The same of the host's memory, pinned.
+  template <class T>
+  std::span<T> GetPinned(const Stream& stream, std::size_t which, std::size_t size) {
+    return {reinterpret_cast<T*>(PinnedBytes(stream, which, size * sizeof(T))), size};
+  }
+
+ private:
+  std::byte* Bytes(const Stream& stream, std::size_t which, std::size_t bytes);
+  std::byte* PinnedBytes(const Stream& stream, std::size_t which, std::size_t bytes);
+
+  Device device_;
+  std::array<Buffer<std::byte>, 16> buffers_;
+  std::array<gpu::PinnedBuffer<std::byte>, 4> pinned_;
+};
+
+struct DeviceContext {
+  Stream stream;
+  DeviceWorkspace* workspace = nullptr;  // never null
+  // Nothing is selected, and nothing changes, where this word of the device is 0; null: always.
+  const std::uint32_t* only_if = nullptr;
+  // For what is done on the host after all (Sparsifier::SelectOnDevice). Never null.
+  const SelectContext* host = nullptr;
+};
+
+// Whether the selection is wanted. Waits for the stream where only_if is given: for those that keep
+// count of their selections on the host.
+bool IsWanted(const DeviceContext& context);
+
+// Checks the arguments of Sparsifier::SelectOnDevice, as Select's are checked. k: elements that the
+// slot must have room for. Throws Error{kConfig}.
+void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& context,
+                         const SelectSource& source, double density, const TensorInfo& info,
+                         const DeviceSlot& slot, std::size_t k);
+
+// Selects on the host: copies gradient and residual there, waits, selects, and copies back. What
+// Sparsifier::SelectOnDevice does where a sparsifier has no kernels. `state` is MakeState's.
+void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
+                  const SelectSource& source, double density, const TensorInfo& info,
+                  SparsifierState* state, DeviceSlot& slot);
+
+// What a copied report says: throws Error{kNumeric} naming the tensor, the step and the element as
+// Sparsifier::Select does, else adds to the counters and returns the count.
+std::size_t TakeReport(const SlotReport& report, const TensorInfo& info, SelectCounters* counters);
+
+}  // namespace sparfuse

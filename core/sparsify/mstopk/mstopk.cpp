@@ -1,0 +1,153 @@
+// MSTopK: bisection between the mean and the maximum magnitude brackets the k-th one; what is above
+// the bracket is sent, and filled up to k from inside it.
+//
+// Source:      S. Shi et al., "Towards scalable distributed training of deep learning on public
+//              cloud clusters", MLSys 2021, algorithm 1.
+// Deviations:  the run of elements from inside the bracket goes on at its first element after its
+//              last; more than 2k + 65536 elements at or above the bracket become an exact top-k.
+//
+// With the mean M and the maximum X of a = |x|, `iterations` times, r starting in [0, 1]:
+//   t = M + r (X - M) in the middle of the range of r. At most k elements with a >= t: t is the new
+//   upper end th1 and r goes down; else the new lower end th2, and r goes up.
+//   selection  all a >= th1; then consecutive ones, by index, of th2 <= a < th1 from a random
+//   start.
+//
+// A count decides only on which side of the (k + 1)-th magnitude t lies, so that one is found among
+// the candidates of a single pass, and the bisection reads no data at all.
+#include "core/sparsify/mstopk/mstopk.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/largest.hpp"
+#include "core/sparsify/mstopk/mstopk_bracket.hpp"
+#include "core/sparsify/mstopk/mstopk_device.hpp"
+#include "core/base/random_stream.hpp"
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+// All candidates from `upper` on, and of those inside the bracket the ones at positions
+// [start, start + wanted) modulo `inside`.
+void SendBracket(const SelectInput& input, const Candidates& candidates, const Bracket& bracket,
+                 std::size_t inside, std::size_t start, std::size_t wanted, Slot& slot) {
+  std::size_t position = 0;
+  std::size_t taken = 0;
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      const CandidateRun& run = chunk.runs[r];
+      Settle(input, candidates, run, bracket.upper);
+      for (std::size_t i = run.offset; i < run.offset + run.count; ++i) {
+        const float value = candidates.values[i];
+        const std::uint32_t key = std::bit_cast<std::uint32_t>(value) & kAbsMask;
+        if (key < bracket.lower) continue;
+        if (key < bracket.upper) {
+          const std::size_t turn = (position++ + inside - start) % inside;
+          if (turn >= wanted) continue;
+        }
+        slot.indices.data[taken] = candidates.indices[i];
+        slot.values.data[taken++] = value;
+        if (key < bracket.upper && input.residual != nullptr) {
+          input.residual[candidates.indices[i]] = 0.0f;
+        }
+      }
+    }
+  }
+  slot.count = taken;
+}
+
+class MsTopK final : public Sparsifier {
+ public:
+  MsTopK(std::int64_t iterations, std::uint64_t seed) : iterations_(iterations), seed_(seed) {}
+
+  std::string_view name() const noexcept override { return "mstopk"; }
+
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    return std::make_unique<WarmState>(n);
+  }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name(), info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    WarmBound* const bound = BoundOf(state);
+    Statistics statistics;
+    const Candidates first = CollectAndMeasure(context, input, info, k, bound, &statistics);
+    Candidates candidates = first;
+    if (first.stored) {
+      const std::uint32_t next =
+          first.count > k ? KeyOfRank(context, first, k + 1) : first.lo - 1;  // one of the crowd
+      const Bracket bracket = Bisect(statistics.MeanAbs(), statistics.MaxAbs(), next, iterations_);
+      if (bracket.lower < first.lo && first.crowd == 0) {
+        Restore(input, first);
+        candidates =
+            Collect(context, input, info, bracket.lower, kFineShift, CandidateCapacity(input.n, k));
+      }
+      if (candidates.stored && candidates.lo <= bracket.lower) {
+        Learn(first, next, k, bound);
+        const std::size_t reach = CountCandidates(context, candidates, bracket.lower);
+        const std::size_t sure = CountCandidates(context, candidates, bracket.upper);
+        if (sure == k) {
+          SendCandidates(context, input, candidates, bracket.upper, slot);
+        } else {
+          const std::size_t start = RandomStream(seed_, info.id, info.step).Below(reach - sure, 0);
+          SendBracket(input, candidates, bracket, reach - sure, start, k - sure, slot);
+        }
+        return;
+      }
+    }
+    ++context.counters->fallbacks;
+    const std::uint32_t key = SelectLargestAmong(context, input, info, candidates, k, slot);
+    Learn(first, key, k, bound);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device /*device*/) const override {
+    return nullptr;
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* /*state*/,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptOf(source, density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    SelectMsTopKOnDevice(context, input, info, k, iterations_, seed_, slot);
+  }
+
+ private:
+  std::int64_t iterations_;
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+SparsifierDescriptor MsTopKDescriptor() {
+  return {.name = "mstopk",
+          .paper = "Shi et al., MLSys 2021",
+          .revision = 2,
+          .exact_count = true,
+          .index_shared = false,
+          .selection_model = {},
+          .contraction = KeptFraction,
+          .deviations =
+              "The run of elements from inside the bracket goes on at its first element after its "
+              "last. More than 2k + 65536 elements at or above the bracket become an exact top-k.",
+          .options = {{.name = "iterations",
+                       .fallback = std::int64_t{30},
+                       .min = 1,
+                       .max = 64,
+                       .choices = {},
+                       .meaning = "halvings of the range between mean and maximum magnitude"}},
+          .make = [](const Options& resolved, std::uint64_t seed) -> std::unique_ptr<Sparsifier> {
+            return std::make_unique<MsTopK>(IntOption(resolved, "iterations"), seed);
+          }};
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,131 @@
+#include "core/sparsify/published/published.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/sparsify/scan/largest.hpp"
+
+namespace sparfuse {
+namespace {
+
+class Shipped final : public Sparsifier {
+ public:
+  Shipped(std::string_view name, std::function<void(const ShippedCall&)> rule)
+      : name_(name), rule_(std::move(rule)) {}
+
+  std::string_view name() const noexcept override { return name_; }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
+    SelectInput input = BeginSelect(name_, context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name_, info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    AddPending(context, input, info);
+    rule_({name_, context, input, info, density, k, slot});
+  }
+
+ private:
+  std::string name_;
+  std::function<void(const ShippedCall&)> rule_;
+};
+
+template <class Of>
+Moments MomentsOf(const ShippedCall& call, const Of& of) {
+  const auto n = static_cast<double>(call.input.n);
+  const double mean = SumOver(call, of) / n;
+  const double squares = SumOver(call, [&](double x) { return (of(x) - mean) * (of(x) - mean); });
+  return {mean, squares / (n - 1)};
+}
+
+}  // namespace
+
+std::vector<SparsifierDescriptor> AndShipped(std::vector<SparsifierDescriptor> canonical) {
+  for (const auto family :
+       {ShippedGaussianDescriptors, ShippedDgcDescriptors, ShippedRedSyncDescriptors,
+        ShippedSidcoDescriptors, ShippedThresholdDescriptors, ShippedRandomKDescriptors}) {
+    for (SparsifierDescriptor& form : family()) canonical.push_back(std::move(form));
+  }
+  return canonical;
+}
+
+std::unique_ptr<Sparsifier> MakeShipped(std::string_view name,
+                                        std::function<void(const ShippedCall&)> rule) {
+  return std::make_unique<Shipped>(name, std::move(rule));
+}
+
+std::uint32_t KeyFrom(Comparison comparison, double threshold) {
+  if (std::isnan(threshold)) return kInfinityKey;
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (std::abs(threshold) < kLargest) {
+    threshold = static_cast<double>(static_cast<float>(threshold));
+  }
+  return comparison == Comparison::kAtLeast ? KeyAtLeast(threshold) : KeyAbove(threshold);
+}
+
+std::size_t TruncatedCount(double product) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(product));
+}
+
+Moments ShippedCall::Signed() const {
+  return MomentsOf(*this, [](double value) { return value; });
+}
+
+Moments ShippedCall::Magnitudes() const {
+  return MomentsOf(*this, [](double value) { return std::abs(value); });
+}
+
+std::size_t ShippedCall::Count(Comparison comparison, double threshold) const {
+  const std::uint32_t key = KeyFrom(comparison, threshold);
+  std::size_t count = 0;
+  CountReaching(context, input, {&key, 1}, {&count, 1});
+  return count;
+}
+
+double ShippedCall::Refine(Comparison comparison, double threshold,
+                           const ThresholdWalk& walk) const {
+  for (int round = 0; round < walk.rounds; ++round) {
+    const auto count = static_cast<double>(Count(comparison, threshold));
+    if (count > walk.upper) {
+      threshold *= walk.upper_factor;
+    } else if (count < walk.lower) {
+      threshold *= walk.lower_factor;
+    } else {
+      break;
+    }
+  }
+  return threshold;
+}
+
+std::size_t ShippedCall::Take(Comparison comparison, double threshold) const {
+  return TakeReaching(context, input, info, KeyFrom(comparison, threshold), k, slot);
+}
+
+void ShippedCall::TakeLargest(std::size_t count) const {
+  RequireRoom(sparsifier, info, slot, count);
+  SelectLargest(context, input, info, count, 0, slot);
+}
+
+void ShippedCall::FallBack() const {
+  ++context.counters->fallbacks;
+  TakeLargest(k);
+}
+
+double ShippedCall::KthMagnitude() const {
+  SelectInput unsent{input.x(), nullptr, input.n, false};
+  SelectLargest(context, unsent, info, k, 0, slot);
+  float kth = std::numeric_limits<float>::max();
+  for (std::size_t i = 0; i < k; ++i) kth = std::min(kth, std::abs(slot.values.data[i]));
+  return static_cast<double>(kth);
+}
+
+double OneOfAll(std::span<const std::int64_t> shape, double /*density*/) {
+  double n = 1;
+  for (const std::int64_t extent : shape) n *= static_cast<double>(extent);
+  return 1 / n;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,127 @@
+// Sparsifiers as published implementations run them, where that differs from the canonical form:
+// "method@origin". They deliver what the published numbers were measured with, which is often not
+// the density asked for; each descriptor says what it yields. Simple passes, not tuned.
+//
+// Origins: saf, ssf, adtopk, oktopk, sidco, grace and grace-dist are the code published with
+// SAFusion, SSFusion, ADTopk, Ok-Topk, SIDCo and GRACE (PyTorch and distributed back ends); wfbp is
+// the WFBP code that SAFusion and SSFusion compare with, pool the compressor library of Cupcake.
+//
+// What they differ in beside the selection is not here. Whether a residual is kept and added is the
+// feedback's: several of these implementations store one and never add it (SSFusion's gaussian,
+// redsync, randomk and sidco), or have none (SSFusion's dgc).
+//
+// In all of them an empty selection and a threshold that is not a number, where the published code
+// sends nothing, throws or never ends, become an exact top-k; and density 1 sends everything.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/sparsify/sparsifier.hpp"
+#include "core/sparsify/scan/statistics.hpp"
+
+namespace sparfuse {
+
+// The canonical forms, followed by the shipped ones.
+std::vector<SparsifierDescriptor> AndShipped(std::vector<SparsifierDescriptor> canonical);
+
+// What follows is for the files of the families.
+
+std::vector<SparsifierDescriptor> ShippedGaussianDescriptors();
+std::vector<SparsifierDescriptor> ShippedDgcDescriptors();
+std::vector<SparsifierDescriptor> ShippedRedSyncDescriptors();
+std::vector<SparsifierDescriptor> ShippedSidcoDescriptors();
+std::vector<SparsifierDescriptor> ShippedThresholdDescriptors();
+std::vector<SparsifierDescriptor> ShippedRandomKDescriptors();
+
+// 1 / n: what holds of every selection of one or more of the largest elements.
+double OneOfAll(std::span<const std::int64_t> shape, double density);
+
+// max(1, trunc(product)).
+std::size_t TruncatedCount(double product);
+
+enum class Comparison { kAtLeast, kAbove };
+
+// The smallest key that |x| <comparison> threshold selects; that of no finite element for a NaN.
+// Magnitudes are compared with a float, so that what equals them but for rounding does.
+std::uint32_t KeyFrom(Comparison comparison, double threshold);
+
+// While a threshold's count is above `upper` it is multiplied by upper_factor, while below `lower`
+// by lower_factor; `rounds` times at most.
+struct ThresholdWalk {
+  double upper;
+  double upper_factor;
+  double lower;
+  double lower_factor;
+  int rounds;
+};
+
+struct Moments {
+  double mean = 0;
+  double variance = 0;  // unbiased
+};
+
+// One selection: nothing is pending, x is finite and has more than k elements.
+struct ShippedCall {
+  std::string_view sparsifier;
+  const SelectContext& context;
+  SelectInput& input;
+  const TensorInfo& info;
+  double density;
+  std::size_t k;
+  Slot& slot;
+
+  // n * density, not rounded.
+  double Target() const { return static_cast<double>(input.n) * density; }
+  // Of x and of |x|, from the squares of the differences from the mean, all in double precision: so
+  // that equal elements have no spread and a mean does not swamp it.
+  Moments Signed() const;
+  Moments Magnitudes() const;
+  // Elements with |x| <comparison> threshold; none if that is a NaN.
+  std::size_t Count(Comparison comparison, double threshold) const;
+  // The threshold at the end of a walk.
+  double Refine(Comparison comparison, double threshold, const ThresholdWalk& walk) const;
+  // Sends those elements, or exact top-k where they are none or too many for the slot. Returns how
+  // many they are.
+  std::size_t Take(Comparison comparison, double threshold) const;
+  // Sends the `count` largest. Throws Error{kConfig} where the slot has no room for them.
+  void TakeLargest(std::size_t count) const;
+  // Sends exact top-k for want of a threshold, and counts that.
+  void FallBack() const;
+  // The k-th largest magnitude. Overwrites the slot.
+  double KthMagnitude() const;
+};
+
+// Runs body(part, begin, end) over chunks of x and returns their parts, in order; valid until the
+// next use of kUseKeys.
+template <class Part, class Body>
+std::span<const Part> ForChunks(const ShippedCall& call, const Body& body) {
+  const std::size_t chunks = (call.input.n + kChunk - 1) / kChunk;
+  const auto parts = WorkspaceArray<Part>(*call.context.workspace, kUseKeys, chunks);
+  call.context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
+    parts[c] = {};
+    body(parts[c], c * kChunk, std::min(call.input.n, (c + 1) * kChunk));
+  });
+  return parts;
+}
+
+// The sum of of(x) over all elements, in double precision; the same for every size of the pool.
+template <class Of>
+double SumOver(const ShippedCall& call, const Of& of) {
+  double total = 0;
+  const auto add = [&](double& part, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) part += of(static_cast<double>(call.input.x()[i]));
+  };
+  for (const double part : ForChunks<double>(call, add)) total += part;
+  return total;
+}
+
+// A sparsifier that adds the residual, sends everything where k = n, and else does as `rule` says.
+std::unique_ptr<Sparsifier> MakeShipped(std::string_view name,
+                                        std::function<void(const ShippedCall&)> rule);
+
+}  // namespace sparfuse

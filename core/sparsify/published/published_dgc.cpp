@@ -1,0 +1,241 @@
+// Deep Gradient Compression's sampled threshold as shipped. A magnitude of a sample is the
+// threshold, which most of them then correct; none but SIDCo's cuts the selection to size.
+//
+// Source: Y. Lin et al., "Deep gradient compression", ICLR 2018.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/base/random_stream.hpp"
+#include "core/sparsify/randomk/randomk.hpp"
+#include "core/sparsify/published/published.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr Comparison kAtLeast = Comparison::kAtLeast;
+constexpr Comparison kAbove = Comparison::kAbove;
+
+std::size_t CeilCount(const ShippedCall& call) {
+  return std::min(call.input.n, static_cast<std::size_t>(std::ceil(call.Target())));
+}
+
+std::span<std::uint32_t> SampleRoom(const ShippedCall& call, std::size_t samples) {
+  return WorkspaceArray<std::uint32_t>(*call.context.workspace, kUseKeys, samples);
+}
+
+std::uint32_t KeyAt(const ShippedCall& call, std::size_t i) {
+  return std::bit_cast<std::uint32_t>(call.input.x()[i]) & kAbsMask;
+}
+
+// The rank-th largest magnitude. Reorders the keys. 1 <= rank <= keys.size().
+double Largest(std::span<std::uint32_t> keys, std::size_t rank) {
+  const auto at = keys.begin() + static_cast<std::ptrdiff_t>(rank - 1);
+  std::nth_element(keys.begin(), at, keys.end(), std::greater<>());
+  return static_cast<double>(std::bit_cast<float>(*at));
+}
+
+struct SampledForm {
+  double sample_ratio;  // of the tensor; 0: the density asked for
+  bool smallest;        // the threshold is the smallest of the sample, not a quantile of it
+  double upper;
+  double lower;
+  int rounds;
+};
+
+// Samples with replacement, selects |x| >= threshold, corrects the threshold by its bounds.
+void SelectSampled(const ShippedCall& call, std::uint64_t seed, const SampledForm& form) {
+  const double wanted = call.Target();
+  const std::size_t samples = TruncatedCount(
+      form.sample_ratio == 0 ? wanted : form.sample_ratio * static_cast<double>(call.input.n));
+  const double ratio = form.sample_ratio == 0 ? call.density : form.sample_ratio;
+  const std::size_t rank = form.smallest ? samples : TruncatedCount(wanted * ratio);
+  const RandomStream stream(seed, call.info.id, call.info.step);
+  const auto keys = SampleRoom(call, samples);
+  for (std::size_t s = 0; s < samples; ++s) keys[s] = KeyAt(call, stream.Below(call.input.n, s));
+  const ThresholdWalk walk{form.upper * wanted, form.upper, form.lower * wanted, form.lower,
+                           form.rounds};
+  call.Take(kAtLeast, call.Refine(kAtLeast, Largest(keys, rank), walk));
+}
+
+// Samples one in a hundred without replacement; where that keeps too many, the largest of them.
+void SelectSidco(const ShippedCall& call, std::uint64_t seed) {
+  const std::size_t n = call.input.n;
+  const auto samples = static_cast<std::size_t>(std::ceil(0.01 * static_cast<double>(n)));
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(static_cast<double>(samples) * call.density));
+  const auto bitmap = ClearBitmap(*call.context.workspace, n);
+  MarkDistinct(RandomStream(seed, call.info.id, call.info.step), n, samples, bitmap);
+  const auto keys = SampleRoom(call, samples);
+  std::size_t taken = 0;
+  for (std::size_t w = 0; w < bitmap.size(); ++w) {
+    for (std::uint64_t word = bitmap[w]; word != 0; word &= word - 1) {
+      keys[taken++] = KeyAt(call, 64 * w + static_cast<std::size_t>(std::countr_zero(word)));
+    }
+  }
+  const double threshold = Largest(keys, std::min(rank, samples));
+  const std::size_t k = CeilCount(call);
+  if (3 * call.Count(kAbove, threshold) > 4 * k) {
+    // Of what is above the threshold, more than k, the k largest: those of all of x.
+    call.TakeLargest(k);
+  } else {
+    call.Take(kAbove, threshold);
+  }
+}
+
+// The first k elements by position that reach the key; false, and nothing sent, if they are fewer.
+bool SelectFirst(const ShippedCall& call, std::uint32_t key) {
+  std::size_t taken = 0;
+  for (std::size_t i = 0; i < call.input.n && taken < call.k; ++i) {
+    if (KeyAt(call, i) < key) continue;
+    call.slot.indices.data[taken] = static_cast<std::uint32_t>(i);
+    call.slot.values.data[taken] = call.input.x()[i];
+    ++taken;
+  }
+  if (taken < call.k) return false;
+  call.slot.count = taken;
+  if (call.input.residual != nullptr) {
+    for (std::size_t j = 0; j < taken; ++j) call.input.residual[call.slot.indices.data[j]] = 0.0f;
+  }
+  return true;
+}
+
+// Samples with a stride from a random start; sends trunc(n * density) elements, whatever it finds.
+void SelectPool(const ShippedCall& call, std::uint64_t seed) {
+  constexpr std::size_t kExactBelow = 16384;
+  constexpr std::size_t kDenseBelow = (std::size_t{1} << 20) + 1;
+  const std::size_t n = call.input.n;
+  if (n < kExactBelow) {
+    call.TakeLargest(CeilCount(call));
+    return;
+  }
+  // One less than the inverse of the ratios meant, 0.01 and 0.001: floor(1 / 0.01) in floating
+  // point.
+  const std::size_t stride = n < kDenseBelow ? 99 : 999;
+  const RandomStream stream(seed, call.info.id, call.info.step);
+  const auto keys = SampleRoom(call, n / stride + 1);
+  std::size_t samples = 0;
+  for (std::size_t i = stream.Below(stride, 0); i < n; i += stride) {
+    keys[samples++] = KeyAt(call, i);
+  }
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(static_cast<double>(samples) * call.density * 1.1));
+  const auto k = static_cast<double>(call.k);
+  const double threshold =
+      call.Refine(kAtLeast, Largest(keys.first(samples), std::min(rank, samples)),
+                  {1.3 * k, 1.3, 0.7 * k, 0.7, 4});
+  if (SelectFirst(call, KeyAtLeast(threshold))) return;
+  SelectDrawn(call.context, call.input, RandomStream(~seed, call.info.id, call.info.step), call.k,
+              call.slot);
+}
+
+// The smallest of all may be among what is sent: the first by position, or random ones.
+double Nothing(std::span<const std::int64_t> /*shape*/, double /*density*/) { return 0; }
+
+struct Form {
+  std::string_view name;
+  void (*select)(const ShippedCall&, std::uint64_t seed);
+  SelectionModel model;
+  bool unbounded_count;
+  double (*contraction)(std::span<const std::int64_t>, double);
+  std::string_view deviations;
+};
+
+// "times k" in the texts: of 65,536 elements of Gaussian data at a density of 0.01.
+constexpr Form kGrace = {
+    "dgc@grace",
+    [](const ShippedCall& call, std::uint64_t seed) {
+      SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 10});
+    },
+    {-0.249, 0.917},
+    true,
+    OneOfAll,
+    "In GRACE's code: samples n / 100 with replacement, corrects up to ten times by 1.3 and 0.7, "
+    "and never cuts to size. Sends 0.95 +- 0.17 times k."};
+constexpr Form kAdtopk = {
+    "dgc@adtopk",
+    [](const ShippedCall& call, std::uint64_t seed) {
+      SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 2});
+    },
+    {0.195, 0.588},
+    true,
+    OneOfAll,
+    "In ADTopk's code: as dgc@grace, with two corrections. Sends 1.3 +- 0.7 times k."};
+constexpr Form kSaf = {
+    "dgc@saf",
+    [](const ShippedCall& call, std::uint64_t seed) {
+      SelectSampled(call, seed, {0, false, 1.3, 0.7, 2});
+    },
+    {0.195, 0.588},
+    true,
+    OneOfAll,
+    "In SAFusion's code: samples k with replacement, corrects twice by 1.3 and 0.7, and never cuts "
+    "to size. Sends 1.3 +- 0.7 times k."};
+constexpr Form kSsf = {
+    "dgc@ssf",
+    [](const ShippedCall& call, std::uint64_t seed) {
+      SelectSampled(call, seed, {0, false, 1.2, 0.8, 10});
+    },
+    {0.11, 0.561},
+    true,
+    OneOfAll,
+    "In SSFusion's code: samples k with replacement, corrects up to ten times by 1.2 and 0.8, and "
+    "never cuts to size. Sends 0.95 +- 0.1 times k."};
+constexpr Form kWfbp = {
+    "dgc@wfbp",
+    [](const ShippedCall& call, std::uint64_t seed) {
+      SelectSampled(call, seed, {0, true, 1.3, 0.7, 2});
+    },
+    {4.6, 0.015},
+    true,
+    OneOfAll,
+    "In the code of WFBP: sends nearly everything. Its threshold is the smallest of k sampled "
+    "magnitudes, corrected twice by 1.3: 99.8 times k at a density of 0.01."};
+constexpr Form kSidco = {
+    "dgc@sidco",
+    SelectSidco,
+    {-0.184, 0.433},
+    false,
+    OneOfAll,
+    "In SIDCo's code: samples n / 100 without replacement, |x| > threshold; above 4k/3 elements "
+    "the k largest of them, too few are not corrected. Sends 0.92 +- 0.22 times k."};
+constexpr Form kPool = {
+    "dgc@pool",
+    SelectPool,
+    {0.002, 0.008},
+    false,
+    Nothing,
+    "In Cupcake's code: below 16,384 elements exact top-k; else samples with a stride of 99 or 999 "
+    "elements, corrects up to four times by 1.3 and 0.7, and sends the first k by position or, "
+    "where they are fewer, k positions drawn at random with replacement. Sends k, of which 0.4 are "
+    "among the k largest. A position that is drawn twice is sent once."};
+
+template <const Form& kForm>
+SparsifierDescriptor Describe() {
+  return {.name = kForm.name,
+          .paper = "Lin et al., ICLR 2018",
+          .revision = 1,
+          .exact_count = false,
+          .index_shared = false,
+          .selection_model = kForm.model,
+          .contraction = kForm.contraction,
+          .deviations = kForm.deviations,
+          .options = {},
+          .make =
+              [](const Options&, std::uint64_t seed) {
+                return MakeShipped(kForm.name,
+                                   [seed](const ShippedCall& call) { kForm.select(call, seed); });
+              },
+          .aliases = {},
+          .unbounded_count = kForm.unbounded_count,
+          .reusable_threshold = kForm.contraction != Nothing};
+}
+
+}  // namespace
+
+std::vector<SparsifierDescriptor> ShippedDgcDescriptors() {
+  return {Describe<kGrace>(), Describe<kAdtopk>(), Describe<kSaf>(), Describe<kSsf>(),
+          Describe<kWfbp>(),  Describe<kSidco>(),  Describe<kPool>()};
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,103 @@
+// RedSync's thresholds between the mean and the largest magnitude as shipped.
+//
+// Source: J. Fang et al., "RedSync: reducing synchronization bandwidth for distributed deep
+// learning training system", JPDC 2019.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/sparsify/published/published.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr double kStep = 0.2;
+
+struct Between {
+  double mean;
+  double max;
+  double At(double position) const { return mean + position * (max - mean); }
+};
+
+Between MeanToMax(const ShippedCall& call) {
+  return {call.Magnitudes().mean, Measure(call.context, call.input, call.info).MaxAbs()};
+}
+
+// A binary search of three counts at most; what the last of them says is sent.
+void SelectBinary(const ShippedCall& call) {
+  const Between between = MeanToMax(call);
+  double low = 0;
+  double high = 1;
+  double threshold = between.max;
+  while (high - low > kStep) {
+    const double middle = (low + high) / 2;
+    threshold = between.At(middle);
+    const std::size_t count = call.Count(Comparison::kAbove, threshold);
+    if (call.k < count && count < 2 * call.k) break;
+    (2 * count < call.k ? high : low) = middle;
+  }
+  call.Take(Comparison::kAbove, threshold);
+}
+
+// The threshold comes down in steps until k elements are above it, which is until the k-th
+// magnitude is; what is then above it is sent.
+void SelectTrimmed(const ShippedCall& call) {
+  // Magnitudes that lie close together far from zero take any number of steps below their mean, and
+  // equal ones never come above it.
+  constexpr int kMostSteps = 10'000;
+  const Between between = MeanToMax(call);
+  const double kth = call.KthMagnitude();
+  for (int step = 1; step <= kMostSteps; ++step) {
+    const double threshold = between.At(1 - kStep * step);
+    if (static_cast<float>(threshold) < static_cast<float>(kth)) {
+      call.Take(Comparison::kAbove, threshold);
+      return;
+    }
+  }
+  call.FallBack();
+}
+
+std::unique_ptr<Sparsifier> MakeBinary(const Options& /*resolved*/, std::uint64_t /*seed*/) {
+  return MakeShipped("redsync@saf", SelectBinary);
+}
+
+std::unique_ptr<Sparsifier> MakeTrimmed(const Options& /*resolved*/, std::uint64_t /*seed*/) {
+  return MakeShipped("redsynctrim@sidco", SelectTrimmed);
+}
+
+}  // namespace
+
+std::vector<SparsifierDescriptor> ShippedRedSyncDescriptors() {
+  SparsifierDescriptor binary{
+      .name = "redsync@saf",
+      .paper = "Fang et al., JPDC 2019",
+      .revision = 1,
+      .exact_count = false,
+      .index_shared = false,
+      .selection_model = {-0.403, 1.01},
+      .contraction = OneOfAll,
+      .deviations =
+          "In the code of SAFusion, SSFusion, ADTopk and SIDCo: a binary search of three counts at "
+          "most, which raises the threshold where it has k/2 to k elements and ends with whatever "
+          "the last one has: about 0.5 / 0.8 / 0.5 times k of Gaussian / Laplace / Student t (3) "
+          "data, and next to nothing beside an outlier. Thresholds are not kept from step to step.",
+      .options = {},
+      .make = MakeBinary,
+      .aliases = {"redsync@ssf", "redsync@adtopk", "redsync@sidco"},
+      .unbounded_count = true,
+      .reusable_threshold = true};
+  SparsifierDescriptor trimmed = binary;
+  trimmed.name = "redsynctrim@sidco";
+  trimmed.selection_model = {1.107, 0.567};
+  trimmed.deviations =
+      "In the code of SIDCo and ADTopk: the threshold comes down from 0.8 of the way between mean "
+      "and maximum in steps of 0.2 until k elements are above it, and all of them are sent, "
+      "without the paper's exact top-k among them: 2 / 5 / 35 times k of Gaussian / Laplace / "
+      "Student t (3) data. Equal magnitudes, for which that code never ends, become an exact "
+      "top-k.";
+  trimmed.make = MakeTrimmed;
+  trimmed.aliases = {"redsynctrim@adtopk"};
+  return {std::move(binary), std::move(trimmed)};
+}
+
+}  // namespace sparfuse

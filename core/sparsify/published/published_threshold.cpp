@@ -1,0 +1,71 @@
+// Selection by a fixed threshold, and by the k-th magnitude, as shipped.
+//
+// Source: N. Strom, "Scalable distributed DNN training using commodity GPU cloud computing",
+// Interspeech 2015.
+#include <algorithm>
+
+#include "core/sparsify/published/published.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Of the k largest those above the smallest of them. Equal ones at the k-th place are all left.
+void SelectAboveKth(const ShippedCall& call) { call.Take(Comparison::kAbove, call.KthMagnitude()); }
+
+void SelectAboveTau(const ShippedCall& call, double tau) {
+  const float* const x = call.input.x();
+  const auto largest = static_cast<double>(*std::max_element(x, x + call.input.n));
+  call.Take(Comparison::kAtLeast, std::min(tau, largest));
+}
+
+std::unique_ptr<Sparsifier> MakeWfbp(const Options& /*resolved*/, std::uint64_t /*seed*/) {
+  return MakeShipped("threshold@wfbp", SelectAboveKth);
+}
+
+std::unique_ptr<Sparsifier> MakeGraceDist(const Options& resolved, std::uint64_t /*seed*/) {
+  const double tau = DoubleOption(resolved, "tau");
+  return MakeShipped("threshold@grace-dist",
+                     [tau](const ShippedCall& call) { SelectAboveTau(call, tau); });
+}
+
+}  // namespace
+
+std::vector<SparsifierDescriptor> ShippedThresholdDescriptors() {
+  return {
+      {.name = "threshold@wfbp",
+       .paper = "Strom, Interspeech 2015",
+       .revision = 1,
+       .exact_count = false,
+       .index_shared = false,
+       .selection_model = {-0.006, 0.006},
+       .contraction = OneOfAll,
+       .deviations =
+           "As in the code of WFBP, ADTopk and Ok-Topk: what is above the k-th magnitude, so k - 1 "
+           "elements, or fewer where several equal it.",
+       .options = {},
+       .make = MakeWfbp,
+       .aliases = {"threshold@adtopk", "threshold@oktopk"}},
+      {.name = "threshold@grace-dist",
+       .paper = "Strom, Interspeech 2015",
+       .revision = 1,
+       .exact_count = false,
+       .index_shared = false,
+       .selection_model = {1.844, 1.813},
+       .contraction = OneOfAll,
+       .deviations =
+           "As in GRACE's code for distributed PyTorch: |x| >= the smaller of tau and the largest "
+           "element by sign, so that data without positive elements is sent whole. The density "
+           "asked for has no influence.",
+       .options = {{.name = "tau",
+                    .fallback = 0.01,
+                    .min = 0,
+                    .max = 1e30,
+                    .choices = {},
+                    .meaning = "magnitudes from here on are sent"}},
+       .make = MakeGraceDist,
+       .aliases = {},
+       .unbounded_count = true},
+  };
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,167 @@
+// Random-k: keeps k = max(1, trunc(density * n)) elements, every set of k equally likely, the same
+// set on every rank of a step.
+//
+// Source:      S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
+// Deviations:  none known. Values are not scaled by n / k: error feedback keeps what is not sent.
+#include "core/sparsify/randomk/randomk.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+
+std::span<std::uint64_t> ClearBitmap(Workspace& workspace, std::size_t n) {
+  const auto bitmap = WorkspaceArray<std::uint64_t>(workspace, kUseSample, (n + 63) / 64);
+  std::fill(bitmap.begin(), bitmap.end(), std::uint64_t{0});
+  return bitmap;
+}
+
+void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
+                  std::span<std::uint64_t> bitmap) {
+  std::size_t marked = 0;
+  for (std::uint64_t draw = 0; marked < count; ++draw) {
+    const std::uint64_t i = stream.Below(n, draw);
+    const std::uint64_t bit = std::uint64_t{1} << (i % 64);
+    std::uint64_t& word = bitmap[i / 64];
+    marked += static_cast<std::size_t>((word & bit) == 0);
+    word |= bit;
+  }
+}
+
+void TakeMarked(const SelectContext& context, SelectInput& input,
+                std::span<const std::uint64_t> bitmap, bool inverted, const TensorInfo* unchecked,
+                Slot& slot) {
+  constexpr std::size_t kWordBits = 64;
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const std::size_t chunk_size = ChunkSize(input.n);
+  const std::size_t chunks = (input.n + chunk_size - 1) / chunk_size;
+  const auto word_at = [&](std::size_t w) {
+    const std::uint64_t word = inverted ? ~bitmap[w] : bitmap[w];
+    const bool cut = w + 1 == bitmap.size() && input.n % kWordBits != 0;
+    return cut ? word & ((std::uint64_t{1} << (input.n % kWordBits)) - 1) : word;
+  };
+  // Where each chunk's elements go in the slot. A chunk begins with a word; one thread, which takes
+  // the chunks in order, need not count.
+  const auto starts = WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, chunks + 1);
+  starts[0] = 0;
+  if (context.pool->threads() > 1) {
+    context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
+      const std::size_t last = std::min(input.n, (c + 1) * chunk_size);
+      std::size_t count = 0;
+      for (std::size_t w = c * chunk_size / kWordBits; w * kWordBits < last; ++w) {
+        count += static_cast<std::size_t>(std::popcount(word_at(w)));
+      }
+      starts[c + 1] = count;
+    });
+    for (std::size_t c = 0; c < chunks; ++c) starts[c + 1] += starts[c];
+  }
+  float* const residual = input.pending ? input.residual : nullptr;
+  const float* const from = input.pending ? input.gradient : input.x();
+  const float* const x = input.x();
+  std::atomic<bool> finite{true};
+  context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
+    std::size_t taken = starts[c];
+    std::uint32_t largest = 0;
+    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
+    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
+      const std::size_t size = std::min(kBlock, end - begin);
+      if (unchecked != nullptr) {  // after which the block is in L1
+        largest = std::max(
+            largest,
+            kernels.add(from + begin, residual == nullptr ? nullptr : residual + begin, size));
+      }
+      const std::size_t first = taken;
+      for (std::size_t w = begin / kWordBits; w * kWordBits < begin + size; ++w) {
+        for (std::uint64_t word = word_at(w); word != 0; word &= word - 1) {
+          const std::size_t at = w * kWordBits + static_cast<std::size_t>(std::countr_zero(word));
+          slot.indices.data[taken] = static_cast<std::uint32_t>(at);
+          slot.values.data[taken++] = x[at];
+        }
+      }
+      if (input.residual == nullptr) continue;
+      for (std::size_t i = first; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+    }
+    if (context.pool->threads() == 1) starts[c + 1] = taken;
+    if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
+  });
+  slot.count = starts[chunks];
+  if (unchecked != nullptr) input.pending = false;
+  if (finite) return;
+  for (std::size_t i = 0; i < slot.count && input.residual != nullptr; ++i) {
+    input.residual[slot.indices.data[i]] = slot.values.data[i];
+  }
+  ThrowNotFinite(input, *unchecked);
+}
+
+void SelectRandom(const SelectContext& context, SelectInput& input, const RandomStream& stream,
+                  std::size_t k, Slot& slot, const TensorInfo* unchecked) {
+  const bool drawn_are_sent = k <= input.n / 2;
+  const auto bitmap = ClearBitmap(*context.workspace, input.n);
+  MarkDistinct(stream, input.n, drawn_are_sent ? k : input.n - k, bitmap);
+  TakeMarked(context, input, bitmap, !drawn_are_sent, unchecked, slot);
+}
+
+void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomStream& stream,
+                 std::size_t count, Slot& slot) {
+  const auto bitmap = ClearBitmap(*context.workspace, input.n);
+  for (std::size_t draw = 0; draw < count; ++draw) {
+    const std::uint64_t i = stream.Below(input.n, draw);
+    bitmap[i / 64] |= std::uint64_t{1} << (i % 64);
+  }
+  TakeMarked(context, input, bitmap, false, nullptr, slot);
+}
+
+namespace {
+
+class RandomK final : public Sparsifier {
+ public:
+  explicit RandomK(std::uint64_t seed) : seed_(seed) {}
+
+  std::string_view name() const noexcept override { return "randomk"; }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name(), info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    SelectRandom(context, input, RandomStream(seed_, info.id, info.step), k, slot, &info);
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* /*state*/,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptCount(source.gradient.size, density);
+    CheckSelectOnDevice(name(), context, source, density, info, slot, k);
+    SelectRandomOnDevice(context, source, RandomStream(seed_, info.id, info.step), k, slot);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+ private:
+  std::uint64_t seed_;
+};
+
+std::unique_ptr<Sparsifier> Make(const Options& /*resolved*/, std::uint64_t seed) {
+  return std::make_unique<RandomK>(seed);
+}
+
+}  // namespace
+
+SparsifierDescriptor RandomKDescriptor() {
+  return {.name = "randomk",
+          .paper = "Stich et al., NeurIPS 2018",
+          .revision = 1,
+          .exact_count = true,
+          .index_shared = true,
+          .selection_model = {},
+          .contraction = KeptFraction,
+          .deviations = "",
+          .options = {},
+          .make = Make};
+}
+
+}  // namespace sparfuse

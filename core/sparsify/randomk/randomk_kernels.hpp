@@ -1,0 +1,99 @@
+// Marks distinct random positions on a device: those that MarkDistinct (randomk.hpp) marks.
+//
+// That draws one after another until `count` differ. Here the first `count` numbers are drawn at
+// once, then as many more as are missing, and so on: no round draws more than are missing, so the
+// last ends where drawing one after another ends, or before numbers that repeat others.
+//
+// Cost: one launch a wide round, of which a density of 0.01 needs one, and one of a single block.
+// `count` atomic operations on a bitmap of n / 8 bytes, which stays in L2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+#include "core/base/random_stream.hpp"
+
+namespace sparfuse::gpu {
+
+// What the rounds share.
+struct Draws {
+  RandomStream stream;
+  std::uint64_t n;
+  std::uint32_t count;    // how many positions to mark
+  std::uint32_t* bitmap;  // clear before the first round
+  std::uint32_t* drawn;   // [rounds] how many each of them marked; 0 before
+
+  // Draws number `draw`. Returns whether the position was not marked yet.
+  template <class Block>
+  SPARFUSE_DEVICE bool Mark(const Block& block, std::uint64_t draw) const {
+    const std::uint64_t at = stream.Below(n, draw);
+    const std::uint32_t bit = 1u << (at % 32);
+    return (block.AtomicOr(bitmap + at / 32, bit) & bit) == 0;
+  }
+
+  // What the rounds before this one have left to do, and the number of its first draw.
+  SPARFUSE_DEVICE std::uint32_t MissingAfter(unsigned rounds, std::uint64_t* first) const {
+    std::uint32_t missing = count;
+    *first = 0;
+    for (unsigned r = 0; r < rounds; ++r) {
+      *first += missing;
+      missing -= drawn[r];
+    }
+    return missing;
+  }
+};
+
+struct DrawRound {
+  static constexpr const char* kName = "DrawRound";
+  static constexpr int kThreads = 256;
+  static constexpr unsigned kDraws = 4;  // of a thread
+  using Shared = NoShared;
+
+  Draws draws;
+  unsigned round;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    std::uint64_t first = 0;
+    const std::uint32_t missing = draws.MissingAfter(round, &first);
+    const std::uint64_t stride = std::uint64_t{block.blocks()} * kThreads;
+    std::uint64_t i = std::uint64_t{block.block()} * kThreads + block.thread();
+    std::uint32_t marked = 0;
+    for (; i < missing; i += kDraws * stride) {
+      bool fresh[kDraws];
+      for (unsigned d = 0; d < kDraws; ++d) {
+        fresh[d] = i + d * stride < missing && draws.Mark(block, first + i + d * stride);
+      }
+      for (unsigned d = 0; d < kDraws; ++d) marked += fresh[d] ? 1 : 0;
+    }
+    marked = block.Sum(marked);
+    if (block.thread() == 0 && marked > 0) block.AtomicAdd(draws.drawn + round, marked);
+  }
+};
+
+// All rounds that are left. One block.
+struct DrawRest {
+  static constexpr const char* kName = "DrawRest";
+  static constexpr int kThreads = 512;
+  using Shared = NoShared;
+
+  Draws draws;
+  unsigned rounds;  // done
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    std::uint64_t first = 0;
+    std::uint32_t missing = draws.MissingAfter(rounds, &first);
+    while (missing > 0) {
+      std::uint32_t marked = 0;
+      for (std::uint32_t i = block.thread(); i < missing; i += kThreads) {
+        marked += draws.Mark(block, first + i) ? 1 : 0;
+      }
+      first += missing;
+      missing -= block.Sum(marked);
+    }
+  }
+};
+
+}  // namespace sparfuse::gpu

@@ -1,0 +1,138 @@
+#include "core/sparsify/reused_threshold/reused_threshold.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/sparsify/reused_threshold/reused_threshold_device.hpp"
+#include "core/sparsify/scan/scan.hpp"
+
+namespace sparfuse {
+namespace {
+
+struct ReusedState final : SparsifierState {
+  std::unique_ptr<SparsifierState> inner;
+  std::uint64_t calls = 0;
+  std::uint32_t threshold = 0;  // a key; 0: none is known
+  double density = 0;           // that the threshold is for
+  std::size_t aim = 0;          // half of it to twice as many may reach the threshold
+};
+
+class ReusedThreshold final : public Sparsifier {
+ public:
+  ReusedThreshold(std::unique_ptr<Sparsifier> inner, int period)
+      : inner_(std::move(inner)), period_(static_cast<std::uint64_t>(period)) {}
+
+  std::string_view name() const noexcept override { return inner_->name(); }
+
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    auto state = std::make_unique<ReusedState>();
+    state->inner = inner_->MakeState(n);
+    return state;
+  }
+
+  std::size_t Count(std::size_t n, std::span<const std::int64_t> shape,
+                    double density) const override {
+    return inner_->Count(n, shape, density);
+  }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    auto* const own = static_cast<ReusedState*>(state);
+    if (own == nullptr || density == 1) {
+      SparsifierState* const inner_state = own == nullptr ? nullptr : own->inner.get();
+      return inner_->Select(context, source, density, info, inner_state, slot);
+    }
+    const bool due = own->calls++ % period_ == 0;
+    if (due || own->threshold == 0 || own->density != density) {
+      return Estimate(context, source, density, info, *own, slot);
+    }
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    if (SelectReaching(context, input, info, *own, slot)) return;
+    --context.counters->selections;  // `inner` counts it again
+    if (input.residual == nullptr) return Estimate(context, source, density, info, *own, slot);
+    // The pass has left x in the residual: `inner` selects from that, and what it sent is cleared.
+    const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
+    Estimate(context, x, density, info, *own, slot);
+    for (std::size_t i = 0; i < slot.count; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+  }
+
+  bool SelectsOnDevice() const noexcept override { return inner_->SelectsOnDevice(); }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const override {
+    return std::make_unique<ReusedDeviceState>(inner_->MakeDeviceState(n, device), device);
+  }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    auto* const own = static_cast<ReusedDeviceState*>(state);
+    if (own == nullptr || density == 1) {
+      SparsifierState* const inner_state = own == nullptr ? nullptr : own->inner.get();
+      return inner_->SelectOnDevice(context, source, density, info, inner_state, slot);
+    }
+    const bool due = own->calls++ % period_ == 0;
+    const auto select =
+        due || own->density != density ? EstimateReusedOnDevice : SelectReusedOnDevice;
+    select(*inner_, context, source, density, info, *own, slot);
+  }
+
+ private:
+  void Estimate(const SelectContext& context, const SelectSource& source, double density,
+                const TensorInfo& info, ReusedState& own, Slot& slot) const {
+    inner_->Select(context, source, density, info, own.inner.get(), slot);
+    own.threshold = slot.count == 0 ? 0 : kAbsMask;
+    for (std::size_t i = 0; i < slot.count; ++i) {
+      own.threshold =
+          std::min(own.threshold, std::bit_cast<std::uint32_t>(slot.values.data[i]) & kAbsMask);
+    }
+    own.density = density;
+    const std::size_t count = inner_->Count(source.gradient.size, info.shape, density);
+    const bool near = 2 * slot.count >= count && slot.count <= 2 * count;
+    own.aim = near ? count : slot.count;
+  }
+
+  // Returns false, the slot unchanged and nothing pending, where too few or too many elements reach
+  // the threshold.
+  static bool SelectReaching(const SelectContext& context, SelectInput& input,
+                             const TensorInfo& info, const ReusedState& own, Slot& slot) {
+    const std::size_t most = std::min({2 * own.aim, slot.capacity, input.n});
+    const Candidates reaching = Collect(context, input, info, own.threshold, kFineShift, most);
+    if (reaching.stored && 2 * reaching.count >= own.aim) {
+      TakeFirst(input, reaching, reaching.count, slot);
+      return true;
+    }
+    const bool overflow = reaching.count > slot.capacity;
+    ++(overflow ? context.counters->overflows : context.counters->fallbacks);
+    return false;
+  }
+
+  std::unique_ptr<Sparsifier> inner_;
+  std::uint64_t period_;
+};
+
+}  // namespace
+
+int ThresholdPeriod(const SparsifierDescriptor& sparsifier, std::int64_t given) {
+  const std::string period = "threshold_period = " + std::to_string(given);
+  SPARFUSE_REQUIRE(given >= 0 && given <= std::numeric_limits<int>::max(),
+                   period + ": expected a number of steps, or 0 for the default");
+  SPARFUSE_REQUIRE(given <= 1 || sparsifier.reusable_threshold,
+                   period + " with sparsifier \"" + std::string(sparsifier.name) +
+                       "\", which estimates no threshold that could be reused: expected 1");
+  if (given > 0) return static_cast<int>(given);
+  return sparsifier.reusable_threshold ? kThresholdPeriod : 1;
+}
+
+std::unique_ptr<Sparsifier> ReuseThreshold(std::unique_ptr<Sparsifier> inner, int period) {
+  SPARFUSE_REQUIRE(period >= 1, "reuse of the threshold of " + std::string(inner->name()) +
+                                    ": period = " + std::to_string(period) +
+                                    ": expected at least 1");
+  if (period == 1) return inner;
+  return std::make_unique<ReusedThreshold>(std::move(inner), period);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,100 @@
+// What a reused threshold decides on a device (reused_threshold.hpp says what it is).
+//
+// Between estimates, beside the pass: ReuseGuard one block, and what does nothing as a rule, the
+// launches of the inner sparsifier and LearnReused, of some 1.5 us each.
+#pragma once
+
+#include <cstdint>
+
+#include "core/sparsify/scan_device/collect_with_measure.hpp"
+#include "core/sparsify/scan_device/rank_kernels.hpp"
+
+namespace sparfuse {
+
+// Of one tensor, on the device. All zero at first.
+struct ReusedWords {
+  std::uint32_t known;  // 0: no threshold is
+  std::uint32_t key;    // the threshold; infinity's where none is known
+  std::uint64_t aim;    // half of it to twice as many may reach the threshold
+  std::uint32_t again;  // of this step: the inner sparsifier selects after all; 0 before
+  // Scratch of LearnReused, zero again at its end.
+  std::uint32_t inverted;
+  std::uint32_t searched[64];
+};
+
+namespace gpu {
+
+// After the pass: sends what reaches the threshold if that is about as many as before.
+struct ReuseGuard {
+  static constexpr const char* kName = "ReuseGuard";
+  static constexpr int kThreads = 32;
+  using Shared = NoShared;
+
+  ScanControl* control;
+  ReusedWords* words;
+  std::uint32_t stored;    // candidates, at most
+  std::uint32_t capacity;  // of the slot
+  SlotReport* report;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (block.thread() != 0) return;
+    const std::uint64_t reaching = control->count;
+    const std::uint64_t aim = words->aim;
+    if (words->known != 0 && reaching > 0 && reaching <= stored && 2 * reaching >= aim &&
+        reaching <= 2 * aim) {
+      control->mode = SendMode::kReaching;
+      control->cut = CutOf(words->key);
+      control->limit = control->count;
+      return;
+    }
+    control->active = 0;
+    words->again = 1;
+    report->candidates += reaching;
+    if (words->known != 0) ++(reaching > capacity ? report->overflows : report->fallbacks);
+  }
+};
+
+// After the inner sparsifier: the threshold of the next steps is the smallest magnitude it has
+// sent, and what it has sent is cleared where x lies in the residual.
+struct LearnReused {
+  static constexpr const char* kName = "LearnReused";
+  static constexpr int kThreads = 256;
+  static constexpr std::size_t kMostBlocks = 64;
+  using Shared = NoShared;
+
+  ReusedWords* words;
+  std::uint64_t count;  // that the inner sparsifier is expected to send
+  const std::uint32_t* indices;
+  const float* values;
+  const SlotReport* report;
+  float* residual;  // or null
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    const std::uint32_t sent = report->count;
+    std::uint32_t inverted = 0;  // the complement of the smallest key
+    for (std::uint32_t i = block.block() * kThreads + block.thread(); i < sent;
+         i += block.blocks() * kThreads) {
+      const std::uint32_t own = ~KeyOf(values[i]);
+      inverted = inverted < own ? own : inverted;
+      if (residual != nullptr) residual[indices[i]] = 0;
+    }
+    inverted = block.Max(inverted);
+    if (block.thread() == 0) block.AtomicMax(&words->inverted, inverted);
+    Announce(block, words->searched + block.block());
+    if (block.block() != block.blocks() - 1) return;
+    Await(block, words->searched, block.blocks());
+    if (block.thread() != 0) return;
+    const std::uint32_t smallest = sent == 0 ? 0 : ~words->inverted;
+    words->known = smallest > 0 ? 1 : 0;
+    words->key = smallest > 0 ? smallest : kInfinityKey;
+    const bool near = 2 * std::uint64_t{sent} >= count && sent <= 2 * count;
+    words->aim = near ? count : sent;
+    words->inverted = 0;
+    for (std::uint32_t b = 0; b < block.blocks(); ++b) words->searched[b] = 0;
+  }
+};
+
+}  // namespace gpu
+}  // namespace sparfuse

@@ -1,0 +1,458 @@
+// Source: the single pass follows the radix-free selection by sampled bound of R. W. Floyd and
+// R. L. Rivest, "Expected time bounds for selection", CACM 18(3), 1975: a sample gives a bound that
+// is safely too low, one pass collects what reaches it, and the exact cut is made among those few.
+#include "core/sparsify/scan/largest.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/sparsify/scan/sample.hpp"
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr int kKeyBits = 31;
+constexpr std::size_t kSmall = 8192;  // below, counting over all keys beats sampling
+constexpr int kCoarseBits = 12;       // of a key: half a thousandth of the magnitude
+constexpr int kKthBits = 26;          // of a key: eight octaves
+constexpr int kBracketBits = 6;
+
+std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
+
+void ZeroSelected(const SelectInput& input, std::span<const std::uint32_t> indices) {
+  if (input.residual == nullptr) return;
+  for (const std::uint32_t i : indices) input.residual[i] = 0.0f;
+}
+
+// All keys of a small tensor fit in L1 or L2: count over them, bit by bit.
+std::uint32_t SelectSmall(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                          std::size_t k, Slot& slot) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  if (input.pending) {
+    kernels.add(input.gradient, input.residual, input.n);
+    input.pending = false;
+  }
+  const float* const x = input.x();
+  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, input.n);
+  if (kernels.make_keys(x, input.n, keys.data()) >= kInfinityKey) ThrowNotFinite(input, info);
+  const Cut cut = FindCut(kernels, keys, k, 0, kKeyBits);
+  // Where more than k reach the cut they are ties at it, and the last of those are left.
+  const std::size_t surplus = cut.count - k;
+  std::size_t ties_kept = 0;
+  if (surplus > 0) {
+    ties_kept = k - kernels.count_at_least(keys.data(), input.n, cut.key + 1);
+  }
+  const auto offsets = WorkspaceArray<std::uint16_t>(*context.workspace, kUseOffsets, kOffsetRoom);
+  std::size_t taken = 0;
+  for (std::size_t begin = 0; begin < input.n; begin += kBlock) {
+    const std::size_t size = std::min(kBlock, input.n - begin);
+    const std::size_t count = kernels.scan(x + begin, nullptr, size, cut.key, offsets.data());
+    for (std::size_t j = 0; j < count; ++j) {
+      const std::size_t i = begin + offsets[j];
+      if (surplus > 0 && keys[i] == cut.key) {
+        if (ties_kept == 0) continue;
+        --ties_kept;
+      }
+      slot.indices.data[taken] = static_cast<std::uint32_t>(i);
+      slot.values.data[taken] = x[i];
+      ++taken;
+    }
+  }
+  slot.count = taken;
+  ZeroSelected(input, {slot.indices.data, taken});
+  return cut.key;
+}
+
+// Keys of a stratified random sample of 64-byte lines of x.
+class Sample {
+ public:
+  // k: how many elements the bound is for.
+  Sample(const SelectContext& context, const SelectInput& input, const TensorInfo& info,
+         std::size_t k)
+      : kernels_(SelectKernelsFor(ActiveIsa())), n_(input.n) {
+    // Of s elements, the bound lets pass about 4 n sqrt(k / n / s) candidates more than k. One of
+    // those takes twice the time of an element of the sample: this many make the least of both.
+    const double best = 2.5 * std::cbrt(static_cast<double>(n_) * static_cast<double>(k));
+    const std::size_t wanted = static_cast<std::size_t>(std::clamp(best, 2048.0, 65536.0)) / kLine;
+    keys_ = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, wanted * kLine);
+    ForSampledLines(n_, wanted, info, [&](std::size_t i, std::size_t at) {
+      if (input.pending) {
+        for (std::size_t j = 0; j < kLine; ++j) {
+          keys_[i * kLine + j] = KeyOf(input.gradient[at + j] + input.residual[at + j]);
+        }
+      } else {
+        const float* const x = input.x() + at;
+        for (std::size_t j = 0; j < kLine; ++j) keys_[i * kLine + j] = KeyOf(x[j]);
+      }
+    });
+  }
+
+  // A bound that k elements of x reach, but for one case in some 30,000 (four standard deviations
+  // of a binomial) where elements of a line are independent; `margin` widens that. It is coarse,
+  // unless more than `crowd` elements are expected to reach it: then many may equal it.
+  Cut SafeBound(std::size_t k, double margin, double crowd) const {
+    const double expected = Expected(k);
+    const double rank = margin * (expected + 4 * std::sqrt(expected) + 4);
+    if (rank >= static_cast<double>(keys_.size())) return {0, keys_.size()};
+    const auto whole = static_cast<std::size_t>(rank);
+    const Cut cut = FindCut(kernels_, keys_, whole, 0, kKeyBits, kCoarseBits);
+    return Reaching(cut) > crowd ? FindCut(kernels_, keys_, whole, cut.key, kCoarseBits) : cut;
+  }
+
+  // About the k-th largest key of x, for which `lo` is a safe bound.
+  std::uint32_t KthKey(std::size_t k, std::uint32_t lo) const {
+    const auto rank = static_cast<std::size_t>(std::max(1.0, Expected(k)));
+    return FindCut(kernels_, keys_, rank, lo, kKthBits, kCoarseBits).key;
+  }
+
+  // How many elements of x are expected to reach a cut of the sample.
+  double Reaching(const Cut& cut) const {
+    return static_cast<double>(cut.count) / static_cast<double>(keys_.size()) *
+           static_cast<double>(n_);
+  }
+
+ private:
+  // How many of the k largest elements are expected in the sample.
+  double Expected(std::size_t k) const {
+    return static_cast<double>(k) * static_cast<double>(keys_.size()) / static_cast<double>(n_);
+  }
+
+  const SelectKernels& kernels_;
+  std::size_t n_;
+  std::span<std::uint32_t> keys_;
+};
+
+struct Bin {
+  std::size_t index = 0;
+  std::size_t above = 0;  // elements in the bins above it
+};
+
+// The bin that holds the k-th largest candidate.
+Bin FindBin(const Candidates& candidates, std::size_t k) {
+  const std::uint32_t* const h = candidates.histogram;
+  std::size_t above = h[kBins];
+  if (above >= k) return {kBins, 0};
+  constexpr std::size_t kGroup = 64;
+  std::size_t top = kBins;
+  for (; top > 0; top -= kGroup) {
+    std::uint32_t sum = 0;
+    for (std::size_t b = top - kGroup; b < top; ++b) sum += h[b];
+    if (above + sum >= k) break;
+    above += sum;
+  }
+  std::size_t b = top - 1;
+  while (above + h[b] < k) above += h[b--];
+  return {b, above};
+}
+
+// Keys between which the one of a rank lies.
+struct Bracket {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+
+// Most likely such a bracket, with few candidates in it, from every so many-th of them.
+Bracket LikelyBracket(const SelectKernels& kernels, const Candidates& candidates,
+                      std::size_t rank) {
+  constexpr std::size_t kSampled = 1024;
+  if (candidates.count <= 4 * kSampled) return {candidates.lo, candidates.largest};
+  std::uint32_t keys[kSampled];
+  for (std::size_t i = 0; i < kSampled; ++i) {
+    keys[i] = KeyOf(candidates.values[i * candidates.count / kSampled]);
+  }
+  const double fraction = static_cast<double>(rank) / static_cast<double>(candidates.count);
+  const double expected = fraction * kSampled;
+  const double reach = 3 * std::sqrt(expected * (1 - fraction)) + 2;
+  const int bits = std::bit_width(candidates.largest - candidates.lo);
+  Bracket bracket{candidates.lo, candidates.largest};
+  if (expected + reach < kSampled) {
+    const auto low = static_cast<std::size_t>(expected + reach);
+    bracket.first = FindCut(kernels, keys, low, candidates.lo, bits, kBracketBits).key;
+  }
+  if (expected - reach >= 1) {
+    const auto high = static_cast<std::size_t>(expected - reach);
+    bracket.last = FindCut(kernels, keys, high, bracket.first, bits, kBracketBits).key;
+    bracket.last += (1u << kBracketBits) - 1;
+  }
+  return bracket;
+}
+
+// Writes the keys in the bracket, a run's to keys + its offset, and how many there are and how many
+// above to the runs. Returns the sums.
+struct Counted {
+  std::size_t inside = 0;
+  std::size_t above = 0;
+};
+
+Counted KeysInBracket(const SelectContext& context, const Candidates& candidates,
+                      const Bracket& bracket, std::uint32_t* keys) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
+    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
+      CandidateRun& run = candidates.chunks[c].runs[r];
+      std::size_t above = 0;
+      run.in_bin = static_cast<std::uint32_t>(
+          kernels.keys_in_range(candidates.values + run.offset, run.count, bracket.first,
+                                bracket.last, keys + run.offset, &above));
+      run.above = static_cast<std::uint32_t>(above);
+    }
+  });
+  Counted counted;
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      counted.inside += chunk.runs[r].in_bin;
+      counted.above += chunk.runs[r].above;
+    }
+  }
+  return counted;
+}
+
+// What is around the k-th largest of stored candidates.
+struct KthCut {
+  std::span<const std::uint32_t> keys;  // in the bracket around it, in index order
+  std::size_t rank = 0;                 // of it, among those
+  Cut cut;                              // of those
+};
+
+KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::size_t k) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
+  Bracket bracket = LikelyBracket(kernels, candidates, k);
+  Counted counted = KeysInBracket(context, candidates, bracket, keys.data());
+  if (counted.above >= k || counted.above + counted.inside < k) {
+    bracket = {candidates.lo, candidates.largest};
+    counted = KeysInBracket(context, candidates, bracket, keys.data());
+  }
+  const auto inside =
+      WorkspaceArray<std::uint32_t>(*context.workspace, kUseBinKeys, counted.inside);
+  std::size_t at = 0;
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      std::copy_n(keys.data() + chunk.runs[r].offset, chunk.runs[r].in_bin, inside.data() + at);
+      at += chunk.runs[r].in_bin;
+    }
+  }
+  const std::size_t rank = k - counted.above;
+  const int bits = std::bit_width(bracket.last - bracket.first);
+  return {inside, rank, FindCut(kernels, inside, rank, bracket.first, bits)};
+}
+
+// The exact cut among candidates that are all in memory.
+std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
+                           const Candidates& candidates, std::size_t k, Slot& slot) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  if (candidates.count == k) {
+    TakeFirst(input, candidates, k, slot);
+    return candidates.lo;
+  }
+  const auto [keys, rank, cut] = FindKth(context, candidates, k);
+
+  // Ties at the cut go to the lowest indices: runs take theirs in index order until none are left.
+  std::size_t ties_kept = 0;
+  const bool ties = cut.count > rank;
+  if (ties) ties_kept = rank - kernels.count_at_least(keys.data(), keys.size(), cut.key + 1);
+  const std::uint32_t sure = cut.key + (ties ? 1 : 0);  // what reaches it is sent
+  struct Emission {
+    std::size_t at;         // in the slot
+    std::size_t ties_kept;  // of this run
+    std::size_t ties;
+  };
+  const auto emissions = WorkspaceArray<Emission>(*context.workspace, kUseSample,
+                                                  candidates.chunks.size() * (kChunk / kBlock));
+  std::size_t at = 0;
+  const std::uint32_t* next = keys.data();
+  for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
+    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
+      const CandidateRun& run = candidates.chunks[c].runs[r];
+      const std::size_t reach = kernels.count_at_least(next, run.in_bin, cut.key);
+      std::size_t equal = 0;
+      std::size_t kept = 0;
+      if (ties) {
+        equal = reach - kernels.count_at_least(next, run.in_bin, cut.key + 1);
+        kept = std::min(equal, ties_kept);
+        ties_kept -= kept;
+      }
+      emissions[c * (kChunk / kBlock) + r] = {at, kept, equal};
+      at += run.above + reach - equal + kept;
+      next += run.in_bin;
+    }
+  }
+  context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
+    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
+      const CandidateRun& run = candidates.chunks[c].runs[r];
+      const Emission& emission = emissions[c * (kChunk / kBlock) + r];
+      const std::uint32_t* const indices = candidates.indices + run.offset;
+      const float* const values = candidates.values + run.offset;
+      std::uint32_t* const out_indices = slot.indices.data + emission.at;
+      float* const out_values = slot.values.data + emission.at;
+      Settle(input, candidates, run, sure);
+      std::size_t taken = 0;
+      if (emission.ties_kept == 0) {
+        kernels.emit(indices, values, run.count, sure, out_indices, out_values);
+      } else if (emission.ties_kept == emission.ties) {
+        taken = kernels.emit(indices, values, run.count, cut.key, out_indices, out_values);
+      } else {
+        std::size_t left = emission.ties_kept;
+        for (std::size_t j = 0; j < run.count; ++j) {
+          const std::uint32_t key = KeyOf(values[j]);
+          if (key < cut.key || (key == cut.key && left == 0)) continue;
+          if (key == cut.key) --left;
+          out_indices[taken] = indices[j];
+          out_values[taken] = values[j];
+          ++taken;
+        }
+      }
+      ZeroSelected(input, {out_indices, taken});  // ties are not settled
+    }
+  });
+  slot.count = at;
+  return cut.key;
+}
+
+// Adds to a slot, which holds the elements with key > tie, the `wanted` first elements that equal
+// it. Returns false, the slot and the residual unchanged, where x has fewer.
+bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32_t tie,
+             std::size_t wanted, Slot& slot) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const auto ties = WorkspaceArray<std::uint32_t>(*context.workspace, kUseBinKeys, wanted);
+  const auto offsets = WorkspaceArray<std::uint16_t>(*context.workspace, kUseOffsets, kOffsetRoom);
+  const float* const x = input.x();
+  std::size_t found = 0;
+  for (std::size_t begin = 0; begin < input.n && found < wanted; begin += kBlock) {
+    const std::size_t size = std::min(kBlock, input.n - begin);
+    const std::size_t count = kernels.scan(x + begin, nullptr, size, tie, offsets.data());
+    for (std::size_t j = 0; j < count && found < wanted; ++j) {
+      const std::size_t i = begin + offsets[j];
+      ties[found] = static_cast<std::uint32_t>(i);
+      found += static_cast<std::size_t>(KeyOf(x[i]) == tie);
+    }
+  }
+  if (found < wanted) return false;
+  // Merge from the back, in place: both lists are sorted by index.
+  std::size_t a = slot.count;
+  std::size_t b = wanted;
+  for (std::size_t to = slot.count + wanted; b > 0; --to) {
+    if (a > 0 && slot.indices.data[a - 1] > ties[b - 1]) {
+      --a;
+      slot.indices.data[to - 1] = slot.indices.data[a];
+      slot.values.data[to - 1] = slot.values.data[a];
+    } else {
+      --b;
+      slot.indices.data[to - 1] = ties[b];
+      slot.values.data[to - 1] = x[ties[b]];
+    }
+  }
+  slot.count += wanted;
+  return true;
+}
+
+// Candidates are the elements above `tie`, fewer than k: the rest are ties at it, if there are
+// enough of them.
+bool SelectWithTies(const SelectContext& context, SelectInput& input, const Candidates& above,
+                    std::uint32_t tie, std::size_t k, Slot& slot) {
+  SelectInput untouched = input;
+  untouched.residual = nullptr;  // nothing is zeroed before it is certain that the ties suffice
+  TakeFirst(untouched, above, above.count, slot);
+  if (!AddTies(context, input, tie, k - above.count, slot)) return false;
+  ZeroSelected(input, {slot.indices.data, slot.count});
+  return true;
+}
+
+}  // namespace
+
+std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& input,
+                                 const TensorInfo& info, Candidates candidates, std::size_t k,
+                                 Slot& slot) {
+  const std::size_t capacity = CandidateCapacity(input.n, k);
+  if (candidates.crowd > 0 && candidates.count < k) {
+    const std::uint32_t tie = candidates.lo - 1;
+    SelectWithTies(context, input, candidates, tie, k, slot);
+    return tie;
+  }
+  while (!candidates.stored) {
+    // The histogram is exact though the candidates were too many to keep: it bounds the next pass.
+    const Bin bin = FindBin(candidates, k);
+    const std::size_t reach = bin.above + candidates.histogram[bin.index];
+    const std::uint32_t lo =
+        candidates.lo + (static_cast<std::uint32_t>(bin.index) << candidates.shift);
+    if (reach <= capacity || bin.index == kBins) {
+      const int shift = bin.index == kBins ? kKeyBits - kFineShift : candidates.shift;
+      candidates = Collect(context, input, info, lo, shift, capacity);
+    } else if (candidates.shift > 0) {
+      candidates =
+          Collect(context, input, info, lo, std::max(0, candidates.shift - kFineShift), capacity);
+    } else {
+      // Bins are single keys: everything in this one is a tie at the k-th magnitude.
+      candidates = Collect(context, input, info, lo + 1, kFineShift, capacity);
+      SelectWithTies(context, input, candidates, lo, k, slot);
+      return lo;
+    }
+  }
+  return SelectStored(context, input, candidates, k, slot);
+}
+
+std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
+                            const TensorInfo& info, std::size_t k, std::uint32_t bound, Slot& slot,
+                            std::uint32_t kth) {
+  if (input.n <= kSmall) return SelectSmall(context, input, info, k, slot);
+  const std::size_t capacity = CandidateCapacity(input.n, k);
+  if (bound > 0) {
+    const Candidates candidates =
+        Collect(context, input, info, bound, kFineShift, capacity, nullptr, kth);
+    if (candidates.stored && candidates.count >= k) {
+      return SelectStored(context, input, candidates, k, slot);
+    }
+    ++context.counters->fallbacks;
+    if (candidates.count >= k) {
+      return SelectLargestAmong(context, input, info, candidates, k, slot);
+    }
+    Restore(input, candidates);
+  }
+  const Sample sample(context, input, info, k);
+  for (double margin = 1;; margin *= 8) {
+    const double crowd =
+        capacity < input.n ? 0.75 * static_cast<double>(capacity) : static_cast<double>(input.n);
+    const Cut cut = sample.SafeBound(k, margin, crowd);
+    if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
+    // Too many reach the bound to keep them all: most of them are ties at it. Collect what is
+    // larger; if that is fewer than k, ties by index make up the rest.
+    const bool crowded = sample.Reaching(cut) > crowd;
+    const std::uint32_t lo = crowded ? cut.key + 1 : cut.key;
+    kth = crowded || input.residual == nullptr ? kNoKey : sample.KthKey(k, lo);
+    const Candidates candidates =
+        Collect(context, input, info, lo, kFineShift, capacity, nullptr, kth);
+    if (candidates.count >= k) {
+      if (!candidates.stored) ++context.counters->fallbacks;
+      return SelectLargestAmong(context, input, info, candidates, k, slot);
+    }
+    if (crowded && SelectWithTies(context, input, candidates, cut.key, k, slot)) return cut.key;
+    Restore(input, candidates);
+    ++context.counters->fallbacks;
+  }
+}
+
+Bound SampledBound(const SelectContext& context, const SelectInput& input, const TensorInfo& info,
+                   std::size_t k, double margin) {
+  if (input.n <= kSmall) return {};
+  const Sample sample(context, input, info, k);
+  const double crowd = 2 * static_cast<double>(CandidateCapacity(input.n, k));
+  const Cut cut = sample.SafeBound(k, margin, crowd);
+  if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
+  const bool crowded = sample.Reaching(cut) > crowd;
+  const bool guess = input.residual != nullptr && !crowded;
+  return {cut.key, guess ? sample.KthKey(k, cut.key) : kNoKey, crowded};
+}
+
+std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
+                        std::size_t rank) {
+  const KthCut kth = FindKth(context, candidates, rank);
+  std::uint32_t smallest = kNoKey;  // of those that reach the cut, which may lie between two keys
+  for (const std::uint32_t key : kth.keys) {
+    if (key >= kth.cut.key) smallest = std::min(smallest, key);
+  }
+  return smallest;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,32 @@
+// A stratified random sample of a tensor's 64-byte lines: as many bytes travel as are looked at.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/random_stream.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+
+inline constexpr std::size_t kLine = 16;  // floats
+
+// The i-th line of a sample of a tensor with `all` lines: drawn from the i-th of `lines` equal
+// parts of them. The same in every run. Precondition: i < lines <= all.
+constexpr std::uint64_t SampledLine(const RandomStream& stream, std::uint64_t all,
+                                    std::uint64_t lines, std::uint64_t i) {
+  const std::uint64_t first = i * all / lines;
+  const std::uint64_t width = (i + 1) * all / lines - first;
+  return first + stream.Below(width, i);
+}
+
+// Calls body(i, at) for i in [0, lines): `at` is the first of the kLine elements of SampledLine.
+// Precondition: 1 <= lines <= n / kLine.
+template <class Body>
+void ForSampledLines(std::size_t n, std::size_t lines, const TensorInfo& info, const Body& body) {
+  const RandomStream stream(0, info.id, info.step);
+  const std::size_t all = n / kLine;
+  for (std::size_t i = 0; i < lines; ++i) body(i, SampledLine(stream, all, lines, i) * kLine);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,310 @@
+#include "core/sparsify/scan/scan.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "core/sparsify/scan/statistics.hpp"
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
+
+// Per worker, a cache line apart: its histogram, the largest key it saw, and whether the histogram
+// is in use.
+constexpr std::size_t kHistogramStride = kBins + 16;
+constexpr std::size_t kHistogramMax = kBins + 1;
+constexpr std::size_t kHistogramUsed = kBins + 2;
+
+void AddToHistogram(std::uint32_t key, const Candidates& candidates, std::uint32_t* histogram) {
+  ++histogram[std::min<std::uint32_t>((key - candidates.lo) >> candidates.shift, kBins)];
+}
+
+}  // namespace
+
+std::string Describe(const TensorInfo& info) {
+  return "tensor \"" + std::string(info.name) + "\" (id " + std::to_string(info.id) + "), step " +
+         std::to_string(info.step);
+}
+
+void CheckSelectArguments(std::string_view sparsifier, const SelectSource& source, double density,
+                          const TensorInfo& info) {
+  const std::string who = std::string(sparsifier) + ": " + Describe(info) + ": ";
+  const std::size_t n = source.gradient.size;
+  SPARFUSE_REQUIRE(n >= 1, who + "the gradient is empty; expected at least one element");
+  SPARFUSE_REQUIRE(n < (std::uint64_t{1} << 32),
+                   who + std::to_string(n) + " elements; indices are 32 bits, expected below 2^32");
+  SPARFUSE_REQUIRE(density > 0 && density <= 1,
+                   who + "density = " + std::to_string(density) + ": expected a number in (0, 1]");
+  SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n,
+                   who + "the residual has " + std::to_string(source.residual.size) +
+                       " elements; expected 0 or " + std::to_string(n));
+}
+
+SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& context,
+                        const SelectSource& source, double density, const TensorInfo& info,
+                        const Slot& slot) {
+  CheckSelectArguments(sparsifier, source, density, info);
+  const auto on_host = [](const Stream& stream) { return stream.device.kind == DeviceKind::kHost; };
+  if (!on_host(context.stream) || !on_host(source.gradient.stream) ||
+      !on_host(source.residual.stream) || !on_host(slot.indices.stream) ||
+      !on_host(slot.values.stream)) {
+    SPARFUSE_THROW(kUnsupported, std::string(sparsifier) + ": " + Describe(info) +
+                                     ": memory on a device; Select works on the host");
+  }
+  ++context.counters->selections;
+  const bool feedback = source.residual.size != 0;
+  return {source.gradient.data, feedback ? source.residual.data : nullptr, source.gradient.size,
+          feedback};
+}
+
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,
+                 std::size_t k) {
+  SPARFUSE_REQUIRE(capacity >= k, std::string(sparsifier) + ": " + Describe(info) +
+                                      ": the slot has room for " + std::to_string(capacity) +
+                                      " elements; expected at least " + std::to_string(k));
+}
+
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
+                 std::size_t k) {
+  RequireRoom(sparsifier, info, slot.capacity, k);
+}
+
+void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {
+  std::size_t i = 0;
+  while (i < input.n && std::isfinite(input.At(i))) ++i;
+  SPARFUSE_THROW(kNumeric, Describe(info) + ": element " + std::to_string(i) + " of " +
+                               std::to_string(input.n) + " is " + std::to_string(input.At(i)) +
+                               "; expected a finite gradient");
+}
+
+void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const std::size_t chunk_size = ChunkSize(input.n);
+  float* residual = input.pending ? input.residual : nullptr;
+  const float* from = input.pending ? input.gradient : input.x();
+  std::atomic<bool> finite{true};
+  context.pool->ParallelFor((input.n + chunk_size - 1) / chunk_size, [&](std::size_t c, int) {
+    const std::size_t begin = c * chunk_size;
+    const std::size_t size = std::min(chunk_size, input.n - begin);
+    const std::uint32_t largest =
+        kernels.add(from + begin, residual == nullptr ? nullptr : residual + begin, size);
+    if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
+  });
+  input.pending = false;
+  if (!finite) ThrowNotFinite(input, info);
+}
+
+void SelectAll(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+               Slot& slot) {
+  AddPending(context, input, info);
+  const std::size_t chunk_size = ChunkSize(input.n);
+  context.pool->ParallelFor((input.n + chunk_size - 1) / chunk_size, [&](std::size_t c, int) {
+    const std::size_t begin = c * chunk_size;
+    const std::size_t end = std::min(input.n, begin + chunk_size);
+    for (std::size_t i = begin; i < end; ++i) {
+      slot.indices.data[i] = static_cast<std::uint32_t>(i);
+    }
+    std::copy(input.x() + begin, input.x() + end, slot.values.data + begin);
+    if (input.residual != nullptr) std::fill(input.residual + begin, input.residual + end, 0.0f);
+  });
+  slot.count = input.n;
+}
+
+Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                   std::uint32_t lo, int shift, std::size_t capacity, Statistics* statistics,
+                   std::uint32_t clear_from) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  Workspace& workspace = *context.workspace;
+  const std::size_t chunk_size = ChunkSize(input.n);
+  const std::size_t chunks = (input.n + chunk_size - 1) / chunk_size;
+  const std::size_t chunk_blocks = (chunk_size + kBlock - 1) / kBlock;
+  const auto workers = static_cast<std::size_t>(context.pool->threads());
+
+  Candidates found;
+  found.lo = lo;
+  found.shift = shift;
+  found.cleared = input.residual == nullptr ? kNoKey : clear_from;
+  found.indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, capacity).data();
+  found.values = WorkspaceArray<float>(workspace, kUseValues, capacity).data();
+  // Runs first, then the table of chunks, in one buffer: both are small.
+  const std::size_t run_bytes = chunks * chunk_blocks * sizeof(CandidateRun);
+  const std::span<std::byte> tables =
+      workspace.Get(kUseRuns, run_bytes + chunks * sizeof(CandidateChunk));
+  auto* runs = reinterpret_cast<CandidateRun*>(tables.data());
+  found.chunks = {reinterpret_cast<CandidateChunk*>(tables.data() + run_bytes), chunks};
+  const auto histograms =
+      WorkspaceArray<std::uint32_t>(workspace, kUseHistograms, workers * kHistogramStride);
+  for (std::size_t w = 0; w < workers; ++w) {
+    histograms[w * kHistogramStride + kHistogramMax] = 0;
+    histograms[w * kHistogramStride + kHistogramUsed] = 0;
+  }
+  const auto offsets = WorkspaceArray<std::uint16_t>(workspace, kUseOffsets, workers * kOffsetRoom);
+
+  float* const residual = input.pending ? input.residual : nullptr;
+  const float* const from = input.pending ? input.gradient : input.x();
+  const float* const x = input.x();  // after the scan of a block, in L1
+  std::atomic<std::size_t> arena{0};
+  // Where all is measured, nothing added and nothing finite reaches the bound.
+  const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
+  std::span<Statistics> parts;  // added up in index order, whoever measures them
+  if (statistics != nullptr) parts = WorkspaceArray<Statistics>(workspace, kUseKeys, chunks);
+
+  context.pool->ParallelFor(chunks, [&](std::size_t c, int worker) {
+    const auto w = static_cast<std::size_t>(worker);
+    std::uint32_t* const histogram = histograms.data() + w * kHistogramStride;
+    std::uint16_t* const at = offsets.data() + w * kOffsetRoom;
+    CandidateChunk chunk{runs + c * chunk_blocks, 0};
+    std::uint32_t largest = 0;
+    if (statistics != nullptr) parts[c] = *statistics;
+    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
+    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
+      const std::size_t size = std::min(kBlock, end - begin);
+      const std::size_t count =
+          skip ? 0
+               : kernels.scan(from + begin, residual == nullptr ? nullptr : residual + begin, size,
+                              lo, at);
+      if (statistics != nullptr) MeasureBlock(kernels, x + begin, size, parts[c]);
+      if (count == 0) continue;
+      // Which block comes first into the arena depends on timing; what a block holds, the order in
+      // which blocks are read back and the total do not.
+      const std::size_t offset = arena.fetch_add(count, std::memory_order_relaxed);
+      const float* const block = x + begin;
+      if (offset + count > capacity) {
+        if (histogram[kHistogramUsed]++ == 0) std::fill_n(histogram, kBins + 1, 0u);
+        for (std::size_t j = 0; j < count; ++j) {
+          const std::uint32_t key = KeyOf(block[at[j]]);
+          largest = std::max(largest, key);
+          AddToHistogram(key, found, histogram);
+        }
+        continue;
+      }
+      float* const values = found.values + offset;
+      largest =
+          std::max(largest, kernels.gather(block, at, count, static_cast<std::uint32_t>(begin),
+                                           found.indices + offset, values));
+      if (found.cleared != kNoKey) {
+        kernels.clear(at, values, count, found.cleared, input.residual + begin);
+      }
+      CandidateRun* const last = chunk.run_count == 0 ? nullptr : chunk.runs + chunk.run_count - 1;
+      if (last != nullptr && last->offset + last->count == offset) {
+        last->count += static_cast<std::uint32_t>(count);
+      } else {
+        chunk.runs[chunk.run_count++] = {offset, static_cast<std::uint32_t>(count), 0, 0};
+      }
+    }
+    found.chunks[c] = chunk;
+    histogram[kHistogramMax] = std::max(histogram[kHistogramMax], largest);
+  });
+
+  input.pending = false;
+  std::uint32_t largest = 0;
+  for (std::size_t w = 0; w < workers; ++w) {
+    largest = std::max(largest, histograms[w * kHistogramStride + kHistogramMax]);
+  }
+  for (const Statistics& part : parts) {
+    AddStatistics(part, *statistics);
+    largest = std::max(largest, part.max_key);
+  }
+  // Every element that is not finite has a key above any bound: it is among the candidates.
+  if (largest >= kInfinityKey) {
+    Restore(input, found);
+    ThrowNotFinite(input, info);
+  }
+  found.largest = largest;
+  found.count = arena.load();
+  found.stored = found.count <= capacity;
+  context.counters->candidates += found.count;
+  if (found.stored) return found;
+
+  Restore(input, found);
+  found.cleared = kNoKey;
+  const std::span<std::uint32_t> total = histograms.first(kBins + 1);
+  if (histograms[kHistogramUsed] == 0) std::fill(total.begin(), total.end(), 0u);
+  for (std::size_t w = 1; w < workers; ++w) {
+    const std::uint32_t* const other = histograms.data() + w * kHistogramStride;
+    if (other[kHistogramUsed] == 0) continue;
+    for (std::size_t b = 0; b <= kBins; ++b) total[b] += other[b];
+  }
+  for (const CandidateChunk& chunk : found.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      const float* const values = found.values + chunk.runs[r].offset;
+      for (std::size_t j = 0; j < chunk.runs[r].count; ++j) {
+        AddToHistogram(KeyOf(values[j]), found, total.data());
+      }
+    }
+  }
+  found.histogram = total.data();
+  return found;
+}
+
+bool MoreReach(const SelectInput& input, std::uint32_t key, std::size_t many) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  std::uint32_t keys[kCountedKeys];
+  std::fill(std::begin(keys), std::end(keys), kInfinityKey);
+  keys[0] = key;
+  std::size_t counts[kCountedKeys] = {};
+  for (std::size_t begin = 0; begin < input.n && counts[0] <= many; begin += kBlock) {
+    kernels.count_reaching(input.x() + begin, std::min(kBlock, input.n - begin), keys, counts);
+  }
+  return counts[0] > many;
+}
+
+void Settle(const SelectInput& input, const Candidates& candidates, const CandidateRun& run,
+            std::uint32_t key, std::size_t begin) {
+  if (input.residual == nullptr || key == candidates.cleared) return;
+  const bool zero = key < candidates.cleared;
+  SelectKernelsFor(ActiveIsa())
+      .put(candidates.indices + run.offset + begin, candidates.values + run.offset + begin,
+           run.count - begin, std::min(key, candidates.cleared), std::max(key, candidates.cleared),
+           zero, input.residual);
+}
+
+void Restore(const SelectInput& input, const Candidates& candidates) {
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      Settle(input, candidates, chunk.runs[r], kNoKey);
+    }
+  }
+}
+
+void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size_t limit,
+               Slot& slot) {
+  std::size_t taken = 0;
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) {
+      const CandidateRun& run = chunk.runs[r];
+      const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
+      std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
+      std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);
+      taken += count;
+      if (count < run.count) Settle(input, candidates, run, kNoKey, count);
+    }
+  }
+  slot.count = taken;
+  if (input.residual == nullptr || candidates.cleared <= candidates.lo) return;
+  for (std::size_t i = 0; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+}
+
+Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, std::size_t rank,
+            std::uint32_t base, int bits, int coarse) {
+  Cut cut{base, keys.size()};  // the count is corrected below unless the base itself is the cut
+  bool counted = false;
+  for (int bit = bits - 1; bit >= coarse; --bit) {
+    const std::uint32_t key = cut.key + (1u << bit);
+    if (key > kAbsMask) continue;  // above every key
+    const std::size_t count = kernels.count_at_least(keys.data(), keys.size(), key);
+    if (count < rank) continue;
+    cut = {key, count};
+    counted = true;
+    if (count == rank) return cut;
+  }
+  if (!counted) cut.count = kernels.count_at_least(keys.data(), keys.size(), base);
+  return cut;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,145 @@
+// AVX-512 kernels, VBMI2 included. Compaction goes through a register and a masked store: the
+// compressing store to memory is microcoded on some machines and costs a hundred cycles there.
+#if defined(__x86_64__)
+#pragma GCC target("avx512vbmi2")
+#include <immintrin.h>
+
+#include "core/sparsify/scan/simd/select_kernels.hpp"
+
+namespace sparfuse {
+namespace {
+
+#include "core/sparsify/scan/simd/mask_avx512.inc"
+#include "core/sparsify/scan/simd/select_kernels_loops.inc"
+#include "core/sparsify/scan/simd/select_kernels_scan.inc"
+#include "core/sparsify/scan/simd/select_kernels_statistics.inc"
+
+inline __m512i Keys16(__m512 x) {
+  return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(kAbsMask)));
+}
+
+inline __mmask16 FirstLanes(std::size_t count) { return static_cast<__mmask16>((1u << count) - 1); }
+
+template <bool kPrefetch>
+inline void Prefetch(const float* x) {
+  if (kPrefetch) _mm_prefetch(reinterpret_cast<const char*>(x + kPrefetchFloats), _MM_HINT_T0);
+}
+
+template <bool kResidual, bool kPrefetch>
+inline __m512i Load16(const float* gradient, float* residual, std::size_t i) {
+  Prefetch<kPrefetch>(gradient + i);
+  __m512 x = _mm512_loadu_ps(gradient + i);
+  if (kResidual) {
+    Prefetch<kPrefetch>(residual + i);
+    x = _mm512_add_ps(x, _mm512_loadu_ps(residual + i));
+    _mm512_storeu_ps(residual + i, x);
+  }
+  return Keys16(x);
+}
+
+template <bool kResidual, bool kPrefetch>
+std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
+                     std::uint16_t* offsets) {
+  const __m512i bound = _mm512_set1_epi32(static_cast<int>(lo));
+  const __m512i positions = _mm512_load_si512(kPositions.at);
+  std::size_t count = 0;
+  std::size_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    const __m512i a = Load16<kResidual, kPrefetch>(gradient, residual, i);
+    const __m512i b = Load16<kResidual, kPrefetch>(gradient, residual, i + 16);
+    const __m512i c = Load16<kResidual, kPrefetch>(gradient, residual, i + 32);
+    const __m512i d = Load16<kResidual, kPrefetch>(gradient, residual, i + 48);
+    if (count * 512 < i) {  // so few so far that most words have none: the branch is worth it
+      const __m512i largest = _mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d));
+      if (_mm512_cmpge_epu32_mask(largest, bound) == 0) continue;
+    }
+    const std::uint64_t mask =
+        Join(_mm512_cmpge_epu32_mask(a, bound), _mm512_cmpge_epu32_mask(b, bound),
+             _mm512_cmpge_epu32_mask(c, bound), _mm512_cmpge_epu32_mask(d, bound));
+    count += PackPositions(mask, positions, i, offsets + count);
+  }
+  return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
+}
+
+std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {
+  const __m512i bound = _mm512_set1_epi32(static_cast<int>(lo));
+  std::size_t count = 0;
+  std::size_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    const __mmask16 a = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + i), bound);
+    const __mmask16 b = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + i + 16), bound);
+    const __mmask16 c = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + i + 32), bound);
+    const __mmask16 d = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + i + 48), bound);
+    count += static_cast<std::size_t>(_mm_popcnt_u64(Join(a, b, c, d)));
+  }
+  for (; i < n; ++i) count += static_cast<std::size_t>(keys[i] >= lo);
+  return count;
+}
+
+std::size_t KeysInRange(const float* values, std::size_t n, std::uint32_t lo, std::uint32_t last,
+                        std::uint32_t* keys, std::size_t* above) {
+  const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(last));
+  std::size_t count = 0;
+  std::size_t larger = 0;
+  for (std::size_t i = 0; i < n; i += 16) {
+    const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
+    const __m512i key = Keys16(_mm512_maskz_loadu_ps(lanes, values + i));
+    const __mmask16 over = _mm512_mask_cmpgt_epu32_mask(lanes, key, high);
+    const __mmask16 kept =
+        static_cast<__mmask16>(_mm512_mask_cmpge_epu32_mask(lanes, key, low) & ~over);
+    larger += static_cast<std::size_t>(_mm_popcnt_u32(over));
+    if (kept == 0) continue;
+    const auto found = static_cast<std::size_t>(_mm_popcnt_u32(kept));
+    _mm512_mask_storeu_epi32(keys + count, FirstLanes(found),
+                             _mm512_maskz_compress_epi32(kept, key));
+    count += found;
+  }
+  *above += larger;
+  return count;
+}
+
+std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
+                 std::uint32_t* out_indices, float* out_values) {
+  const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < n; i += 16) {
+    const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
+    const __m512 x = _mm512_maskz_loadu_ps(lanes, values + i);
+    const __mmask16 kept = _mm512_mask_cmpge_epu32_mask(lanes, Keys16(x), low);
+    const auto found = static_cast<std::size_t>(_mm_popcnt_u32(kept));
+    const __mmask16 front = FirstLanes(found);
+    _mm512_mask_storeu_epi32(
+        out_indices + count, front,
+        _mm512_maskz_compress_epi32(kept, _mm512_maskz_loadu_epi32(lanes, indices + i)));
+    _mm512_mask_storeu_ps(out_values + count, front, _mm512_maskz_compress_ps(kept, x));
+    count += found;
+  }
+  return count;
+}
+
+void Put(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
+         std::uint32_t end, bool zero, float* x) {
+  const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(end));
+  for (std::size_t i = 0; i < n; i += 16) {
+    const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
+    const __m512i key = Keys16(_mm512_maskz_loadu_ps(lanes, values + i));
+    const __mmask16 put =
+        _mm512_mask_cmplt_epu32_mask(_mm512_mask_cmpge_epu32_mask(lanes, key, low), key, high);
+    for (auto left = static_cast<std::uint32_t>(put); left != 0; left &= left - 1) {
+      const std::size_t at = i + _tzcnt_u32(left);
+      x[indices[at]] = zero ? 0.0f : values[at];
+    }
+  }
+}
+
+}  // namespace
+
+const SelectKernels kSelectKernelsAvx512 = {Scan,         Gather,   Clear,        Put,
+                                            Add,          MakeKeys, CountAtLeast, KeysInRange,
+                                            Emit,         Measure,  MeasureTail,  MultiplyMantissas,
+                                            CountReaching};
+
+}  // namespace sparfuse
+#endif

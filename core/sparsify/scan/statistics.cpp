@@ -1,0 +1,183 @@
+#include "core/sparsify/scan/statistics.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "core/sparsify/scan/largest.hpp"
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+
+void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, Statistics& total) {
+  BlockSums sums = {};
+  if (total.moments) {
+    kernels.measure(x, n, &sums);
+  } else {
+    sums.max_key = kernels.add(x, nullptr, n);
+  }
+  total.n += n;
+  total.sum += sums.sum;
+  total.sum_abs += sums.sum_abs;
+  total.sum_squares += sums.sum_squares;
+  total.max_key = std::max(total.max_key, sums.max_key);
+  for (std::size_t t = 0; t < total.tail_count; ++t) {
+    kernels.measure_tail(x, n, total.tails[t].key, sums.max_key, total.tail_squares,
+                         &total.tails[t].sums);
+  }
+  if (!total.logs) return;
+  double products[kSumLanes];
+  std::int64_t exponent = 0;
+  total.log_count += kernels.multiply_mantissas(x, n, products, &exponent);
+  double logs = static_cast<double>(exponent) * std::log(2.0);
+  for (const double product : products) logs += std::log(product);
+  total.sum_log += logs;
+}
+
+void AddStatistics(const Statistics& part, Statistics& total) {
+  total.n += part.n;
+  total.sum += part.sum;
+  total.sum_abs += part.sum_abs;
+  total.sum_squares += part.sum_squares;
+  total.max_key = std::max(total.max_key, part.max_key);
+  for (std::size_t t = 0; t < total.tail_count; ++t) {
+    TailSums& sums = total.tails[t].sums;
+    sums.count += part.tails[t].sums.count;
+    sums.sum_abs += part.tails[t].sums.sum_abs;
+    sums.sum_squares += part.tails[t].sums.sum_squares;
+  }
+  total.sum_log += part.sum_log;
+  total.log_count += part.log_count;
+}
+
+Statistics Measure(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                   Statistics statistics) {
+  // No finite element reaches the largest key of all.
+  Collect(context, input, info, kAbsMask, 0, 0, &statistics);
+  return statistics;
+}
+
+void CountReaching(const SelectContext& context, const SelectInput& input,
+                   std::span<const std::uint32_t> keys, std::span<std::size_t> counts) {
+  assert(keys.size() <= kCountedKeys && counts.size() == keys.size() && !input.pending);
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  std::uint32_t wanted[kCountedKeys];
+  std::fill(std::begin(wanted), std::end(wanted), kInfinityKey);
+  std::copy(keys.begin(), keys.end(), wanted);
+  const std::size_t chunk_size = ChunkSize(input.n);
+  const std::size_t chunks = (input.n + chunk_size - 1) / chunk_size;
+  using Counts = std::size_t[kCountedKeys];
+  const auto parts = WorkspaceArray<Counts>(*context.workspace, kUseKeys, chunks);
+  context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
+    std::fill(std::begin(parts[c]), std::end(parts[c]), std::size_t{0});
+    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
+    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
+      kernels.count_reaching(input.x() + begin, std::min(kBlock, end - begin), wanted, parts[c]);
+    }
+  });
+  std::fill(counts.begin(), counts.end(), std::size_t{0});
+  for (const Counts& part : parts) {
+    for (std::size_t j = 0; j < counts.size(); ++j) counts[j] += part[j];
+  }
+}
+
+std::size_t CountCandidates(const SelectContext& context, const Candidates& candidates,
+                            std::uint32_t key) {
+  assert(candidates.stored);
+  if (key <= candidates.lo) {
+    for (const CandidateChunk& chunk : candidates.chunks) {
+      for (std::size_t r = 0; r < chunk.run_count; ++r) chunk.runs[r].above = chunk.runs[r].count;
+    }
+    return candidates.count;
+  }
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  std::uint32_t keys[kCountedKeys];
+  std::fill(std::begin(keys), std::end(keys), kInfinityKey);
+  keys[0] = key;
+  context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
+    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
+      CandidateRun& run = candidates.chunks[c].runs[r];
+      std::size_t counts[kCountedKeys] = {};
+      kernels.count_reaching(candidates.values + run.offset, run.count, keys, counts);
+      run.above = static_cast<std::uint32_t>(counts[0]);
+    }
+  });
+  std::size_t count = 0;
+  for (const CandidateChunk& chunk : candidates.chunks) {
+    for (std::size_t r = 0; r < chunk.run_count; ++r) count += chunk.runs[r].above;
+  }
+  return count;
+}
+
+void SendCandidates(const SelectContext& context, const SelectInput& input,
+                    const Candidates& candidates, std::uint32_t key, Slot& slot) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const auto starts =
+      WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, candidates.chunks.size());
+  std::size_t total = 0;
+  for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
+    starts[c] = total;
+    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
+      total += candidates.chunks[c].runs[r].above;
+    }
+  }
+  context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
+    std::size_t at = starts[c];
+    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
+      const CandidateRun& run = candidates.chunks[c].runs[r];
+      at += kernels.emit(candidates.indices + run.offset, candidates.values + run.offset, run.count,
+                         key, slot.indices.data + at, slot.values.data + at);
+      Settle(input, candidates, run, key);
+    }
+  });
+  slot.count = total;
+}
+
+std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                         std::uint32_t key, std::size_t k, Slot& slot) {
+  const std::size_t capacity =
+      std::min(input.n, std::max(slot.capacity, CandidateCapacity(input.n, k)));
+  return TakeReaching(context, input, info,
+                      Collect(context, input, info, key, kFineShift, capacity, nullptr, key), key,
+                      k, slot);
+}
+
+std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                         const Candidates& candidates, std::uint32_t key, std::size_t k,
+                         Slot& slot) {
+  const bool too_many = key == candidates.lo && candidates.count > slot.capacity;
+  if (key < candidates.lo || !(candidates.stored || too_many)) {
+    Restore(input, candidates);
+    return TakeReaching(context, input, info, key, k, slot);
+  }
+  const std::size_t count = too_many ? candidates.count : CountCandidates(context, candidates, key);
+  if (count > 0 && count <= slot.capacity) {
+    SendCandidates(context, input, candidates, key, slot);
+    return count;
+  }
+  ++(count == 0 ? context.counters->fallbacks : context.counters->overflows);
+  if (candidates.count >= k) {
+    SelectLargestAmong(context, input, info, candidates, k, slot);
+  } else {
+    Restore(input, candidates);
+    SelectLargest(context, input, info, k, 0, slot);
+  }
+  return count;
+}
+
+// The larger side of the start and the concavity of log(erfc) make Newton's steps fall towards the
+// root and never past it.
+double TwoSidedNormalQuantile(double density) {
+  double z = std::sqrt(-2 * std::log(density));  // P(|N| > z) <= exp(-z^2 / 2)
+  const double root_half = std::sqrt(0.5);
+  for (int i = 0; i < 100; ++i) {
+    const double tail = std::erfc(z * root_half);
+    const double slope = -2 * std::exp(-0.5 * z * z) / std::sqrt(2 * std::acos(-1.0)) / tail;
+    const double next = z - (std::log(tail) - std::log(density)) / slope;
+    if (!(next < z)) break;
+    z = next;
+  }
+  return std::max(z, 0.0);
+}
+
+}  // namespace sparfuse

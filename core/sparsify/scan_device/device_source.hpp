@@ -1,0 +1,75 @@
+// What a selection on a device reads and writes, as kernels see it.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+#include "core/sparsify/device_selection.hpp"
+#include "core/sparsify/scan/simd/select_kernels.hpp"
+
+namespace sparfuse::gpu {
+
+SPARFUSE_DEVICE std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
+SPARFUSE_DEVICE float MagnitudeOf(std::uint32_t key) { return std::bit_cast<float>(key); }
+
+SPARFUSE_DEVICE std::uint32_t CountBits(std::uint32_t mask) {
+#ifdef __CUDA_ARCH__
+  return static_cast<std::uint32_t>(__popc(mask));
+#else
+  return static_cast<std::uint32_t>(std::popcount(mask));
+#endif
+}
+
+// Lanes of a mask before the calling one.
+template <class Block>
+SPARFUSE_DEVICE std::uint32_t LanesBefore(Block& block, std::uint32_t mask) {
+  return CountBits(mask & ((1u << block.lane()) - 1));
+}
+
+// An x = gradient + residual in device memory.
+struct DeviceSource {
+  const float* gradient;
+  float* residual;
+  std::uint64_t n;
+  bool pending;
+
+  // What x has beside a residual that is still to be added.
+  SPARFUSE_HOST_DEVICE const float* summand() const {
+    return pending || residual == nullptr ? gradient : residual;
+  }
+  // x, once nothing is pending.
+  SPARFUSE_HOST_DEVICE const float* x() const { return residual == nullptr ? gradient : residual; }
+  // to[e] = x[position(e)] for e in [0, kEach), whose loads are under way together.
+  template <unsigned kEach, class Position>
+  SPARFUSE_DEVICE void Load(const Position& position, float* to) const {
+    const float* const from = summand();
+    for (unsigned e = 0; e < kEach; ++e) to[e] = from[position(e)];
+    if (!pending) return;
+    float old[kEach];
+    for (unsigned e = 0; e < kEach; ++e) old[e] = residual[position(e)];
+    for (unsigned e = 0; e < kEach; ++e) to[e] += old[e];
+  }
+  // One load at a time where x is walked over: the branch is between them.
+  SPARFUSE_DEVICE float At(std::uint64_t i) const {
+    if (pending) return gradient[i] + residual[i];
+    return residual == nullptr ? gradient[i] : residual[i];
+  }
+};
+
+template <class Block>
+SPARFUSE_DEVICE void NoteIfNotFinite(Block& block, SlotReport* report, std::uint32_t key,
+                                     std::uint64_t index) {
+  if (key < kInfinityKey) return;
+  block.AtomicMax(&report->not_finite, NotFiniteCode(static_cast<std::uint32_t>(index)));
+}
+
+struct SendTarget {
+  std::uint32_t* indices;
+  float* values;
+  std::uint32_t capacity;
+  SlotReport* report;
+  float* residual;  // or null
+};
+
+}  // namespace sparfuse::gpu

@@ -1,0 +1,46 @@
+#include "core/sparsify/scan_device/position_bitmap_device.hpp"
+
+#include "core/device/launch.hpp"
+#include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
+
+namespace sparfuse {
+namespace {
+
+std::size_t ChunksOf(std::size_t n) { return (n + gpu::kMarkedChunk - 1) / gpu::kMarkedChunk; }
+
+bool Aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+}  // namespace
+
+DeviceMarks ClearMarks(const DeviceContext& context, std::size_t n) {
+  const std::size_t chunks = ChunksOf(n);
+  const std::size_t words = 2 * chunks + kMarksWords + chunks * gpu::kMarkedWords;
+  auto* const all = context.workspace->Get<std::uint32_t>(context.stream, kUseMarks, words);
+  gpu::FillAsync(context.stream, all, 0, words * sizeof(*all));
+  DeviceMarks marks;
+  marks.told = reinterpret_cast<std::uint64_t*>(all);
+  marks.words = all + 2 * chunks;
+  marks.bitmap = marks.words + kMarksWords;
+  return marks;
+}
+
+void TakeMarkedOnDevice(const DeviceContext& context, const SelectSource& source,
+                        const DeviceMarks& marks, Marked marked, Sum sum, DeviceSlot& slot) {
+  const auto launch = [&]<bool kPending>() {
+    gpu::Launch(
+        context.stream, ChunksOf(source.gradient.size),
+        gpu::TakeMarked<kPending>{
+            source.gradient.data, source.residual.size == 0 ? nullptr : source.residual.data,
+            source.gradient.size, Aligned(source.gradient.data) && Aligned(source.residual.data),
+            marks.bitmap, marked == Marked::kGoes ? 0u : ~0u, marks.told, slot.indices, slot.values,
+            slot.report},
+        context.only_if);
+  };
+  if (sum == Sum::kPending) {
+    launch.operator()<true>();
+  } else {
+    launch.operator()<false>();
+  }
+}
+
+}  // namespace sparfuse

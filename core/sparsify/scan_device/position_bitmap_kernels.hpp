@@ -1,0 +1,194 @@
+// The marked elements of a tensor into a slot, in index order, on a device.
+//
+// Cost: one launch. Pending: one read of gradient and residual, one write of the residual, n / 8
+// bytes of bitmap. Else the bitmap and the sectors of what is marked.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+#include "core/device/look_back.hpp"
+#include "core/sparsify/scan_device/device_source.hpp"
+#include "core/sparsify/device_selection.hpp"
+
+namespace sparfuse::gpu {
+
+// Elements of a block of TakeMarked. Bit i % 32 of word i / 32 is element i's; a bitmap is as long
+// as whole blocks need.
+inline constexpr std::uint32_t kMarkedChunk = 8192;
+inline constexpr std::uint32_t kMarkedWords = kMarkedChunk / 32;
+
+// Four elements from `at` on; 0 from `end` on. aligned: `from` is, and `at` is a multiple of 4.
+// kKeep: they are read again soon.
+template <bool kKeep, class Block>
+SPARFUSE_DEVICE Float4 LoadFour(const Block& block, const float* from, std::size_t at,
+                                std::size_t end, bool aligned) {
+  if (aligned && at + 4 <= end) {
+    const auto* const four = reinterpret_cast<const Float4*>(from + at);
+    return kKeep ? *four : block.LoadStreaming(four);
+  }
+  Float4 x{};
+  for (std::size_t c = 0; c < 4; ++c) {
+    if (at + c < end) x.v[c] = from[at + c];
+  }
+  return x;
+}
+
+// Four each from `at`, `at + stride`, ... on.
+template <bool kKeep, unsigned kCount, class Block>
+SPARFUSE_DEVICE void LoadFours(const Block& block, const float* from, std::size_t at,
+                               std::uint32_t stride, std::size_t end, bool aligned,
+                               Float4 (&x)[kCount]) {
+  if (aligned && end % 4 == 0) {  // loads that follow one another without a branch
+    const float* const first = from + at;
+    const std::uint32_t left = at < end ? static_cast<std::uint32_t>(end - at) : 0;
+    for (unsigned j = 0; j < kCount; ++j) {
+      x[j] = {};
+      if (j * stride >= left) continue;
+      const auto* const four = reinterpret_cast<const Float4*>(first + j * stride);
+      x[j] = kKeep ? *four : block.LoadStreaming(four);
+    }
+    return;
+  }
+  for (unsigned j = 0; j < kCount; ++j) {
+    x[j] = LoadFour<kKeep>(block, from, at + j * stride, end, aligned);
+  }
+}
+
+SPARFUSE_DEVICE void StoreFour(float* to, std::size_t at, std::size_t end, bool aligned,
+                               const Float4& x) {
+  if (aligned && at + 4 <= end) {
+    *reinterpret_cast<Float4*>(to + at) = x;
+    return;
+  }
+  for (std::size_t c = 0; c < 4; ++c) {
+    if (at + c < end) to[at + c] = x.v[c];
+  }
+}
+
+// The same, where they are not all finite, says so in the report. One addition an element: their
+// sum is not finite then, or where they are extremely large.
+template <unsigned kCount, class Block>
+SPARFUSE_DEVICE void CheckFinite(const Block& block, const Float4 (&x)[kCount], std::size_t at,
+                                 std::size_t stride, SlotReport* report) {
+  float sum = 0;
+  for (unsigned j = 0; j < kCount; ++j) {
+    for (const float v : x[j].v) sum += std::fabs(v);
+  }
+  if (KeyOf(sum) < kInfinityKey) return;
+  std::uint32_t code = 0;
+  for (unsigned j = kCount; j-- > 0;) {
+    for (unsigned c = 4; c-- > 0;) {
+      if (KeyOf(x[j].v[c]) < kInfinityKey) continue;
+      code = NotFiniteCode(static_cast<std::uint32_t>(at + j * stride + c));
+    }
+  }
+  if (code != 0) block.AtomicMax(&report->not_finite, code);
+}
+
+// kPending: x = gradient + residual is not in the residual yet, or has not been checked.
+template <bool kPending>
+struct TakeMarked {
+  static constexpr const char* kName = "TakeMarked";
+  static constexpr int kThreads = 256;
+  struct Shared {
+    std::uint32_t words[kMarkedWords];
+    std::uint32_t places[kMarkedWords];  // in the slot, of the first element of each word
+    std::uint32_t base;
+  };
+  static_assert(kThreads == kMarkedWords);
+
+  const float* gradient;
+  float* residual;  // null: none
+  std::size_t n;
+  bool aligned;
+  const std::uint32_t* bitmap;
+  std::uint32_t flip;   // ~0: what is not marked is taken
+  std::uint64_t* told;  // of SumByLookBack
+  std::uint32_t* indices;
+  float* values;
+  SlotReport* report;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    const std::size_t begin = std::size_t{block.block()} * kMarkedChunk;
+    const std::size_t end = n - begin < kMarkedChunk ? n : begin + kMarkedChunk;
+    // Half of what a thread reads is under way while the blocks before are asked for their counts.
+    Float4 x[kBatch];
+    Float4 old[kBatch];
+    if constexpr (kPending) Load(block, begin, end, 0, x, old);
+
+    const unsigned t = block.thread();
+    std::uint32_t word = bitmap[begin / 32 + t] ^ flip;
+    const std::size_t of_word = begin + std::size_t{t} * 32;
+    if (of_word + 32 > end) word &= of_word < end ? (1u << (end - of_word)) - 1 : 0;
+    std::uint32_t total = 0;
+    const std::uint32_t before = block.ExclusiveSum(CountBits(word), &total);
+    const std::uint32_t base = SumByLookBack(block, told, total, &shared.base);
+    if (t == 0 && block.block() + 1 == block.blocks()) report->count = base + total;
+
+    if constexpr (kPending) {
+      shared.words[t] = word;
+      shared.places[t] = base + before;
+      block.Sync();
+      Take(block, shared, begin, end, 0, x, old);
+      for (unsigned first = kBatch; first < kVectors; first += kBatch) {
+        Load(block, begin, end, first, x, old);
+        Take(block, shared, begin, end, first, x, old);
+      }
+    } else {
+      const float* const from = residual == nullptr ? gradient : residual;
+      std::uint32_t place = base + before;
+      for (; word != 0; word &= word - 1) {
+        const std::size_t at = of_word + static_cast<unsigned>(std::countr_zero(word));
+        indices[place] = static_cast<std::uint32_t>(at);
+        values[place++] = from[at];
+        if (residual != nullptr) residual[at] = 0.0f;
+      }
+    }
+  }
+
+ private:
+  static constexpr unsigned kBatch = 4;
+  static constexpr unsigned kVectors = kMarkedChunk / 4 / kThreads;
+
+  template <class Block>
+  SPARFUSE_DEVICE void Load(const Block& block, std::size_t begin, std::size_t end, unsigned first,
+                            Float4 (&x)[kBatch], Float4 (&old)[kBatch]) const {
+    const std::size_t at = begin + std::size_t{first * kThreads + block.thread()} * 4;
+    LoadFours<false>(block, gradient, at, 4 * kThreads, end, aligned, x);
+    if (residual != nullptr) LoadFours<false>(block, residual, at, 4 * kThreads, end, aligned, old);
+  }
+
+  template <class Block>
+  SPARFUSE_DEVICE void Take(const Block& block, const Shared& shared, std::size_t begin,
+                            std::size_t end, unsigned first, Float4 (&x)[kBatch],
+                            const Float4 (&old)[kBatch]) const {
+    for (unsigned j = 0; j < kBatch && residual != nullptr; ++j) {
+      for (int c = 0; c < 4; ++c) x[j].v[c] += old[j].v[c];
+    }
+    CheckFinite(block, x, begin + std::size_t{first * kThreads + block.thread()} * 4, 4 * kThreads,
+                report);
+    for (unsigned j = 0; j < kBatch; ++j) {
+      const unsigned vector = (first + j) * kThreads + block.thread();
+      const std::size_t at = begin + std::size_t{vector} * 4;
+      const std::uint32_t word = shared.words[vector / 8];
+      const unsigned shift = vector % 8 * 4;
+      if ((word >> shift & 15) != 0) {
+        std::uint32_t place = shared.places[vector / 8] + CountBits(word & ((1u << shift) - 1));
+        for (unsigned c = 0; c < 4; ++c) {
+          if ((word >> (shift + c) & 1) == 0) continue;
+          indices[place] = static_cast<std::uint32_t>(at + c);
+          values[place++] = x[j].v[c];
+          x[j].v[c] = 0.0f;
+        }
+      }
+      if (residual != nullptr) StoreFour(residual, at, end, aligned, x[j]);
+    }
+  }
+};
+
+}  // namespace sparfuse::gpu

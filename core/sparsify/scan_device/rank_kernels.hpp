@@ -1,0 +1,125 @@
+// Selection of the element of a rank by one block: what the kernels of scan_kernels.hpp share.
+//
+// Digits of 11 bits from the top: a histogram in shared memory says which value of the digit the
+// element of the rank has, and only elements with that prefix are counted for the next. It ends
+// where a prefix is taken whole, for values of a continuous distribution after the second digit.
+// (The radix selection of K. A. Kumar, T. Alabi et al., "Fast k-selection algorithms for graphics
+// processing units", JEA 17, 2012; many-block forms of it are what RAFT's select_k and CUB's top-k
+// do for whole tensors. Here it only ever sees a sample, a small tensor, or one bin of a
+// histogram.)
+#pragma once
+
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+
+namespace sparfuse::gpu {
+
+inline constexpr int kDigitBits = 11;
+inline constexpr std::uint32_t kDigits = 1u << kDigitBits;
+
+struct BinShared {
+  std::uint32_t bin;
+  std::uint32_t above;
+  std::uint32_t inside;
+};
+
+// The bin that holds the element of a rank.
+struct RankedBin {
+  std::uint32_t bin;
+  std::uint32_t above;   // elements in the bins above it
+  std::uint32_t inside;  // 0: all bins together hold fewer than `rank`
+};
+
+// Called by all threads of a block. bins: [count], in shared or global memory, complete for all
+// threads. rank >= 1.
+template <class Block>
+SPARFUSE_DEVICE RankedBin FindRankedBin(Block& block, BinShared& shared, const std::uint32_t* bins,
+                                        std::uint32_t count, std::uint32_t rank) {
+  const std::uint32_t each = (count + Block::kThreads - 1) / Block::kThreads;
+  const std::uint32_t first = block.thread() * each;  // from the top
+  std::uint32_t sum = 0;
+  for (std::uint32_t i = first; i < first + each && i < count; ++i) sum += bins[count - 1 - i];
+  std::uint32_t total = 0;
+  std::uint32_t above = block.ExclusiveSum(sum, &total);
+  if (above < rank && rank - above <= sum) {
+    std::uint32_t i = first;
+    while (rank - above > bins[count - 1 - i]) above += bins[count - 1 - i++];
+    shared = {count - 1 - i, above, bins[count - 1 - i]};
+  }
+  if (block.thread() == 0 && total < rank) shared = {0, 0, 0};
+  block.Sync();
+  const RankedBin found{shared.bin, shared.above, shared.inside};
+  block.Sync();
+  return found;
+}
+
+struct RankShared {
+  std::uint32_t bins[kDigits];
+  BinShared bin;
+};
+
+// The largest cut that at least `rank` elements of a set reach: exactly `rank` unless equal
+// elements straddle it. Called by all threads of a block; for_each(f) calls f(element) for those
+// elements, below 2^bits, that a thread has. Only cuts at multiples of 2^coarse are looked at.
+// Precondition: 1 <= rank <= elements.
+template <class Block, class ForEach>
+SPARFUSE_DEVICE std::uint64_t CutOfRank(Block& block, RankShared& shared, int bits, int coarse,
+                                        std::uint32_t rank, const ForEach& for_each) {
+  std::uint64_t prefix = 0;
+  int shift = bits;
+  while (shift > coarse) {
+    const int before = shift;
+    shift = shift - coarse > kDigitBits ? shift - kDigitBits : coarse;
+    const std::uint32_t digits = 1u << (before - shift);
+    for (std::uint32_t b = block.thread(); b < digits; b += Block::kThreads) shared.bins[b] = 0;
+    block.Sync();
+    for_each([&](std::uint64_t element) {
+      if (element >> before != prefix) return;
+      block.AtomicAdd(&shared.bins[static_cast<std::uint32_t>(element >> shift) & (digits - 1)],
+                      1u);
+    });
+    block.Sync();
+    const RankedBin found = FindRankedBin(block, shared.bin, shared.bins, digits, rank);
+    prefix = prefix << (before - shift) | found.bin;
+    rank -= found.above;
+    if (found.inside <= rank) break;
+  }
+  return prefix << shift;
+}
+
+// Waits until blocks of lower numbers have set their flags. Called by all threads of a block, which
+// then see what those blocks wrote before.
+template <class Block>
+SPARFUSE_DEVICE void Await(Block& block, std::uint32_t* flags, std::uint32_t count) {
+  for (std::uint32_t i = block.thread(); i < count; i += Block::kThreads) {
+    while (block.LoadAcquire(flags + i) == 0) block.Pause();
+  }
+  block.Sync();
+}
+
+// What all threads of the block wrote is seen by those that await the flag.
+template <class Block>
+SPARFUSE_DEVICE void Announce(Block& block, std::uint32_t* flag) {
+  block.Sync();
+  if (block.thread() == 0) block.StoreRelease(flag, 1u);
+}
+
+// Announces this block's number and returns the sum of those of the blocks before: each block adds
+// them up by itself, and waits for their numbers but for no sum. sums: [blocks], zero before;
+// value < 2^63. The same value from all threads. Nothing else that those blocks wrote is seen.
+template <class Block>
+SPARFUSE_DEVICE std::uint64_t SumBefore(Block& block, std::uint64_t* sums, std::uint32_t at,
+                                        std::uint64_t value) {
+  constexpr std::uint64_t kSet = std::uint64_t{1} << 63;
+  if (block.thread() == 0) block.StoreRelaxed(sums + at, kSet | value);
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = block.thread(); i < at; i += Block::kThreads) {
+    std::uint64_t other = 0;
+    while ((other = block.LoadRelaxed(sums + i)) == 0) block.Pause();
+    sum += other & ~kSet;
+  }
+  return block.Sum(sum);
+}
+
+}  // namespace sparfuse::gpu

@@ -1,0 +1,255 @@
+// SIDCo: thresholds from a sparsity-inducing distribution that is fitted in stages, each to what
+// exceeds the threshold of the stage before.
+//
+// Source:      A. M. Abdelmoniem, A. Elzanaty, M.-S. Alouini, M. Canini, "An efficient
+//              statistical-based gradient compression technique for distributed training systems",
+//              MLSys 2021, sections 2.2 to 2.4 and algorithm 1.
+// Deviations:  sidco: stages after the first are fitted above the thresholds of the last step (in a
+//              large tensor's first step, of a sample), with the fraction that survived them; where
+//              the estimate selects more than 2 % beside k, the k largest are sent. sidco@paper:
+//              what would send nothing, or overflows its slot, becomes an exact top-k. Both: stages
+//              adapt for each tensor on its own.
+//
+// With a = |x|, density d, M stages, first density d1 (d itself where M = 1 or d >= first_ratio):
+//   stage 1      the threshold t1 that a fraction d1 of the fitted distribution exceeds.
+//   stage j > 1  the fit to a - t of the elements with a > t, t the threshold of the stage before;
+//                densities fall by the same factor from stage to stage, down to d.
+//   exponential  t = -mean ln(d1), then t + mean(a - t) ln(ratio of densities).
+//   pareto       generalised, from mean and variance. gamma: the first stage from mean and mean
+//                logarithm, the later ones as pareto.
+//   adaptive     every 5 steps: one stage less where the estimates selected more than 1.2 k on
+//                average, one more where less than 0.8 k.
+#include "core/sparsify/sidco/sidco.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/largest.hpp"
+#include "core/sparsify/scan/sample.hpp"
+#include "core/sparsify/sidco/sidco_device.hpp"
+#include "core/sparsify/sidco/sidco_fits.hpp"
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct SidcoState final : SparsifierState {
+  explicit SidcoState(std::size_t n) : bound(n) {}
+
+  WarmBound bound;
+  SidcoMemory memory;
+};
+
+class Sidco final : public Sparsifier {
+ public:
+  Sidco(const SidcoOptions& options, bool corrected) : options_(options), corrected_(corrected) {}
+
+  std::string_view name() const noexcept override { return corrected_ ? "sidco" : "sidco@paper"; }
+
+  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
+    auto state = std::make_unique<SidcoState>(n);
+    state->memory.stages = options_.stages;
+    return state;
+  }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t k = KeptCount(input.n, density);
+    RequireRoom(name(), info, slot, k);
+    if (k == input.n) return SelectAll(context, input, info, slot);
+    SidcoState stateless(input.n);
+    stateless.memory.stages = options_.stages;
+    SidcoState& own = state == nullptr ? stateless : *static_cast<SidcoState*>(state);
+    const SidcoPlan plan(own.memory.stages, options_.first_ratio, density);
+    const double selected = corrected_ ? Corrected(context, input, info, plan, k, own, slot)
+                                       : AsEstimated(context, input, info, plan, k, slot);
+    if (options_.adaptive && !std::isnan(selected)) {
+      own.memory.Adapt(selected / static_cast<double>(k), density);
+    }
+  }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<SidcoDeviceState>(device);
+  }
+
+  bool SelectsOnDevice() const noexcept override { return true; }
+
+  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
+                      const TensorInfo& info, SparsifierState* state,
+                      DeviceSlot& slot) const override {
+    const std::size_t k = KeptOf(source, density);
+    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
+    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+    const auto select = corrected_ ? SelectSidcoOnDevice : SelectSidcoPaperOnDevice;
+    select(context, input, info, options_, density, k, static_cast<SidcoDeviceState*>(state), slot);
+  }
+
+ private:
+  Statistics Wanted() const {
+    Statistics wanted;
+    wanted.logs = options_.fit == Fit::kGamma;
+    wanted.tail_squares = options_.fit != Fit::kExponential;
+    return wanted;
+  }
+
+  // The thresholds of the first `count` stages, one pass over x each. NaN from where a fit fails.
+  void FitStages(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                 const SidcoPlan& plan, int count, double* thresholds) const {
+    std::fill_n(thresholds, count, kNaN);
+    for (int stage = 0; stage < count; ++stage) {
+      Statistics statistics = Wanted();
+      if (stage == 0) {
+        statistics = Measure(context, input, info, statistics);
+        thresholds[0] = FirstThreshold(options_.fit, statistics, plan.first);
+      } else {
+        statistics.moments = false;
+        statistics.logs = false;
+        statistics.tail_count = 1;
+        statistics.tails[0].key = KeyAbove(thresholds[stage - 1]);
+        statistics = Measure(context, input, info, statistics);
+        thresholds[stage] = TailThreshold(options_.fit, statistics.tails[0], plan.factor);
+      }
+      if (std::isnan(thresholds[stage])) return;
+    }
+  }
+
+  // The same of a sample of x, where that is worth it: false, and no thresholds, where it is not
+  // and where a fit fails.
+  bool FitStagesToSample(const SelectContext& context, const SelectInput& input,
+                         const TensorInfo& info, const SidcoPlan& plan, int count,
+                         double* thresholds) const {
+    if (input.n < kFitSampledFrom) return false;
+    const std::size_t lines = std::min(input.n / kFitSampledShare, kFitMostSampled) / kLine;
+    const auto x = WorkspaceArray<float>(*context.workspace, kUseSample, lines * kLine);
+    ForSampledLines(input.n, lines, info, [&](std::size_t i, std::size_t at) {
+      for (std::size_t j = 0; j < kLine; ++j) x[i * kLine + j] = input.At(at + j);
+    });
+    const std::uint32_t largest = SelectKernelsFor(ActiveIsa()).add(x.data(), nullptr, x.size());
+    if (largest >= kInfinityKey) ThrowNotFinite(input, info);
+    SelectInput sample{x.data(), nullptr, x.size(), false};
+    FitStages(context, sample, info, plan, count, thresholds);
+    return !std::isnan(thresholds[count - 1]);
+  }
+
+  // Returns how many elements the estimate selects; NaN if it is not a number.
+  double AsEstimated(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                     const SidcoPlan& plan, std::size_t k, Slot& slot) const {
+    double thresholds[kMaxStages];
+    FitStages(context, input, info, plan, plan.stages, thresholds);
+    const double estimate = thresholds[plan.stages - 1];
+    if (std::isnan(estimate)) {
+      ++context.counters->fallbacks;
+      SelectLargest(context, input, info, k, 0, slot);
+      return kNaN;
+    }
+    return static_cast<double>(TakeReaching(context, input, info, KeyAbove(estimate), k, slot));
+  }
+
+  double Corrected(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                   const SidcoPlan& plan, std::size_t k, SidcoState& own, Slot& slot) const {
+    SidcoMemory& memory = own.memory;
+    const int boundaries = plan.stages - 1;
+    if (memory.boundaries != boundaries && boundaries > 0) {
+      double thresholds[kMaxStages];
+      if (!FitStagesToSample(context, input, info, plan, boundaries, thresholds)) {
+        FitStages(context, input, info, plan, boundaries, thresholds);
+      }
+      memory.Remember(thresholds, boundaries);
+    }
+    const bool known = boundaries == 0 || memory.boundaries == boundaries;
+    Statistics statistics = Wanted();
+    statistics.tail_count = known ? static_cast<std::size_t>(boundaries) : 0;
+    for (std::size_t t = 0; t < statistics.tail_count; ++t) {
+      statistics.tails[t].key = memory.keys[t];
+    }
+    const Candidates candidates =
+        CollectAndMeasure(context, input, info, k, &own.bound, &statistics);
+    const SidcoEstimate fitted(options_.fit, plan, statistics, known);
+    memory.Remember(fitted.thresholds, boundaries);
+
+    const double estimate = fitted.thresholds[boundaries];
+    const std::uint32_t lo = candidates.lo;
+    const auto count = static_cast<double>(
+        SendCorrected(context, input, info, candidates, estimate, k, &own.bound, slot));
+    if (std::isnan(estimate)) return kNaN;
+    if (KeyAbove(estimate) >= lo) return count;
+    return Extrapolated(count, lo, estimate, fitted.mean_excess, input.n);
+  }
+
+  SidcoOptions options_;
+  bool corrected_;
+};
+
+template <bool kCorrected>
+std::unique_ptr<Sparsifier> Make(const Options& resolved, std::uint64_t /*seed*/) {
+  const std::string& fit = StringOption(resolved, "fit");
+  return std::make_unique<Sidco>(
+      SidcoOptions{fit == "gamma"    ? Fit::kGamma
+                   : fit == "pareto" ? Fit::kPareto
+                                     : Fit::kExponential,
+                   static_cast<int>(IntOption(resolved, "stages")),
+                   BoolOption(resolved, "adaptive"), DoubleOption(resolved, "first_ratio")},
+      kCorrected);
+}
+
+SparsifierDescriptor Descriptor(bool corrected) {
+  return {
+      .name = corrected ? "sidco" : "sidco@paper",
+      .paper = "Abdelmoniem et al., MLSys 2021",
+      .revision = corrected ? 3 : 1,
+      .exact_count = false,
+      .index_shared = false,
+      // The first on random data and a small network's gradients
+      // (SelectionModels.OfCorrectedEstimatesHold).
+      .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.311, 1.096},
+      .contraction = corrected ? CorrectedFraction : OneElement,
+      .deviations =
+          corrected
+              ? "Stages after the first are fitted above the thresholds of the last step (in a "
+                "large tensor's first step, of a sample), with the fraction that survived "
+                "them. Where the estimate's count is more than 2 % "
+                "beside k, the k largest are sent. Stages adapt for each tensor on its own."
+              : "An empty selection, or one that overflows its slot, becomes an exact top-k. "
+                "Stages adapt for each tensor on its own.",
+      .options = {{.name = "fit",
+                   .fallback = std::string("exponential"),
+                   .choices = {"exponential", "pareto", "gamma"},
+                   .meaning = "distribution of the magnitudes: exponential, generalised Pareto, "
+                              "or gamma with Pareto in the later stages"},
+                  {.name = "stages",
+                   .fallback = std::int64_t{1},
+                   .min = 1,
+                   .max = kMaxStages,
+                   .choices = {},
+                   .meaning = "fits one above the other, in the first steps"},
+                  {.name = "adaptive",
+                   .fallback = true,
+                   .choices = {},
+                   .meaning = "every 5 steps a stage more or less, as the estimates selected "
+                              "below 0.8 k or above 1.2 k"},
+                  {.name = "first_ratio",
+                   .fallback = 0.25,
+                   .min = 0.01,
+                   .max = 0.9,
+                   .choices = {},
+                   .meaning = "density after the first of several stages"}},
+      .make = corrected ? Make<true> : Make<false>,
+      .aliases =
+          corrected ? std::vector<std::string_view>{"sidco-exp"} : std::vector<std::string_view>{},
+      .unbounded_count = !corrected,
+      .reusable_threshold = true};
+}
+
+}  // namespace
+
+SparsifierDescriptor SidcoDescriptor() { return Descriptor(true); }
+
+SparsifierDescriptor SidcoPaperDescriptor() { return Descriptor(false); }
+
+}  // namespace sparfuse

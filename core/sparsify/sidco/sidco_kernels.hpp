@@ -1,0 +1,243 @@
+// What SIDCo decides on a device (sidco.cpp says what it is).
+//
+// Expected on an H200, warm, for n = 25.6M, not measured: SidcoBegin and SidcoAdapt 2 us each
+// beside the passes of scan_kernels.hpp. Where boundaries are fitted, SidcoBegin takes some 15 us a
+// stage for 65536 sampled elements: 16 times 16 kB on their way to one multiprocessor, and their
+// sums. It does so by itself, one block that the others wait for, because that is in a tensor's
+// first steps and when its stages have changed. Where a sample cannot be fitted, all of x is, as on
+// the host: some 8 ms a stage, of an x of zeros one stage in every step. Many blocks for that would
+// be a launch more in all steps.
+#pragma once
+
+#include <cstdint>
+
+#include "core/sparsify/scan_device/device_sample.hpp"
+#include "core/base/random_stream.hpp"
+#include "core/sparsify/sidco/sidco_fits.hpp"
+#include "core/sparsify/scan_device/measure_on_device.hpp"
+
+namespace sparfuse::gpu {
+
+struct SidcoSettings {
+  Fit fit = Fit::kExponential;
+  std::uint32_t stages = 1;  // in the first steps
+  double first_ratio = 1;
+  double density = 1;
+
+  SPARFUSE_HOST_DEVICE Wanted Measured() const {
+    return {fit != Fit::kExponential, fit == Fit::kGamma};
+  }
+  SPARFUSE_DEVICE SidcoPlan Plan(const SidcoMemory& memory) const {
+    return SidcoPlan(memory.stages, first_ratio, density);
+  }
+};
+
+// What the kernels of one step tell one another.
+struct SidcoStep {
+  TailKeys tails;  // the boundaries that are known
+  std::uint32_t known;
+  double estimate;
+  double mean_excess;
+  // Of sidco@paper: of a stage, whether its pass is wanted, zero before the step; and the key of
+  // the threshold so far.
+  std::uint32_t wanted[kMaxStages + 1];
+  std::uint32_t key;
+};
+
+// Makes a memory that is all zero that of a first step; all of it where nothing is remembered.
+SPARFUSE_DEVICE void StartMemory(const SidcoSettings& settings, bool remembered,
+                                 SidcoMemory* memory) {
+  if (remembered && memory->stages > 0) return;
+  *memory = SidcoMemory();
+  memory->stages = static_cast<int>(settings.stages);
+}
+
+// Before the pass: the boundaries of stages, from the step before or fitted. One block.
+struct SidcoBegin {
+  static constexpr const char* kName = "SidcoBegin";
+  static constexpr int kThreads = 512;
+  static constexpr unsigned kEach = 8;  // loads of a thread that are under way together
+  struct Shared {
+    std::uint32_t lines[kFitMostSampled / kLine];  // of the sample
+    double values[ThreadSums<true>::kValues];
+    double thresholds[kMaxStages];
+    TailKeys tails;
+    std::uint32_t max_key;
+    std::uint32_t fit;
+  };
+
+  SidcoSettings settings;
+  bool remembered;  // `memory` is that of the step before, or all zero
+  SidcoMemory* memory;
+  SidcoStep* step;
+  DeviceSource source;
+  RandomStream stream;  // of the sample
+  std::uint32_t lines;  // of the sample; 0: all of x is looked at
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    if (block.thread() == 0) {
+      StartMemory(settings, remembered, memory);
+      const int boundaries = settings.Plan(*memory).stages - 1;
+      shared.fit = boundaries > 0 && memory->boundaries != boundaries ? 1 : 0;
+    }
+    block.Sync();
+    const SidcoPlan plan = settings.Plan(*memory);
+    const int boundaries = plan.stages - 1;
+    if (shared.fit != 0) {
+      FindSampledLines(block, stream, source.n, lines, shared.lines);
+      if (!(lines > 0 && Fit(block, shared, plan, std::uint64_t{lines} * kLine, true))) {
+        Fit(block, shared, plan, source.n, false);
+      }
+      if (block.thread() == 0) memory->Remember(shared.thresholds, boundaries);
+    }
+    if (block.thread() != 0) return;
+    const bool known = boundaries == 0 || memory->boundaries == boundaries;
+    step->known = known ? 1 : 0;
+    step->tails.count = known ? static_cast<std::uint32_t>(boundaries) : 0;
+    for (int t = 0; known && t < boundaries; ++t) step->tails.keys[t] = memory->keys[t];
+  }
+
+ private:
+  // The thresholds of all stages but the last, of `count` elements. NaN from where a fit fails;
+  // whether none did.
+  template <class Block>
+  SPARFUSE_DEVICE bool Fit(Block& block, Shared& shared, const SidcoPlan& plan, std::uint64_t count,
+                           bool sampled) const {
+    const int boundaries = plan.stages - 1;
+    block.Sync();
+    for (int b = static_cast<int>(block.thread()); b < boundaries; b += kThreads) {
+      shared.thresholds[b] = std::numeric_limits<double>::quiet_NaN();
+    }
+    block.Sync();
+    for (int stage = 0; stage < boundaries; ++stage) {
+      if (stage > 0 && std::isnan(shared.thresholds[stage - 1])) break;
+      if (block.thread() == 0 && stage > 0) {
+        shared.tails.count = 1;
+        shared.tails.keys[0] = KeyAbove(shared.thresholds[stage - 1]);
+      }
+      block.Sync();
+      // Nothing is above the threshold, as where all elements are equal.
+      if (stage > 0 && shared.tails.keys[0] > shared.max_key) break;
+      ThreadSums<true> sums(settings.Measured(), stage == 0 ? nullptr : &shared.tails);
+      for (std::uint64_t i = block.thread(); i < count; i += kEach * kThreads) {
+        float x[kEach];
+        source.Load<kEach>(
+            [&](unsigned e) {
+              const std::uint64_t at = i + e * kThreads < count ? i + e * kThreads : i;
+              return sampled ? SampledElement(shared.lines, static_cast<std::uint32_t>(at)) : at;
+            },
+            x);
+        for (unsigned e = 0; e < kEach; ++e) {
+          if (i + e * kThreads < count) sums.Add(x[e], KeyOf(x[e]));
+        }
+      }
+      sums.Sum(block, [&](int value, double sum) {
+        if (block.thread() == 0) shared.values[value] = sum;
+      });
+      if (block.thread() == 0) {
+        const Statistics statistics =
+            sums.Of(count, [&](int value) { return shared.values[value]; });
+        shared.max_key = statistics.max_key;
+        shared.thresholds[stage] =
+            stage == 0 ? FirstThreshold(settings.fit, statistics, plan.first)
+                       : TailThreshold(settings.fit, statistics.tails[0], plan.factor);
+      }
+      block.Sync();
+    }
+    return !std::isnan(shared.thresholds[boundaries - 1]);
+  }
+};
+
+// At the end of the pass.
+struct AimAtFit {
+  SidcoSettings settings;
+  SidcoMemory* memory;
+  SidcoStep* step;
+  Aim aim;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() == 0) {
+      const SidcoPlan plan = settings.Plan(*memory);
+      const SidcoEstimate fitted(settings.fit, plan, statistics, step->known != 0);
+      memory->Remember(fitted.thresholds, plan.stages - 1);
+      step->estimate = fitted.thresholds[plan.stages - 1];
+      step->mean_excess = fitted.mean_excess;
+    }
+    block.Sync();
+    aim.At(block, step->estimate);
+  }
+};
+
+// After SendReaching: the stages of the next steps, from how many elements the estimate selects.
+struct SidcoAdapt {
+  static constexpr const char* kName = "SidcoAdapt";
+  static constexpr int kThreads = 32;
+  using Shared = NoShared;
+
+  double density;
+  std::uint64_t n;
+  std::uint32_t k;
+  std::uint32_t capacity;  // of candidates
+  SidcoMemory* memory;
+  const SidcoStep* step;
+  const ScanControl* control;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (block.thread() != 0 || std::isnan(step->estimate)) return;
+    const std::uint32_t lo = control->lo;
+    const bool stored = control->count <= capacity;
+    double selected = stored ? control->reaching : control->count;
+    if (control->key < lo) {
+      selected = Extrapolated(control->count, lo, step->estimate, step->mean_excess, n);
+    }
+    memory->Adapt(selected / k, density);
+  }
+};
+
+// --- As in the paper: a pass for each stage ----------------------------------------------------
+
+// Before the first pass.
+struct SidcoPaperBegin {
+  static constexpr const char* kName = "SidcoPaperBegin";
+  static constexpr int kThreads = 32;
+  using Shared = NoShared;
+
+  SidcoSettings settings;
+  bool remembered;
+  SidcoMemory* memory;
+  SidcoStep* step;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    if (block.thread() != 0) return;
+    StartMemory(settings, remembered, memory);
+    step->tails.count = 0;
+  }
+};
+
+struct FitStage {
+  SidcoSettings settings;
+  int stage;
+  const SidcoMemory* memory;
+  SidcoStep* step;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
+    if (block.thread() != 0) return;
+    const SidcoPlan plan = settings.Plan(*memory);
+    const double threshold = stage == 0
+                                 ? FirstThreshold(settings.fit, statistics, plan.first)
+                                 : TailThreshold(settings.fit, statistics.tails[0], plan.factor);
+    const bool number = !std::isnan(threshold);
+    step->estimate = threshold;
+    step->key = number ? KeyAbove(threshold) : kInfinityKey;
+    step->tails.count = 1;
+    step->tails.keys[0] = step->key;
+    step->wanted[stage + 1] = number && stage + 1 < plan.stages ? 1 : 0;
+  }
+};
+
+}  // namespace sparfuse::gpu

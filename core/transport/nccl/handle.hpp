@@ -1,0 +1,54 @@
+// One ncclComm, used without blocking; and what NCCL's errors mean.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "core/base/error.hpp"
+#include "core/transport/nccl/api.hpp"
+
+namespace sparfuse {
+
+// The Error of a result that is neither success nor "in progress":
+//   CALL: NCCL's name of the result: NCCL's last message
+// Two ranks on one card are kUnsupported with what to use instead, a card without memory is
+// kOutOfMemory, trouble with another rank or the network kComm, the rest kInternal.
+// comm: may be null.
+Error NcclError(const NcclApi& api, int result, std::string_view call, void* comm);
+
+// How to let several ranks share a card, which NCCL does not: ends an error's message.
+inline constexpr std::string_view kShareACard =
+    "; NCCL gives every rank a card of its own: start at most as many ranks as there are cards, or "
+    "stage messages through host memory with transport = \"mpi\", device = \"cuda\"";
+
+class NcclHandle {
+ public:
+  explicit NcclHandle(const NcclApi& api) : api_(api) {}
+  ~NcclHandle() { Abort(); }
+  NcclHandle(const NcclHandle&) = delete;
+  NcclHandle& operator=(const NcclHandle&) = delete;
+
+  // Starts to make the communicator: it may be used once Settled().
+  void Init(int ranks, const NcclUniqueId& id, int rank, int device);
+
+  // False while NCCL is busy with the last call. Throws NcclError when this rank's NCCL found an
+  // error, also in what runs on the device.
+  bool Settled();
+
+  // Calls `body`, which calls NCCL with comm(), as one group. Precondition: Settled().
+  void Group(std::string_view what, const std::function<void()>& body);
+  void Check(int result, std::string_view call) const;
+  void* comm() const { return comm_; }
+
+  // Ends everything that runs on the device at once; does nothing the second time.
+  void Abort() noexcept;
+  // The orderly end: Finalize, then, once Settled(), Destroy.
+  void Finalize();
+  void Destroy();
+
+ private:
+  const NcclApi& api_;
+  void* comm_ = nullptr;
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,161 @@
+#include "harness/catalog/python_file.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/python/plugin/plugin.hpp"
+
+namespace sparfuse {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPrefix = "python:";
+constexpr std::size_t kHashDigits = 12;
+
+struct Parsed {
+  fs::path file;
+  std::string class_name;
+  std::string hash;  // empty in experiment files
+};
+
+bool InIdentifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+Parsed Parse(std::string_view name) {
+  const std::string_view rest = name.substr(kPrefix.size());
+  const std::size_t colon = rest.rfind(':');
+  Parsed parsed;
+  if (colon != std::string_view::npos) {
+    const std::string_view last = rest.substr(colon + 1);
+    const std::size_t at = last.find('@');
+    parsed.file = rest.substr(0, colon);
+    parsed.class_name = last.substr(0, at);
+    if (at != std::string_view::npos) parsed.hash = last.substr(at + 1);
+  }
+  if (parsed.file.empty() || parsed.class_name.empty() ||
+      !std::all_of(parsed.class_name.begin(), parsed.class_name.end(), InIdentifier)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("sparsifier \"{}\": expected \"python:FILE.py:ClassName\"", name));
+  }
+  return parsed;
+}
+
+std::string ReadSource(std::string_view name, const fs::path& file) {
+  if (!fs::is_regular_file(file)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("sparsifier \"{}\": {} is not there; expected a Python file", name,
+                               file.string()));
+  }
+  return ReadFile(file);
+}
+
+std::string HashOf(const std::string& text) { return Sha256Hex(text).substr(0, kHashDigits); }
+
+std::vector<std::string> ClassesIn(const std::string& text) {
+  std::vector<std::string> classes;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word, name;
+    if (!(words >> word >> name) || word != "class") continue;
+    const auto end = std::find_if_not(name.begin(), name.end(), InIdentifier);
+    classes.emplace_back(name.begin(), end);
+  }
+  return classes;
+}
+
+MakePythonSparsifier& LoadPlugin(const std::string& name) {
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  fs::path plugin = folder / kPythonPlugin;
+  if (!fs::exists(plugin)) plugin = folder / "worker" / kPythonPlugin;  // seen from sparfuse
+  if (!fs::exists(plugin)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("sparsifier \"{}\": {} is not in {}, and Python needs it; install "
+                               "python3-dev, run .venv/bin/python -m pip install pybind11 numpy, "
+                               "then configure and build again",
+                               name, kPythonPlugin, folder.string()));
+  }
+  void* const library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* const make = library == nullptr ? nullptr : dlsym(library, kMakePythonSparsifier);
+  if (make == nullptr) {
+    SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": cannot load {}: {}", name,
+                                        plugin.string(), dlerror()));
+  }
+  return *reinterpret_cast<MakePythonSparsifier*>(make);
+}
+
+std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options,
+                                 std::uint64_t seed) {
+  const Parsed parsed = Parse(name);
+  PythonClass given{name,    parsed.file, ReadSource(name, parsed.file), parsed.class_name,
+                    options, seed};
+  if (const std::string hash = HashOf(given.text); hash != parsed.hash) {
+    SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": {} was edited since: its content is "
+                                        "now {}; run the experiment again",
+                                        name, parsed.file.string(), hash));
+  }
+  static MakePythonSparsifier& make = LoadPlugin(name);
+  return std::unique_ptr<Sparsifier>(make(given));
+}
+
+}  // namespace
+
+std::string PythonSparsifierName(std::string_view given, const fs::path& folder) {
+  Parsed parsed = Parse(given);
+  if (!parsed.hash.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": expected no hash behind the class; it "
+                                        "is worked out",
+                                        given));
+  }
+  const fs::path file = fs::absolute(folder / parsed.file).lexically_normal();
+  const std::string text = ReadSource(given, file);
+  const std::vector<std::string> classes = ClassesIn(text);
+  if (std::find(classes.begin(), classes.end(), parsed.class_name) == classes.end()) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("sparsifier \"{}\": {} has no \"class {}\"{}", given, file.string(),
+                               parsed.class_name,
+                               classes.empty() ? "" : Suggestion(parsed.class_name, classes)));
+  }
+  return fmt::format("{}{}:{}@{}", kPrefix, file.string(), parsed.class_name, HashOf(text));
+}
+
+bool MeansPythonSparsifier(std::string_view given, std::string_view resolved) {
+  if (!IsPythonSparsifier(given) || !IsPythonSparsifier(resolved)) return false;
+  const Parsed wanted = Parse(given);
+  const Parsed cell = Parse(resolved);
+  return wanted.class_name == cell.class_name && wanted.file.filename() == cell.file.filename() &&
+         (wanted.hash.empty() || wanted.hash == cell.hash);
+}
+
+const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {
+  if (!IsPythonSparsifier(name)) return FindSparsifier(name);
+  static std::mutex mutex;
+  static std::map<std::string, SparsifierDescriptor> known;  // its keys back the names
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace(name);
+  if (is_new) {
+    found->second = {.name = found->first,
+                     .paper = "",
+                     .revision = kPythonSparsifierRevision,
+                     .exact_count = false,  // the class says so only where it runs
+                     .index_shared = false,
+                     .selection_model = {},
+                     .contraction = [](std::span<const std::int64_t>, double) { return 0.0; },
+                     .deviations = "",
+                     .options = {},
+                     .make = [name](const Options& options,
+                                    std::uint64_t seed) { return Make(name, options, seed); }};
+  }
+  return found->second;
+}
+
+}  // namespace sparfuse

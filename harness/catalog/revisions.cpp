@@ -1,0 +1,58 @@
+#include "harness/catalog/revisions.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/catalog/python_file.hpp"
+#include "harness/files/toml_file.hpp"
+
+namespace sparfuse {
+
+nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config) {
+  nlohmann::json revisions;
+  const bool modelled = config["mode"] == "modelled";
+  revisions[modelled ? "engine:model" : "engine:live"] =
+      modelled ? kModelEngineRevision : kLiveEngineRevision;
+  const auto add = [&](const auto& entries, const char* what, const nlohmann::json& name) {
+    const auto& entry = NeedEntry(entries, what, name.get<std::string>());
+    revisions[std::string(what) + ":" + entry.name] = entry.revision;
+  };
+  const auto add_sparsifier = [&](const std::string& name) {
+    if (!IsPythonSparsifier(name)) return add(catalog.sparsifiers, "sparsifier", name);
+    revisions["sparsifier:" + name] = kPythonSparsifierRevision;
+  };
+  add(catalog.workloads, "workload", config["workload"]);
+  if (!config.contains("method")) {  // a profile
+    revisions["profile"] = kProfileRevision;
+    for (const auto& name : config["sparsifiers"]) add_sparsifier(name);
+    return revisions;
+  }
+  add(catalog.methods, "method", config["method"]);
+  const auto& options = config["method_options"];
+  add(catalog.strategies, "strategy", options["strategy"]);
+  add(catalog.planners, "planner", options["planner"]);
+  add(catalog.collectives, "collective", options["collective"]);
+  if (config["sparsifier"] != "none") add_sparsifier(config["sparsifier"]);
+  return revisions;
+}
+
+std::string WhatDiffers(const nlohmann::json& from, const nlohmann::json& to) {
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  for (const auto& [key, value] : to.items()) {
+    if (!from.contains(key)) {
+      add(fmt::format("{} (none) -> {}", key, Shown(value)));
+    } else if (from[key] != value) {
+      if (value.is_object() && from[key].is_object()) {
+        add(fmt::format("{}: {}", key, WhatDiffers(from[key], value)));
+      } else {
+        add(fmt::format("{} {} -> {}", key, Shown(from[key]), Shown(value)));
+      }
+    }
+  }
+  for (const auto& [key, value] : from.items()) {
+    if (!to.contains(key)) add(fmt::format("{} {} -> (none)", key, Shown(value)));
+  }
+  return text;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,17 @@
+// Who a trial is: the revisions of the parts that it uses.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "harness/catalog/catalog.hpp"
+
+namespace sparfuse {
+
+// {"engine": 1, "method:wfbp": 1, "strategy:ahead": 1, ...} for a resolved config.
+nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config);
+
+// What differs between two tables of scalars or tables, as "density 0.01 -> 0.001, workers 2 -> 4";
+// "" where nothing does.
+std::string WhatDiffers(const nlohmann::json& from, const nlohmann::json& to);
+
+}  // namespace sparfuse

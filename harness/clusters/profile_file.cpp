@@ -1,0 +1,171 @@
+#include "harness/clusters/profile_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "core/base/error.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/catalog/revisions.hpp"
+
+namespace sparfuse {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kSubject[] = {"workload", "workload_options", "batch_per_worker",
+                                    "threads_per_worker"};
+
+bool SameSubject(const json& a, const json& b) {
+  return std::all_of(std::begin(kSubject), std::end(kSubject),
+                     [&](const char* key) { return a.at(key) == b.at(key); });
+}
+
+bool SameMeasurement(const json& a, const json& b) {
+  return SameSubject(a, b) && a.at("workers") == b.at("workers") && a.at("link") == b.at("link");
+}
+
+// What makes two machines unlike; a kernel of the operating system does not.
+json MachineOf(json system) {
+  system.erase("kernel");
+  return system;
+}
+
+// As they were measured, no time has more digits.
+json Rounded(const json& value) {
+  if (value.is_number_float()) {
+    return std::strtod(fmt::format("{:.6g}", value.get<double>()).c_str(), nullptr);
+  }
+  if (!value.is_structured()) return value;
+  json rounded = value;
+  for (json& element : rounded) element = Rounded(element);
+  return rounded;
+}
+
+}  // namespace
+
+fs::path ProfileFile(const fs::path& folder, const std::string& name) {
+  const bool good = !name.empty() && name.front() != '.' &&
+                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                      return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+                    });
+  if (!good) {
+    SPARFUSE_THROW(kConfig, fmt::format("profile name \"{}\": expected letters, digits, '.', '_' "
+                                        "and '-', the first not '.'",
+                                        name));
+  }
+  return folder / (name + ".json");
+}
+
+json ReadProfiles(const fs::path& file) {
+  json outcomes = ReadJsonFile(file);
+  if (!outcomes.is_array()) outcomes = json::array({std::move(outcomes)});
+  for (const json& outcome : outcomes) {
+    if (!outcome.is_object() || !outcome.contains("config") || !outcome.contains("profile")) {
+      SPARFUSE_THROW(kData, fmt::format("{}: expected an array of outcomes of profile trials, each "
+                                        "with \"config\" and \"profile\"",
+                                        file.string()));
+    }
+    for (const char* key : {"workload", "workload_options", "batch_per_worker",
+                            "threads_per_worker", "workers", "link"}) {
+      if (outcome["config"].contains(key)) continue;
+      SPARFUSE_THROW(kData,
+                     fmt::format("{}: the config of an outcome lacks \"{}\"", file.string(), key));
+    }
+  }
+  return outcomes;
+}
+
+json ProfilesOf(const json& outcomes, const json& config) {
+  json found = json::array();
+  for (const json& outcome : outcomes) {
+    if (SameSubject(outcome.at("config"), config)) found.push_back(outcome);
+  }
+  return found;
+}
+
+std::string SubjectName(const json& config) {
+  std::string name =
+      fmt::format("{} with batch {} and {} thread(s) a rank", config["workload"].get<std::string>(),
+                  config["batch_per_worker"].get<int>(), config["threads_per_worker"].get<int>());
+  for (const char* key : {"device", "precision"}) {
+    if (config.contains(key)) name += ", " + config[key].get<std::string>();
+  }
+  return name;
+}
+
+std::string MeasureCommand(const json& config, const std::string& name) {
+  std::string command = fmt::format(
+      "sparfuse profile {} --batch {} --threads {}", config["workload"].get<std::string>(),
+      config["batch_per_worker"].get<int>(), config["threads_per_worker"].get<int>());
+  if (const json& link = config["link"]; !link.is_null()) {
+    command += fmt::format(" --link {}:{}", link["gbps"].dump(), link["alpha_us"].dump());
+  }
+  return command + " --name " + name;
+}
+
+json ProfileOutcome(const fs::path& directory) {
+  const json measured = ReadJsonFile(directory / "outcome.json");
+  const json trial = ReadJsonFile(directory / "trial.json");
+  json outcome;
+  for (const char* key : {"status", "machine", "n", "profile", "sampling"}) {
+    outcome[key] = measured.at(key);
+  }
+  outcome["machine"].erase("placement");
+  for (const char* key :
+       {"config", "system", "software", "source", "revisions", "started_utc", "seconds"}) {
+    outcome[key] = trial.at(key);
+  }
+  return outcome;
+}
+
+void CheckSameMachine(const fs::path& file, const json& outcomes, const json& system) {
+  for (const json& outcome : outcomes) {
+    const std::string differs =
+        WhatDiffers(MachineOf(outcome.value("system", json::object())), MachineOf(system));
+    if (differs.empty()) continue;
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{} was measured on another machine ({}): expected another --name",
+                               file.string(), differs));
+  }
+}
+
+const json* FindMeasured(const fs::path& file, const json& outcomes, const json& config) {
+  const auto found = std::find_if(outcomes.begin(), outcomes.end(), [&](const json& outcome) {
+    return SameMeasurement(outcome.at("config"), config);
+  });
+  if (found == outcomes.end()) return nullptr;
+  const std::string differs = WhatDiffers(found->at("config"), Rounded(config));
+  if (differs.empty()) return &*found;
+  SPARFUSE_THROW(
+      kConfig,
+      fmt::format(
+          "{} has {}, {} rank(s), link {}, measured in another way ({}): expected the same, "
+          "another --name, or --fresh to measure again and replace it",
+          file.string(), SubjectName(config), config["workers"].get<int>(),
+          config["link"].is_null() ? "its own" : config["link"].dump(), differs));
+}
+
+void PutProfile(json& outcomes, const json& measured) {
+  for (json& there : outcomes) {
+    if (!SameMeasurement(there.at("config"), measured.at("config"))) continue;
+    there = measured;
+    return;
+  }
+  outcomes.push_back(measured);
+}
+
+void WriteProfiles(const fs::path& file, const json& outcomes) {
+  std::string text = "[";
+  for (const json& outcome : outcomes) {
+    text += text.size() == 1 ? "\n" : ",\n";
+    text += Rounded(outcome).dump();
+  }
+  MakeDirectories(file.parent_path());
+  WriteFileDurably(file, text + "\n]\n");
+}
+
+}  // namespace sparfuse

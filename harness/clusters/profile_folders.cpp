@@ -1,0 +1,33 @@
+#include "harness/clusters/profile_folders.hpp"
+
+#include <set>
+
+namespace sparfuse {
+
+namespace fs = std::filesystem;
+
+fs::path ProfileFolders::File(const std::string& name) const {
+  for (const fs::path& folder : folders_) {
+    if (fs::exists(folder / name)) return folder / name;
+  }
+  return own() / name;
+}
+
+std::vector<std::string> ProfileFolders::Names(std::string_view extension) const {
+  std::set<std::string> names;
+  for (const fs::path& folder : folders_) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder, none)) {
+      if (entry.path().extension() == extension) names.insert(entry.path().stem().string());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::string ProfileFolders::Text() const {
+  std::string text;
+  for (const fs::path& folder : folders_) text += (text.empty() ? "" : ", ") + folder.string();
+  return text;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,254 @@
+#include "harness/experiment/cells.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/files/canonical.hpp"
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/python_file.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+void CheckKeyAndValue(const CellSource& source, const std::string& what, const std::string& key,
+                      const std::string& pointer) {
+  const ConfigKey* known = FindConfigKey(key);
+  if (known == nullptr) {
+    source.file.Fail(pointer, fmt::format("{}: unknown key \"{}\"{}", what, key,
+                                          Suggestion(key, ConfigKeyNames())));
+  }
+}
+
+void CheckValue(const CellSource& source, const std::string& key, const std::string& pointer) {
+  const std::string wrong = WhatIsWrong(*FindConfigKey(key), *source.file.Find(pointer));
+  if (!wrong.empty()) {
+    source.file.Fail(pointer, fmt::format("{} = {}: expected {}", key,
+                                          Shown(*source.file.Find(pointer)), wrong));
+  }
+}
+
+// The rows of one [[axis]] table: row i holds element i of each of its lists.
+std::vector<GivenKeys> AxisRows(const CellSource& source, const std::string& pointer) {
+  const json& table = *source.file.Find(pointer);
+  if (!table.is_object() || table.empty()) {
+    source.file.Fail(pointer, "[[axis]]: expected a table of lists with at least one key");
+  }
+  std::vector<GivenKeys> rows;
+  std::string first;
+  for (const auto& [key, list] : table.items()) {
+    const std::string at = pointer + "/" + key;
+    CheckKeyAndValue(source, "[[axis]]", key, at);
+    if (!list.is_array() || list.empty()) {
+      source.file.FailValue(at, "a list of at least one value");
+    }
+    if (first.empty()) {
+      first = key;
+      rows.resize(list.size());
+    }
+    if (list.size() != rows.size()) {
+      source.file.Fail(at,
+                       fmt::format("{} has {} values and {} has {}: expected lists of equal length "
+                                   "in one [[axis]]",
+                                   key, list.size(), first, rows.size()));
+    }
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const std::string element = at + "/" + std::to_string(i);
+      CheckValue(source, key, element);
+      rows[i][key] = {list[i], element};
+    }
+  }
+  return rows;
+}
+
+struct Exclusion {
+  const json* when;
+  std::string pointer;
+  std::string reason;
+  std::size_t matched = 0;
+};
+
+std::vector<Exclusion> ReadExclusions(const CellSource& source, const std::string& pointer,
+                                      const GivenKeys& known) {
+  std::vector<Exclusion> exclusions;
+  const json* list = source.file.Find(pointer + "/exclude");
+  if (list == nullptr) return exclusions;
+  if (!list->is_array()) source.file.FailValue(pointer + "/exclude", "[[exclude]] tables");
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string at = pointer + "/exclude/" + std::to_string(i);
+    static const std::vector<std::string> kKeys = {"when", "reason"};
+    source.file.CheckKeys(at, "[[exclude]]", kKeys);
+    const json* when = source.file.Find(at + "/when");
+    if (when == nullptr || !when->is_object() || when->empty()) {
+      source.file.Fail(at, "[[exclude]]: expected when = { key = value, ... }");
+    }
+    for (const auto& [key, value] : when->items()) {
+      CheckKeyAndValue(source, "[[exclude]] when", key, at + "/when/" + key);
+      if (!known.contains(key)) {
+        source.file.Fail(
+            at + "/when/" + key,
+            fmt::format("[[exclude]] when {} = {}: no [defaults] and no [[axis]] sets {}", key,
+                        Shown(value), key));
+      }
+    }
+    if (source.file.Find(at + "/reason") == nullptr) {
+      source.file.Fail(at, "[[exclude]]: expected a reason: why these cells have no meaning");
+    }
+    exclusions.push_back({when, at, source.file.RequiredString(at, "reason")});
+  }
+  return exclusions;
+}
+
+Exclusion* FindExclusion(std::vector<Exclusion>& exclusions, const GivenKeys& given) {
+  Exclusion* found = nullptr;
+  for (auto& exclusion : exclusions) {
+    const bool all = std::all_of(
+        exclusion.when->items().begin(), exclusion.when->items().end(), [&](const auto& item) {
+          const auto value = given.find(item.key());
+          return value != given.end() && Matches(item.value(), value->second.value);
+        });
+    if (!all) continue;
+    ++exclusion.matched;
+    if (found == nullptr) found = &exclusion;
+  }
+  return found;
+}
+
+json PlainValues(const GivenKeys& given) {
+  json plain = json::object();
+  for (const auto& [key, value] : given) plain[key] = value.value;
+  return plain;
+}
+
+// A dense method has one cell however many densities or sparsifiers the axes list.
+bool DiffersOnlyInSparsity(json a, json b) {
+  for (const std::string& key : SparsityKeys()) {
+    a.erase(key);
+    b.erase(key);
+  }
+  return a == b;
+}
+
+}  // namespace
+
+namespace {
+
+// Whether `table`, or a table in it, has the key with a value that fits: options are written flat
+// and resolved by their owners.
+bool HasOption(const json& table, const std::string& key, const json& wanted) {
+  if (const auto value = table.find(key); value != table.end()) return Matches(wanted, *value);
+  return std::any_of(table.begin(), table.end(), [&](const json& inner) {
+    return inner.is_object() && HasOption(inner, key, wanted);
+  });
+}
+
+}  // namespace
+
+bool Matches(const json& wanted, const json& given) {
+  if (wanted.is_object() && !wanted.empty() && given.is_object()) {
+    return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
+      return HasOption(given, item.key(), item.value());
+    });
+  }
+  if (wanted.is_array()) {
+    return std::any_of(wanted.begin(), wanted.end(),
+                       [&](const json& one) { return Matches(one, given); });
+  }
+  if (wanted == "none" && given.is_null()) return true;  // link = "none"
+  if (wanted.is_string() && given.is_string() &&
+      MeansPythonSparsifier(wanted.get_ref<const std::string&>(),
+                            given.get_ref<const std::string&>())) {
+    return true;
+  }
+  return wanted == given;
+}
+
+std::string CellName(const json& config) {
+  std::string name;
+  for (const char* key : {"kind", "mode", "method", "workload", "sparsifier", "density", "workers",
+                          "link", "batch_per_worker", "device", "precision"}) {
+    if (!config.contains(key)) continue;
+    const json& value = config[key];
+    name += fmt::format("{}{} = {}", name.empty() ? "" : ", ", key,
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return name;
+}
+
+GivenKeys ReadDefaults(const CellSource& source, const std::string& pointer, GivenKeys inherited) {
+  const json* table = source.file.Find(pointer);
+  if (table == nullptr) return inherited;
+  if (!table->is_object()) source.file.FailValue(pointer, "a table");
+  for (const auto& [key, value] : table->items()) {
+    const std::string at = pointer + "/" + key;
+    CheckKeyAndValue(source, "[defaults]", key, at);
+    CheckValue(source, key, at);
+    inherited[key] = {value, at};
+  }
+  return inherited;
+}
+
+void ExpandCells(const CellSource& source, const std::string& pointer, const GivenKeys& defaults,
+                 Part& part) {
+  const std::string at = pointer + "/axis";
+  std::vector<GivenKeys> products = {defaults};
+  std::set<std::string> on_axes;
+  GivenKeys known = defaults;
+  if (const json* axes = source.file.Find(at)) {
+    if (!axes->is_array()) source.file.FailValue(at, "[[axis]] tables");
+    part.axes = *axes;
+    for (std::size_t i = 0; i < axes->size(); ++i) {
+      const auto rows = AxisRows(source, at + "/" + std::to_string(i));
+      for (const auto& [key, value] : rows.front()) {
+        if (!on_axes.insert(key).second) {
+          source.file.Fail(
+              at + "/" + std::to_string(i) + "/" + key,
+              fmt::format("{} is on two axes: expected a key on one [[axis]] only", key));
+        }
+        known[key] = value;
+      }
+      std::vector<GivenKeys> wider;
+      for (const auto& product : products) {
+        for (const auto& row : rows) {
+          GivenKeys combined = product;
+          for (const auto& [key, value] : row) combined[key] = value;
+          wider.push_back(std::move(combined));
+        }
+      }
+      products = std::move(wider);
+    }
+  }
+  auto exclusions = ReadExclusions(source, pointer, known);
+  std::map<std::string, json> seen;  // config hash -> the keys that gave it
+  for (const auto& given : products) {
+    if (const Exclusion* exclusion = FindExclusion(exclusions, given)) {
+      part.excluded.push_back({PlainValues(given), exclusion->reason});
+      continue;
+    }
+    Cell cell;
+    cell.config = ResolveCell(source, pointer, given);
+    cell.config_hash = ConfigHash(cell.config);
+    json plain = PlainValues(given);
+    const auto [earlier, is_new] = seen.emplace(cell.config_hash, plain);
+    if (is_new) {
+      part.cells.push_back(std::move(cell));
+    } else if (cell.config["sparsifier"] != "none" || earlier->second == plain ||
+               !DiffersOnlyInSparsity(earlier->second, plain)) {
+      source.file.Fail(source.file.Find(at) ? at + "/0" : pointer,
+                       fmt::format("two cells are the same ({}): expected every cell once",
+                                   CellName(cell.config)));
+    }
+  }
+  for (const auto& exclusion : exclusions) {
+    if (exclusion.matched == 0) {
+      source.file.Fail(exclusion.pointer, fmt::format("[[exclude]] when = {}: matches no cell",
+                                                      exclusion.when->dump()));
+    }
+  }
+  if (part.cells.empty()) source.file.Fail(pointer, "no cell is left: expected at least one");
+}
+
+}  // namespace sparfuse

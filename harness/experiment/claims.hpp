@@ -1,0 +1,14 @@
+// The [[claim]] tables of a part: what its cells' metrics should show.
+#pragma once
+
+#include <string>
+
+#include "harness/experiment/experiment.hpp"
+
+namespace sparfuse {
+
+// Fills claims of `part`, whose tables are at `pointer` ("" or "/part/2") and whose cells are
+// there. Errors: Error{kConfig} with file, line, key and what was expected.
+void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part);
+
+}  // namespace sparfuse

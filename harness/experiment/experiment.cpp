@@ -1,0 +1,254 @@
+#include "harness/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/files/canonical.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/experiment/claims.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/experiment/figure_entries.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+const std::vector<std::string> kPartOnlyKeys = {"reference", "defaults", "axis",  "exclude",
+                                                "repeat",    "claim",    "figure"};
+
+std::vector<std::string> With(std::vector<std::string> keys, std::vector<std::string> more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
+  const std::string at = pointer + "/repeat";
+  static const std::vector<std::string> kKeys = {"blocks", "seed", "timeout_seconds", "predict"};
+  file.CheckKeys(at, "[repeat]", kKeys);
+  part.blocks = static_cast<int>(file.Integer(at, "blocks", part.blocks, 1));
+  part.base_seed = file.Integer(at, "seed", part.base_seed, 0);
+  part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, 0);
+  part.predict = file.Boolean(at, "predict", part.predict);
+}
+
+std::vector<std::string> ReadCalibration(const TomlFile& file) {
+  const json* list = file.Find("/calibration");
+  if (list == nullptr) return {};
+  const bool good =
+      list->is_array() && std::all_of(list->begin(), list->end(), [](const json& name) {
+        if (!name.is_string()) return false;
+        const auto& text = name.get_ref<const std::string&>();
+        return std::count(text.begin(), text.end(), '/') >= 2;
+      });
+  if (!good) {
+    file.FailValue("/calibration",
+                   "a list of published numbers, each \"PAPER/ARTIFACT/METHOD\": \"SAFusion (HPDC "
+                   "25)/Fig15a/WFBP\"");
+  }
+  return list->get<std::vector<std::string>>();
+}
+
+std::vector<NotRun> ReadNotRun(const TomlFile& file) {
+  const json* list = file.Find("/not_run");
+  if (list == nullptr) return {};
+  if (!list->is_array()) file.FailValue("/not_run", "[[not_run]] tables");
+  std::vector<NotRun> entries;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string at = "/not_run/" + std::to_string(i);
+    static const std::vector<std::string> kKeys = {"what", "reason"};
+    file.CheckKeys(at, "[[not_run]]", kKeys);
+    entries.push_back({file.RequiredString(at, "what"), file.RequiredString(at, "reason")});
+  }
+  return entries;
+}
+
+std::string Quoted(const std::set<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back('"' + name + '"');
+  return fmt::format("{}", fmt::join(quoted, ", "));
+}
+
+// A number that the profile was made to give says nothing when it comes back.
+void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experiment) {
+  for (const auto& part : experiment.parts) {
+    for (const auto& claim : part.claims) {
+      const auto& given = experiment.calibration;
+      if (std::find(given.begin(), given.end(), claim.source) == given.end()) continue;
+      file.Fail("/calibration",
+                fmt::format("[[claim]] \"{}\" of part {} has source = \"{}\", which calibration "
+                            "names: expected no claim about a number that the profile was "
+                            "calibrated with",
+                            claim.quote, part.id, claim.source));
+    }
+  }
+}
+
+// A file that shows predictions says what they were calibrated with.
+void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
+                             const ProfileFolders& profiles) {
+  std::set<std::string> used;
+  for (const auto& part : experiment.parts) {
+    for (const auto& cell : part.cells) {
+      const json& cluster = cell.config["cluster"];
+      if (!cluster.is_string() || !IsDeclared(profiles, cluster)) continue;
+      for (const auto& reference : LoadDeclaredCluster(profiles, cluster).references)
+        used.insert(reference.bar.name());
+    }
+  }
+  const std::set<std::string> named(experiment.calibration.begin(), experiment.calibration.end());
+  if (std::includes(named.begin(), named.end(), used.begin(), used.end())) return;
+  file.Fail("/calibration",
+            fmt::format("calibration = [{}]: expected [{}], which the clusters of this file are "
+                        "calibrated with (`sparfuse calibrate`)",
+                        Quoted(named), Quoted(used)));
+}
+
+Part ReadPart(const CellSource& source, const std::optional<Published>& published,
+              const std::string& pointer, const GivenKeys& inherited, Part part) {
+  const TomlFile& file = source.file;
+  ReadRepeat(file, pointer, part);
+  const GivenKeys defaults = ReadDefaults(source, pointer + "/defaults", inherited);
+  part.defaults = json::object();
+  for (const auto& [key, value] : defaults) part.defaults[key] = value.value;
+  ExpandCells(source, pointer, defaults, part);
+  const auto has_method = [&](const std::string& name) {
+    return std::any_of(part.cells.begin(), part.cells.end(),
+                       [&](const Cell& cell) { return cell.config["method"] == name; });
+  };
+  part.reference = file.String(pointer, "reference", has_method("dense") ? "dense" : "");
+  if (!part.reference.empty() && !has_method(part.reference)) {
+    std::set<std::string> methods;
+    for (const auto& cell : part.cells) methods.insert(cell.config["method"].get<std::string>());
+    const std::vector<std::string> known(methods.begin(), methods.end());
+    file.Fail(pointer + "/reference",
+              fmt::format("reference = \"{}\": no cell has this method{}", part.reference,
+                          Suggestion(part.reference, known)));
+  }
+  ReadClaims(file, pointer, part);
+  ReadFigures(file, pointer, published, part);
+  return part;
+}
+
+// id, title and what else concerns the whole file.
+Experiment ReadHead(const TomlFile& file) {
+  Experiment experiment;
+  experiment.file = file.name();
+  static const std::vector<std::string> kTopKeys =
+      With({"id", "title", "paper", "minutes", "calibration", "published", "not_run", "part"},
+           kPartOnlyKeys);
+  file.CheckKeys("", "experiment", kTopKeys);
+  experiment.id = file.RequiredString("", "id");
+  for (const char c : experiment.id) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) &&
+        std::string_view("-_/").find(c) == std::string_view::npos) {
+      file.FailValue("/id", "letters, digits, '-', '_' and '/': it names folders");
+    }
+  }
+  if (experiment.id.front() == '/' || experiment.id.back() == '/') {
+    file.FailValue("/id", "no '/' at the ends");
+  }
+  experiment.title = file.String("", "title", experiment.id);
+  experiment.paper = file.String("", "paper", "");
+  experiment.minutes = file.Number("", "minutes", 0, 0);
+  experiment.calibration = ReadCalibration(file);
+  experiment.not_run = ReadNotRun(file);
+  return experiment;
+}
+
+}  // namespace
+
+std::size_t Experiment::cells() const {
+  std::size_t count = 0;
+  for (const auto& part : parts) count += part.cells.size();
+  return count;
+}
+
+Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
+                           const ProfileFolders& profiles,
+                           const std::filesystem::path& published_folder) {
+  const CellSource source{file, catalog, profiles};
+  Experiment experiment = ReadHead(file);
+  const auto published = ReadPublished(file, catalog, published_folder);
+  Part base;
+  base.id = "main";
+  base.title = experiment.title;
+  const json* parts = file.Find("/part");
+  if (parts == nullptr) {
+    experiment.parts.push_back(ReadPart(source, published, "", {}, base));
+    RefuseClaimsOfCalibration(file, experiment);
+    CheckCalibrationIsNamed(file, experiment, profiles);
+    return experiment;
+  }
+  if (!parts->is_array() || parts->empty()) file.FailValue("/part", "[[part]] tables");
+  for (const char* key : {"reference", "axis", "exclude", "claim", "figure"}) {
+    if (file.Find(std::string("/") + key) != nullptr) {
+      file.Fail(std::string("/") + key,
+                fmt::format("{}: expected it inside a [[part]] of a file that has parts", key));
+    }
+  }
+  const GivenKeys inherited = ReadDefaults(source, "/defaults", {});
+  ReadRepeat(file, "", base);
+  static const std::vector<std::string> kKeys = With({"id", "title"}, kPartOnlyKeys);
+  std::set<std::string> ids;
+  for (std::size_t i = 0; i < parts->size(); ++i) {
+    const std::string at = "/part/" + std::to_string(i);
+    file.CheckKeys(at, "[[part]]", kKeys);
+    Part part = base;
+    part.id = file.RequiredString(at, "id");
+    for (const char c : part.id) {
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_') {
+        file.FailValue(at + "/id", "letters, digits, '-' and '_': it names a folder");
+      }
+    }
+    if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
+    part.title = file.String(at, "title", part.id);
+    experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
+  }
+  RefuseClaimsOfCalibration(file, experiment);
+  CheckCalibrationIsNamed(file, experiment, profiles);
+  return experiment;
+}
+
+Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
+                          const ProfileFolders& profiles,
+                          const std::filesystem::path& published_folder) {
+  return ParseExperiment(TomlFile::Read(path), catalog, profiles, published_folder);
+}
+
+Part PredictedPart(const Part& part) {
+  Part twins;
+  twins.id = part.id + ".predicted";
+  twins.title = part.title + ", predicted by the model";
+  twins.reference = part.reference;
+  twins.base_seed = part.base_seed;
+  twins.timeout_seconds = part.timeout_seconds;
+  twins.defaults = part.defaults;
+  twins.defaults["mode"] = "modelled";
+  twins.defaults["cluster"] = "this-machine";
+  twins.axes = part.axes;
+  for (const auto& cell : part.cells) {
+    if (cell.config["kind"] != "throughput" || cell.config["mode"] == "modelled") continue;
+    Cell twin = cell;
+    twin.config["mode"] = "modelled";
+    twin.config["cluster"] = "this-machine";
+    twin.config_hash = ConfigHash(twin.config);
+    twins.cells.push_back(std::move(twin));
+  }
+  return twins;
+}
+
+std::vector<Part> PartsWithTwins(const Experiment& experiment) {
+  std::vector<Part> parts;
+  for (const auto& part : experiment.parts) {
+    parts.push_back(part);
+    if (!part.predict) continue;
+    if (Part twins = PredictedPart(part); !twins.cells.empty()) parts.push_back(std::move(twins));
+  }
+  return parts;
+}
+
+}  // namespace sparfuse

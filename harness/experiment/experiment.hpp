@@ -1,0 +1,96 @@
+// An experiment file, checked and expanded to cells.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/clusters/profile_folders.hpp"
+#include "harness/statistics/statistics.hpp"
+#include "harness/files/toml_file.hpp"
+
+namespace sparfuse {
+
+struct Cell {
+  nlohmann::json config;  // every default resolved; harness/README.md
+  std::string config_hash;
+};
+
+struct ExcludedCell {
+  nlohmann::json cell;  // the keys as defaults and axes give them
+  std::string reason;
+};
+
+// What a claim is about: `of`'s metric divided by `over`'s, less it, or alone.
+enum class Compared { kRatio, kDifference, kValue };
+
+// One pair of cells, or one cell, of a [[claim]]; harness/README.md, "Claims".
+struct Claim {
+  std::string quote, metric;
+  std::string sentence;  // quote, less the combination of for_each that it stands for
+  std::string source;    // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
+  Compared compared = Compared::kRatio;
+  nlohmann::json of, over;                 // as the file gives them, completed by for_each
+  std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells; equal for kValue
+  // Either the number that a paper states, in its text and in its figure where they differ, or a
+  // relation to a bound.
+  std::optional<double> stated, figure;
+  bool judge_figure = false;
+  double judged() const { return judge_figure ? *figure : *stated; }
+  Bound bound;
+};
+
+struct Part {
+  std::string id, title;
+  std::string reference;  // the method that others are compared with, or ""
+  int blocks = 1;
+  std::int64_t base_seed = 1;     // the seed of block b is base_seed + b
+  double timeout_seconds = 600;   // of a whole trial
+  bool predict = false;           // live throughput cells get a modelled twin
+  nlohmann::json defaults, axes;  // as the file gives them
+  std::vector<Cell> cells;        // in the order of the axes, the first outermost
+  std::vector<ExcludedCell> excluded;
+  std::vector<Claim> claims;
+  nlohmann::json figures = nlohmann::json::array();
+};
+
+// What a paper has and no cell stands for.
+struct NotRun {
+  std::string what, reason;
+};
+
+struct Experiment {
+  std::string id, title, paper;
+  std::filesystem::path file;
+  double minutes = 0;  // what the file says that its trials take; 0: nothing
+  // The published numbers that profiles of its clusters are calibrated with, each
+  // "PAPER/ARTIFACT/METHOD"; no claim may be about them.
+  std::vector<std::string> calibration;
+  std::vector<NotRun> not_run;
+  std::vector<Part> parts;
+
+  std::size_t cells() const;
+};
+
+// Reads and checks everything; nothing has started when it throws Error{kConfig}, which names file,
+// line, key, value, what was expected and the nearest known name. `profiles` is the folder of
+// measured clusters that `cluster` may name, `published_folder` has the papers' numbers that
+// [published] chooses from.
+Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
+                          const ProfileFolders& profiles,
+                          const std::filesystem::path& published_folder = {});
+Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
+                           const ProfileFolders& profiles,
+                           const std::filesystem::path& published_folder = {});
+
+// The modelled twins of the part's live throughput cells, as a part named "<id>.predicted"; without
+// cells where there are none.
+Part PredictedPart(const Part& part);
+
+// Every part, each followed by its twins where it asks for them.
+std::vector<Part> PartsWithTwins(const Experiment& experiment);
+
+}  // namespace sparfuse

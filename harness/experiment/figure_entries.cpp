@@ -1,0 +1,236 @@
+#include "harness/experiment/figure_entries.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/options.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/catalog/config_keys.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+struct FigureKind {
+  const char* name;
+  std::vector<std::string> keys;  // beside those that every kind has
+  // What a paper's number must be called to stand beside ours: "" takes every metric of the
+  // artifact, "y" the one that the figure shows; nullptr: the kind shows no published value.
+  const char* published = nullptr;
+};
+
+const std::vector<FigureKind>& FigureKinds() {
+  static const std::vector<FigureKind> kKinds = {
+      {"grouped_bars", {"x", "y", "metric", "series", "normalise", "published"}, "y"},
+      {"convergence", {"x", "y", "metric", "series"}},
+      {"breakdown", {"published"}, ""},
+      {"gantt", {"rank"}},
+      {"scaling", {"x", "y", "metric", "series", "log_y"}},
+      {"prediction", {}},
+      {"bytes", {}},
+      {"waiting", {"published"}, ""},
+      {"dual_line", {"x", "published"}, ""},
+      {"normalised_bars", {"y", "metric", "reference", "published"}, ""},
+      {"sensitivity", {"y", "metric", "reference"}},
+      {"ablation", {"x", "y", "metric", "published"}, "y"}};
+  return kKinds;
+}
+
+const FigureKind& KindOf(const TomlFile& file, const std::string& at) {
+  const std::string name = file.RequiredString(at, "kind");
+  std::vector<std::string> known;
+  for (const auto& kind : FigureKinds()) {
+    if (kind.name == name) return kind;
+    known.push_back(kind.name);
+  }
+  file.Fail(at + "/kind",
+            fmt::format("unknown kind of figure \"{}\"{}", name, Suggestion(name, known)));
+}
+
+// [[figure]] keys, and those of `where`, that are keys of a cell choose among the cells.
+bool IsFilter(const std::string& key) {
+  return key == "link_gbps" || (key != "kind" && FindConfigKey(key) != nullptr);
+}
+
+// The configurations that the figure shows, as harness/figures/cells.py chooses them.
+std::vector<const json*> CellsOf(const TomlFile& file, const std::string& at, const json& figure,
+                                 const Part& part) {
+  json wanted = json::object();
+  for (const auto& [key, value] : figure.items()) {
+    if (IsFilter(key)) wanted[key] = value;
+  }
+  if (figure.contains("where")) {
+    if (!figure["where"].is_object()) file.FailValue(at + "/where", "{ key = value, ... }");
+    auto known = ConfigKeyNames();
+    known.push_back("link_gbps");
+    file.CheckKeys(at + "/where", "where of a figure", known);
+    wanted.update(figure["where"]);
+  }
+  if (figure.contains("methods")) wanted["method"] = figure["methods"];
+  std::vector<const json*> found;
+  for (const Cell& cell : part.cells) {
+    const bool all =
+        std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
+          if (item.key() != "link_gbps")
+            return Matches(item.value(), ConfigValue(cell.config, item.key()));
+          const json& link = cell.config["link"];
+          return Matches(item.value(), link.is_object() ? link["gbps"] : json());
+        });
+    if (all) found.push_back(&cell.config);
+  }
+  // Twins of a part's cells are modelled and come later: a filter may mean them alone.
+  if (found.empty() && !part.predict) {
+    file.Fail(at, fmt::format("[[figure]] shows no cell: none matches {}", wanted.dump()));
+  }
+  return found;
+}
+
+std::vector<std::string> ValuesOf(const std::vector<const json*>& cells, const char* key) {
+  std::set<std::string> values;
+  for (const json* cell : cells) values.insert((*cell)[key].get<std::string>());
+  return {values.begin(), values.end()};
+}
+
+void CheckMetric(const TomlFile& file, const std::string& at, const json& figure) {
+  for (const char* key : {"y", "metric"}) {
+    if (!figure.contains(key)) continue;
+    const auto metrics = MetricNames();
+    if (!figure[key].is_string() || std::find(metrics.begin(), metrics.end(),
+                                              figure[key].get<std::string>()) == metrics.end()) {
+      file.Fail(at + "/" + key, fmt::format("unknown metric {} of a figure{}", Shown(figure[key]),
+                                            Suggestion(Shown(figure[key]), metrics)));
+    }
+  }
+}
+
+void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
+                 const std::vector<const json*>& cells) {
+  if (file.Find(at + "/" + key) == nullptr) return;
+  const std::string name = file.String(at, key, "");
+  const auto known = ValuesOf(cells, "method");
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    file.Fail(at + "/" + key, fmt::format("{} = \"{}\": no cell of the figure has this method{}",
+                                          key, name, Suggestion(name, known)));
+  }
+}
+
+// What a kind cannot do without, which the file may say for the whole part.
+void CheckNeeds(const TomlFile& file, const std::string& at, const json& figure, const Part& part,
+                const std::vector<const json*>& cells) {
+  const std::string kind = figure["kind"];
+  if ((kind == "sensitivity" || kind == "normalised_bars") && part.reference.empty() &&
+      !figure.contains("reference")) {
+    file.Fail(at, kind + ": expected reference = a method that others are divided by");
+  }
+  if (kind == "dual_line" && !figure.contains("x")) {
+    file.Fail(at,
+              "dual_line: expected x = a key of cells, such as "
+              "\"method_options.planner_options.degree\"");
+  }
+  if (kind == "ablation" && ValuesOf(cells, "method").size() < 2) {
+    file.Fail(at, "ablation: expected cells of two methods or more");
+  }
+}
+
+// Each of `methods`: one that no cell has would vanish among the others.
+void CheckMethods(const TomlFile& file, const std::string& at, const Part& part) {
+  const json* methods = file.Find(at + "/methods");
+  if (methods == nullptr) return;
+  std::set<std::string> known;
+  for (const Cell& cell : part.cells) known.insert(cell.config["method"].get<std::string>());
+  const std::vector<std::string> names(known.begin(), known.end());
+  for (const json& name : methods->is_array() ? *methods : json::array({*methods})) {
+    if (!name.is_string()) file.FailValue(at + "/methods", "a list of methods");
+    if (!known.contains(name.get<std::string>())) {
+      file.Fail(at + "/methods", fmt::format("methods: no cell of the part has {}{}", Shown(name),
+                                             Suggestion(name.get<std::string>(), names)));
+    }
+  }
+}
+
+// "workers", or "method_options.planner_options.degree": a key of cells, or a way into a table of
+// one that at least one cell has.
+void CheckX(const TomlFile& file, const std::string& at, const std::vector<const json*>& cells) {
+  const std::string x = file.String(at, "x", "");
+  if (x.empty() || x == "link_gbps") return;
+  const std::string first = x.substr(0, x.find('.'));
+  const auto known = ConfigKeyNames();
+  if (FindConfigKey(first) == nullptr) {
+    file.Fail(at + "/x",
+              fmt::format("x = \"{}\": expected a key of cells{}", x, Suggestion(first, known)));
+  }
+  std::string path = "/" + x;
+  std::replace(path.begin(), path.end(), '.', '/');
+  const json::json_pointer where(path);
+  if (std::none_of(cells.begin(), cells.end(),
+                   [&](const json* cell) { return cell->contains(where); })) {
+    file.Fail(at + "/x", fmt::format("x = \"{}\": no cell of the figure has it", x));
+  }
+}
+
+void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const FigureKind& kind,
+                           const std::optional<Published>& published,
+                           const std::vector<const json*>& cells, json& figure) {
+  if (!published) {
+    file.Fail(at + "/published",
+              "published: expected a table [published] with paper = \"...\" in this file");
+  }
+  if (const std::string x = file.String(at + "/published", "x", ""); !x.empty()) {
+    if (figure.value("x", x) != x) {
+      file.FailValue(at + "/published/x", fmt::format("the figure's x, {}", Shown(figure["x"])));
+    }
+    figure["x"] = x;
+  }
+  const bool gains = figure["kind"] == "ablation" || figure.contains("normalise");
+  if (file.Find(at + "/published/stated") != nullptr && !gains) {
+    file.FailValue(at + "/published/stated",
+                   "a figure of ratios: an ablation, or grouped_bars with normalise = a method");
+  }
+  if (figure.value("series", "method") != "method") {
+    file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
+  }
+  const std::string metric = figure.value("y", figure.value("metric", "throughput"));
+  figure["published"] =
+      PublishedOfFigure(file, at + "/published", *published,
+                        std::string_view(kind.published) == "y" ? metric : std::string(),
+                        ValuesOf(cells, "workload"));
+}
+
+}  // namespace
+
+void ReadFigures(const TomlFile& file, const std::string& pointer,
+                 const std::optional<Published>& published, Part& part) {
+  const json* figures = file.Find(pointer + "/figure");
+  if (figures == nullptr) return;
+  part.figures = figures->is_array() ? *figures : json::array({*figures});
+  for (std::size_t i = 0; i < part.figures.size(); ++i) {
+    const std::string at =
+        pointer + "/figure" + (figures->is_array() ? "/" + std::to_string(i) : "");
+    const FigureKind& kind = KindOf(file, at);
+    json& figure = part.figures[i];
+    std::vector<std::string> keys = {"kind", "name", "title", "where", "methods", "link_gbps"};
+    keys.insert(keys.end(), kind.keys.begin(), kind.keys.end());
+    for (const auto& key : ConfigKeyNames()) keys.push_back(key);
+    file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);
+    CheckMethods(file, at, part);
+    const auto cells = CellsOf(file, at, figure, part);
+    CheckNeeds(file, at, figure, part, cells);
+    CheckMetric(file, at, figure);
+    for (const char* key : {"normalise", "reference"}) CheckMethod(file, at, key, cells);
+    if (figure.contains("published")) {
+      ReadPublishedOfFigure(file, at, kind, published, cells, figure);
+    }
+    CheckX(file, at, cells);
+    // TOML has no null: link = "none" is the unshaped one.
+    if (figure.contains("where")) {
+      for (auto& [key, value] : figure["where"].items()) {
+        if (value == "none" && key == "link") value = nullptr;
+      }
+    }
+  }
+}
+
+}  // namespace sparfuse

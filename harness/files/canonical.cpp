@@ -1,0 +1,85 @@
+#include "harness/files/canonical.hpp"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+void AppendNumber(double value, std::string& out) {
+  if (!std::isfinite(value))
+    SPARFUSE_THROW(kInternal, "a number without canonical form: not finite");
+  if (value == 0) value = 0;  // drops the sign of a negative zero
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  out.append(text.data(), end.ptr);
+}
+
+void Append(const nlohmann::json& value, std::string& out) {
+  switch (value.type()) {
+    case nlohmann::json::value_t::object: {
+      out += '{';
+      bool first = true;
+      for (const auto& [key, member] : value.items()) {  // nlohmann::json keeps keys sorted
+        if (!first) out += ',';
+        first = false;
+        out += nlohmann::json(key).dump();
+        out += ':';
+        Append(member, out);
+      }
+      out += '}';
+      return;
+    }
+    case nlohmann::json::value_t::array: {
+      out += '[';
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        if (i > 0) out += ',';
+        Append(value[i], out);
+      }
+      out += ']';
+      return;
+    }
+    case nlohmann::json::value_t::number_float:
+      return AppendNumber(value.get<double>(), out);
+    default:
+      out += value.dump();
+  }
+}
+
+}  // namespace
+
+std::string CanonicalJson(const nlohmann::json& value) {
+  std::string out;
+  Append(value, out);
+  return out;
+}
+
+std::string Sha256Hex(std::string_view bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int length = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1) {
+    SPARFUSE_THROW(kInternal, "libcrypto could not compute a SHA-256");
+  }
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned int i = 0; i < length; ++i) {
+    text += kDigits[digest[i] >> 4];
+    text += kDigits[digest[i] & 15];
+  }
+  return text;
+}
+
+std::string ContentHash(const nlohmann::json& value) { return Sha256Hex(CanonicalJson(value)); }
+
+std::string ConfigHash(const nlohmann::json& config) {
+  nlohmann::json identity = config;
+  for (const char* key : {"seed", "block", "trial_id", "label"}) identity.erase(key);
+  return ContentHash(identity);
+}
+
+}  // namespace sparfuse

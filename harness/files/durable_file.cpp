@@ -1,0 +1,127 @@
+#include "harness/files/durable_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void Fail(const char* what, const fs::path& path, int error) {
+  SPARFUSE_THROW(
+      kData,
+      fmt::format("cannot {} {}: {} (errno {}){}", what, path.string(), std::strerror(error), error,
+                  error == ENOSPC ? "; free some space there and run the command again" : ""));
+}
+
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags)
+      : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
+    if (fd_ < 0) Fail("open", path, errno);
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void Write(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t written = ::write(fd_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) Fail("write", path_, errno);
+      text.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  void Sync() {
+    if (::fsync(fd_) != 0) Fail("fsync", path_, errno);
+  }
+  void Close() {
+    const int fd = fd_;
+    fd_ = -1;
+    if (::close(fd) != 0) Fail("close", path_, errno);
+  }
+
+ private:
+  fs::path path_;
+  int fd_;
+};
+
+}  // namespace
+
+void WriteFileDurably(const fs::path& path, std::string_view text) {
+  const fs::path directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path temporary = path.string() + ".tmp";
+  try {
+    Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+    file.Write(text);
+    file.Sync();
+    file.Close();
+    if (::rename(temporary.c_str(), path.c_str()) != 0) Fail("rename to", path, errno);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  Descriptor(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC).Sync();
+}
+
+void SyncDirectory(const fs::path& directory) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (entry.is_regular_file()) Descriptor(entry.path(), O_RDONLY | O_CLOEXEC).Sync();
+  }
+  if (error) Fail("read the directory", directory, error.value());
+  Descriptor(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC).Sync();
+}
+
+void MakeDirectories(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) Fail("make the directory", directory, error.value());
+}
+
+std::string ReadFile(const fs::path& path) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) Fail("read", path, errno);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad()) Fail("read", path, errno);
+  return std::move(text).str();
+}
+
+nlohmann::json ReadJsonFile(const fs::path& path) {
+  const std::string text = ReadFile(path);
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    SPARFUSE_THROW(kData, fmt::format("{}: not valid JSON ({} bytes; it breaks at byte {})",
+                                      path.string(), text.size(), error.byte));
+  }
+}
+
+std::string UtcNow() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     milliseconds);
+}
+
+}  // namespace sparfuse

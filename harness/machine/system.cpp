@@ -1,0 +1,150 @@
+#include "harness/machine/system.hpp"
+
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/device/card.hpp"
+
+namespace sparfuse {
+namespace {
+
+// The value of the first line `key : value` of a /proc file, or "".
+std::string ProcValue(const char* file, std::string_view key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key)) continue;
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const auto begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+int UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::vector<std::string> GpuModels() {
+  std::vector<std::string> models;
+  std::error_code none;
+  for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
+    models.push_back(ProcValue((gpu.path() / "information").c_str(), "Model"));
+  }
+  if (models.empty()) {  // a container need not show that folder
+    for (const GpuCard& card : ReadGpus().cards) models.push_back(card.name);
+  }
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+template <class Value>
+nlohmann::json Known(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+nlohmann::json Known(const std::string& text) {
+  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+nlohmann::json ClockOf(const GpuClock& clock) {
+  return {{"mhz", Known(clock.now_mhz)},
+          {"maximum_mhz", Known(clock.max_mhz)},
+          {"application_mhz", Known(clock.application_mhz)}};
+}
+
+}  // namespace
+
+std::string CommandOutput(const std::string& command, bool& ok) {
+  std::string text;
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), nullptr);
+  ok = false;
+  if (!pipe) return text;
+  std::array<char, 4096> buffer;
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe.get())) {
+    text.append(buffer.data(), n);
+  }
+  ok = pclose(pipe.release()) == 0;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string ShellQuoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+nlohmann::json DescribeSystem() {
+  nlohmann::json system;
+  system["cpu_model"] = ProcValue("/proc/cpuinfo", "model name");
+  system["cores"] = UsableCores();
+  const double kib = std::atof(ProcValue("/proc/meminfo", "MemTotal").c_str());
+  system["memory_gib"] = std::llround(kib / (1024.0 * 1024.0));
+  system["gpus"] = nlohmann::json::array();
+  for (const auto& model : GpuModels()) system["gpus"].push_back(model);
+  utsname name{};
+  if (uname(&name) == 0) system["kernel"] = std::string(name.sysname) + " " + name.release;
+  return system;
+}
+
+nlohmann::json DescribeGpus(const GpuReport& report) {
+  if (report.cards.empty()) return nullptr;
+  nlohmann::json gpus;
+  gpus["driver"] = Known(report.driver_version);
+  gpus["cuda"] =
+      report.cuda_version ? Known(DottedVersion(*report.cuda_version)) : nlohmann::json();
+  for (const GpuCard& card : report.cards) {
+    nlohmann::json held_down_by;
+    if (card.throttle_reasons) held_down_by = ThrottleWords(*card.throttle_reasons);
+    gpus["cards"].push_back({{"index", card.index},
+                             {"name", Known(card.name)},
+                             {"uuid", Known(card.uuid)},
+                             {"pci", Known(card.bus_id)},
+                             {"sm_clock", ClockOf(card.sm)},
+                             {"memory_clock", ClockOf(card.memory)},
+                             {"held_down_by", held_down_by},
+                             {"ecc", Known(card.ecc)},
+                             {"power_limit_watts", Known(card.power_limit_watts)},
+                             {"mig", Known(card.mig)}});
+  }
+  gpus["topology"] = nlohmann::json::array();
+  for (const GpuLink& link : report.links)
+    gpus["topology"].push_back({{"cards", {link.a, link.b}}, {"kind", Known(link.kind)}});
+  return gpus;
+}
+
+nlohmann::json DescribeSource(const std::string& root) {
+  bool ok = false;
+  const std::string git = "git -C " + ShellQuoted(root) + " ";
+  const std::string commit = CommandOutput(git + "rev-parse HEAD 2>/dev/null", ok);
+  if (!ok) return {{"commit", "unknown"}, {"dirty", nullptr}};
+  const std::string changes = CommandOutput(git + "status --porcelain 2>/dev/null", ok);
+  return {{"commit", commit}, {"dirty", !changes.empty()}};
+}
+
+nlohmann::json DescribeEnvironment() {
+  nlohmann::json environment = nlohmann::json::object();
+  for (const char* name :
+       {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+        "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "OMPI_MCA_btl", "OMPI_MCA_pml", "SPARFUSE_DATA"}) {
+    if (const char* value = std::getenv(name)) environment[name] = value;
+  }
+  return environment;
+}
+
+}  // namespace sparfuse

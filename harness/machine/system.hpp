@@ -1,0 +1,32 @@
+// The machine at hand: what live trials were measured on.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "harness/machine/nvml.hpp"
+
+namespace sparfuse {
+
+// {"cpu_model", "cores", "memory_gib", "gpus": [...], "kernel"}: what makes a number comparable.
+// `cores` are those that this process may use; `gpus` the cards' models, sorted: which card of a
+// model it is and how fast it is clocked belong to a trial, not to the machine's identity.
+nlohmann::json DescribeSystem();
+
+// {"driver", "cuda", "cards": [{"index", "name", "uuid", "pci", "sm_clock", "memory_clock",
+// "held_down_by", "ecc", "power_limit_watts", "mig"}, ...], "topology": [{"cards": [a, b], "kind"},
+// ...]}: the state of the cards while a trial runs. null where a card does not tell; null for all
+// where there is no card.
+nlohmann::json DescribeGpus(const GpuReport& report);
+
+// Commit of the checkout at `root` and whether it has changes; "unknown" without git.
+nlohmann::json DescribeSource(const std::string& root);
+
+// The allow-listed environment variables that are set.
+nlohmann::json DescribeEnvironment();
+
+// Output of a shell command without its last line end; `ok` is false where it failed.
+std::string CommandOutput(const std::string& command, bool& ok);
+std::string ShellQuoted(const std::string& text);
+
+}  // namespace sparfuse

@@ -1,0 +1,300 @@
+// ErrorFeedback and the density warm-up.
+#include <pybind11/stl.h>
+
+#include <map>
+#include <mutex>
+#include <variant>
+
+#include "core/payload/accumulate.hpp"
+#include "core/base/error.hpp"
+#include "core/feedback/momentum/clipping.hpp"
+#include "core/feedback/momentum/momentum.hpp"
+#include "core/feedback/warmup.hpp"
+#include "harness/python/bindings/bind_payload.hpp"
+#include "harness/python/bindings/bind_quantizer.hpp"
+#include "harness/python/bindings/bind_sparsifier.hpp"
+#include "harness/python/bindings/bindings.hpp"
+#include "harness/python/threads.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+// One worker's feedback: a residual for each tensor and, with momentum, a velocity.
+class ErrorFeedback {
+ public:
+  ErrorFeedback(py::object sparsifier, const std::string& feedback, const MomentumOptions& options,
+                std::optional<double> clip, const std::string& values)
+      : sparsifier_(std::move(sparsifier)),
+        compressor_(CompressorOf(sparsifier_)),
+        with_momentum_(feedback == "momentum"),
+        options_(options),
+        clip_(clip),
+        coding_{ReadValueCoding(values)} {
+    const std::vector<std::string> known = {"residual", "momentum"};
+    SPARFUSE_REQUIRE(with_momentum_ || feedback == "residual",
+                     "feedback = \"" + feedback + "\"" + Suggestion(feedback, known));
+    const bool quantizes = std::holds_alternative<Encoder>(compressor_);
+    SPARFUSE_REQUIRE(!quantizes || !with_momentum_,
+                     "feedback = \"momentum\" is of what a Sparsifier leaves out; a Quantizer "
+                     "takes feedback = \"residual\", and the momentum is the optimizer's");
+    SPARFUSE_REQUIRE(!quantizes || coding_ == PayloadCoding{},
+                     "values = \"" + values +
+                         "\" is of what a Sparsifier selects; a Quantizer "
+                         "rounds as it does");
+    const MomentumOptions defaults;
+    SPARFUSE_REQUIRE(with_momentum_ || (options.momentum == defaults.momentum &&
+                                        options.nesterov == defaults.nesterov &&
+                                        options.masking == defaults.masking),
+                     "momentum, nesterov and masking need feedback = \"momentum\"");
+    MomentumCorrection(0, options);  // refuses a momentum that makes no sense
+    SPARFUSE_REQUIRE(!clip || *clip > 0,
+                     "clip = " + std::to_string(clip.value_or(0)) + ": expected a norm above 0");
+  }
+
+  const py::object& sparsifier() const { return sparsifier_; }
+  const char* feedback() const { return with_momentum_ ? "momentum" : "residual"; }
+
+  py::object Step(const std::string& name, const py::object& g, std::optional<std::uint64_t> step) {
+    const FloatArray gradient = ReadGradient(g);
+    Payload payload = [&] {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(mutex_);
+      return StepLocked(name, gradient, step);
+    }();
+    return std::visit([](auto& made) -> py::object { return std::move(made).Release(); }, payload);
+  }
+
+  py::array Residual(const std::string& name) {
+    return CopyOut(name, [](Tensor& tensor) { return tensor.residual.host(); });
+  }
+
+  py::array Velocity(const std::string& name) {
+    SPARFUSE_REQUIRE(with_momentum_,
+                     "velocity: this object has feedback = \"residual\"; there are "
+                     "velocities with feedback = \"momentum\" only");
+    return CopyOut(name, [](Tensor& tensor) {
+      return tensor.momentum->Velocity("", {0, tensor.residual.size()});
+    });
+  }
+
+ private:
+  using Payload = std::variant<SelectedArrays, ArrayMemory<std::uint8_t>>;
+  using Compressor = std::variant<Selector, Encoder>;
+
+  static Compressor CompressorOf(const py::object& object) {
+    if (py::isinstance<BoundQuantizer>(object)) {
+      return Compressor(std::in_place_type<Encoder>, object.cast<BoundQuantizer&>().configured);
+    }
+    if (!py::isinstance<BoundSparsifier>(object)) {
+      throw py::type_error("sparsifier is a " + TypeText(object) +
+                           "; expected a sparfuse.Sparsifier or a sparfuse.Quantizer");
+    }
+    return Compressor(std::in_place_type<Selector>, object.cast<BoundSparsifier&>().configured);
+  }
+
+  struct Tensor {
+    std::vector<std::int64_t> shape;
+    Buffer<float> residual;
+    std::optional<MomentumCorrection> momentum;
+  };
+
+  Payload StepLocked(const std::string& name, const FloatArray& gradient,
+                     std::optional<std::uint64_t> step) {
+    const std::size_t n = gradient.values().size();
+    auto it = tensors_.find(name);
+    if (it == tensors_.end()) {
+      it = tensors_.emplace(name, Tensor{gradient.shape, Buffer<float>(n), {}}).first;
+      if (with_momentum_) it->second.momentum.emplace(n, options_);
+    }
+    Tensor& tensor = it->second;
+    RequireShape(name, tensor.shape, gradient.shape);
+
+    const std::shared_ptr<ThreadPool> pool = ModulePool();
+    const Range range{0, n};
+    std::span<const float> source = gradient.values();
+    const float scale = clip_ ? ClipFactor(source, *clip_, *pool) : 1.0f;
+    if (tensor.momentum) {
+      source = tensor.momentum->Advance("", range, source, scale, *pool);
+    } else if (scale != 1.0f) {
+      if (clipped_.size() < n) clipped_ = Buffer<float>(n);
+      ScaleDense(source, scale, clipped_.host().first(n), *pool);
+      source = clipped_.host().first(n);
+    }
+    try {
+      const std::span<float> residual = tensor.residual.host();
+      if (auto* const encoder = std::get_if<Encoder>(&compressor_)) {
+        return encoder->Encode(name, gradient.shape, source, residual, step);
+      }
+      SelectedArrays selected =
+          std::get<Selector>(compressor_).Select(name, gradient.shape, source, residual, step);
+      RoundToCoding(coding_, selected.indices.span(), selected.values.span(), residual);
+      if (tensor.momentum) tensor.momentum->Sent("", range, selected.indices.span());
+      return selected;
+    } catch (const Error& error) {
+      // A residual that a NaN was added to is lost; without it the next step can go on.
+      if (error.kind() == FailureKind::kNumeric) tensors_.erase(it);
+      throw;
+    }
+  }
+
+  template <class Find>
+  py::array CopyOut(const std::string& name, const Find& find) {
+    std::optional<ArrayMemory<float>> copy;
+    std::vector<std::int64_t> shape;
+    {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(mutex_);
+      Tensor& tensor = FindTensor(tensors_, name, "tensor");
+      const std::span<const float> from = find(tensor);
+      copy.emplace(from.size());
+      std::copy(from.begin(), from.end(), copy->data());
+      shape = tensor.shape;
+    }
+    return std::move(*copy).Release(shape);
+  }
+
+  py::object sparsifier_;
+  ObjectMutex mutex_;  // guards what follows
+  Compressor compressor_;
+  bool with_momentum_;
+  MomentumOptions options_;
+  std::optional<double> clip_;
+  PayloadCoding coding_;  // of the values that a selection sends
+  std::map<std::string, Tensor> tensors_;
+  Buffer<float> clipped_;
+};
+
+}  // namespace
+
+void BindFeedback(py::module_& module) {
+  py::class_<ErrorFeedback>(
+      module, "ErrorFeedback",
+      R"(Error feedback: what a selection or a quantizer leaves out is added to the next gradient.
+
+sparsifier   a Sparsifier. Its density is followed, its memory of tensors is not shared: each
+             ErrorFeedback is a worker of its own, and several may have the same Sparsifier.
+             Or a Quantizer: x = g + r; send encode(x); r = x - decode(sent).
+feedback     "residual": x = g + r; send x at the selected indices S; r = x with S zeroed.
+             "momentum": DGC's momentum correction (Lin et al., ICLR 2018, section 3.2):
+             u = momentum * u + g; x = r + u; send x at S; r = x with S zeroed, and u with S
+             zeroed. Use it instead of the optimizer's momentum.
+nesterov     u = momentum * (u + g); x = r + (u + g)
+masking      False: u is left alone at S
+clip         largest Euclidean norm of g; a larger g is scaled down before all else. For a limit c
+             on the average of P workers pass c / sqrt(P).
+values       "f16" rounds the values that are sent to half precision and leaves the rest of them in
+             r: for encode_payload, whose "f16" then loses nothing
+A Quantizer takes clip alone of these, and feedback="residual".
+
+Nothing is lost: at every index either the value is sent or the residual has it, bit for bit; with
+values="f16" and with a Quantizer, sent and residual together have it, up to rounding. r and u start
+at zero; the addition of r is fused with the selection.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5))
+>>> g = numpy.array([4, 3], dtype=numpy.float32)
+>>> f.step("fc.bias", g)[0].tolist(), f.residual("fc.bias").tolist()
+([0], [0.0, 3.0])
+>>> f.step("fc.bias", g)[0].tolist(), f.residual("fc.bias").tolist()
+([1], [4.0, 0.0])
+>>> q = sparfuse.Quantizer("sign")
+>>> f = sparfuse.ErrorFeedback(q)
+>>> q.decode(f.step("fc.bias", g), 2).tolist(), f.residual("fc.bias").tolist()
+([3.5, 3.5], [0.5, -0.5])
+)")
+      .def(py::init([](const py::object& sparsifier, const std::string& feedback, double momentum,
+                       bool nesterov, bool masking, std::optional<double> clip,
+                       const std::string& values) {
+             return std::make_unique<ErrorFeedback>(
+                 sparsifier, feedback, MomentumOptions{momentum, nesterov, masking}, clip, values);
+           }),
+           py::arg("sparsifier"), py::arg("feedback") = "residual", py::kw_only(),
+           py::arg("momentum") = MomentumOptions().momentum,
+           py::arg("nesterov") = MomentumOptions().nesterov,
+           py::arg("masking") = MomentumOptions().masking, py::arg("clip") = py::none(),
+           py::arg("values") = "f32")
+      .def("step", &ErrorFeedback::Step, py::arg("name"), py::arg("g"), py::kw_only(),
+           py::arg("step") = py::none(),
+           R"(One step of one tensor: adds what was left out before, compresses, keeps the rest.
+
+name   of the tensor: its residual is kept by it
+g      as in Sparsifier.select; not modified
+step   as in Sparsifier.select
+
+Returns (indices, values) as Sparsifier.select does; values are sums of gradient and residual. With
+a Quantizer, the payload that Quantizer.encode makes of these sums.
+NumericError for a NaN or an infinity in g or in a sum: what was left out of this tensor before is
+lost then, and its next step starts from zero.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5), feedback="momentum",
+...                            momentum=0.5)
+>>> for g in [[8, 6], [0, 0]]:
+...     idx, val = f.step("fc.bias", numpy.array(g, dtype=numpy.float32))
+...     print(idx.tolist(), val.tolist())
+[0] [8.0]
+[1] [9.0]
+)")
+      .def("residual", &ErrorFeedback::Residual, py::arg("name"),
+           R"(A copy of what was not sent of a tensor so far, in its shape.
+
+With feedback="momentum" this is DGC's v, the velocities accumulated and not sent.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5))
+>>> _ = f.step("fc.bias", numpy.array([[4, 3]], dtype=numpy.float32))
+>>> f.residual("fc.bias").tolist()
+[[0.0, 3.0]]
+)")
+      .def("velocity", &ErrorFeedback::Velocity, py::arg("name"),
+           R"(A copy of a tensor's velocity u, in its shape. feedback="momentum" only.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5), feedback="momentum")
+>>> _ = f.step("fc.bias", numpy.array([4, 3], dtype=numpy.float32))
+>>> f.velocity("fc.bias").tolist()
+[0.0, 3.0]
+)")
+      .def_property_readonly("sparsifier", &ErrorFeedback::sparsifier,
+                             R"(The Sparsifier or Quantizer that this object was made with.
+
+>>> import sparfuse
+>>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk"))
+>>> f.sparsifier.density = 0.05
+)")
+      .def_property_readonly("feedback", &ErrorFeedback::feedback, R"("residual" or "momentum".
+
+>>> import sparfuse
+>>> sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk")).feedback
+'residual'
+)");
+
+  module.def(
+      "warmup_density",
+      [](std::size_t epoch, double density, std::size_t epochs, std::optional<double> factor,
+         const std::optional<std::vector<double>>& schedule) {
+        return WarmupDensity(
+            epoch, density,
+            {epochs, factor,
+             schedule ? std::span<const double>(*schedule) : std::span<const double>()});
+      },
+      py::arg("epoch"), py::arg("density"), py::arg("epochs"), py::arg("factor") = py::none(),
+      py::arg("schedule") = py::none(),
+      R"(The density of an epoch in DGC's warm-up, in which the first epochs send more.
+
+epoch      counted from 0
+density    after the warm-up, and the least
+epochs     W, how long the warm-up is; 0: none
+factor     w: epoch e < W has max(w ** (e + 1), density). By default density ** (1 / (W + 1))
+schedule   instead of factor: the densities of the W epochs
+
+>>> import sparfuse
+>>> [sparfuse.warmup_density(epoch, 0.001, epochs=4, factor=0.25) for epoch in range(5)]
+[0.25, 0.0625, 0.015625, 0.00390625, 0.001]
+>>> sparfuse.warmup_density(0, 0.001, epochs=2, schedule=[0.1, 0.01])
+0.1
+)");
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,358 @@
+// What sparfuse/_method.py puts its class Method on: a method's composition and its ranks.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "baselines/registry.hpp"
+#include "core/base/error.hpp"
+#include "harness/python/bindings/bindings.hpp"
+#include "harness/python/catalog.hpp"
+#include "harness/python/configured_method.hpp"
+#include "harness/python/method_ranks.hpp"
+#include "harness/python/selector.hpp"
+#include "harness/python/threads.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+class BoundMethod {
+ public:
+  BoundMethod(const MethodSettings& settings, int threads, double deadline_seconds, bool verify)
+      : verify_(verify), method_(settings) {
+    SPARFUSE_REQUIRE(threads >= 1,
+                     "threads = " + std::to_string(threads) + ": expected at least 1");
+    SPARFUSE_REQUIRE(
+        deadline_seconds > 0,
+        "deadline_seconds = " + std::to_string(deadline_seconds) + ": expected a number above 0");
+    std::vector<LiveConfig> configs = method_.MakeConfigs();
+    const std::chrono::milliseconds deadline(static_cast<std::int64_t>(1000 * deadline_seconds) +
+                                             1);
+    const py::gil_scoped_release no_gil;
+    ranks_ = std::make_unique<MethodRanks>(std::move(configs), threads, deadline);
+  }
+
+  ~BoundMethod() {
+    if (!ranks_->InThisProcess()) (void)ranks_.release();
+    const py::gil_scoped_release no_gil;  // a rank may be waiting for it
+    ranks_.reset();
+  }
+
+  py::dict Step(const py::object& gradients, const py::object& out) {
+    const auto lock = LockAlone("step");
+    ranks_->RequireUsable();
+    const std::vector<py::dict> given = ReadRanks(gradients);
+    std::vector<FloatArray> alive;
+    std::vector<std::vector<std::span<const float>>> spans;
+    for (std::size_t rank = 0; rank < given.size(); ++rank) {
+      spans.push_back(ReadGradients(given[rank], "gradients[" + std::to_string(rank) + "]", alive));
+    }
+    const std::vector<DenseResult> results = MakeResults(out);
+    {
+      const py::gil_scoped_release no_gil;
+      ranks_->Step(spans,
+                   method_.composition().feedback.DensityFactor(ranks_->steps(),
+                                                                method_.composition().density),
+                   verify_);
+      for (std::size_t t = 0; t < results.size(); ++t) {
+        std::ranges::copy(ranks_->EngineOf(0).Averaged(t), results[t].values.begin());
+      }
+    }
+    py::dict averaged;
+    for (std::size_t t = 0; t < results.size(); ++t) {
+      averaged[py::str(layout().tensor(t).name)] = results[t].object;
+    }
+    return averaged;
+  }
+
+  py::array Residual(int rank, const std::string& name) {
+    if (method_.composition().feedback.kind == FeedbackKind::kNone) {
+      SPARFUSE_THROW(kConfig, "residual: feedback is \"none\": what is not sent is lost");
+    }
+    return CopyOf(rank, name, "residual", &LiveEngine::Residual);
+  }
+
+  py::array Velocity(int rank, const std::string& name) {
+    if (method_.composition().feedback.kind != FeedbackKind::kMomentum) {
+      SPARFUSE_THROW(kConfig, "velocity: expected a Method with feedback \"momentum\"");
+    }
+    return CopyOf(rank, name, "velocity", &LiveEngine::Velocity);
+  }
+
+  py::list DescribePlan() {
+    const auto lock = LockAlone("plan");
+    py::list units;
+    const Plan& plan = engine().plan();
+    for (const Unit& unit : plan.units) {
+      py::list tensors;
+      std::size_t elements = 0;
+      for (std::size_t t = unit.first; t < unit.last; ++t) {
+        const TensorPlan how = plan.TensorOf(layout(), t);
+        py::dict tensor;
+        tensor["name"] = layout().tensor(t).name;
+        tensor["elements"] = layout().tensor(t).numel;
+        tensor["density"] = how.density;
+        tensor["offloaded"] = how.offloaded;
+        tensor["reduced"] = how.reduced;
+        tensors.append(tensor);
+        elements += layout().tensor(t).numel;
+      }
+      static constexpr const char* kSparsified[] = {"never", "ahead", "behind"};
+      py::dict entry;
+      entry["sparsified"] = kSparsified[static_cast<std::size_t>(unit.sparsified)];
+      entry["density"] = unit.density;
+      entry["elements"] = elements;
+      entry["tensors"] = tensors;
+      units.append(entry);
+    }
+    return units;
+  }
+
+  // Of the last step, but for what a caller of step() does by itself.
+  py::list Timeline() {
+    const auto lock = LockAlone("timeline");
+    py::list spans;
+    for (int rank = 0; rank < ranks_->ranks(); ++rank) {
+      for (const Span& span : ranks_->EngineOf(rank).timeline().Sorted()) {
+        if (span.kind == SpanKind::kForward || span.kind == SpanKind::kBackward ||
+            span.kind == SpanKind::kUpdate) {
+          continue;
+        }
+        py::dict entry;
+        entry["rank"] = rank;
+        entry["kind"] = SpanKindName(span.kind);
+        entry["lane"] = span.lane;
+        entry["label"] = span.label;
+        entry["begin_seconds"] = span.begin_seconds;
+        entry["end_seconds"] = span.end_seconds;
+        entry["bytes"] = span.bytes;
+        spans.append(entry);
+      }
+    }
+    return spans;
+  }
+
+  py::dict Bytes() {
+    const auto lock = LockAlone("bytes");
+    ranks_->RequireUsable();
+    py::dict bytes;
+    for (const auto& [name, member] : {std::pair{"payload", &StepRecord::payload_bytes},
+                                       std::pair{"sent", &StepRecord::sent_bytes},
+                                       std::pair{"received", &StepRecord::received_bytes}}) {
+      std::vector<std::uint64_t> by_rank;
+      for (int rank = 0; rank < ranks_->ranks(); ++rank) {
+        by_rank.push_back(ranks_->RecordOf(rank).*member);
+      }
+      bytes[name] = by_rank;
+    }
+    return bytes;
+  }
+
+  py::dict DescribeOptions() const {
+    const Composition& made = method_.composition();
+    py::dict options;
+    options["sparsifier"] = made.sparsifier == nullptr ? "none" : made.sparsifier->name;
+    options["sparsifier_options"] = method_.sparsifier_options().attr("copy")();
+    options["density"] = made.density;
+    static constexpr const char* kFeedback[] = {"none", "residual", "momentum"};
+    options["feedback"] = kFeedback[static_cast<std::size_t>(made.feedback.kind)];
+    for (const Options* of : {&made.strategy_options, &made.planner_options}) {
+      for (const auto& [key, value] : *of) options[key.c_str()] = ToPython(value);
+    }
+    if (made.strategy->sparsified == Sparsified::kNever) return options;
+    for (const auto& [key, value] : made.sending) {
+      if (key != "replan_every") options[key.c_str()] = ToPython(value);  // as Method refuses it
+    }
+    return options;
+  }
+
+  std::uint64_t steps() const { return ranks_->steps(); }
+
+ private:
+  LiveEngine& engine() { return ranks_->EngineOf(0); }
+  const GradientLayout& layout() { return engine().layout(); }
+
+  std::unique_lock<std::mutex> LockAlone(const char* what) {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) {
+      SPARFUSE_THROW(kConfig, std::string(what) +
+                                  ": a step of this Method is running; expected "
+                                  "one thread at a time, and none of its own "
+                                  "sparsifiers");
+    }
+    return lock;
+  }
+
+  std::vector<py::dict> ReadRanks(const py::object& gradients) const {
+    const auto workers = static_cast<std::size_t>(ranks_->ranks());
+    if (!py::isinstance<py::sequence>(gradients) || py::isinstance<py::str>(gradients)) {
+      throw py::type_error("gradients is a " + TypeText(gradients) +
+                           "; expected a list of dicts, one of each rank");
+    }
+    const auto list = py::reinterpret_borrow<py::sequence>(gradients);
+    SPARFUSE_REQUIRE(
+        py::len(list) == workers,
+        "gradients has " + std::to_string(py::len(list)) +
+            " entries; expected a dict of each rank, world_size = " + std::to_string(workers));
+    std::vector<py::dict> by_rank;
+    for (std::size_t rank = 0; rank < workers; ++rank) {
+      by_rank.push_back(ReadMapping(list[rank], "gradients[" + std::to_string(rank) + "]"));
+    }
+    return by_rank;
+  }
+
+  py::dict ReadMapping(const py::object& given, const std::string& what) const {
+    if (!py::isinstance<py::dict>(given) && !py::hasattr(given, "items")) {
+      throw py::type_error(what + " is a " + TypeText(given) +
+                           "; expected a dict of names and arrays");
+    }
+    py::dict mapping(given);
+    for (const auto& [key, value] : mapping) {
+      const auto name = py::cast<std::string>(py::str(key));
+      if (!py::isinstance<py::str>(key) || !method_.PositionOf(name)) {
+        SPARFUSE_THROW(kConfig, what + " has \"" + name + "\", which is not in the layout" +
+                                    Suggestion(name, method_.TensorNames()));
+      }
+    }
+    return mapping;
+  }
+
+  std::vector<std::span<const float>> ReadGradients(const py::dict& given, const std::string& what,
+                                                    std::vector<FloatArray>& alive) {
+    std::vector<std::span<const float>> spans(layout().tensors());
+    for (const auto& [key, value] : given) {
+      if (value.is_none()) continue;
+      const auto name = key.cast<std::string>();
+      const std::string which = what + "[\"" + name + "\"]";
+      const std::size_t position = *method_.PositionOf(name);
+      FloatArray& array = alive.emplace_back(ReadFloats(value, which));
+      const std::vector<std::int64_t>& shape = layout().tensor(position).shape;
+      SPARFUSE_REQUIRE(array.shape == shape, which + " has shape " + ShapeText(array.shape) +
+                                                 "; expected that of the layout, " +
+                                                 ShapeText(shape));
+      spans[position] = array.values();
+    }
+    return spans;
+  }
+
+  std::vector<DenseResult> MakeResults(const py::object& out) {
+    py::dict given;
+    if (!out.is_none()) given = ReadMapping(out, "out");
+    std::vector<DenseResult> results;
+    for (std::size_t t = 0; t < layout().tensors(); ++t) {
+      const TensorEntry& tensor = layout().tensor(t);
+      const std::string what = "out[\"" + tensor.name + "\"]";
+      py::object into = py::none();
+      if (!out.is_none()) {
+        SPARFUSE_REQUIRE(given.contains(tensor.name.c_str()),
+                         what + " is missing: expected an array for each tensor of the layout");
+        into = given[tensor.name.c_str()];
+      }
+      results.push_back(MakeDense(into, tensor.shape, what));
+    }
+    return results;
+  }
+
+  py::array CopyOf(int rank, const std::string& name, const char* what,
+                   std::span<const float> (LiveEngine::*get)(std::string_view, Range)) {
+    const auto lock = LockAlone(what);
+    SPARFUSE_REQUIRE(rank >= 0 && rank < ranks_->ranks(),
+                     std::string(what) + ": rank = " + std::to_string(rank) + ": expected 0 to " +
+                         std::to_string(ranks_->ranks() - 1));
+    const auto position = method_.PositionOf(name);
+    if (!position) {
+      SPARFUSE_THROW(kConfig, std::string(what) + ": \"" + name + "\" is not in the layout" +
+                                  Suggestion(name, method_.TensorNames()));
+    }
+    const TensorEntry& tensor = layout().tensor(*position);
+    const auto values = (ranks_->EngineOf(rank).*get)("local", tensor.range());
+    ArrayMemory<float> copy(values.size());
+    std::ranges::copy(values, copy.data());
+    return std::move(copy).Release(tensor.shape);
+  }
+
+  bool verify_;
+  ConfiguredMethod method_;  // outlives the ranks: they use what it keeps
+  std::mutex mutex_;         // guards ranks_
+  std::unique_ptr<MethodRanks> ranks_;
+};
+
+py::list ListMethodFiles() {
+  py::list files;
+  for (const EmbeddedMethod& file : MethodFiles()) {
+    files.append(py::make_tuple(file.path, file.toml));
+  }
+  return files;
+}
+
+py::dict ListOptions(const std::string& strategy, const std::string& planner) {
+  py::dict options;
+  options["strategy"] = DescribeOptions(FindStrategy(strategy).options);
+  options["planner"] = DescribeOptions(FindPlanner(planner).options);
+  options["payload"] = DescribeOptions(SendingOptions());
+  return options;
+}
+
+}  // namespace
+
+void BindMethod(py::module_& module) {
+  py::class_<BoundMethod>(module, "_Method")
+      .def(py::init([](std::string name, py::dict file, int world_size,
+                       std::vector<std::pair<std::string, py::object>> layout, double density,
+                       std::string sparsifier, py::dict sparsifier_options, std::string feedback,
+                       py::dict feedback_options, std::size_t dense_max_ndim,
+                       std::vector<std::string> dense_tensors,
+                       std::vector<std::string> no_feedback_tensors, std::uint64_t seed,
+                       std::optional<int> threads, double deadline_seconds, double gbps,
+                       double alpha_us, std::optional<std::vector<double>> backward_seconds,
+                       bool verify, py::dict options, std::vector<std::string> keywords) {
+             const int each = std::max(1, Threads() / std::max(1, world_size));
+             return std::make_unique<BoundMethod>(
+                 MethodSettings{
+                     std::move(name),
+                     std::move(file),
+                     std::move(options),
+                     std::move(keywords),
+                     world_size,
+                     std::move(layout),
+                     density,
+                     std::move(sparsifier),
+                     std::move(sparsifier_options),
+                     std::move(feedback),
+                     std::move(feedback_options),
+                     {dense_max_ndim, std::move(dense_tensors), std::move(no_feedback_tensors)},
+                     seed,
+                     gbps,
+                     alpha_us,
+                     std::move(backward_seconds)},
+                 threads.value_or(each), deadline_seconds, verify);
+           }),
+           py::kw_only(), py::arg("name"), py::arg("file"), py::arg("world_size"),
+           py::arg("layout"), py::arg("density"), py::arg("sparsifier"),
+           py::arg("sparsifier_options"), py::arg("feedback"), py::arg("feedback_options"),
+           py::arg("dense_max_ndim"), py::arg("dense_tensors"), py::arg("no_feedback_tensors"),
+           py::arg("seed"), py::arg("threads"), py::arg("deadline_seconds"), py::arg("gbps"),
+           py::arg("alpha_us"), py::arg("backward_seconds"), py::arg("verify"), py::arg("options"),
+           py::arg("keywords"))
+      .def("step", &BoundMethod::Step, py::arg("gradients"), py::arg("out"))
+      .def("plan", &BoundMethod::DescribePlan)
+      .def("residual", &BoundMethod::Residual, py::arg("rank"), py::arg("name"))
+      .def("velocity", &BoundMethod::Velocity, py::arg("rank"), py::arg("name"))
+      .def("timeline", &BoundMethod::Timeline)
+      .def("bytes", &BoundMethod::Bytes)
+      .def("options", &BoundMethod::DescribeOptions)
+      .def_property_readonly("steps", &BoundMethod::steps);
+  module.def(
+      "_suggestion",
+      [](const std::string& name, const std::vector<std::string>& known) {
+        return Suggestion(name, known);
+      },
+      py::arg("name"), py::arg("known"));
+  module.def("_method_files", &ListMethodFiles);
+  module.def("_method_options", &ListOptions, py::arg("strategy"), py::arg("planner"));
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,146 @@
+// encode_payload, decode_payload: sparse payloads in fewer bytes.
+#include "harness/python/bindings/bind_payload.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/quantize/payload_coding.hpp"
+#include "core/base/error.hpp"
+#include "harness/python/arrays.hpp"
+#include "harness/python/bindings/bindings.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+IndexCoding ReadIndexCoding(const std::string& indices) {
+  SPARFUSE_REQUIRE(indices == "delta" || indices == "u32",
+                   "indices = \"" + indices + "\": expected \"delta\" or \"u32\"");
+  return indices == "delta" ? IndexCoding::kDelta : IndexCoding::kU32;
+}
+
+void RequireElements(std::uint64_t n) {
+  SPARFUSE_REQUIRE(n >= 1 && n <= (std::uint64_t{1} << 32),
+                   "n = " + std::to_string(n) + ": expected 1 to 2^32 elements");
+}
+
+void RequireFinite(std::span<const float> values) {
+  const auto finite = [](float value) { return std::isfinite(value); };
+  const auto bad = std::find_if_not(values.begin(), values.end(), finite);
+  if (bad == values.end()) return;
+  SPARFUSE_THROW(kNumeric, "val[" + std::to_string(bad - values.begin()) +
+                               "] = " + std::to_string(*bad) + ": expected finite values");
+}
+
+py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64_t n,
+                       const std::string& values, const std::string& indices,
+                       const py::object& residual) {
+  const PayloadCoding coding{ReadValueCoding(values), ReadIndexCoding(indices)};
+  RequireElements(n);
+  const py::array_t<std::uint32_t> index_array = ReadIndices(idx, n, "idx");
+  const FloatArray value_array = ReadFloats(val, "val");
+  SparsePayload payload{ViewOf(index_array), value_array.values()};
+  SPARFUSE_REQUIRE(payload.indices.size() == payload.values.size(),
+                   "idx has " + std::to_string(payload.indices.size()) + " elements and val " +
+                       std::to_string(payload.values.size()));
+  std::span<float> kept;
+  py::array residual_array;
+  if (!residual.is_none()) {
+    residual_array = ViewArray(residual, "residual");
+    kept = WritableFloats(residual_array, "residual");
+    SPARFUSE_REQUIRE(kept.size() == n, "residual has " + std::to_string(kept.size()) +
+                                           " elements; expected n = " + std::to_string(n));
+  }
+  return [&] {
+    const py::gil_scoped_release no_gil;
+    CheckIndices(payload.indices, n, "idx");
+    RequireFinite(payload.values);
+    std::vector<float> rounded;
+    if (!kept.empty() && coding.values != ValueCoding::kF32) {
+      rounded.assign(payload.values.begin(), payload.values.end());
+      RoundToCoding(coding, payload.indices, rounded, kept);
+      payload.values = rounded;
+    }
+    ArrayMemory<std::uint8_t> bytes(EncodedBytesBound(coding, payload.values.size(), n));
+    bytes.Shrink(EncodePayload(coding, payload, n, std::as_writable_bytes(bytes.span())));
+    return bytes;
+  }()
+             .Release();
+}
+
+py::tuple DecodeArrays(const py::object& payload, std::uint64_t n) {
+  RequireElements(n);
+  const ByteArray array = ReadBytes(payload, "payload");
+  // An element takes four bytes or more.
+  const std::size_t most = std::min<std::size_t>(array.bytes().size() / 4, n);
+  ArrayMemory<std::uint32_t> indices(most);
+  ArrayMemory<float> values(most);
+  {
+    const py::gil_scoped_release no_gil;
+    const std::size_t count =
+        DecodePayload(array.bytes(), n, indices.span(), values.span()).indices.size();
+    indices.Shrink(count);
+    values.Shrink(count);
+  }
+  return py::make_tuple(std::move(indices).Release(), std::move(values).Release());
+}
+
+}  // namespace
+
+ValueCoding ReadValueCoding(const std::string& values) {
+  SPARFUSE_REQUIRE(values == "f16" || values == "f32",
+                   "values = \"" + values + "\": expected \"f16\" or \"f32\"");
+  return values == "f16" ? ValueCoding::kF16 : ValueCoding::kF32;
+}
+
+void BindPayload(py::module_& module) {
+  module.def("encode_payload", &EncodeArrays, py::arg("idx"), py::arg("val"), py::arg("n"),
+             py::arg("values") = "f16", py::arg("indices") = "delta", py::kw_only(),
+             py::arg("residual") = py::none(),
+             R"(A sparse payload in fewer bytes, as a uint8 array: half of them by default.
+
+idx, val  as Sparsifier.select and ErrorFeedback.step return them; not modified
+n         elements of the array that was selected from
+values    "f16": rounded to half precision, 65504 at most; "f32": as they are
+indices   "delta": gaps, two bytes each below 65535, else six; "u32": four bytes each
+residual  float32 array of n elements, in row-major order: what rounding takes from val is added to
+          it in place, at idx. Without it that is lost, unless val came from
+          ErrorFeedback(..., values="f16"), which rounds by itself and keeps the rest: do not pass
+          its residual(), which is a copy.
+
+The bytes say how they were encoded and where they end. Raises ConfigError where idx is not
+increasing or not below n, NumericError for a NaN or an infinity in val.
+
+>>> import numpy, sparfuse
+>>> g = numpy.array([0, 2049, 0, -3], dtype=numpy.float32)
+>>> idx, val = sparfuse.Sparsifier("topk", density=0.5).select(g)
+>>> residual = g.copy()
+>>> residual[idx] = 0
+>>> payload = sparfuse.encode_payload(idx, val, g.size, residual=residual)
+>>> payload.nbytes, sparfuse.decode_payload(payload, g.size)[1].tolist(), residual.tolist()
+(16, [2048.0, -3.0], [0.0, 1.0, 0.0, 0.0])
+)");
+  module.def("decode_payload", &DecodeArrays, py::arg("payload"), py::arg("n"),
+             R"((indices, values) of what encode_payload returned, as decompress takes them.
+
+payload  uint8 array, or bytes, in any coding
+n        elements of the array that was selected from
+
+Any bytes are safe: those that encode_payload cannot have written raise ConfigError, which says what
+is wrong and where.
+
+>>> import numpy, sparfuse
+>>> idx, val = numpy.array([3, 9], dtype=numpy.uint32), numpy.array([1, -2], dtype=numpy.float32)
+>>> payload = sparfuse.encode_payload(idx, val, 10)
+>>> sparfuse.decompress([sparfuse.decode_payload(payload, 10)], 10).tolist()
+[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -2.0]
+>>> sparfuse.decode_payload(payload, 9)
+Traceback (most recent call last):
+    ...
+sparfuse.ConfigError: malformed sparse payload: the last index is 9; expected one below 9
+)");
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,13 @@
+// Codings of sparse payloads by their names in Python.
+#pragma once
+
+#include <string>
+
+#include "core/quantize/payload_coding.hpp"
+
+namespace sparfuse {
+
+// "f16" or "f32". Throws Error{kConfig} for another.
+ValueCoding ReadValueCoding(const std::string& values);
+
+}  // namespace sparfuse

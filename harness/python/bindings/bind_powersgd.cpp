@@ -1,0 +1,484 @@
+// PowerSGD: one worker of several processes, or all of them in one.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "core/payload/accumulate.hpp"
+#include "core/base/error.hpp"
+#include "baselines/powersgd/powersgd.hpp"
+#include "harness/python/bindings/bindings.hpp"
+#include "harness/python/selector.hpp"
+#include "harness/python/threads.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+class LowRank {
+ public:
+  LowRank(std::int64_t rank, std::uint64_t seed, int workers)
+      : rank_(static_cast<int>(IntOption(
+            ResolveOptions("PowerSGD", PowerSgdDescriptor().options, {{"rank", rank}}), "rank"))),
+        seed_(seed),
+        workers_(workers) {
+    SPARFUSE_REQUIRE(workers >= 1,
+                     "workers = " + std::to_string(workers) + ": expected at least 1");
+  }
+
+  int rank() const { return rank_; }
+  std::uint64_t seed() const { return seed_; }
+  int workers() const { return workers_; }
+
+  bool Compresses(const py::object& shape) const {
+    return PowerSgd::Compresses(ReadShape(shape), rank_);
+  }
+
+  // Factors are views that keep `self` alive: tensors are never forgotten.
+  static py::array ComputeP(const py::object& self, const std::string& name, const py::object& g) {
+    auto& low_rank = self.cast<LowRank&>();
+    const FloatArray gradient = ReadGradient(g);
+    PowerSgd* factors = nullptr;
+    {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(low_rank.mutex_);
+      low_rank.RequireOneWorker("compute_p");
+      Tensor& tensor = low_rank.TensorOf(name, gradient.shape);
+      RequireNext(name, tensor, Next::kP);
+      low_rank.ComputeAllP(name, tensor, {&gradient, 1});
+      tensor.next = Next::kQ;
+      factors = &tensor.workers[0].factors;
+    }
+    return View(self, factors->p(), factors->rank());
+  }
+
+  static py::array ComputeQ(const py::object& self, const std::string& name, const py::object& p) {
+    auto& low_rank = self.cast<LowRank&>();
+    const std::optional<FloatArray> averaged = ReadFactor(p, "p");
+    PowerSgd* factors = nullptr;
+    {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(low_rank.mutex_);
+      Tensor& tensor = low_rank.Started(name, Next::kQ);
+      factors = &tensor.workers[0].factors;
+      TakeFactor(averaged, factors->rank(), factors->p(), "p");
+      low_rank.ComputeAllQ(name, tensor);
+      tensor.next = Next::kOut;
+    }
+    return View(self, factors->q(), factors->rank());
+  }
+
+  py::object Reconstruct(const std::string& name, const py::object& q, const py::object& out) {
+    const std::optional<FloatArray> averaged = ReadFactor(q, "q");
+    const std::vector<std::int64_t> shape = [&] {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(mutex_);
+      return Started(name, Next::kOut).shape;
+    }();
+    const DenseResult result = MakeDense(out, shape);
+    {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(mutex_);
+      Tensor& tensor = Started(name, Next::kOut);
+      const PowerSgd& factors = tensor.workers[0].factors;
+      TakeFactor(averaged, factors.rank(), factors.q(), "q");
+      ReconstructAll(name, tensor, result.values);
+    }
+    return result.object;
+  }
+
+  py::dict Average(const py::dict& gradients, const py::object& out) {
+    struct Job {
+      std::string name;
+      std::vector<FloatArray> gradients;
+      DenseResult result;
+    };
+    std::vector<Job> jobs;  // all are checked before the first is done
+    for (const auto& [key, value] : gradients) {
+      Job job{key.cast<std::string>(), {}, {}};
+      const std::string what = "gradients[\"" + job.name + "\"]";
+      if (!py::isinstance<py::sequence>(value)) {
+        throw py::type_error(what + " is a " + TypeText(value) +
+                             "; expected a list of arrays, one of each worker");
+      }
+      const auto given = py::reinterpret_borrow<py::sequence>(value);
+      SPARFUSE_REQUIRE(py::len(given) == static_cast<std::size_t>(workers_),
+                       what + " has " + std::to_string(py::len(given)) +
+                           " gradients; expected workers = " + std::to_string(workers_));
+      for (std::size_t w = 0; w < py::len(given); ++w) {
+        job.gradients.push_back(ReadGradient(given[w]));
+        RequireShape(job.name, job.gradients[0].shape, job.gradients[w].shape);
+      }
+      const std::vector<std::int64_t>& shape = job.gradients[0].shape;
+      job.result =
+          MakeDense(out.is_none() ? out : py::object(out[key]), shape, "out[\"" + job.name + "\"]");
+      jobs.push_back(std::move(job));
+    }
+    {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(mutex_);
+      for (const Job& job : jobs) AverageOne(job.name, job.gradients, job.result.values);
+    }
+    py::dict averages;
+    for (const Job& job : jobs) averages[py::str(job.name)] = job.result.object;
+    return averages;
+  }
+
+  py::array Residual(const std::string& name, int worker) {
+    SPARFUSE_REQUIRE(
+        worker >= 0 && worker < workers_,
+        "worker = " + std::to_string(worker) + ": expected 0 to " + std::to_string(workers_ - 1));
+    std::optional<ArrayMemory<float>> copy;
+    std::vector<std::int64_t> shape;
+    {
+      const py::gil_scoped_release no_gil;
+      const std::lock_guard lock(mutex_);
+      const Tensor& tensor = FindTensor(tensors_, name, "compressed tensor");
+      const std::span<const float> from =
+          tensor.workers[static_cast<std::size_t>(worker)].residual.host();
+      copy.emplace(from.size());
+      std::copy(from.begin(), from.end(), copy->data());
+      shape = tensor.shape;
+    }
+    return std::move(*copy).Release(shape);
+  }
+
+ private:
+  enum class Next : std::uint8_t { kP, kQ, kOut };
+  struct Worker {
+    PowerSgd factors;
+    Buffer<float> residual;
+
+    SelectSource source(std::span<const float> gradient = {}) const {
+      return {{gradient.data(), residual.size(), {}}, residual.view()};
+    }
+  };
+  struct Tensor {
+    std::vector<std::int64_t> shape;
+    std::vector<Worker> workers;
+    Next next = Next::kP;  // of compute_p, compute_q and reconstruct
+    std::uint64_t steps = 0;
+  };
+
+  static py::array View(const py::object& self, std::span<float> factor, std::size_t rank) {
+    return py::array_t<float>({rank, factor.size() / rank}, factor.data(), self);
+  }
+
+  static std::optional<FloatArray> ReadFactor(const py::object& factor, const std::string& what) {
+    if (factor.is_none()) return std::nullopt;
+    return ReadFloats(factor, what);
+  }
+
+  // Overwrites a factor with the average that the caller has of it in other memory.
+  static void TakeFactor(const std::optional<FloatArray>& averaged, std::size_t rank,
+                         std::span<float> factor, const std::string& what) {
+    if (!averaged || averaged->values().data() == factor.data()) return;
+    const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(rank),
+                                             static_cast<std::int64_t>(factor.size() / rank)};
+    SPARFUSE_REQUIRE(averaged->shape == shape, what + " has shape " + ShapeText(averaged->shape) +
+                                                   "; expected " + ShapeText(shape));
+    std::ranges::copy(averaged->values(), factor.begin());
+  }
+
+  void RequireOneWorker(const std::string& method) const {
+    SPARFUSE_REQUIRE(workers_ == 1, method +
+                                        " is a step of one worker; this object has workers = " +
+                                        std::to_string(workers_) + ": call average");
+  }
+
+  static void RequireNext(const std::string& name, const Tensor& tensor, Next given) {
+    constexpr const char* kMethods[] = {"compute_p", "compute_q", "reconstruct"};
+    SPARFUSE_REQUIRE(tensor.next == given,
+                     "tensor \"" + name + "\": " + kMethods[static_cast<int>(given)] +
+                         " was called; expected " + kMethods[static_cast<int>(tensor.next)]);
+  }
+
+  Tensor& Started(const std::string& name, Next next) {
+    Tensor& tensor = FindTensor(tensors_, name, "compressed tensor");
+    RequireNext(name, tensor, next);
+    return tensor;
+  }
+
+  Tensor& TensorOf(const std::string& name, const std::vector<std::int64_t>& shape) {
+    auto it = tensors_.find(name);
+    if (it == tensors_.end()) {
+      SPARFUSE_REQUIRE(PowerSgd::Compresses(shape, rank_),
+                       "tensor \"" + name + "\" of shape " + ShapeText(shape) +
+                           " is not larger than its factors of rank " + std::to_string(rank_) +
+                           ": average it as it is");
+      Tensor fresh{shape, {}};
+      for (int w = 0; w < workers_; ++w) {
+        fresh.workers.push_back(
+            {PowerSgd(shape, rank_, seed_), Buffer<float>(ElementCount(shape))});
+      }
+      it = tensors_.emplace(name, std::move(fresh)).first;
+    }
+    RequireShape(name, it->second.shape, shape);
+    return it->second;
+  }
+
+  // Without what a NaN came into, the next step can go on.
+  static void StartAgain(Tensor& tensor) {
+    for (const Worker& worker : tensor.workers) std::ranges::fill(worker.residual.host(), 0.0f);
+    tensor.next = Next::kP;
+  }
+
+  // Finite factors may have an average that is not.
+  static void RequireFinite(const std::string& name, Tensor& tensor, std::span<const float> factor,
+                            const std::string& what) {
+    if (std::ranges::all_of(factor, [](float value) { return std::isfinite(value); })) return;
+    StartAgain(tensor);
+    for (const Worker& worker : tensor.workers) std::ranges::fill(worker.factors.q(), 0.0f);
+    SPARFUSE_THROW(kNumeric, "tensor \"" + name + "\": the averaged factor " + what +
+                                 " is not finite; expected smaller gradients");
+  }
+
+  void ComputeAllP(const std::string& name, Tensor& tensor, std::span<const FloatArray> gradients) {
+    const std::shared_ptr<ThreadPool> pool = ModulePool();
+    const TensorInfo info{TensorId(name), name, tensor.shape, tensor.steps++};
+    try {
+      for (std::size_t w = 0; w < tensor.workers.size(); ++w) {
+        Worker& worker = tensor.workers[w];
+        worker.factors.ComputeP(Context(*pool), worker.source(gradients[w].values()), info);
+      }
+    } catch (const Error&) {
+      StartAgain(tensor);
+      throw;
+    }
+  }
+
+  void ComputeAllQ(const std::string& name, Tensor& tensor) {
+    RequireFinite(name, tensor, tensor.workers[0].factors.p(), "P");
+    const std::shared_ptr<ThreadPool> pool = ModulePool();
+    for (Worker& worker : tensor.workers) {
+      worker.factors.Orthonormalize();
+      worker.factors.ComputeQ(Context(*pool), worker.source());
+    }
+  }
+
+  void ReconstructAll(const std::string& name, Tensor& tensor, std::span<float> out) {
+    RequireFinite(name, tensor, tensor.workers[0].factors.q(), "Q");
+    const std::shared_ptr<ThreadPool> pool = ModulePool();
+    for (const Worker& worker : tensor.workers) {
+      worker.factors.Reconstruct(Context(*pool), worker.source(), out);
+    }
+    tensor.next = Next::kP;
+  }
+
+  // What an all-reduce would do: the workers' factors, added in their order, become the mean.
+  template <class Factor>
+  static void AverageFactor(Tensor& tensor, const Factor& factor) {
+    const std::span<float> mean = factor(tensor.workers[0].factors);
+    for (std::size_t w = 1; w < tensor.workers.size(); ++w) {
+      AddInto(factor(tensor.workers[w].factors), mean);
+    }
+    ScaleDense(mean, 1.0f / static_cast<float>(tensor.workers.size()), mean, *ModulePool());
+    for (std::size_t w = 1; w < tensor.workers.size(); ++w) {
+      std::ranges::copy(mean, factor(tensor.workers[w].factors).begin());
+    }
+  }
+
+  void AverageOne(const std::string& name, std::span<const FloatArray> gradients,
+                  std::span<float> out) {
+    if (!PowerSgd::Compresses(gradients[0].shape, rank_)) return AverageDense(name, gradients, out);
+    Tensor& tensor = TensorOf(name, gradients[0].shape);
+    RequireNext(name, tensor, Next::kP);
+    ComputeAllP(name, tensor, gradients);
+    AverageFactor(tensor, [](PowerSgd& factors) { return factors.p(); });
+    ComputeAllQ(name, tensor);
+    AverageFactor(tensor, [](PowerSgd& factors) { return factors.q(); });
+    ReconstructAll(name, tensor, out);
+  }
+
+  // `out` may be one of the gradients.
+  static void AverageDense(const std::string& name, std::span<const FloatArray> gradients,
+                           std::span<float> out) {
+    const std::span<const float> first = gradients[0].values();
+    std::vector<float> sum(first.begin(), first.end());
+    for (const FloatArray& gradient : gradients.subspan(1)) AddInto(gradient.values(), sum);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      if (std::isfinite(sum[i])) continue;
+      SPARFUSE_THROW(kNumeric, "tensor \"" + name + "\": element " + std::to_string(i) + " of " +
+                                   std::to_string(sum.size()) + " of the sum is " +
+                                   std::to_string(sum[i]) + "; expected finite gradients");
+    }
+    ScaleDense(sum, 1.0f / static_cast<float>(gradients.size()), out, *ModulePool());
+  }
+
+  QuantizeContext Context(ThreadPool& pool) { return {&pool, &workspace_, 0}; }
+
+  int rank_;
+  std::uint64_t seed_;
+  int workers_;
+  std::mutex mutex_;  // guards what follows
+  Workspace workspace_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace
+
+void BindPowerSgd(py::module_& module) {
+  py::class_<LowRank>(module, "PowerSGD",
+                      R"(A gradient matrix as the product of two thin ones, with error feedback.
+
+PowerSGD (Vogels et al., NeurIPS 2019): x = g + r, a matrix of its first dimension times the rest;
+P = x Q, averaged over workers, its columns made orthonormal; Q = x' P, averaged; every worker gets
+P Q', and r = x - P Q'. Each step starts with the Q of the last one.
+
+rank      columns of the factors, 1 to 32. (Not that of a worker.)
+seed      of the first Q: the same on all workers
+workers   whose gradients are all in this process: average() does a step. With several processes
+          each has an object with workers=1, and averages the two factors with what it has:
+
+            p = f.compute_p(name, g)       # then average p over the workers
+            q = f.compute_q(name)          # then average q over the workers
+            out = f.reconstruct(name)      # the same on all of them
+
+          compresses(shape) says which tensors are sent so; the others, vectors and small matrices,
+          are averaged as they are.
+
+Nothing is lost: summed over workers, residuals and averages are the gradients, up to rounding.
+
+>>> import numpy, sparfuse
+>>> rng = numpy.random.default_rng(0)
+>>> f = sparfuse.PowerSGD(rank=2, workers=3)
+>>> weights = [rng.standard_normal((64, 32), dtype=numpy.float32) for worker in range(3)]
+>>> biases = [rng.standard_normal(64, dtype=numpy.float32) for worker in range(3)]
+>>> averages = f.average({"weight": weights, "bias": biases})
+>>> numpy.linalg.matrix_rank(averages["weight"]).item(), averages["bias"].shape
+(2, (64,))
+)")
+      .def(py::init<std::int64_t, std::uint64_t, int>(), py::arg("rank") = 4, py::arg("seed") = 0,
+           py::arg("workers") = 1)
+      .def("compresses", &LowRank::Compresses, py::arg("shape"),
+           R"(Whether a tensor of a shape is sent as two factors: a matrix larger than they are.
+
+>>> import sparfuse
+>>> f = sparfuse.PowerSGD(rank=4)
+>>> f.compresses((64, 3, 7, 7)), f.compresses((64,)), f.compresses((5, 5))
+(True, False, False)
+)")
+      .def("average", &LowRank::Average, py::arg("gradients"), py::kw_only(),
+           py::arg("out") = py::none(),
+           R"(A step of all workers: {name: average} of {name: [gradient of each worker]}.
+
+gradients  float32 arrays as in Sparsifier.select, not modified. Those of shapes that are not
+           compressed are averaged as they are.
+out        memory to reuse: {name: array}, each as in decompress and returned. It may be one of the
+           gradients.
+
+NumericError for a NaN or an infinity: what was left out of that tensor before is lost then, the
+tensors before it have made their step, and those after it have not.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.PowerSGD(rank=1, workers=2)
+>>> g = numpy.outer([1, 2, 3], [4, 5, 6, 7]).astype(numpy.float32)
+>>> average = f.average({"weight": [g, 3 * g]})["weight"]
+>>> bool(numpy.allclose(average, 2 * g))
+True
+)")
+      .def("compute_p", &LowRank::ComputeP, py::arg("name"), py::arg("g"),
+           R"(Begins a step of one tensor: adds the residual to g and returns the factor P.
+
+name   of the tensor: its residual and factors are kept by it
+g      as in Sparsifier.select; not modified
+
+Returns [rank, rows] float32, a view of this object's memory: average it in place over the workers,
+or give compute_q the average. Raises ConfigError if g's shape is not compressed, or the step before
+did not reach reconstruct; NumericError for a NaN or an infinity: what was left out of this tensor
+before is lost then.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.PowerSGD(rank=2)
+>>> f.compute_p("weight", numpy.ones((64, 3, 5), dtype=numpy.float32)).shape
+(2, 64)
+)")
+      .def("compute_q", &LowRank::ComputeQ, py::arg("name"), py::arg("p") = py::none(),
+           R"(Goes on with a tensor's averaged P; returns the factor Q.
+
+p   the average over the workers, [rank, rows]; by default what the array that compute_p returned
+    has now
+
+Returns [rank, columns] float32, a view of this object's memory: average it in place over the
+workers, or give reconstruct the average.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.PowerSGD(rank=2)
+>>> p = f.compute_p("weight", numpy.ones((64, 3, 5), dtype=numpy.float32))
+>>> p /= 1  # the average over one worker
+>>> f.compute_q("weight").shape
+(2, 15)
+)")
+      .def("reconstruct", &LowRank::Reconstruct, py::arg("name"), py::arg("q") = py::none(),
+           py::kw_only(), py::arg("out") = py::none(),
+           R"(Ends a step with a tensor's averaged Q: returns P Q' in the shape of the tensor.
+
+q     the average over the workers, [rank, columns]; by default what the array that compute_q
+      returned has now
+out   memory to reuse, as in decompress; it may be the gradient
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.PowerSGD(rank=1)
+>>> g = numpy.outer([1, 2, 3], [4, 5, 6, 7]).astype(numpy.float32)
+>>> p = f.compute_p("weight", g)
+>>> q = f.compute_q("weight", p / 1)  # the average over one worker
+>>> bool(numpy.allclose(f.reconstruct("weight", q / 1), g))
+True
+)")
+      .def("residual", &LowRank::Residual, py::arg("name"), py::arg("worker") = 0,
+           R"(A copy of what the averages have not had yet of a worker's gradients, in its shape.
+
+Of tensors that are compressed; the others have none.
+
+>>> import numpy, sparfuse
+>>> f = sparfuse.PowerSGD(rank=1, workers=2)
+>>> _ = f.average({"weight": [numpy.ones((3, 4), dtype=numpy.float32)] * 2})
+>>> f.residual("weight", worker=1).shape
+(3, 4)
+)")
+      .def("__repr__",
+           [](const LowRank& self) {
+             return "sparfuse.PowerSGD(rank=" + std::to_string(self.rank()) +
+                    ", seed=" + std::to_string(self.seed()) +
+                    ", workers=" + std::to_string(self.workers()) + ")";
+           })
+      .def_property_readonly("rank", &LowRank::rank, R"(Columns of the factors.
+
+>>> import sparfuse
+>>> sparfuse.PowerSGD(rank=2).rank
+2
+)")
+      .def_property_readonly("seed", &LowRank::seed, R"(Of the first Q.
+
+>>> import sparfuse
+>>> sparfuse.PowerSGD(seed=3).seed
+3
+)")
+      .def_property_readonly("workers", &LowRank::workers,
+                             R"(How many workers' gradients average() takes.
+
+>>> import sparfuse
+>>> sparfuse.PowerSGD(workers=2).workers
+2
+)")
+      .def_property_readonly(
+          "paper", [](const LowRank&) { return PowerSgdDescriptor().paper; },
+          R"(The paper that the method is from.
+
+>>> import sparfuse
+>>> sparfuse.PowerSGD().paper
+'Vogels et al., NeurIPS 2019'
+)")
+      .def_property_readonly(
+          "deviations", [](const LowRank&) { return PowerSgdDescriptor().deviations; },
+          R"(What differs from the paper.
+
+>>> import sparfuse
+>>> sparfuse.PowerSGD().deviations.split(".")[0]
+'Matrices that are no larger than their factors are sent dense'
+)");
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,246 @@
+// Quantizer, list_quantizers.
+#include "harness/python/bindings/bind_quantizer.hpp"
+
+#include <pybind11/stl.h>
+
+#include "core/base/error.hpp"
+#include "harness/python/bindings/bindings.hpp"
+#include "harness/python/selector.hpp"
+#include "harness/python/threads.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+py::array Encode(BoundQuantizer& self, const py::object& g, const std::optional<std::string>& name,
+                 std::optional<std::uint64_t> step) {
+  const FloatArray gradient = ReadGradient(g);
+  const std::string tensor = TensorName(name, gradient.shape);
+  return [&] {
+    const py::gil_scoped_release no_gil;
+    const std::lock_guard lock(self.mutex);
+    return self.encoder.Encode(tensor, gradient.shape, gradient.values(), {}, step);
+  }()
+             .Release();
+}
+
+py::object Average(const BoundQuantizer& self, const py::sequence& payloads,
+                   const py::object& shape, const py::object& out) {
+  SPARFUSE_REQUIRE(py::len(payloads) > 0, "average: no payloads; expected at least one");
+  const std::vector<std::int64_t> extents = ReadShapeOfSome(shape);
+  std::vector<ByteArray> arrays;
+  std::vector<std::span<const std::byte>> views;
+  for (std::size_t p = 0; p < py::len(payloads); ++p) {
+    arrays.push_back(ReadBytes(payloads[p], "payloads[" + std::to_string(p) + "]"));
+    views.push_back(arrays.back().bytes());
+  }
+  const DenseResult result = MakeDense(out, extents);
+  {
+    const py::gil_scoped_release no_gil;
+    AccumulateQuantized(*self.configured->quantizer, views, 1.0f / static_cast<float>(views.size()),
+                        result.values, *ModulePool());
+  }
+  return result.object;
+}
+
+std::size_t ElementsOf(const py::object& shape) { return ElementCount(ReadShapeOfSome(shape)); }
+
+}  // namespace
+
+void BindQuantizer(py::module_& module) {
+  py::class_<BoundQuantizer>(module, "Quantizer", R"(Encodes a whole gradient in fewer bits.
+
+name      of a quantizer: list_quantizers() has them all
+seed      of the quantizer's random numbers. They follow from seed, rank, tensor name and step
+rank      of this worker: workers with equal seeds and different ranks round independently
+options   of the quantizer; unknown ones raise ConfigError
+
+What encoding loses is lost; ErrorFeedback(quantizer) adds it to the next gradient instead, which
+some quantizers need: descriptor["needs_feedback"].
+
+An object may be used from several threads, one at a time; it works without the GIL.
+
+>>> import numpy, sparfuse
+>>> q = sparfuse.Quantizer("qsgd", seed=1, levels=127)
+>>> g = numpy.random.default_rng(0).standard_normal((64, 32), dtype=numpy.float32)
+>>> payload = q.encode(g, name="layer1.weight")
+>>> g.nbytes, payload.nbytes
+(8192, 2064)
+>>> error = q.decode(payload, g.shape) - g
+>>> bool((error**2).sum() <= q.error_bound(g.shape) * (g**2).sum())
+True
+)")
+      .def(py::init([](const std::string& name, std::uint64_t seed, int rank,
+                       const py::kwargs& options) {
+             return std::make_unique<BoundQuantizer>(ConfigureQuantizer(name, seed, rank, options));
+           }),
+           py::arg("name"), py::arg("seed") = 0, py::arg("rank") = 0)
+      .def("encode", &Encode, py::arg("g"), py::kw_only(), py::arg("name") = py::none(),
+           py::arg("step") = py::none(), R"(Encodes g: bytes(g.shape) of uint8.
+
+g        as in Sparsifier.select; not modified, not copied if contiguous in row-major order
+name     of the tensor: errors say it, and random numbers follow from it. Without one, from the
+         shape.
+step     of training, keys random numbers; by default one more than this tensor's last one
+
+Raises NumericError for a NaN or an infinity in g, and what Sparsifier.select does.
+
+>>> import numpy, sparfuse
+>>> g = numpy.array([1, -2, 3], dtype=numpy.float32)
+>>> payload = sparfuse.Quantizer("fp16").encode(g, name="fc.bias")
+>>> payload.dtype, payload.nbytes
+(dtype('uint8'), 8)
+)")
+      .def(
+          "decode",
+          [](const BoundQuantizer& self, const py::object& payload, const py::object& shape,
+             const py::object& out) { return Average(self, py::make_tuple(payload), shape, out); },
+          py::arg("payload"), py::arg("shape"), py::kw_only(), py::arg("out") = py::none(),
+          R"(The float32 array that a payload stands for.
+
+payload  what encode returned, here or on another worker: uint8, or bytes
+shape    of the array that was encoded: an integer, or integers
+out      memory to reuse, as in decompress
+
+>>> import numpy, sparfuse
+>>> q = sparfuse.Quantizer("sign")
+>>> q.decode(q.encode(numpy.array([1, -2, 3], dtype=numpy.float32)), 3).tolist()
+[2.0, -2.0, 2.0]
+)")
+      .def("average", &Average, py::arg("payloads"), py::arg("shape"), py::kw_only(),
+           py::arg("out") = py::none(),
+           R"(The average of payloads, one of each worker, as a dense float32 array.
+
+payloads  a sequence of what encode returned, or of its bytes, all of quantizers of the same name
+          and options. They are added in the order given, so that equal payloads give equal bits on
+          every worker.
+shape     of the arrays that were encoded: an integer, or integers
+out       memory to reuse, as in decompress
+
+Raises ConfigError that names a payload that cannot be one of this shape; what `out` has then is
+unspecified.
+
+>>> import numpy, sparfuse
+>>> q = sparfuse.Quantizer("fp16")
+>>> payloads = [q.encode(numpy.full((2, 2), x, dtype=numpy.float32)) for x in [1, 4]]
+>>> q.average(payloads, (2, 2)).tolist()
+[[2.5, 2.5], [2.5, 2.5]]
+>>> q.average(payloads, 7)
+Traceback (most recent call last):
+    ...
+sparfuse.ConfigError: quantized payload 0 is corrupt: fp16: 8 bytes; expected 16 for 7 elements
+)")
+      .def(
+          "bytes",
+          [](const BoundQuantizer& self, const py::object& shape) {
+            return self.configured->quantizer->EncodedBytes(ElementsOf(shape));
+          },
+          py::arg("shape"), R"(How many bytes encode makes of an array of a shape.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("sign").bytes((64, 32))
+260
+)")
+      .def(
+          "error_bound",
+          [](const BoundQuantizer& self, const py::object& shape) {
+            return self.configured->quantizer->ErrorBound(ElementsOf(shape));
+          },
+          py::arg("shape"),
+          R"(The least c known for which E|x - decoded|^2 <= c |x|^2 for every x of a shape.
+
+Above 1, residuals may grow without bound: not for ErrorFeedback then.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("qsgd", levels=4, bucket=512).error_bound(512) > 1
+True
+>>> sparfuse.Quantizer("sign").error_bound(4)
+0.75
+)")
+      .def("__repr__",
+           [](const BoundQuantizer& self) {
+             const ConfiguredQuantizer& configured = *self.configured;
+             return ReprText("Quantizer", configured.descriptor,
+                             "seed=" + std::to_string(configured.seed) +
+                                 ", rank=" + std::to_string(configured.rank),
+                             configured.options);
+           })
+      .def_property_readonly(
+          "name", [](const BoundQuantizer& self) { return self.configured->descriptor["name"]; },
+          R"(The quantizer's name.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("fp16").name
+'fp16'
+)")
+      .def_property_readonly(
+          "seed", [](const BoundQuantizer& self) { return self.configured->seed; },
+          R"(Of the random numbers.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("qsgd", seed=3).seed
+3
+)")
+      .def_property_readonly(
+          "rank", [](const BoundQuantizer& self) { return self.configured->rank; },
+          R"(Of this worker; keys random numbers.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("qsgd", rank=2).rank
+2
+)")
+      .def_property_readonly(
+          "options",
+          [](const BoundQuantizer& self) { return self.configured->options.attr("copy")(); },
+          R"(All options with their values, defaults included.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("qsgd", bucket=64).options
+{'bucket': 64, 'levels': 127}
+)")
+      .def_property_readonly(
+          "paper", [](const BoundQuantizer& self) { return self.configured->descriptor["paper"]; },
+          R"(The paper that the quantizer is from.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("qsgd").paper
+'Alistarh et al., NeurIPS 2017'
+)")
+      .def_property_readonly(
+          "deviations",
+          [](const BoundQuantizer& self) { return self.configured->descriptor["deviations"]; },
+          R"(What differs from the paper; "" if nothing is known to.
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("qsgd").deviations
+'Levels travel as bytes instead of in Elias code.'
+)")
+      .def_property_readonly(
+          "descriptor",
+          [](const BoundQuantizer& self) { return self.configured->descriptor.attr("copy")(); },
+          R"(The quantizer's entry in list_quantizers().
+
+>>> import sparfuse
+>>> sparfuse.Quantizer("sign").descriptor["needs_feedback"]
+True
+)");
+
+  module.def("list_quantizers", &ListQuantizers, R"(Every quantizer, as a list of dicts:
+
+name            what Quantizer takes
+paper           where it is from
+deviations      what differs from the paper; "" if nothing is known to
+revision        raised when results may change
+unbiased        whether what is decoded is right in expectation
+needs_feedback  whether training does not converge without ErrorFeedback
+options         as in list_sparsifiers
+
+>>> import sparfuse
+>>> for entry in sparfuse.list_quantizers():
+...     if entry["name"] == "qsgd":
+...         print(entry["paper"], [option["name"] for option in entry["options"]])
+Alistarh et al., NeurIPS 2017 ['levels', 'bucket']
+)");
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,219 @@
+// Sparsifier, list_sparsifiers, register_sparsifier.
+#include "harness/python/bindings/bind_sparsifier.hpp"
+
+#include <pybind11/stl.h>
+
+#include <mutex>
+
+#include "core/base/error.hpp"
+#include "harness/python/bindings/bindings.hpp"
+
+namespace sparfuse {
+namespace py = pybind11;
+namespace {
+
+py::tuple Select(BoundSparsifier& self, const py::object& g, const std::optional<std::string>& name,
+                 std::optional<std::uint64_t> step) {
+  const FloatArray gradient = ReadGradient(g);
+  const std::string tensor = TensorName(name, gradient.shape);
+  return [&] {
+    const py::gil_scoped_release no_gil;
+    const std::lock_guard lock(self.mutex);
+    return self.selector.Select(tensor, gradient.shape, gradient.values(), {}, step);
+  }()
+             .Release();
+}
+
+std::size_t Count(const BoundSparsifier& self, const py::object& shape) {
+  const std::vector<std::int64_t> extents = ReadShapeOfSome(shape);
+  return self.configured->sparsifier->Count(ElementCount(extents), extents,
+                                            self.configured->density);
+}
+
+std::string Repr(const BoundSparsifier& self) {
+  const ConfiguredSparsifier& configured = *self.configured;
+  return ReprText("Sparsifier", configured.descriptor,
+                  "density=" + py::cast<std::string>(py::repr(py::float_(configured.density))) +
+                      ", seed=" + std::to_string(configured.seed),
+                  configured.options);
+}
+
+}  // namespace
+
+void BindSparsifier(py::module_& module) {
+  py::class_<BoundSparsifier>(module, "Sparsifier", R"(Selects the elements of a gradient to send.
+
+name      of a sparsifier (list_sparsifiers() has them all) or an alias
+density   fraction of the elements to keep, in (0, 1]: k = max(1, trunc(density * n)) of n. How many
+          are kept is exactly that or near it, as the sparsifier's exact_count says. May be set
+          later: the next selection follows.
+seed      of the sparsifier's random numbers. They follow from seed, tensor name and step, so that
+          workers with equal seeds draw alike
+options   of the sparsifier; unknown ones raise ConfigError
+
+An object may be used from several threads, one at a time; selections run without the GIL.
+
+>>> import numpy, sparfuse
+>>> s = sparfuse.Sparsifier("topk", density=0.5)
+>>> g = numpy.array([[0.1, -3], [2, 0]], dtype=numpy.float32)
+>>> idx, val = s.select(g)
+>>> idx.tolist(), val.tolist()
+([1, 2], [-3.0, 2.0])
+)")
+      .def(py::init([](const std::string& name, double density, std::uint64_t seed,
+                       const py::kwargs& options) {
+             return std::make_unique<BoundSparsifier>(
+                 ConfigureSparsifier(name, density, seed, options));
+           }),
+           py::arg("name"), py::arg("density") = 0.01, py::arg("seed") = 0)
+      .def("select", &Select, py::arg("g"), py::kw_only(), py::arg("name") = py::none(),
+           py::arg("step") = py::none(), R"(Selects from g; returns (indices, values).
+
+g        float32 array of any shape, read only: NumPy, torch or others by DLPack, or the buffer
+         protocol. It is not copied if it is contiguous in row-major order; otherwise a copy of it
+         alone is made.
+name     of the tensor: errors say it, and what a sparsifier remembers from step to step (a
+         threshold, say) is kept by it. Without one it is kept by the shape.
+step     of training, keys random numbers; by default one more than this tensor's last one
+
+indices  uint32, increasing, positions in the flattened g (row-major)
+values   float32, g at these indices, bit for bit
+
+Raises NumericError for a NaN or an infinity in g, ConfigError for an empty g, TypeError for another
+dtype, UnsupportedError for memory that is not on the host.
+
+>>> import numpy, sparfuse
+>>> s = sparfuse.Sparsifier("topk", density=0.25)
+>>> g = numpy.arange(-4, 4, dtype=numpy.float32)
+>>> idx, val = s.select(g, name="fc.bias")
+>>> idx.dtype, idx.tolist(), val.tolist()
+(dtype('uint32'), [0, 1], [-4.0, -3.0])
+>>> s.select(g.astype(numpy.float64))
+Traceback (most recent call last):
+    ...
+TypeError: g has dtype float64; expected float32: pass g.astype(numpy.float32)
+)")
+      .def("count", &Count, py::arg("shape"),
+           R"(How many elements select keeps of an array of a shape.
+
+Exactly so where the descriptor says exact_count; else the most that it aims at.
+
+>>> import sparfuse
+>>> sparfuse.Sparsifier("topk", density=0.01).count((300, 50))
+150
+)")
+      .def("__repr__", &Repr)
+      .def_property_readonly(
+          "name", [](const BoundSparsifier& self) { return self.configured->descriptor["name"]; },
+          R"(The sparsifier's own name, also where an alias found it.
+
+>>> import sparfuse
+>>> sparfuse.Sparsifier("topk").name
+'topk'
+)")
+      .def_property(
+          "density", [](const BoundSparsifier& self) { return self.configured->density.load(); },
+          [](BoundSparsifier& self, double density) {
+            self.configured->density = CheckedDensity(density);
+          },
+          R"(Fraction of the elements to keep. May be set, say in a warm-up.
+
+>>> import sparfuse
+>>> s = sparfuse.Sparsifier("topk")
+>>> s.density = sparfuse.warmup_density(epoch=0, density=0.01, epochs=4, factor=0.25)
+>>> s.density
+0.25
+)")
+      .def_property_readonly(
+          "seed", [](const BoundSparsifier& self) { return self.configured->seed; },
+          R"(Of the random numbers.
+
+>>> import sparfuse
+>>> sparfuse.Sparsifier("randomk", seed=3).seed
+3
+)")
+      .def_property_readonly(
+          "options",
+          [](const BoundSparsifier& self) { return self.configured->options.attr("copy")(); },
+          R"(All options with their values, defaults included.
+
+>>> import sparfuse
+>>> sparfuse.Sparsifier("dgc", sample_ratio=0.05).options["sample_ratio"]
+0.05
+)")
+      .def_property_readonly(
+          "paper", [](const BoundSparsifier& self) { return self.configured->descriptor["paper"]; },
+          R"(The paper that the sparsifier is from.
+
+>>> import sparfuse
+>>> sparfuse.Sparsifier("dgc").paper
+'Lin et al., ICLR 2018'
+)")
+      .def_property_readonly(
+          "deviations",
+          [](const BoundSparsifier& self) { return self.configured->descriptor["deviations"]; },
+          R"(What differs from the paper or its code; "" if nothing is known to.
+
+>>> import sparfuse
+>>> sparfuse.Sparsifier("topk").deviations
+''
+)")
+      .def_property_readonly(
+          "descriptor",
+          [](const BoundSparsifier& self) { return self.configured->descriptor.attr("copy")(); },
+          R"(This sparsifier's entry of list_sparsifiers().
+
+>>> import sparfuse
+>>> sparfuse.Sparsifier("topk").descriptor["exact_count"]
+True
+)");
+
+  module.def("list_sparsifiers", &ListSparsifiers,
+             R"(Every sparsifier, those registered from Python included, as a list of dicts:
+
+name, aliases    what Sparsifier takes
+paper            where it is from
+deviations       what differs from the paper or its code; "" if nothing is known to
+revision         raised when results may change
+exact_count      whether exactly Sparsifier.count elements are kept
+unbounded_count  whether the count may be anything up to n, on some data at least
+index_shared     whether workers with equal seeds keep the same indices
+options          dicts of name, default, range (None, or the least and the largest value), choices,
+                 meaning
+language         "C++" or "Python"
+
+>>> import sparfuse
+>>> for entry in sparfuse.list_sparsifiers():
+...     if entry["name"] == "dgc":
+...         print(entry["paper"], [option["name"] for option in entry["options"]][:2])
+Lin et al., ICLR 2018 ['sample_ratio', 'upper_bound']
+)");
+  module.def("register_sparsifier", &RegisterSparsifier, py::arg("name"), py::arg("sparsifier"),
+             R"(Makes a sparsifier that is written in Python known under a name.
+
+sparsifier  a class, of which each Sparsifier(name, ...) makes an object with its options as
+            keywords (and seed, if the constructor takes one), or an object. It has a method
+            select(g, k):
+              g  [n] float32, flat: the gradient, residual added; a read-only view, valid during
+                 the call only
+              k  how many to keep, below n (all are kept without a call)
+              returns k different integers in [0, n), in any order
+            Attributes, all optional: exact_count = False (any number of indices, at least one and
+            at most max(4k, k + 1024), or n with unbounded_count = True), paper, deviations,
+            revision, index_shared.
+
+A name registered from Python before is replaced; built-in names are refused. What select returns
+is checked: ConfigError says what is wrong with it.
+
+>>> import numpy, sparfuse
+>>> class Largest:
+...     def select(self, g, k):
+...         return numpy.argpartition(-abs(g), k)[:k]
+>>> sparfuse.register_sparsifier("largest", Largest)
+>>> s = sparfuse.Sparsifier("largest", density=0.4)
+>>> s.select(numpy.array([5, -9, 0, 1, 7], dtype=numpy.float32))[0].tolist()
+[1, 4]
+)");
+}
+
+}  // namespace sparfuse

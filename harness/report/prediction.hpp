@@ -1,0 +1,32 @@
+// The model checked: predicted against emulated or measured step time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/report/results.hpp"
+
+namespace sparfuse {
+
+struct PredictedCell {
+  const Cell* cell = nullptr;  // the live one
+  Interval live;               // step_seconds
+  double predicted = 0;
+  bool oversubscribed = false;  // workers times threads exceed the cores
+  double error() const { return predicted / live.value - 1; }
+};
+
+struct PredictionSummary {
+  std::vector<PredictedCell> cells;    // that both engines ran
+  std::optional<double> median_error;  // of |error|, cells that are not oversubscribed
+  std::optional<double> oversubscribed_median_error;
+  // Pairs of methods of the same setting, not oversubscribed, whose live intervals do not overlap;
+  // and how many of them the model puts in the same order.
+  std::size_t ordered_pairs = 0, agreeing_pairs = 0;
+};
+
+// twins: the results of PredictedPart(*live.part).
+PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins);
+
+}  // namespace sparfuse

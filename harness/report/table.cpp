@@ -1,0 +1,318 @@
+#include "harness/report/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/catalog/config_keys.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNone = "–";
+constexpr const char* kThin = "\u2009";
+
+std::string LinkText(const json& config) {
+  if (!config.contains("link") || !config["link"].is_object()) return "unshaped";
+  return fmt::format("{:g} Gbit/s", config["link"]["gbps"].get<double>());
+}
+
+// A cell's keys that a column of its own shows, where they differ within the part.
+struct KeyColumn {
+  const char* key;
+  const char* title;
+};
+constexpr KeyColumn kKeyColumns[] = {{"kind", "kind"},
+                                     {"mode", "mode"},
+                                     {"workload", "workload"},
+                                     {"workers", "workers"},
+                                     {"link", "link"},
+                                     {"cluster", "cluster"},
+                                     {"sparsifier", "sparsifier"},
+                                     {"density", "density"},
+                                     {"batch_per_worker", "batch"},
+                                     {"accumulation", "accumulation"},
+                                     {"threads_per_worker", "threads"},
+                                     {"transport", "transport"},
+                                     {"device", "device"},
+                                     {"precision", "precision"}};
+
+std::string KeyText(const json& config, const char* key) {
+  if (std::string_view(key) == "link") return LinkText(config);
+  const json value = ConfigValue(config, key);
+  return value.is_null()           ? kNone
+         : value.is_string()       ? value.get<std::string>()
+         : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
+                                   : value.dump();
+}
+
+std::vector<KeyColumn> VaryingKeys(const Part& part) {
+  std::vector<KeyColumn> columns;
+  for (const auto& column : kKeyColumns) {
+    std::set<std::string> values;
+    for (const auto& cell : part.cells) values.insert(KeyText(cell.config, column.key));
+    const std::string_view key = column.key;
+    if (values.size() > 1 || key == "workload" || key == "workers") columns.push_back(column);
+  }
+  return columns;
+}
+
+struct MetricColumn {
+  const char* metric;
+  const char* title;
+  const char* unit;  // "" takes the workload's: <unit>/s
+  bool interval;
+};
+const std::vector<MetricColumn> kThroughput = {
+    {"throughput", "throughput", "", true},
+    {"step_seconds", "step", "s", false},
+    {"exposed_communication_seconds", "exposed comm.", "s", false},
+    {"payload_bytes", "payload/step", "B", false},
+    {"sent_bytes", "sent/step", "B", false},
+    {"achieved_density", "achieved density", "1", false}};
+const std::vector<MetricColumn> kConvergence = {
+    {"final_metric", "final metric", "1", true},
+    {"steps_to_target", "steps to target", "1", false},
+    {"seconds_to_target", "time to target", "s", false},
+    {"sent_bytes", "sent/step", "B", false},
+    {"achieved_density", "achieved density", "1", false}};
+
+std::string Number(double value) {
+  if (value == 0) return "0";
+  if (std::abs(value) < 1e-4) return fmt::format("{:.2e}", value);
+  if (std::abs(value) < 999.5) {
+    return fmt::format("{:.{}f}", value,
+                       std::max(0, 2 - static_cast<int>(std::floor(std::log10(std::abs(value))))));
+  }
+  const std::string digits = fmt::format("{:.0f}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-') text += kThin;
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string MetricText(const CellResult& result, const MetricColumn& column,
+                       const std::string& unit) {
+  const auto interval = result.Over(column.metric);
+  if (!interval) {  // a mean that may be zero has no logarithm
+    const auto mean = result.Mean(column.metric);
+    return mean ? Quantity(*mean, unit) : kNone;
+  }
+  std::string text = Quantity(interval->value, unit);
+  if (column.interval && interval->has_bounds()) {
+    text += fmt::format(" ± {:.1f} %", 100 * std::max(interval->high / interval->value - 1,
+                                                      1 - interval->low / interval->value));
+  }
+  return text;
+}
+
+const char* ComparisonSign(Comparison comparison) {
+  switch (comparison) {
+    case Comparison::kLess:
+      return "<";
+    case Comparison::kAtMost:
+      return "<=";
+    case Comparison::kEquals:
+      return "=";
+    case Comparison::kAtLeast:
+      return ">=";
+    case Comparison::kMore:
+      return ">";
+  }
+  return "?";
+}
+
+std::string_view MetricUnit(const std::string& metric) {
+  if (metric.find("seconds") != std::string::npos) return "s";
+  return metric.ends_with("_bytes") ? "B" : "1";
+}
+
+std::string RatioText(const std::optional<Interval>& ratio) {
+  if (!ratio) return kNone;
+  const auto number = [](double value) {  // below 0.1, two decimals say too little
+    return value < 0.095 ? Number(value) : fmt::format("{:.2f}", value);
+  };
+  if (!ratio->has_bounds()) return number(ratio->value) + "x";
+  return fmt::format("{}x [{}, {}]", number(ratio->value), number(ratio->low), number(ratio->high));
+}
+
+std::string Caption(const PartResult& result) {
+  std::set<std::string> modes;
+  for (const auto& cell : result.part->cells) modes.insert(cell.config["mode"].get<std::string>());
+  std::string caption;
+  for (const auto& mode : modes) caption += (caption.empty() ? "" : " and ") + mode;
+  for (const auto& line : result.hardware) caption += "; " + line;
+  std::size_t least = SIZE_MAX;
+  bool live = false;
+  for (const auto& cell : result.cells) {
+    if (cell.cell->config["mode"] == "modelled" || cell.trials.empty()) continue;
+    live = true;
+    least = std::min(least, cell.trials.size());
+  }
+  if (live && least < kPreliminaryBelowBlocks) {
+    caption +=
+        fmt::format("; preliminary: {} block(s), {} make a result", least, kPreliminaryBelowBlocks);
+  }
+  if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
+        return cell.Mean("step_uncertainty").has_value();
+      })) {
+    caption +=
+        "; ± of modelled steps and throughput: what the profile's errors of measurement leave";
+  }
+  if (result.other_systems > 0) {
+    caption += fmt::format("; {} trial(s) of other machines left out", result.other_systems);
+  }
+  return caption;
+}
+
+}  // namespace
+
+std::string Quantity(double value, std::string_view unit) {
+  if (unit == "s" && value != 0) {
+    if (std::abs(value) < 1e-3) return Number(value * 1e6) + " µs";
+    if (std::abs(value) < 1) return Number(value * 1e3) + " ms";
+  }
+  if (unit == "B") {
+    for (const auto& [factor, name] : {std::pair{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}}) {
+      if (std::abs(value) >= factor) return Number(value / factor) + name;
+    }
+  }
+  return unit == "1" ? Number(value) : Number(value) + " " + std::string(unit);
+}
+
+Table ResultTable(const PartResult& result, const Catalog& catalog) {
+  const Part& part = *result.part;
+  Table table;
+  table.title = part.title;
+  table.caption = Caption(result);
+  const auto keys = VaryingKeys(part);
+  const bool convergence = std::any_of(part.cells.begin(), part.cells.end(), [](const Cell& cell) {
+    return cell.config["kind"] == "convergence";
+  });
+  const auto& metrics = convergence ? kConvergence : kThroughput;
+  table.columns.push_back("method");
+  for (const auto& key : keys) table.columns.push_back(key.title);
+  for (const auto& metric : metrics) {
+    table.columns.push_back(metric.title);
+    if (&metric == &metrics.front() && !part.reference.empty()) {
+      table.columns.push_back("vs " + part.reference + " (95 %)");
+    }
+  }
+  table.columns.push_back("n");
+  for (std::size_t i = 0; i < result.cells.size(); ++i) {
+    const auto& cell = result.cells[i];
+    const auto* workload =
+        FindEntry(catalog.workloads, cell.cell->config["workload"].get<std::string>());
+    std::vector<std::string> row = {cell.cell->config["method"].get<std::string>()};
+    for (const auto& key : keys) row.push_back(KeyText(cell.cell->config, key.key));
+    for (const auto& metric : metrics) {
+      const bool first = &metric == &metrics.front();
+      const std::string unit =
+          metric.unit[0] ? metric.unit : (workload ? workload->unit : "units") + "/s";
+      row.push_back(first && !cell.failure.empty() ? cell.failure : MetricText(cell, metric, unit));
+      if (!first || part.reference.empty()) continue;
+      const auto reference = result.ReferenceOf(i);
+      row.push_back(reference
+                        ? RatioText(PairedRatio(cell.Values(metric.metric),
+                                                result.cells[*reference].Values(metric.metric)))
+                        : kNone);
+    }
+    row.push_back(std::to_string(cell.trials.size()));
+    table.rows.push_back(std::move(row));
+  }
+  for (const auto& excluded : part.excluded) {
+    auto note = std::find(table.notes.begin(), table.notes.end(), excluded.reason);
+    if (note == table.notes.end()) note = table.notes.insert(note, excluded.reason);
+    std::vector<std::string> row = {excluded.cell.value("method", kNone)};
+    for (const auto& key : keys) row.push_back(KeyText(excluded.cell, key.key));
+    row.push_back(fmt::format("{} [{}]", kNone, note - table.notes.begin() + 1));
+    row.resize(table.columns.size(), kNone);
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+ClaimWords WordsOf(const ClaimResult& judged) {
+  const Claim& claim = *judged.claim;
+  const bool ratio = claim.compared == Compared::kRatio;
+  const auto number = [&](double value) {
+    return ratio ? fmt::format("{:.4g}x", value) : Quantity(value, MetricUnit(claim.metric));
+  };
+  ClaimWords words;
+  if (claim.stated) {
+    words.expected = fmt::format("{}{}", ratio ? "" : "difference ", number(*claim.stated));
+    if (claim.figure) {
+      words.expected += fmt::format(" (figure {}; the {} is judged)", number(*claim.figure),
+                                    claim.judge_figure ? "figure" : "text");
+    }
+  } else {
+    const char* what = ratio                                     ? ""
+                       : claim.compared == Compared::kDifference ? "difference "
+                                                                 : "value ";
+    words.expected = fmt::format("{}{} {}", what, ComparisonSign(claim.bound.comparison),
+                                 number(claim.bound.value));
+  }
+  if (ratio) {
+    words.ours = judged.n > 0 && !judged.ours ? "a value is 0" : RatioText(judged.ours);
+  } else if (!judged.ours) {
+    words.ours = kNone;
+  } else {
+    words.ours = number(judged.ours->value);
+    if (judged.ours->has_bounds())
+      words.ours += fmt::format(" [{}, {}]", number(judged.ours->low), number(judged.ours->high));
+  }
+  words.verdict = VerdictName(judged.verdict);
+  if (judged.n > 0 && judged.n < kPreliminaryBelowBlocks && judged.mode != "modelled")
+    words.verdict += ", preliminary";
+  return words;
+}
+
+Table ClaimTable(const PartResult& result) {
+  Table table;
+  table.title = result.part->title + ": claims";
+  table.caption = Caption(result) +
+                  "; ratios: geometric means of paired blocks, differences and values: means, each "
+                  "with its t interval";
+  table.columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"};
+  for (const auto& judged : JudgeClaims(result)) {
+    const ClaimWords words = WordsOf(judged);
+    table.rows.push_back({judged.claim->quote, judged.claim->metric, words.expected, words.ours,
+                          std::to_string(judged.n), judged.mode, words.verdict});
+  }
+  return table;
+}
+
+Table PredictionTable(const Part& part, const PredictionSummary& summary) {
+  Table table;
+  table.title = part.title + ": predicted against live step time";
+  table.columns = {"method",    "workload",  "workers", "link",          "mode",
+                   "live step", "predicted", "error",   "oversubscribed"};
+  for (const bool oversubscribed : {false, true}) {
+    for (const auto& cell : summary.cells) {
+      if (cell.oversubscribed != oversubscribed) continue;
+      const json& config = cell.cell->config;
+      table.rows.push_back(
+          {config["method"], config["workload"], KeyText(config, "workers"), LinkText(config),
+           config["mode"], Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),
+           fmt::format("{:+.1f} %", 100 * cell.error()), oversubscribed ? "yes" : "no"});
+    }
+  }
+  const auto percent = [](const std::optional<double>& error) {
+    return error ? fmt::format("{:.1f} %", 100 * *error) : std::string("no cells");
+  };
+  table.caption = fmt::format(
+      "median |error| {} where ranks times threads fit the cores, {} where they exceed them; order "
+      "of "
+      "methods: {} of {} pairs with separate intervals agree",
+      percent(summary.median_error), percent(summary.oversubscribed_median_error),
+      summary.agreeing_pairs, summary.ordered_pairs);
+  return table;
+}
+
+}  // namespace sparfuse

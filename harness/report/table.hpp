@@ -1,0 +1,41 @@
+// Tables of an experiment's results, as text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/report/prediction.hpp"
+#include "harness/report/results.hpp"
+
+namespace sparfuse {
+
+struct Table {
+  std::string title;
+  std::string caption;  // mode, hardware, blocks
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> notes;  // footnotes
+};
+
+enum class TableFormat { kMarkdown, kCsv, kLatex };
+
+// One row a cell, excluded cells as en dashes with their reason below.
+Table ResultTable(const PartResult& result, const Catalog& catalog);
+Table ClaimTable(const PartResult& result);
+Table PredictionTable(const Part& part, const PredictionSummary& summary);
+
+// A claim in the words of tables and reports.
+struct ClaimWords {
+  std::string expected;  // "1.874x", "difference > 0"
+  std::string ours;      // "1.31x [1.27, 1.35]"
+  std::string verdict;   // "holds, preliminary"
+};
+ClaimWords WordsOf(const ClaimResult& judged);
+
+std::string Render(const Table& table, TableFormat format);
+
+// Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
+std::string Quantity(double value, std::string_view unit);
+
+}  // namespace sparfuse

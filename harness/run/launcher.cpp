@@ -1,0 +1,255 @@
+#include "harness/run/launcher.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <regex>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kGrace = std::chrono::seconds(3);  // between SIGTERM and SIGKILL
+
+// What the supervisor tells the controller, once.
+struct Report {
+  int started = 0;  // errno of exec, or 0
+  int status = 0;   // of the launcher, as waitpid gives it
+};
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Parent of every process, from /proc.
+std::map<pid_t, pid_t> Parents() {
+  std::map<pid_t, pid_t> parents;
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return parents;
+  while (const dirent* entry = readdir(proc)) {
+    const pid_t pid = std::atoi(entry->d_name);
+    if (pid <= 0) continue;
+    std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+    std::string text;
+    std::getline(stat, text);
+    const auto end = text.rfind(')');  // the name may hold anything
+    int parent = 0;
+    char state = 0;
+    if (end != std::string::npos &&
+        std::sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2) {
+      parents[pid] = parent;
+    }
+  }
+  closedir(proc);
+  return parents;
+}
+
+std::vector<pid_t> Descendants(pid_t of) {
+  const auto parents = Parents();
+  std::vector<pid_t> found;
+  for (const auto& [pid, parent] : parents) {
+    pid_t ancestor = parent;
+    while (ancestor > 1 && ancestor != of) {
+      const auto next = parents.find(ancestor);
+      ancestor = next == parents.end() ? 0 : next->second;
+    }
+    if (ancestor == of) found.push_back(pid);
+  }
+  return found;
+}
+
+// Ends what is left beneath this process; a process that forks meanwhile is found by the next
+// round.
+void KillDescendants() {
+  for (int round = 0; round < 200; ++round) {
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    const auto left = Descendants(getpid());
+    if (left.empty()) return;
+    for (const pid_t pid : left) kill(pid, SIGKILL);
+    usleep(5000);
+  }
+}
+
+void RedirectOutput(int log) {
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null >= 0) dup2(null, STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+}
+
+[[noreturn]] void Exec(const LaunchRequest& request, const sigset_t& mask, int error_pipe) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_DFL);
+  for (const auto& [name, value] : request.environment) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv;
+  for (const auto& argument : request.argv) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  const int error = errno;
+  [[maybe_unused]] const auto written = write(error_pipe, &error, sizeof(error));
+  _exit(127);
+}
+
+// Runs in a child of the controller and never returns.
+[[noreturn]] void Supervise(const LaunchRequest& request, pid_t controller, int log,
+                            int report_pipe) {
+  sigset_t watched, inherited;
+  sigemptyset(&watched);
+  for (const int signal : {SIGTERM, SIGCHLD, SIGINT, SIGHUP}) sigaddset(&watched, signal);
+  sigprocmask(SIG_BLOCK, &watched, &inherited);
+  setpgid(0, 0);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != controller) _exit(1);  // it died before the kernel knew what to do then
+  RedirectOutput(log);
+
+  int error_pipe[2];
+  if (pipe2(error_pipe, O_CLOEXEC) != 0) _exit(1);
+  const pid_t launcher = fork();
+  if (launcher == 0) Exec(request, inherited, error_pipe[1]);
+  close(error_pipe[1]);
+  Report report;
+  if (launcher < 0) {
+    report.started = errno;
+  } else if (read(error_pipe[0], &report.started, sizeof(report.started)) <= 0) {
+    report.started = 0;
+  }
+  bool ended = launcher < 0;
+  std::optional<Clock::time_point> kill_at;
+  while (!ended) {
+    const timespec slice{0, 100'000'000};
+    const int signal = sigtimedwait(&watched, nullptr, &slice);
+    for (int status = 0; const pid_t pid = waitpid(-1, &status, WNOHANG);) {
+      if (pid < 0) break;
+      if (pid == launcher) {
+        report.status = status;
+        ended = true;
+      }
+    }
+    if (signal == SIGTERM && !kill_at) {
+      const bool orphaned = getppid() != controller;
+      if (!orphaned) kill(launcher, SIGTERM);
+      kill_at = Clock::now() + (orphaned ? std::chrono::seconds(0) : kGrace);
+    }
+    if (!ended && kill_at && Clock::now() >= *kill_at) {
+      kill(launcher, SIGKILL);
+      kill_at = Clock::now() + kGrace;
+    }
+  }
+  KillDescendants();
+  [[maybe_unused]] const auto written = write(report_pipe, &report, sizeof(report));
+  _exit(0);
+}
+
+}  // namespace
+
+LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& interrupted,
+                    const std::function<void(double)>& tick) {
+  const auto begin = Clock::now();
+  const int log =
+      open(request.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0) {
+    SPARFUSE_THROW(kData, fmt::format("cannot write {}: {} (errno {})", request.log.string(),
+                                      std::strerror(errno), errno));
+  }
+  int report_pipe[2];
+  if (pipe2(report_pipe, O_CLOEXEC) != 0) SPARFUSE_THROW(kInternal, "cannot make a pipe");
+  const pid_t controller = getpid();
+  const pid_t supervisor = fork();
+  if (supervisor == 0) {
+    close(report_pipe[0]);
+    Supervise(request, controller, log, report_pipe[1]);
+  }
+  const int fork_error = errno;
+  close(log);
+  close(report_pipe[1]);
+  if (supervisor < 0) {
+    close(report_pipe[0]);
+    SPARFUSE_THROW(kInternal,
+                   fmt::format("cannot start a trial: fork: {}", std::strerror(fork_error)));
+  }
+  LaunchResult result;
+  bool stopping = false;
+  const auto stop = [&](LaunchResult::End why) {
+    if (stopping) return;
+    stopping = true;
+    result.end = why;
+    kill(supervisor, SIGTERM);
+  };
+  pollfd pipe{report_pipe[0], POLLIN, 0};
+  while (poll(&pipe, 1, 100) <= 0 || pipe.revents == 0) {
+    if (interrupted.load()) stop(LaunchResult::End::kInterrupted);
+    if (SecondsSince(begin) > request.timeout_seconds) stop(LaunchResult::End::kTimeout);
+    if (tick) tick(SecondsSince(begin));
+  }
+  Report report;
+  const bool complete = read(report_pipe[0], &report, sizeof(report)) == sizeof(report);
+  close(report_pipe[0]);
+  while (waitpid(supervisor, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  result.seconds = SecondsSince(begin);
+  if (report.started != 0) {
+    SPARFUSE_THROW(kInternal, fmt::format("cannot start {}: {}", request.argv.front(),
+                                          std::strerror(report.started)));
+  }
+  if (stopping) return result;
+  if (!complete) {  // somebody killed the supervisor
+    result.end = LaunchResult::End::kSignalled;
+    result.signal = SIGKILL;
+  } else if (WIFSIGNALED(report.status)) {
+    result.end = LaunchResult::End::kSignalled;
+    result.signal = WTERMSIG(report.status);
+  } else {
+    result.exit_code = WEXITSTATUS(report.status);
+  }
+  return result;
+}
+
+LauncherReport ParseLauncherReport(const std::string& log) {
+  static const std::regex kSignal(R"(process rank (\d+)[^\n]*\n?[^\n]*exited on\s+signal (\d+))");
+  static const std::regex kExit(
+      R"(Process name:\s*\[\[\d+,\d+\],(\d+)\]\s*\n\s*Exit code:\s*(\d+))");
+  static const std::regex kAbort(R"(MPI_ABORT was invoked on rank (\d+))");
+  LauncherReport report;
+  std::smatch match;
+  if (std::regex_search(log, match, kSignal)) {
+    report.rank = std::stoi(match[1]);
+    report.signal = std::stoi(match[2]);
+  } else if (std::regex_search(log, match, kExit)) {
+    report.rank = std::stoi(match[1]);
+    report.exit_code = std::stoi(match[2]);
+  } else if (std::regex_search(log, match, kAbort)) {
+    report.rank = std::stoi(match[1]);
+  }
+  return report;
+}
+
+std::string Tail(const std::string& log, std::size_t lines) {
+  constexpr std::size_t kMostBytes = 8192;
+  std::size_t begin = log.size();
+  std::size_t seen = 0;
+  while (begin > 0 && log.size() - begin < kMostBytes) {
+    if (log[begin - 1] == '\n' && begin != log.size() && ++seen == lines) break;
+    --begin;
+  }
+  return log.substr(begin);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,170 @@
+#include "harness/run/model_trial.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "core/engine/model/model_engine.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "harness/catalog/fusion_plan_json.hpp"
+#include "harness/clusters/profile_data.hpp"
+#include "harness/statistics/statistics.hpp"
+#include "harness/store/step_log.hpp"
+#include "workloads/catalog/catalog.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kTracedRanks = 4;
+
+int RanksOf(const json& outcome) { return outcome.at("config").at("workers").get<int>(); }
+
+// The profile measured with `ranks` at once, or else with the most ranks below; null if none.
+const json* NearestBelow(const json& profiles, int ranks,
+                         const std::function<bool(const json&)>& fits) {
+  const json* best = nullptr;
+  for (const json& outcome : profiles) {
+    if (!fits(outcome) || RanksOf(outcome) > ranks) continue;
+    if (best == nullptr || RanksOf(outcome) > RanksOf(*best)) best = &outcome;
+  }
+  return best;
+}
+
+[[noreturn]] void Lacks(const json& config, const std::string& what) {
+  SPARFUSE_THROW(kConfig, "cluster " + config.at("cluster").dump() + ": its profile lacks " + what +
+                              "; measure it with sparfuse profile");
+}
+
+ModelConfig Configure(const json& config, const json& profiles) {
+  const int workers = config.at("workers");
+  const int threads = config.at("threads_per_worker");
+  const bool shared = config.at("cluster") == "this-machine";
+  if (profiles.empty()) Lacks(config, "every measurement");
+  const bool declared = profiles.front().contains("declared");
+  // Ranks that a machine runs side by side; a declared cluster's devices are not shared.
+  const int units =
+      declared ? 0 : std::max(1, profiles.front().at("machine").at("cores").get<int>() / threads);
+
+  const json* compute = declared ? &profiles.front()
+                                 : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
+                                                [](const json&) { return true; });
+  if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
+  const json& times = compute->at("profile");
+  GradientLayout layout = MakeLayout(TensorsOf(times), config);
+  BackwardProfile backward = BackwardOf(times, layout);
+  CostModel cost = KernelCosts(times);
+  if (declared) {
+    AddDeclaredLinks(cost, times);
+  } else if (workers > 1) {
+    const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
+      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == config.at("link");
+    });
+    if (link == nullptr)
+      Lacks(config, "the link " + config.at("link").dump() + " between two ranks");
+    AddLink(cost, link->at("profile"));
+  }
+
+  ModelConfig model = MakeModelConfig(Compose(config), std::move(layout),
+                                      {workers, config.at("ranks_per_node").get<int>()},
+                                      std::move(backward), std::move(cost), config.at("seed"));
+  model.cores_per_machine = units;
+  model.ranks_per_machine = shared ? workers : 1;
+  return model;
+}
+
+double StepSeconds(const ModelStep& step) {
+  double longest = 0;
+  for (const StepRecord& record : step.records) longest = std::max(longest, record.step_seconds);
+  return longest;
+}
+
+// Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
+// leave: the first step of the same plan again with other draws of what was measured. Null where
+// the profiles do not say how well they are known.
+json StepUncertainty(const json& config, const json& profiles, const ModelConfig& model) {
+  constexpr int kDraws = 12;
+  const bool known = std::any_of(profiles.begin(), profiles.end(), [](const json& outcome) {
+    return outcome.at("profile").contains("relative_errors");
+  });
+  if (!known) return nullptr;
+  const double expected = std::log(StepSeconds(SimulateStep(model, 0, 0)));
+  double squares = 0;
+  for (int draw = 1; draw <= kDraws; ++draw) {
+    ModelConfig drawn =
+        Configure(config, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
+    drawn.plan = model.plan;
+    const double off = std::log(StepSeconds(SimulateStep(drawn, 0, 0))) - expected;
+    squares += off * off;
+  }
+  return StudentTQuantile(0.975, kDraws) * std::sqrt(squares / kDraws);
+}
+
+}  // namespace
+
+json RunModelledTrial(const json& config, const json& profiles,
+                      const std::filesystem::path& directory) {
+  const ModelConfig model = [&] {
+    try {
+      return Configure(config, profiles);
+    } catch (const json::exception& error) {
+      SPARFUSE_THROW(kData, "cluster " + config.at("cluster").dump() +
+                                ": its profile is damaged: " + error.what());
+    }
+  }();
+  const WorkloadDescriptor& workload = FindWorkload(config.at("workload").get<std::string>());
+  const int ranks = model.topology.ranks;
+  const bool random = model.selection.sigma != 0;  // else every step is like the first
+  const int steps = random ? config.at("steps").get<int>() : 1;
+
+  StepLog log(static_cast<std::size_t>(ranks));
+  std::vector<TracedStep> traced;
+  for (int step = 0; step < steps; ++step) {
+    ModelStep simulated =
+        SimulateStep(model, static_cast<std::uint64_t>(step), std::min(ranks, kTracedRanks));
+    for (std::size_t r = 0; r < log.size(); ++r)
+      log[r].push_back({step, true, 0, simulated.records[r]});
+    if (step + 1 < steps) continue;
+    simulated.spans.resize(static_cast<std::size_t>(std::min(ranks, kTracedRanks)));
+    traced.push_back({step, std::move(simulated.spans)});
+  }
+
+  StepLogContext context;
+  context.dense_elements = static_cast<double>(model.layout.numel());
+  context.units_per_step =
+      static_cast<double>(ranks) * config.at("batch_per_worker").get<double>() *
+      config.at("accumulation").get<double>() * static_cast<double>(workload.units_per_sample);
+  context.unit = workload.unit;
+  context.counts_missing = false;
+  WriteSteps(directory, log, context);
+  WriteSpans(directory, traced);
+
+  json layout = json::array();
+  for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
+    const TensorEntry& tensor = model.layout.tensor(t);
+    layout.push_back({{"name", tensor.name},
+                      {"shape", tensor.shape},
+                      {"numel", tensor.numel},
+                      {"dense", tensor.dense}});
+  }
+  json outcome = {{"status", "ok"},
+                  {"reason", ""},
+                  {"metrics", MetricsOf(log, context)},
+                  {"checks", json::object()},
+                  {"plan", model.plan.UnitSizes()},
+                  {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
+                  {"layout", std::move(layout)},
+                  {"machine", profiles.front().at("machine")},
+                  {"software", profiles.front().at("software")},
+                  {"sampling", "simulated; spans of the first ranks"}};
+  const json uncertainty = StepUncertainty(config, profiles, model);
+  if (!uncertainty.is_null())
+    outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
+  for (const char* key : {"calibration", "inputs"}) {
+    if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
+  }
+  return outcome;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,62 @@
+#include "harness/run/progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparfuse {
+
+std::string TimeLeft(double seconds) {
+  if (seconds < 0) return "";
+  if (seconds < 90) return fmt::format("about {:.0f} s left", std::max(1.0, seconds));
+  if (seconds < 5400) return fmt::format("about {:.0f} min left", seconds / 60);
+  return fmt::format("about {:.1f} h left", seconds / 3600);
+}
+
+Progress::Progress(std::size_t total, std::FILE* out)
+    : total_(total), out_(out), terminal_(::isatty(::fileno(out)) != 0) {}
+
+void Progress::Clear() {
+  if (terminal_) fmt::print(out_, "\r\033[K");
+}
+
+void Progress::Begin(const std::string& name, double remaining_seconds) {
+  name_ = name;
+  remaining_seconds_ = remaining_seconds;
+  Tick(0);
+}
+
+void Progress::Tick(double elapsed_seconds, const std::string& doing) {
+  if (!terminal_) return;
+  const std::string left =
+      remaining_seconds_ < 0 ? "" : TimeLeft(std::max(0.0, remaining_seconds_ - elapsed_seconds));
+  Clear();
+  // A line that wrapped could not be cleared: the terminal is asked to cut it.
+  fmt::print(out_, "\033[?7l[{}/{}] {:.0f} s{}{}{}  {}{}\033[?7h", done_ + 1, total_,
+             elapsed_seconds, left.empty() ? "" : ", ", left,
+             failed_ > 0 ? fmt::format(", {} failed", failed_) : "",
+             doing.empty() ? "" : doing + "  ", name_);
+  std::fflush(out_);
+}
+
+void Progress::End(const std::string& status, const std::string& detail, double seconds,
+                   double remaining_seconds) {
+  ++done_;
+  if (status != "ok") ++failed_;
+  Clear();
+  if (terminal_ && status == "ok" && done_ < total_) return;
+  const std::string left = done_ < total_ ? TimeLeft(remaining_seconds) : "";
+  fmt::print(out_, "[{}/{}] {:7} {:6.1f} s  {}{}{}\n", done_, total_, status, seconds, name_,
+             detail.empty() ? "" : ": " + detail, left.empty() ? "" : "  (" + left + ")");
+  std::fflush(out_);
+}
+
+void Progress::Say(const std::string& line) {
+  Clear();
+  fmt::print(out_, "{}\n", line);
+  std::fflush(out_);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,42 @@
+// Runs what a store lacks, one trial after another.
+#pragma once
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/run/trial_plan.hpp"
+
+namespace sparfuse {
+
+struct RunOptions {
+  std::filesystem::path root;    // of the project: for the source's identity
+  std::filesystem::path worker;  // the executable of live trials
+  bool fresh = false;
+  bool modelled_only = false;    // of live trials only the profiles that modelled ones need
+  std::FILE* progress = stdout;  // what runs, and how long still
+};
+
+struct RunSummary {
+  std::size_t present = 0, ok = 0, failed = 0;
+  bool interrupted = false;
+};
+
+// Modelled trials first, as far as their profiles are there; then live ones; then those whose
+// profiles they measured. Holds the store's lock; finishes each trial or leaves no trace of it.
+// Failed trials become rows and are run again by the next call. Trials with more threads than cores
+// run too; tables show them apart. Throws Error{kConfig} when another process holds the store,
+// Error{kData} when the store cannot be written.
+RunSummary RunExperiments(const Catalog& catalog, const Store& store,
+                          const std::vector<Experiment>& experiments, const RunOptions& options,
+                          const std::atomic<bool>& interrupted);
+
+// The command line of a live trial.
+std::vector<std::string> LaunchCommand(const nlohmann::json& config,
+                                       const std::filesystem::path& worker,
+                                       const std::filesystem::path& directory);
+
+}  // namespace sparfuse

@@ -1,0 +1,247 @@
+#include "harness/run/trial_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+
+#include "core/device/card.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/revisions.hpp"
+#include "harness/run/needed_profiles.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+// std::shuffle differs between standard libraries; an order that a seed names must not.
+template <class T>
+void Shuffle(std::vector<T>& values, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random() % i]);
+}
+
+// What became of the stored trials of this cell and block; "" if one is what is asked for, nothing
+// if there is none.
+std::optional<std::string> WhyNotCurrent(const PlannedTrial& trial,
+                                         const std::vector<const TrialRow*>& rows, bool fresh) {
+  const std::string system_hash = ContentHash(trial.system);
+  std::optional<std::string> why;
+  for (const TrialRow* row : rows) {
+    if (row->block != trial.block) continue;
+    if (row->system_hash != system_hash) {
+      why = "system differs: " + WhatDiffers(row->system, trial.system);
+    } else if (row->revisions != trial.revisions) {
+      why = "revision differs: " + WhatDiffers(row->revisions, trial.revisions);
+    } else if (!row->annotations.empty()) {
+      why = "called bad: " + row->annotations.back();
+    } else if (row->status != "ok") {
+      why = fmt::format("{} before ({}): {}", row->status, row->failure_kind, row->failure_message);
+    } else {
+      return fresh ? "--fresh" : "";
+    }
+  }
+  return why;
+}
+
+// For a cell that never ran: what differs from the stored trial whose config is nearest.
+std::string WhatIsNew(const json& config, const std::vector<TrialRow>& rows) {
+  const TrialRow* nearest = nullptr;
+  std::size_t least = 4;  // more differences than three are another cell
+  for (const auto& row : rows) {
+    if (row.kind != config["kind"] || row.workload != config["workload"]) continue;
+    std::size_t differences = 0;
+    for (const auto& [key, value] : config.items()) {
+      differences += !row.config.contains(key) || row.config[key] != value;
+    }
+    if (differences > 0 && differences < least) {
+      least = differences;
+      nearest = &row;
+    }
+  }
+  if (nearest == nullptr) return "never run";
+  return "never run; nearest stored: " + WhatDiffers(nearest->config, config);
+}
+
+PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment, const Part& part,
+                       const json& config, const std::string& config_hash, int block) {
+  PlannedTrial trial;
+  trial.experiment = experiment;
+  trial.part = part.id;
+  trial.config = config;
+  trial.config_hash = config_hash;
+  trial.system = context.machine;
+  trial.revisions = RevisionsOf(context.catalog, config);
+  trial.block = block;
+  trial.seed = part.base_seed + block;
+  trial.timeout_seconds = part.timeout_seconds;
+  return trial;
+}
+
+bool NeedsThisMachine(const json& config) {
+  return config["mode"] == "modelled" && IsOwnCluster(config["cluster"]);
+}
+
+// Adds `trial` unless the store has it or it is planned already.
+class Collector {
+ public:
+  Collector(const PlanContext& context, const std::vector<TrialRow>& rows)
+      : context_(context), rows_(rows) {
+    for (const auto& row : rows) by_config_[row.config_hash].push_back(&row);
+  }
+
+  void Add(PlannedTrial trial) {
+    if (!planned_
+             .insert(
+                 fmt::format("{} {} {}", trial.config_hash, trial.block, ContentHash(trial.system)))
+             .second) {
+      return;
+    }
+    if (trial.why.empty()) trial.why = Why(trial);
+    if (trial.why.empty()) {
+      ++plan.present;
+      return;
+    }
+    trial.estimated_seconds = EstimateSeconds(trial.config, trial.config_hash, rows_);
+    plan.trials.push_back(std::move(trial));
+  }
+
+  TrialPlan plan;
+
+ private:
+  std::string Why(const PlannedTrial& trial) {
+    if (const auto why = WhyNotCurrent(trial, by_config_[trial.config_hash], context_.fresh)) {
+      return *why;
+    }
+    // The blocks of a cell share the answer.
+    const auto [found, is_new] = what_is_new_.try_emplace(trial.config_hash);
+    if (is_new) found->second = WhatIsNew(trial.config, rows_);
+    return found->second;
+  }
+
+  const PlanContext& context_;
+  const std::vector<TrialRow>& rows_;
+  std::map<std::string, std::vector<const TrialRow*>> by_config_;
+  std::map<std::string, std::string> what_is_new_;
+  std::set<std::string> planned_;
+};
+
+}  // namespace
+
+double EstimateSeconds(const json& config, const std::string& config_hash,
+                       const std::vector<TrialRow>& rows) {
+  double sum[3] = {};
+  std::size_t count[3] = {};
+  for (const auto& row : rows) {
+    if (row.status != "ok" || row.kind != config["kind"] || row.mode != config["mode"]) continue;
+    const bool alike = row.workload == config["workload"] && row.workers == config["workers"];
+    const int level = row.config_hash == config_hash ? 0 : alike ? 1 : 2;
+    sum[level] += row.seconds;
+    ++count[level];
+  }
+  for (int level = 0; level < 3; ++level) {
+    if (count[level] > 0) return sum[level] / static_cast<double>(count[level]);
+  }
+  return 0;
+}
+
+TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& experiments,
+                   const std::vector<TrialRow>& rows) {
+  Collector collector(context, rows);
+  for (const auto& experiment : experiments) {
+    const ProfileNeeds needs = NeedsOf(experiment);
+    for (const auto& part : PartsWithTwins(experiment)) {
+      for (const auto& cell : part.cells) {
+        if (!NeedsThisMachine(cell.config)) continue;
+        for (const auto& config : ProfileConfigsFor(context.catalog, cell.config, needs)) {
+          Part profile;
+          profile.id = "profile";
+          profile.base_seed = part.base_seed;
+          profile.timeout_seconds = part.timeout_seconds;
+          collector.Add(MakeTrial(context, experiment.id, profile, config, ConfigHash(config), 0));
+        }
+      }
+    }
+  }
+  int blocks = 0;
+  for (const auto& experiment : experiments) {
+    for (const auto& part : experiment.parts) blocks = std::max(blocks, part.blocks);
+  }
+  // A block of every part before the next block of any: what an interruption leaves is balanced.
+  for (int block = 0; block < blocks; ++block) {
+    for (const auto& experiment : experiments) {
+      for (const auto& part : experiment.parts) {
+        if (block >= part.blocks) continue;
+        std::vector<PlannedTrial> trials;
+        for (const auto& cell : part.cells) {
+          if (cell.config["mode"] == "modelled") continue;
+          trials.push_back(
+              MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block));
+        }
+        Shuffle(trials, static_cast<std::uint64_t>(part.base_seed + block));
+        for (auto& trial : trials) collector.Add(std::move(trial));
+      }
+    }
+  }
+  return std::move(collector.plan);
+}
+
+std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
+  const auto on_cards =
+      std::count_if(plan.trials.begin(), plan.trials.end(), [](const PlannedTrial& trial) {
+        return !trial.modelled() && ConfigValue(trial.config, "device") == "cuda";
+      });
+  if (on_cards == 0) return {};
+  const std::string why = WhyNoCuda();
+  if (why.empty()) return {};
+  return {
+      fmt::format("{} trial(s) with device = \"cuda\" will fail: this machine has no CUDA "
+                  "device: {}",
+                  on_cards, why)};
+}
+
+TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
+                       const std::vector<TrialRow>& rows) {
+  Collector collector(context, rows);
+  const std::string system_hash = ContentHash(context.machine);
+  for (const auto& experiment : experiments) {
+    const ProfileNeeds needs = NeedsOf(experiment);
+    for (const auto& part : PartsWithTwins(experiment)) {
+      std::map<std::string, Profile> profiles;  // cells that differ in the method share one
+      for (const auto& cell : part.cells) {
+        if (cell.config["mode"] != "modelled") continue;
+        json of_profile;
+        for (const char* key : {"cluster", "workload", "workload_options", "recipe",
+                                "batch_per_worker", "threads_per_worker", "workers", "link"}) {
+          of_profile[key] = cell.config[key];
+        }
+        for (const char* key : {"inputs", "device", "precision"})
+          of_profile[key] = ConfigValue(cell.config, key);
+        const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
+        if (is_new) {
+          found->second =
+              FindProfile(context.catalog, context.store, rows, cell.config, needs, system_hash);
+        }
+        const Profile& profile = found->second;
+        for (int block = 0; block < part.blocks; ++block) {
+          PlannedTrial trial =
+              MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block);
+          trial.profile = profile.content;
+          trial.why = profile.missing;
+          trial.system = profile.missing.empty()
+                             ? ModelledSystem(cell.config, profile.content, context.machine)
+                             : json();
+          collector.Add(std::move(trial));
+        }
+      }
+    }
+  }
+  return std::move(collector.plan);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,215 @@
+#include "harness/statistics/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/sparsify/scan/statistics.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Regularised incomplete beta function I_x(a, b), by Lentz's continued fraction.
+double IncompleteBeta(double a, double b, double x) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  if (x > (a + 1) / (a + b + 2))
+    return 1 - IncompleteBeta(b, a, 1 - x);  // converges fast there only
+  constexpr double kTiny = 1e-300;
+  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
+  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
+                                a * std::log(x) + b * std::log1p(-x)) /
+                       a;
+  double c = 1;
+  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
+  double fraction = d;
+  for (int m = 1; m < 1000; ++m) {
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    double factor = 1;
+    for (const double numerator : {even, odd}) {
+      d = 1 / away_from_zero(1 + numerator * d);
+      c = away_from_zero(1 + numerator / c);
+      factor = c * d;
+      fraction *= factor;
+    }
+    if (std::abs(factor - 1) < 1e-15) break;
+  }
+  return front * fraction;
+}
+
+double StudentTCdf(double t, double freedom) {
+  const double tail = 0.5 * IncompleteBeta(freedom / 2, 0.5, freedom / (freedom + t * t));
+  return t >= 0 ? 1 - tail : tail;
+}
+
+}  // namespace
+
+double Median(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : 0.5 * (sorted[middle - 1] + sorted[middle]);
+}
+
+Estimate MedianEstimate(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t n = sorted.size();
+  Estimate estimate{Median(sorted), 0};
+  if (n < 2) return estimate;
+  // Each value is below the true median with probability 1/2: sorted[k] is the first above it with
+  // the binomial probability of k.
+  const auto probability = [n](std::size_t k) {
+    const auto size = static_cast<double>(n);
+    const auto below = static_cast<double>(k);
+    return std::exp(std::lgamma(size + 1) - std::lgamma(below + 1) - std::lgamma(size - below + 1) -
+                    size * std::log(2.0));
+  };
+  std::size_t from = 0;
+  double outside = 2 * probability(0);  // of sorted[from] to sorted[n - 1 - from]
+  while (outside + 2 * probability(from + 1) <= 1 - kConfidence) {
+    ++from;
+    outside += 2 * probability(from);
+  }
+  estimate.standard_error =
+      0.5 * (sorted[n - 1 - from] - sorted[from]) / TwoSidedNormalQuantile(outside);
+  return estimate;
+}
+
+double StudentTQuantile(double probability, double freedom) {
+  if (probability < 0.5) return -StudentTQuantile(1 - probability, freedom);
+  double low = 0;
+  double high = 1;
+  while (StudentTCdf(high, freedom) < probability) high *= 2;
+  while (high - low > 1e-12 * std::max(high, 1e-3)) {
+    const double middle = 0.5 * (low + high);
+    (StudentTCdf(middle, freedom) < probability ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+std::optional<Interval> LogInterval(std::span<const double> values) {
+  if (values.empty()) return std::nullopt;
+  const auto n = static_cast<double>(values.size());
+  double mean = 0;
+  for (const double value : values) {
+    if (!(value > 0) || !std::isfinite(value)) return std::nullopt;
+    mean += std::log(value) / n;
+  }
+  Interval interval{std::exp(mean), std::exp(mean), std::exp(mean), values.size()};
+  if (values.size() < 2) return interval;
+  double variance = 0;
+  for (const double value : values) variance += std::pow(std::log(value) - mean, 2) / (n - 1);
+  const double half = StudentTQuantile(0.5 + kConfidence / 2, n - 1) * std::sqrt(variance / n);
+  interval.low = std::exp(mean - half);
+  interval.high = std::exp(mean + half);
+  return interval;
+}
+
+std::optional<Interval> MeanInterval(std::span<const double> values) {
+  if (values.empty()) return std::nullopt;
+  const auto n = static_cast<double>(values.size());
+  const bool equal = std::equal(values.begin() + 1, values.end(), values.begin());
+  double mean = equal ? values.front() : 0;  // not what rounding makes of it
+  for (const double value : values) mean += equal ? 0 : value / n;
+  Interval interval{mean, mean, mean, values.size()};
+  if (equal) return interval;
+  double variance = 0;
+  for (const double value : values) variance += std::pow(value - mean, 2) / (n - 1);
+  const double half = StudentTQuantile(0.5 + kConfidence / 2, n - 1) * std::sqrt(variance / n);
+  interval.low = mean - half;
+  interval.high = mean + half;
+  return interval;
+}
+
+std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
+                                    const std::map<int, double>& other) {
+  std::vector<double> ratios;
+  for (const auto& [block, value] : ours) {
+    const auto pair = other.find(block);
+    if (pair != other.end() && value > 0 && pair->second > 0)
+      ratios.push_back(value / pair->second);
+  }
+  return LogInterval(ratios);
+}
+
+std::optional<Interval> PairedDifference(const std::map<int, double>& ours,
+                                         const std::map<int, double>& other) {
+  std::vector<double> differences;
+  for (const auto& [block, value] : ours) {
+    const auto pair = other.find(block);
+    if (pair != other.end()) differences.push_back(value - pair->second);
+  }
+  return MeanInterval(differences);
+}
+
+std::string_view VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kReproduced:
+      return "reproduced";
+    case Verdict::kDirectionOnly:
+      return "direction only";
+    case Verdict::kNotReproduced:
+      return "not reproduced";
+    case Verdict::kInconclusive:
+      return "inconclusive";
+    case Verdict::kNotRun:
+      return "not run";
+    case Verdict::kInvalid:
+      return "invalid";
+    case Verdict::kConsistentModelled:
+      return "consistent with the paper";
+    case Verdict::kHolds:
+      return "holds";
+    case Verdict::kDoesNotHold:
+      return "does not hold";
+  }
+  return "not run";
+}
+
+Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact) {
+  if (!ratio) return Verdict::kNotRun;
+  if (!ratio->has_bounds() && !exact) return Verdict::kInconclusive;
+  if (ratio->low >= stated * (1 - kReproducedWithin) &&
+      ratio->high <= stated * (1 + kReproducedWithin)) {
+    return measured ? Verdict::kReproduced : Verdict::kConsistentModelled;
+  }
+  if (ratio->low <= 1 && ratio->high >= 1) return Verdict::kInconclusive;
+  return (ratio->value > 1) == (stated > 1) ? Verdict::kDirectionOnly : Verdict::kNotReproduced;
+}
+
+Verdict JudgeDifference(const std::optional<Interval>& difference, double stated, bool measured,
+                        bool exact) {
+  if (!difference) return Verdict::kNotRun;
+  if (!difference->has_bounds() && !exact) return Verdict::kInconclusive;
+  if (difference->low <= 0 && difference->high >= 0) return Verdict::kInconclusive;
+  if (difference->low <= stated && difference->high >= stated) {
+    return measured ? Verdict::kReproduced : Verdict::kConsistentModelled;
+  }
+  return (difference->value > 0) == (stated > 0) ? Verdict::kDirectionOnly
+                                                 : Verdict::kNotReproduced;
+}
+
+Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slack, bool exact) {
+  if (!ours) return Verdict::kNotRun;
+  double low = ours->low;
+  double high = ours->high;
+  double limit = bound.value;
+  if (bound.comparison == Comparison::kEquals) {
+    return low == limit && high == limit ? Verdict::kHolds : Verdict::kDoesNotHold;
+  }
+  if (!ours->has_bounds() && !exact) return Verdict::kInconclusive;
+  if (bound.comparison == Comparison::kMore || bound.comparison == Comparison::kAtLeast) {
+    low = -ours->high;  // mirrored, so that the rest asks how high it is
+    high = -ours->low;
+    limit = -bound.value;
+  }
+  const bool strict =
+      bound.comparison == Comparison::kLess || bound.comparison == Comparison::kMore;
+  if (strict ? low >= limit : low > limit) return Verdict::kDoesNotHold;
+  const bool holds = strict ? high < limit : high <= limit + slack;
+  return holds ? Verdict::kHolds : Verdict::kInconclusive;
+}
+
+}  // namespace sparfuse

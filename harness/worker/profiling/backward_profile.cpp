@@ -1,0 +1,194 @@
+#include "harness/worker/profiling/backward_profile.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "core/device/runtime.hpp"
+#include "harness/worker/ready_order.hpp"
+#include "harness/worker/timing.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+using nlohmann::operator""_json_pointer;
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class BackwardProfiler {
+ public:
+  BackwardProfiler(const Rank& rank, TrainingWorkload& workload,
+                   const std::vector<std::size_t>& ready_order, const GradientLayout& layout)
+      : rank_(rank),
+        workload_(workload),
+        ready_order_(ready_order),
+        layout_(layout),
+        micro_steps_(rank.config.at("accumulation")),
+        engine_(MeasuringConfig(rank, layout, std::make_unique<Idle>()), rank.loop, rank.pool),
+        position_(workload.Parameters().size()),
+        gradients_(position_.size()) {
+    for (std::size_t t = 0; t < layout_.tensors(); ++t) position_[ready_order_[t]] = t;
+  }
+  ~BackwardProfiler() { workload_.SetGradientHook({}); }
+  BackwardProfiler(const BackwardProfiler&) = delete;
+  BackwardProfiler& operator=(const BackwardProfiler&) = delete;
+
+  void Measure(const BackwardEffort& effort, const std::function<void(const std::string&)>& say,
+               ProfileRecord& record) {
+    for (int i = 1; i < effort.warmup_steps; ++i) HookedStep();
+    const auto begin = Clock::now();  // the last step of warm-up tells how long the others take
+    UnhookedPass();
+    HookedStep();
+    // As many on every rank: the slowest decides.
+    const double pair =
+        1e-9 * static_cast<double>(rank_.Max({std::llround(1e9 * SecondsSince(begin))}).front());
+    const int fitting = pair > 0 ? static_cast<int>(effort.seconds / pair) : 0;
+    const int steps = std::max(effort.steps, fitting);
+    samples_.clear();
+    for (int i = 0; i < steps; ++i) {
+      say("backward, step " + std::to_string(i + 1) + " of " + std::to_string(steps) + ", " +
+          std::to_string(std::llround(std::ceil(pair * (steps - i)))) + " s");
+      Sample(HookedStep());
+      samples_["unhooked"].push_back(UnhookedPass());
+    }
+    Write(steps, record);
+  }
+
+ private:
+  StepRecord HookedStep() {
+    PrepareStep(rank_, workload_, step_);
+    rank_.Synchronise();
+    workload_.SetGradientHook(
+        [this](std::size_t parameter, const float* gradient, std::size_t numel) {
+          gradients_[parameter] = gradient;
+          engine_.AnnounceGradient(position_[parameter], {gradient, numel});
+        });
+    engine_.BeginStep(step_, false);
+    workload_.ClearGradients();
+    for (int micro = 0; micro < micro_steps_; ++micro) {
+      engine_.BeginForward();
+      workload_.BeginForward(step_, micro);
+      engine_.EndForward();
+      workload_.Backward(micro + 1 == micro_steps_);
+      if (micro + 1 < micro_steps_) engine_.EndMicroStep();
+    }
+    engine_.EndBackward();
+    for (const std::size_t parameter : ready_order_)
+      workload_.SetGradient(parameter, gradients_[parameter]);
+    engine_.BeginUpdate();
+    workload_.Update(step_++);
+    return engine_.EndStep();
+  }
+
+  // Seconds of the last micro-step's backward.
+  double UnhookedPass() {
+    PrepareStep(rank_, workload_, step_);
+    rank_.Synchronise();
+    workload_.SetGradientHook({});
+    workload_.ClearGradients();
+    double seconds = 0;
+    for (int micro = 0; micro < micro_steps_; ++micro) {
+      workload_.Forward(step_, micro);  // waits
+      const auto begin = Clock::now();
+      workload_.Backward(micro + 1 == micro_steps_);
+      if (rank_.device.kind != DeviceKind::kHost) gpu::Synchronize(rank_.compute);
+      seconds = SecondsSince(begin);
+    }
+    ++step_;
+    return seconds;
+  }
+
+  void Sample(const StepRecord& record) {
+    samples_["begin"].push_back(record.step_seconds - record.forward_seconds -
+                                record.backward_seconds - record.update_seconds);
+    samples_["forward"].push_back(record.forward_seconds);
+    samples_["update"].push_back(record.update_seconds);
+    double hooked = 0;  // of the last micro-step, as without hooks
+    for (const Span& span : engine_.timeline().Sorted()) {
+      if (span.kind != SpanKind::kBackward) continue;
+      const double seconds = span.end_seconds - span.begin_seconds;
+      samples_["backward " + span.label].push_back(seconds);
+      if (span.label != "micro-step") hooked += seconds;
+    }
+    samples_["hooked"].push_back(hooked);
+  }
+
+  Estimate EstimateOf(const std::string& name) const {
+    const auto it = samples_.find(name);
+    return MeanOverRanks(rank_, it == samples_.end() ? Estimate{} : MedianEstimate(it->second));
+  }
+
+  void Write(int steps, ProfileRecord& record) const {
+    std::vector<Estimate> tensors;
+    const Estimate tail = EstimateOf("backward end");
+    const Estimate unhooked = EstimateOf("unhooked");
+    double sum = tail.value;
+    for (std::size_t t = 0; t < layout_.tensors(); ++t) {
+      tensors.push_back(EstimateOf("backward " + layout_.tensor(t).name));
+      sum += tensors.back().value;
+    }
+    const double scale = sum > 0 ? unhooked.value / sum : 1;
+
+    json list = json::array();
+    for (std::size_t t = 0; t < layout_.tensors(); ++t) {
+      const TensorEntry& tensor = layout_.tensor(t);
+      list.push_back({{"name", tensor.name},
+                      {"shape", tensor.shape},
+                      {"numel", tensor.numel},
+                      {"seconds", scale * tensors[t].value}});
+    }
+    record.Set("/backward/steps"_json_pointer, steps);
+    record.Number("/backward/begin_seconds"_json_pointer, EstimateOf("begin"));
+    Estimate forward = EstimateOf("forward");
+    const Estimate micro_step = EstimateOf("backward micro-step");
+    forward.value += (micro_steps_ - 1) * micro_step.value;
+    forward.standard_error =
+        std::hypot(forward.standard_error, (micro_steps_ - 1) * micro_step.standard_error);
+    record.Number("/backward/forward_seconds"_json_pointer, forward);
+    record.Set("/backward/tensors"_json_pointer, std::move(list));
+    record.Errors("/backward/tensors"_json_pointer, tensors);
+    record.Set("/backward/tail_seconds"_json_pointer, scale * tail.value);
+    record.Number("/backward/hooked_seconds"_json_pointer, EstimateOf("hooked"));
+    record.Number("/backward/unhooked_seconds"_json_pointer, unhooked);
+    record.Number("/backward/update_seconds"_json_pointer, EstimateOf("update"));
+  }
+
+  const Rank& rank_;
+  TrainingWorkload& workload_;
+  const std::vector<std::size_t>& ready_order_;
+  const GradientLayout& layout_;
+  const int micro_steps_;
+  LiveEngine engine_;
+  std::vector<std::size_t> position_;    // in ready order, by parameter
+  std::vector<const float*> gradients_;  // by parameter
+  std::uint64_t step_ = 0;
+  std::map<std::string, std::vector<double>> samples_;
+};
+
+}  // namespace
+
+LiveConfig MeasuringConfig(const Rank& rank, GradientLayout layout,
+                           std::unique_ptr<Strategy> strategy) {
+  LiveConfig config;
+  config.plan = {{Unit{0, layout.tensors(), Sparsified::kNever, 1.0}}};
+  config.layout = std::move(layout);
+  config.topology = {rank.size(), rank.config.at("ranks_per_node").get<int>()};
+  config.strategy = std::move(strategy);
+  config.device = rank.device;
+  config.compute = rank.compute;
+  return config;
+}
+
+void ProfileBackward(const Rank& rank, TrainingWorkload& workload,
+                     const std::vector<std::size_t>& ready_order, const GradientLayout& layout,
+                     const BackwardEffort& effort,
+                     const std::function<void(const std::string&)>& say, ProfileRecord& record) {
+  BackwardProfiler(rank, workload, ready_order, layout).Measure(effort, say, record);
+}
+
+}  // namespace sparfuse

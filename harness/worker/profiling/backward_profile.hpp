@@ -1,0 +1,48 @@
+// How long a workload's step takes without communication, tensor by tensor.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/engine/live/live_engine.hpp"
+#include "core/fusion/layout.hpp"
+#include "harness/worker/profiling/profile_record.hpp"
+#include "harness/worker/rank.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+
+struct BackwardEffort {
+  int warmup_steps = 0;
+  int steps = 0;       // timed, at least
+  double seconds = 0;  // more steps are timed where they fit into this
+};
+
+// An engine's configuration for measurements: everything in one unit, nothing is sent.
+LiveConfig MeasuringConfig(const Rank& rank, GradientLayout layout,
+                           std::unique_ptr<Strategy> strategy);
+
+// Announces everything and asks for nothing, so that what remains is forward, backward and the
+// hooks.
+class Idle final : public Strategy {
+ public:
+  void GradientReady(Engine&, std::size_t) override {}
+};
+
+// Adds "backward". Trains `workload` for the steps with hooks, which see the single tensors; each
+// is followed by a pass without hooks, whose total is what backward takes when nobody looks. The
+// tensors' times are scaled so that they and the tail add up to that total.
+//
+//   ready_order  the workload's parameters in the order of `layout`.
+//   say          hears which step is under way and how long the rest takes.
+//
+// Collective; takes the workload's gradient hook.
+void ProfileBackward(const Rank& rank, TrainingWorkload& workload,
+                     const std::vector<std::size_t>& ready_order, const GradientLayout& layout,
+                     const BackwardEffort& effort,
+                     const std::function<void(const std::string&)>& say, ProfileRecord& record);
+
+}  // namespace sparfuse

@@ -1,0 +1,216 @@
+#include "harness/worker/profiling/link_profile.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/cost/fit.hpp"
+#include "core/device/device.hpp"
+#include "core/transport/topology.hpp"
+#include "harness/worker/timing.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+using nlohmann::operator""_json_pointer;
+using Place = ProfileRecord::Place;
+
+constexpr int kTag = 16;
+constexpr std::size_t kLargestBytes = 4u << 20;
+
+struct Neighbours {
+  int previous = 0;
+  int next = 0;
+};
+
+// In a ring of the `count` ranks from `first` on.
+Neighbours InRing(int rank, int first, int count) {
+  return {first + (rank - first + count - 1) % count, first + (rank - first + 1) % count};
+}
+
+// `rounds` times: every rank sends to the next and receives from the one before.
+Task RingRounds(Communicator& world, Neighbours to, std::span<std::byte> out,
+                std::span<std::byte> in, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    co_await Complete(world.Irecv(to.previous, kTag, in), world.Isend(to.next, kTag, out));
+  }
+}
+
+// `messages` small ones to the next rank at once.
+Task Burst(Communicator& world, Neighbours to, std::span<std::byte> out, std::span<std::byte> in,
+           int messages) {
+  std::vector<std::unique_ptr<Request>> requests;
+  for (int m = 0; m < messages; ++m) {
+    requests.push_back(
+        world.Irecv(to.previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
+    requests.push_back(world.Isend(to.next, kTag, out.first(8)));
+  }
+  co_await Complete(std::move(requests));
+}
+
+Task NativeAllReduce(Communicator& world, std::span<float> data) {
+  co_await Complete(world.NativeAllReduceSum(data));
+}
+
+Task Nothing() { co_return; }
+
+// Null where too few of the times are above 0, which a transport without start-up time may cause.
+json FitOf(const std::vector<CurvePoint>& rounds) {
+  std::vector<TimedTransfer> transfers;
+  for (const CurvePoint& point : rounds) {
+    if (point.seconds.value > 0)
+      transfers.push_back({static_cast<double>(point.size), point.seconds.value});
+  }
+  if (transfers.size() < 3) return nullptr;
+  const AlphaBeta fit = FitAlphaBeta(transfers);
+  json residuals = json::array();
+  for (std::size_t i = 0; i < transfers.size(); ++i)
+    residuals.push_back({transfers[i].bytes, fit.relative_residuals[i]});
+  return {{"alpha_seconds", fit.alpha_seconds},
+          {"alpha_standard_error", fit.alpha_standard_error},
+          {"seconds_per_byte", fit.seconds_per_byte},
+          {"seconds_per_byte_standard_error", fit.seconds_per_byte_standard_error},
+          {"points", transfers.size()},
+          {"relative_residuals", std::move(residuals)},
+          {"rms_relative_residual", fit.rms_relative_residual},
+          {"worst_relative_residual", fit.worst_relative_residual},
+          {"r_squared", fit.r_squared}};
+}
+
+// Of one class of links.
+class LinkProfile {
+ public:
+  // messages: where the transport's messages lie.
+  LinkProfile(const Rank& rank, Device messages, Neighbours neighbours, int repeats,
+              double dispatch)
+      : rank_(rank),
+        neighbours_(neighbours),
+        repeats_(repeats),
+        dispatch_(dispatch),
+        out_(kLargestBytes, messages),
+        in_(kLargestBytes, messages) {}
+
+  void Measure(LinkClass link_class, const Place& place, ProfileRecord& record) {
+    const std::vector<CurvePoint> rounds = RoundSeconds();
+    record.Set(place / "class", LinkClassName(link_class));
+    record.CurveWithErrors(place / "round_seconds", rounds);
+    record.Set(place / "fit", FitOf(rounds));
+    record.Number(place / "seconds_per_extra_message", SecondsPerExtraMessage());
+  }
+
+  // Processor time of an exchange: once + a round + a fraction of the time under way; from a short
+  // exchange, one of many rounds, and a long one.
+  void MeasureCpu(const Place& place, ProfileRecord& record) {
+    constexpr int kRounds = 16;
+    const ExchangeTime one = TimeRing(0, 1);
+    const ExchangeTime many = TimeRing(0, kRounds);
+    const ExchangeTime large = TimeRing(kLargestBytes, 1);
+    const double longer = large.wall.value - one.wall.value;
+    const double fraction =
+        longer <= 0 ? 0 : std::max(0.0, (large.cpu_seconds - one.cpu_seconds) / longer);
+    const auto busy = [&](const ExchangeTime& time) {
+      return time.cpu_seconds - fraction * time.wall.value;
+    };
+    const double round = std::max(0.0, (busy(many) - busy(one)) / (kRounds - 1));
+    record.Set(place / "cpu_seconds", std::max(0.0, busy(one) - round));
+    record.Set(place / "round_cpu_seconds", round);
+    record.Set(place / "cpu_fraction", fraction);
+  }
+
+ private:
+  // From an exchange of `rounds` rounds, without what the exchange costs once.
+  std::vector<CurvePoint> RoundSeconds() {
+    std::vector<CurvePoint> points;
+    for (std::size_t bytes = 0; bytes <= kLargestBytes; bytes = bytes == 0 ? 1024 : bytes * 4) {
+      const int rounds = bytes >= 262144 ? 2 : 10;
+      const Estimate wall = TimeRing(bytes, rounds).wall;
+      points.push_back(
+          {bytes, {std::max(0.0, wall.value - dispatch_) / rounds, wall.standard_error / rounds}});
+    }
+    return points;
+  }
+
+  Estimate SecondsPerExtraMessage() {
+    constexpr int kBurst = 16;
+    const auto burst = [&](int messages) {
+      const auto task = [&, messages](Communicator& world) {
+        return Burst(world, neighbours_, All(out_), All(in_), messages);
+      };
+      return TimeExchange(rank_, task, repeats_).wall;
+    };
+    const Estimate more = Excess(burst(kBurst), burst(1));
+    return {more.value / (kBurst - 1), more.standard_error / (kBurst - 1)};
+  }
+
+  ExchangeTime TimeRing(std::size_t bytes, int rounds) {
+    const auto task = [this, bytes, rounds](Communicator& world) {
+      return RingRounds(world, neighbours_, All(out_).first(bytes), All(in_).first(bytes), rounds);
+    };
+    return TimeExchange(rank_, task, repeats_);
+  }
+
+  static std::span<std::byte> All(const Buffer<std::byte>& buffer) {
+    return {buffer.data(), buffer.size()};
+  }
+
+  const Rank& rank_;
+  Neighbours neighbours_;
+  int repeats_;
+  double dispatch_;
+  Buffer<std::byte> out_;
+  Buffer<std::byte> in_;
+};
+
+// By bytes; empty where the backend has none.
+std::vector<CurvePoint> NativeAllReduceSeconds(const Rank& rank, int repeats, double dispatch) {
+  bool native = false;
+  Device messages;
+  rank.loop.RunBlocking([&](Communicator& world) {
+    native = world.has_native_all_reduce();
+    messages = world.stream().device;
+    return Nothing();
+  });
+  std::vector<CurvePoint> points;
+  if (!native) return points;
+  const Buffer<float> data(kLargestBytes / sizeof(float), messages);
+  for (std::size_t bytes = 1024; bytes <= kLargestBytes; bytes *= 4) {
+    const auto task = [&](Communicator& world) {
+      return NativeAllReduce(world, std::span(data.data(), bytes / sizeof(float)));
+    };
+    const Estimate wall = TimeExchange(rank, task, repeats).wall;
+    points.push_back({bytes, {std::max(0.0, wall.value - dispatch), wall.standard_error}});
+  }
+  return points;
+}
+
+}  // namespace
+
+void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
+  const double dispatch = record.at("/exchange_dispatch_seconds"_json_pointer);
+  const Topology topology{rank.size(), rank.config.at("ranks_per_node").get<int>()};
+  const bool several_nodes = topology.nodes() > 1;
+
+  Device messages;
+  rank.loop.RunBlocking([&messages](Communicator& world) {
+    messages = world.stream().device;
+    return Nothing();
+  });
+  LinkProfile all(rank, messages, InRing(rank.rank(), 0, rank.size()), repeats, dispatch);
+  all.Measure(several_nodes ? LinkClass::kInterNode : LinkClass::kIntraNode, "/link"_json_pointer,
+              record);
+  all.MeasureCpu("/link"_json_pointer, record);
+
+  const int in_node = topology.ranks_per_node;
+  if (several_nodes && in_node > 1) {
+    const int first = topology.NodeOf(rank.rank()) * in_node;
+    LinkProfile(rank, messages, InRing(rank.rank(), first, in_node), repeats, dispatch)
+        .Measure(LinkClass::kIntraNode, "/node_link"_json_pointer, record);
+  }
+
+  const std::vector<CurvePoint> native = NativeAllReduceSeconds(rank, repeats, dispatch);
+  if (!native.empty()) record.CurveWithErrors("/native_all_reduce"_json_pointer, native);
+}
+
+}  // namespace sparfuse

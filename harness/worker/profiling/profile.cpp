@@ -1,0 +1,79 @@
+// A profile trial: what the model computes with, on as many ranks at once as the profile is for.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "harness/run/progress.hpp"
+#include "harness/catalog/python_file.hpp"
+#include "harness/worker/ready_order.hpp"
+#include "harness/worker/profiling/profiler.hpp"
+#include "harness/worker/rank.hpp"
+#include "harness/worker/replica.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kRepeats = 9;
+constexpr std::size_t kElements = 1'000'000;
+constexpr double kDensities[] = {0.001, 0.01, 0.1};
+
+ProfileSubject SubjectOf(const Rank& rank, TrainingWorkload& workload) {
+  ProfileSubject subject{workload, ObserveReadyOrder(rank, workload), {}, {}};
+  for (const json& name : rank.config.at("sparsifiers")) {
+    const SparsifierDescriptor& descriptor = ResolveSparsifier(name.get<std::string>());
+    subject.sparsifiers.push_back(
+        {&descriptor,
+         descriptor.make(ResolveOptions(descriptor.name, descriptor.options, {}), 1),
+         {std::begin(kDensities), std::end(kDensities)}});
+  }
+  for (const json& name : rank.config.at("quantizers")) {
+    const QuantizerDescriptor& descriptor = FindQuantizer(name.get<std::string>());
+    subject.quantizers.push_back(
+        descriptor.make(ResolveOptions(descriptor.name, descriptor.options, {}), 1));
+  }
+  return subject;
+}
+
+}  // namespace
+
+void RunProfile(const Rank& rank) {
+  const int steps = rank.config.at("steps");
+  const ProfileEffort effort{
+      .backward = {.warmup_steps = rank.config.at("warmup_steps"), .steps = steps, .seconds = 0},
+      .repeats = kRepeats,
+      .elements = kElements};
+  const auto say = [&rank](const std::string& what) {
+    if (rank.rank() != 0) return;
+    std::printf("%s%s\n", kMeasuringLine, what.c_str());
+    std::fflush(stdout);  // the controller follows the log
+  };
+  double load = 0;  // of what runs beside this trial, for who wonders about its times
+  if (getloadavg(&load, 1) != 1) load = 0;
+  const auto workload = MakeTrialWorkload(rank);
+  BroadcastState(rank, *workload);
+  json profile = MeasureProfile(rank, SubjectOf(rank, *workload), effort, say);
+  json machine = MachineOf(rank);
+  if (rank.rank() != 0) return;
+  const auto seconds = [](double value) { return json{{"value", value}, {"unit", "seconds"}}; };
+  const json& measured = profile["backward"];
+  json outcome;
+  outcome["status"] = "ok";
+  outcome["reason"] = "";
+  outcome["checks"] = json::object();
+  outcome["metrics"] = {{"forward_seconds", seconds(measured["forward_seconds"])},
+                        {"backward_seconds", seconds(measured["unhooked_seconds"])},
+                        {"update_seconds", seconds(measured["update_seconds"])}};
+  outcome["n"] = steps;
+  outcome["profile"] = std::move(profile);
+  outcome["machine"] = std::move(machine);
+  outcome["machine"]["load_before"] = load;
+  outcome["software"] = SoftwareOfWorker();
+  outcome["sampling"] =
+      "medians of " + std::to_string(steps) + " steps with hooks and as many passes without, of " +
+      std::to_string(kRepeats) + " repeats of a kernel or an exchange; mean over ranks";
+  WriteOutcome(rank.directory, outcome);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,261 @@
+#include "harness/worker/profiling/profiler.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <random>
+#include <span>
+
+#include "core/payload/accumulate.hpp"
+#include "core/engine/live/live_engine.hpp"
+#include "harness/clusters/profile_data.hpp"
+#include "harness/worker/profiling/link_profile.hpp"
+#include "harness/worker/timing.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+using nlohmann::operator""_json_pointer;
+using Place = ProfileRecord::Place;
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+// 64, 512, ... up to and including `largest`.
+std::vector<std::size_t> Sizes(std::size_t largest) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t n = 64; n < largest; n *= 8) sizes.push_back(n);
+  sizes.push_back(largest);
+  return sizes;
+}
+
+using Curve = std::vector<CurvePoint>;
+
+Curve CurveOf(std::span<const std::size_t> sizes,
+              const std::function<Estimate(std::size_t)>& seconds) {
+  Curve points;
+  for (const std::size_t n : sizes) points.push_back({n, seconds(n)});
+  return points;
+}
+
+// Asks for one copy a tensor: with a layout of tiny tensors, the cost of asking.
+class PackOnly final : public Strategy {
+ public:
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    engine.Pack({.tensor = tensor});
+  }
+};
+
+class Profiler {
+ public:
+  Profiler(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
+           const std::function<void(const std::string&)>& say)
+      : rank_(rank), subject_(subject), effort_(effort), say_(say) {
+    for (const std::size_t parameter : subject.ready_order) {
+      const ParameterInfo& info = subject.workload.Parameters()[parameter];
+      layout_.Add(info.name, info.shape, info.numel);
+    }
+    largest_ = std::max(layout_.numel(), effort.elements);
+    gradient_ = Gaussian(largest_, 1 + static_cast<std::uint64_t>(rank.rank()));
+    kernels_ = KernelsOfRank(rank, gradient_);
+  }
+
+  json Measure() {
+    ProfileBackward(rank_, subject_.workload, subject_.ready_order, layout_, effort_.backward, say_,
+                    record_);
+    say_("dispatch, copies and decompression");
+    Dispatch();
+    record_.Number("/exchange_dispatch_seconds"_json_pointer, ExchangeDispatch());
+    Copies();
+    Decompression();
+    Selections(*kernels_, "selection");
+    if (rank_.pool.threads() > 1 || rank_.device.kind != DeviceKind::kHost) {
+      ThreadPool host(1);  // as the host lane has it
+      Selections(*KernelsOnHost(gradient_, host), "host_selection");
+    }
+    Encodings();
+    if (rank_.size() > 1) {
+      say_("exchanges between ranks");
+      ProfileLinks(rank_, effort_.repeats, record_);
+    }
+    return record_.Take();
+  }
+
+ private:
+  Estimate MeanTimeOf(const std::function<void()>& body) const {
+    return MeanOverRanks(rank_, TimeOf(body, effort_.repeats));
+  }
+  Estimate MeanTimeOf(const TimedKernels& kernels, const TimedKernels::Body& body) const {
+    return MeanOverRanks(rank_, kernels.Seconds(body, effort_.repeats));
+  }
+
+  Estimate SecondsPerAnnouncement(std::unique_ptr<Strategy> strategy) {
+    constexpr std::size_t kTensors = 256;
+    GradientLayout tiny;
+    for (std::size_t t = 0; t < kTensors; ++t) tiny.Add("t" + std::to_string(t), {1}, 1);
+    const Buffer<float> gradient(1, rank_.device);  // outlives the streams that read it
+    LiveEngine engine(MeasuringConfig(rank_, std::move(tiny), std::move(strategy)), rank_.loop,
+                      rank_.pool);
+    std::vector<double> times;
+    for (int repeat = 0; repeat < effort_.repeats; ++repeat) {
+      engine.BeginStep(static_cast<std::uint64_t>(repeat), false);
+      const auto begin = Clock::now();
+      for (std::size_t t = 0; t < kTensors; ++t) engine.AnnounceGradient(t, {gradient.data(), 1});
+      times.push_back(SecondsSince(begin) / kTensors);
+      engine.EndBackward();
+      engine.BeginUpdate();
+      engine.EndStep();  // on a device, what was asked for may still be under way
+    }
+    return MedianEstimate(times);
+  }
+
+  void Dispatch() {
+    rank_.Synchronise();
+    const Estimate with = SecondsPerAnnouncement(std::make_unique<PackOnly>());
+    rank_.Synchronise();
+    const Estimate without = SecondsPerAnnouncement(std::make_unique<Idle>());
+    record_.Number("/dispatch_seconds"_json_pointer, MeanOverRanks(rank_, Excess(with, without)));
+  }
+
+  static Task Nothing() { co_return; }
+
+  Estimate ExchangeDispatch() {
+    rank_.Synchronise();
+    return MeanTimeOf([this] { rank_.loop.RunBlocking([](Communicator&) { return Nothing(); }); });
+  }
+
+  void Copies() {
+    const std::vector<std::size_t> sizes = Sizes(largest_);
+    rank_.Synchronise();
+    const auto pack = [&](std::size_t n) { return MeanTimeOf(*kernels_, kernels_->Pack(n)); };
+    const auto scale = [&](std::size_t n) { return MeanTimeOf(*kernels_, kernels_->Scale(n)); };
+    record_.Curve("/pack"_json_pointer, CurveOf(sizes, pack));
+    record_.Curve("/scale"_json_pointer, CurveOf(sizes, scale));
+    // By the communication thread, on the host.
+    const std::size_t added = std::min<std::size_t>(layout_.numel(), 262144);
+    std::vector<float> work(added);
+    const Estimate sum = MeanTimeOf([&] { AddInto(std::span(gradient_).first(added), work); });
+    record_.Number("/seconds_per_reduced_element"_json_pointer, PerItem(sum, added));
+  }
+
+  static Estimate PerItem(const Estimate& seconds, std::size_t items) {
+    const auto n = static_cast<double>(items);
+    return {seconds.value / n, seconds.standard_error / n};
+  }
+
+  // {sparsifier: [{"density", "seconds": [[elements, seconds, shape], ...]}, ...]}
+  void Selections(TimedKernels& kernels, const std::string& name) {
+    const std::vector<TimedShape> shapes = ShapesToTime(layout_, largest_);
+    rank_.Synchronise();
+    record_.Set(Place("/" + name), json::object());
+    std::size_t done = 0;
+    for (const TimedSparsifier& timed : subject_.sparsifiers) {
+      const std::string sparsifier(timed.descriptor->name);
+      say_(name + " of " + sparsifier + ", " + std::to_string(++done) + " of " +
+           std::to_string(subject_.sparsifiers.size()));
+      json curves = json::array();
+      for (const double density : timed.densities) curves.push_back({{"density", density}});
+      record_.Set(Place("/" + name) / sparsifier, std::move(curves));
+      for (std::size_t d = 0; d < timed.densities.size(); ++d) {
+        Curve points;
+        for (const TimedShape& shape : shapes) {
+          const auto select = kernels.Select(timed, shape, timed.densities[d]);
+          points.push_back({shape.numel, MeanTimeOf(kernels, select), shape.shape});
+        }
+        record_.Curve(Place("/" + name) / sparsifier / d / "seconds", points);
+      }
+    }
+  }
+
+  // {quantizer: [[elements, seconds], ...]} with error feedback; on the host, for devices too.
+  void Encodings() {
+    const QuantizeContext context{&rank_.pool, &workspace_, rank_.rank()};
+    const std::vector<std::size_t> sizes = Sizes(std::max(LargestTensor(), effort_.elements));
+    record_.Set("/encode"_json_pointer, json::object());
+    for (const auto& quantizer : subject_.quantizers) {
+      const std::string name(quantizer->name());
+      say_("encoding by " + name);
+      const auto encode = [&](std::size_t n) {
+        Buffer<float> residual(n);
+        Buffer<std::byte> out(quantizer->EncodedBytes(n));
+        TensorInfo info;
+        info.name = "profile";
+        const SelectSource source{{gradient_.data(), n, {}}, residual.view()};
+        return MeanTimeOf([&] {
+          ++info.step;
+          quantizer->Encode(context, source, info, out.host());
+        });
+      };
+      record_.Curve("/encode"_json_pointer / name, CurveOf(sizes, encode));
+    }
+  }
+
+  std::size_t LargestTensor() const {
+    std::size_t largest = 1;
+    for (std::size_t t = 0; t < layout_.tensors(); ++t)
+      largest = std::max(largest, layout_.tensor(t).numel);
+    return largest;
+  }
+
+  // Decompression of this many ranks' payloads of `density`; the least is one entry a rank.
+  Estimate DecompressSeconds(std::size_t n, double density) {
+    const std::size_t count =
+        std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(n)));
+    std::vector<MadeUpPayload> payloads;
+    for (int r = 0; r < std::max(2, rank_.size()); ++r) {
+      std::mt19937_64 generator(static_cast<std::uint64_t>(r));
+      MadeUpPayload drawn(count);
+      for (auto& index : drawn) index = static_cast<std::uint32_t>(generator() % n);
+      std::sort(drawn.begin(), drawn.end());
+      drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
+      payloads.push_back(std::move(drawn));
+    }
+    return MeanTimeOf(*kernels_, kernels_->Decompress(n, payloads));
+  }
+
+  void Decompression() {
+    constexpr double kDense = 0.02;
+    rank_.Synchronise();
+    const auto clear = [&](std::size_t elements) { return DecompressSeconds(elements, 0); };
+    record_.Curve("/clear"_json_pointer, CurveOf(Sizes(largest_), clear));
+    const std::size_t n = layout_.numel();
+    const double entries = std::max(2, rank_.size()) * kDense * static_cast<double>(n);
+    const Estimate adding = Excess(DecompressSeconds(n, kDense), DecompressSeconds(n, 0));
+    record_.Number("/seconds_per_entry"_json_pointer,
+                   PerItem(adding, static_cast<std::size_t>(entries)));
+  }
+
+  const Rank& rank_;
+  const ProfileSubject& subject_;
+  ProfileEffort effort_;
+  const std::function<void(const std::string&)>& say_;
+  GradientLayout layout_;
+  std::size_t largest_ = 0;      // what kernels work on, elements
+  std::vector<float> gradient_;  // made up, [largest_]
+  std::unique_ptr<TimedKernels> kernels_;
+  Workspace workspace_;
+  ProfileRecord record_;
+};
+
+}  // namespace
+
+json MeasureProfile(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
+                    const std::function<void(const std::string&)>& say) {
+  const auto begin = Clock::now();
+  json profile = Profiler(rank, subject, effort, say).Measure();
+  profile["seconds"] = MeanOverRanks(rank, SecondsSince(begin));
+  return profile;
+}
+
+}  // namespace sparfuse

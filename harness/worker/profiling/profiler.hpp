@@ -1,0 +1,41 @@
+// How long single operations take: what the model and the planners compute with, measured one
+// operation at a time on all ranks at once. No step of a method is timed here.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/quantize/quantizer.hpp"
+#include "harness/worker/profiling/backward_profile.hpp"
+#include "harness/worker/rank.hpp"
+#include "harness/worker/profiling/timed_kernels.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+
+struct ProfileEffort {
+  BackwardEffort backward;
+  int repeats = 0;           // of a kernel and of an exchange
+  std::size_t elements = 0;  // kernels are timed up to as many, and to the whole gradient
+};
+
+struct ProfileSubject {
+  TrainingWorkload& workload;            // is trained on
+  std::vector<std::size_t> ready_order;  // its parameters
+  std::vector<TimedSparsifier> sparsifiers;
+  std::vector<std::unique_ptr<Quantizer>> quantizers;
+};
+
+// The "profile" of an outcome (harness/README.md): means over ranks of medians, the same on all
+// ranks. Collective; takes the workload's gradient hook.
+//
+//   say  hears what is measured next, on every rank.
+nlohmann::json MeasureProfile(
+    const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
+    const std::function<void(const std::string&)>& say = [](const std::string&) {});
+
+}  // namespace sparfuse

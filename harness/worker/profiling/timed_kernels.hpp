@@ -1,0 +1,52 @@
+// The kernels that a profile times, on the host or on a device, with data made up for them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/sparsify/sparsifier.hpp"
+#include "core/base/thread_pool.hpp"
+#include "harness/clusters/profile_data.hpp"
+#include "harness/statistics/statistics.hpp"
+#include "harness/worker/rank.hpp"
+
+namespace sparfuse {
+
+struct TimedSparsifier {
+  const SparsifierDescriptor* descriptor = nullptr;
+  std::unique_ptr<Sparsifier> sparsifier;
+  std::vector<double> densities;
+};
+
+// Index-sorted entries of one rank, with values of 1.
+using MadeUpPayload = std::vector<std::uint32_t>;
+
+class TimedKernels {
+ public:
+  // Runs a kernel once; holds what it works on.
+  using Body = std::function<void()>;
+
+  virtual ~TimedKernels() = default;
+
+  // The first n elements of the gradient into a flat one, checked; times a scale.
+  virtual Body Pack(std::size_t n) = 0;
+  virtual Body Scale(std::size_t n) = 0;
+  // With error feedback, at one step after another.
+  virtual Body Select(const TimedSparsifier& timed, const TimedShape& shape, double density) = 0;
+  // The average of the payloads, whose indices are below n.
+  virtual Body Decompress(std::size_t n, const std::vector<MadeUpPayload>& payloads) = 0;
+
+  // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
+  virtual Estimate Seconds(const Body& body, int repeats) const = 0;
+};
+
+// `gradient` and `pool` outlive what is made of them.
+std::unique_ptr<TimedKernels> KernelsOnHost(std::span<const float> gradient, ThreadPool& pool);
+// The rank's device; seconds are the stream's, by events.
+std::unique_ptr<TimedKernels> KernelsOfRank(const Rank& rank, std::span<const float> gradient);
+
+}  // namespace sparfuse

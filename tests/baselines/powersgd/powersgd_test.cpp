@@ -1,0 +1,336 @@
+#include "baselines/powersgd/powersgd.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::MakeData;
+
+using Shape = std::vector<std::int64_t>;
+
+std::size_t Elements(const Shape& shape) {
+  std::size_t n = 1;
+  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
+  return n;
+}
+
+double SquaredNorm(std::span<const float> x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * v;
+  return sum;
+}
+
+// The ranks of a world, as an engine drives them.
+class World {
+ public:
+  World(const Shape& shape, int rank, int ranks, int threads = 1, bool feedback = true)
+      : n_(Elements(shape)), pool_(threads), workspaces_(static_cast<std::size_t>(ranks)) {
+    for (int r = 0; r < ranks; ++r) {
+      workers_.emplace_back(shape, rank, 5);
+      residuals_.emplace_back(feedback ? n_ : 0, 0.0f);
+      applied_.emplace_back(n_, std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+
+  // gradients[r]: of rank r. Returns what every rank applies.
+  const std::vector<float>& Step(const std::vector<std::vector<float>>& gradients) {
+    const TensorInfo info{3, "fc.weight", {}, step_++};
+    ForRanks(gradients,
+             [&](PowerSgd& worker, const QuantizeContext& context, const SelectSource& source,
+                 std::size_t) { worker.ComputeP(context, source, info); });
+    AllReduceMean([](PowerSgd& worker) { return worker.p(); });
+    for (PowerSgd& worker : workers_) worker.Orthonormalize();
+    ForRanks(gradients,
+             [&](PowerSgd& worker, const QuantizeContext& context, const SelectSource& source,
+                 std::size_t) { worker.ComputeQ(context, source); });
+    AllReduceMean([](PowerSgd& worker) { return worker.q(); });
+    ForRanks(gradients,
+             [&](PowerSgd& worker, const QuantizeContext& context, const SelectSource& source,
+                 std::size_t r) { worker.Reconstruct(context, source, applied_[r]); });
+    for (const auto& other : applied_) EXPECT_EQ(Bits(other), Bits(applied_[0]));
+    return applied_[0];
+  }
+
+  const std::vector<float>& residual(std::size_t rank = 0) const { return residuals_[rank]; }
+  const PowerSgd& worker() const { return workers_[0]; }
+
+ private:
+  template <class Body>
+  void ForRanks(const std::vector<std::vector<float>>& gradients, const Body& body) {
+    for (std::size_t r = 0; r < workers_.size(); ++r) {
+      body(workers_[r], QuantizeContext{&pool_, &workspaces_[r], static_cast<int>(r)},
+           SelectSource{{gradients[r].data(), n_, {}},
+                        {residuals_[r].data(), residuals_[r].size(), {}}},
+           r);
+    }
+  }
+
+  template <class Part>
+  void AllReduceMean(const Part& part) {
+    std::vector<float> sum(part(workers_[0]).size(), 0.0f);
+    for (PowerSgd& worker : workers_) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part(worker)[i];
+    }
+    for (float& s : sum) s /= static_cast<float>(workers_.size());
+    for (PowerSgd& worker : workers_) std::copy(sum.begin(), sum.end(), part(worker).begin());
+  }
+
+  std::size_t n_;
+  ThreadPool pool_;
+  std::vector<Workspace> workspaces_;
+  std::vector<PowerSgd> workers_;
+  std::vector<std::vector<float>> residuals_;
+  std::vector<std::vector<float>> applied_;
+  std::uint64_t step_ = 0;
+};
+
+// sum over c of scale[c] * left[c] right[c]', in double.
+std::vector<float> LowRankMatrix(std::size_t rows, std::size_t cols,
+                                 const std::vector<double>& scales) {
+  std::vector<double> sum(rows * cols, 0.0);
+  for (std::size_t c = 0; c < scales.size(); ++c) {
+    const auto left = MakeData("gaussian", rows, static_cast<std::uint32_t>(10 + c));
+    const auto right = MakeData("gaussian", cols, static_cast<std::uint32_t>(50 + c));
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t j = 0; j < cols; ++j) {
+        sum[i * cols + j] += scales[c] * static_cast<double>(left[i]) * right[j];
+      }
+    }
+  }
+  return {sum.begin(), sum.end()};
+}
+
+// The squared singular values of a matrix, largest first: eigenvalues of x x' by Jacobi rotations.
+std::vector<double> SquaredSingularValues(const std::vector<float>& x, std::size_t rows) {
+  const std::size_t cols = x.size() / rows;
+  std::vector<double> a(rows * rows, 0.0);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < rows; ++j) {
+      for (std::size_t k = 0; k < cols; ++k) {
+        a[i * rows + j] += static_cast<double>(x[i * cols + k]) * x[j * cols + k];
+      }
+    }
+  }
+  for (int sweep = 0; sweep < 30; ++sweep) {
+    for (std::size_t p = 0; p < rows; ++p) {
+      for (std::size_t q = p + 1; q < rows; ++q) {
+        const double angle =
+            0.5 * std::atan2(2 * a[p * rows + q], a[q * rows + q] - a[p * rows + p]);
+        const double c = std::cos(angle), s = std::sin(angle);
+        for (std::size_t k = 0; k < rows; ++k) {
+          const double kp = a[k * rows + p], kq = a[k * rows + q];
+          a[k * rows + p] = c * kp - s * kq;
+          a[k * rows + q] = s * kp + c * kq;
+        }
+        for (std::size_t k = 0; k < rows; ++k) {
+          const double pk = a[p * rows + k], qk = a[q * rows + k];
+          a[p * rows + k] = c * pk - s * qk;
+          a[q * rows + k] = s * pk + c * qk;
+        }
+      }
+    }
+  }
+  std::vector<double> values(rows);
+  for (std::size_t i = 0; i < rows; ++i) values[i] = a[i * rows + i];
+  std::sort(values.rbegin(), values.rend());
+  return values;
+}
+
+TEST(PowerSgd, ReproducesAMatrixOfItsRankInOneStep) {
+  for (const auto& [rows, cols] : {std::pair<std::size_t, std::size_t>{7, 9},
+                                   {64, 576},
+                                   {130, 1025},
+                                   {1030, 33},
+                                   {3, 20'000},
+                                   {20'000, 5}}) {
+    const Shape shape = {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols)};
+    for (const int rank : {1, 2}) {
+      const auto x = LowRankMatrix(
+          rows, cols, rank == 1 ? std::vector<double>{1} : std::vector<double>{1, 0.5});
+      World world(shape, rank, 1);
+      const auto& applied = world.Step({x});
+      double error = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        error += std::pow(static_cast<double>(applied[i]) - x[i], 2);
+        ASSERT_EQ(world.residual()[i], x[i] - applied[i]);
+      }
+      EXPECT_LE(std::sqrt(error / SquaredNorm(x)), 1e-5) << rows << "x" << cols << " " << rank;
+    }
+  }
+}
+
+// Vogels et al., section 3: with a warm start the steps are a power iteration, which finds the best
+// approximation of the rank (Eckart & Young: its squared error is the tail of the squared singular
+// values).
+TEST(PowerSgd, WarmStartFindsTheBestApproximationOfAFixedMatrix) {
+  constexpr std::size_t kRows = 24, kCols = 70;
+  constexpr int kRank = 3;
+  const auto x = LowRankMatrix(kRows, kCols, {3, 2, 1.4, 0.5, 0.3, 0.2, 0.1, 0.05});
+  const auto values = SquaredSingularValues(x, kRows);
+  double best = 0;
+  for (std::size_t i = kRank; i < kRows; ++i) best += values[i];
+  World world({kRows, kCols}, kRank, 1, 1, false);
+  double first = 0, last = 0;
+  for (int step = 0; step < 40; ++step) {
+    const auto& applied = world.Step({x});
+    last = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      last += std::pow(static_cast<double>(applied[i]) - x[i], 2);
+    }
+    if (step == 0) first = last;
+    EXPECT_GE(last, best * (1 - 1e-4)) << "better than the best";
+  }
+  EXPECT_LE(last, best * 1.0001);
+  EXPECT_GT(first, best * 1.05) << "the first step found it: the test shows nothing";
+}
+
+// Sum over ranks of residuals + ranks * applied = sum of inputs, over several steps.
+TEST(PowerSgd, ConservesMassOverRanks) {
+  constexpr int kRanks = 3;
+  const Shape shape = {48, 5, 3, 3};
+  const std::size_t n = Elements(shape);
+  World world(shape, 2, kRanks, 2);
+  std::vector<double> put_in(n, 0.0), taken_out(n, 0.0);
+  for (std::uint32_t step = 0; step < 10; ++step) {
+    std::vector<std::vector<float>> gradients;
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      gradients.push_back(MakeData("gaussian", n, 100 * step + r));
+      for (std::size_t i = 0; i < n; ++i) put_in[i] += static_cast<double>(gradients[r][i]);
+    }
+    const auto& applied = world.Step(gradients);
+    for (std::size_t i = 0; i < n; ++i) taken_out[i] += kRanks * static_cast<double>(applied[i]);
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    double left = 0;
+    for (std::size_t r = 0; r < kRanks; ++r) left += static_cast<double>(world.residual(r)[i]);
+    // Thirty additions of numbers up to ten or so, each rounded to 2^-24 of it.
+    ASSERT_NEAR(left + taken_out[i], put_in[i], 5e-5) << i;
+  }
+}
+
+TEST(PowerSgd, OrthonormalizesTheColumnsOfP) {
+  for (const char* data : {"gaussian", "layers", "sparse"}) {
+    PowerSgd state(Shape{500, 300}, 8, 1);
+    const auto columns = MakeData(data, 8 * 500, 3);
+    std::copy(columns.begin(), columns.end(), state.p().begin());
+    state.Orthonormalize();
+    for (std::size_t a = 0; a < 8; ++a) {
+      for (std::size_t b = 0; b <= a; ++b) {
+        double dot = 0;
+        for (std::size_t i = 0; i < 500; ++i) {
+          dot += static_cast<double>(state.p()[a * 500 + i]) * state.p()[b * 500 + i];
+        }
+        EXPECT_NEAR(dot, a == b ? 1 : 0, 1e-6) << data << " " << a << " " << b;
+      }
+    }
+  }
+}
+
+TEST(PowerSgd, ADependentColumnBecomesZero) {
+  PowerSgd state(Shape{50, 60}, 3, 1);
+  const auto base = MakeData("gaussian", 50, 3);
+  for (std::size_t i = 0; i < 50; ++i) {
+    state.p()[i] = base[i];
+    state.p()[50 + i] = -3 * base[i];
+    state.p()[100 + i] = 0;
+  }
+  state.Orthonormalize();
+  EXPECT_NEAR(SquaredNorm(state.p().first(50)), 1, 1e-6);
+  EXPECT_EQ(SquaredNorm(state.p().subspan(50)), 0);
+}
+
+// A zero gradient leaves Q zero, from which no power iteration returns by itself.
+TEST(PowerSgd, ComesBackFromAZeroMatrix) {
+  const Shape shape = {40, 50};
+  const std::vector<float> zeros(2000, 0.0f);
+  World world(shape, 2, 2);
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_EQ(world.Step({zeros, zeros}), zeros);
+    EXPECT_EQ(world.residual(), zeros);
+  }
+  const auto x = LowRankMatrix(40, 50, {1, 0.5});
+  const auto& applied = world.Step({x, x});
+  double error = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(static_cast<double>(applied[i]) - x[i], 2);
+  }
+  EXPECT_LE(error, 1e-10 * SquaredNorm(x));
+}
+
+TEST(PowerSgd, IsDeterministicOnEveryPoolAndInstructionSet) {
+  for (const Shape& shape : {Shape{37, 1111}, Shape{1111, 37}, Shape{130, 2050}}) {
+    const std::size_t n = Elements(shape);
+    std::vector<float> applied;
+    std::vector<float> residual;
+    for (const Isa isa : SupportedIsas()) {
+      const ScopedIsa scope(isa);
+      for (const int threads : {1, 2, 3}) {
+        World world(shape, 3, 1, threads);
+        world.Step({MakeData("gaussian", n, 1)});
+        const auto& out = world.Step({MakeData("laplace", n, 2)});
+        if (applied.empty()) {
+          applied = out;
+          residual = world.residual();
+        }
+        ASSERT_EQ(Bits(out), Bits(applied)) << IsaName(isa) << " threads=" << threads;
+        ASSERT_EQ(Bits(world.residual()), Bits(residual));
+      }
+    }
+  }
+}
+
+TEST(PowerSgd, CompressesMatricesThatAreLargerThanTheirFactors) {
+  EXPECT_FALSE(PowerSgd::Compresses(Shape{}, 1));
+  EXPECT_FALSE(PowerSgd::Compresses(Shape{1'000'000}, 1));
+  EXPECT_FALSE(PowerSgd::Compresses(Shape{1, 1000}, 1));
+  EXPECT_FALSE(PowerSgd::Compresses(Shape{2, 2}, 1));
+  EXPECT_FALSE(PowerSgd::Compresses(Shape{0, 5}, 1));
+  EXPECT_TRUE(PowerSgd::Compresses(Shape{3, 4}, 1));
+  EXPECT_FALSE(PowerSgd::Compresses(Shape{3, 4}, 2));
+  EXPECT_TRUE(PowerSgd::Compresses(Shape{64, 3, 7, 7}, 4));
+  const PowerSgd state(Shape{64, 3, 7, 7}, 4, 1);
+  EXPECT_EQ(state.rows(), 64u);
+  EXPECT_EQ(state.cols(), 147u);
+  EXPECT_EQ(state.p().size(), 4u * 64u);
+  EXPECT_EQ(state.q().size(), 4u * 147u);
+}
+
+TEST(PowerSgd, RefusesWhatIsNotFinite) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const bool feedback : {false, true}) {
+      auto x = MakeData("gaussian", 2000, 1);
+      x[777] = bad;
+      World world({40, 50}, 2, 1, 2, feedback);
+      try {
+        world.Step({x});
+        ADD_FAILURE() << "accepted " << bad;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), FailureKind::kNumeric);
+        EXPECT_NE(std::string(error.what()).find("fc.weight"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("element 777"), std::string::npos);
+      }
+    }
+  }
+  World world({40, 50}, 2, 1);
+  EXPECT_THROW(world.Step({std::vector<float>(2000, std::numeric_limits<float>::max())}), Error);
+}
+
+TEST(PowerSgd, DescribesItself) {
+  const LowRankDescriptor& descriptor = PowerSgdDescriptor();
+  EXPECT_EQ(descriptor.name, "powersgd");
+  EXPECT_EQ(IntOption(ResolveOptions("powersgd", descriptor.options, {}), "rank"), 4);
+  EXPECT_THROW(
+      ResolveOptions("powersgd", descriptor.options, {{"rank", std::int64_t{kMaxLowRank + 1}}}),
+      Error);
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,144 @@
+// Every strategy with every planner, live over ranks that are threads, on the host and on the
+// emulated device; the part of the method conformance that needs core and baselines alone, so that
+// sanitizers see the engine's threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "baselines/registry.hpp"
+#include "tests/support/live_run.hpp"
+#include "tests/support/planning.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::IntegerGradient;
+using testing::kLiveDeadline;
+using testing::kTensorSizes;
+
+LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner,
+                     int workers, Device device) {
+  LiveConfig config;
+  config.device = device;
+  for (const std::size_t n : kTensorSizes)
+    config.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
+  config.topology = {workers, 1};
+  Options planner_options;
+  if (planner.name == "by-bytes") planner_options["threshold_bytes"] = 3000.0;
+  if (planner.name == "by-count") planner_options["units"] = std::int64_t{3};
+  if (planner.ahead_only) planner_options["tensors_per_unit"] = std::int64_t{4};
+  if (planner.name == "ssfusion") {
+    planner_options["offload"] = true;
+    planner_options["interleave"] = true;
+    planner_options["partition"] = std::string("all");
+  }
+  Options strategy_options;
+  if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
+  config.dense_collective = &FindCollective("ring-allreduce");
+  config.sparse_collective = &FindCollective("sparse-allgather");
+  const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
+  const CostModel cost = testing::EvenCost();
+  config.plan =
+      planner.make(ResolveOptions(planner.name, planner.options, planner_options))
+          ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, &backward, &cost,
+                      "dgc", config.dense_collective, config.sparse_collective});
+  config.strategy =
+      strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
+  if (strategy.sparsified != Sparsified::kNever) {
+    const SparsifierDescriptor& dgc = FindSparsifier("dgc");
+    config.sparsifier = dgc.make(ResolveOptions("dgc", dgc.options, {}), 7);
+    config.feedback.kind = FeedbackKind::kResidual;
+  }
+  config.deadline = kLiveDeadline;
+  return config;
+}
+
+using Pair = std::pair<std::string, std::string>;  // strategy, planner
+
+class EveryStrategy : public ::testing::TestWithParam<std::tuple<Pair, int>> {
+ protected:
+  static std::vector<testing::RankResult> Run(Device device) {
+    const auto& [names, workers] = GetParam();
+    const auto& [strategy, planner] = names;
+    return testing::RunLive(
+        [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers, device); },
+        workers, IntegerGradient);
+  }
+  static void LosesNothingAndLeavesReplicasEqual(Device device) {
+    const auto results = Run(device);
+    EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
+    for (const auto& rank : results) {
+      EXPECT_EQ(rank.averaged, results.front().averaged);
+      EXPECT_EQ(rank.mass_violations, 0u);
+    }
+  }
+};
+
+TEST_P(EveryStrategy, LosesNothingAndLeavesReplicasEqual) {
+  LosesNothingAndLeavesReplicasEqual({});
+}
+
+class EveryStrategyOnADevice : public EveryStrategy {};
+
+TEST_P(EveryStrategyOnADevice, LosesNothingAndLeavesReplicasEqual) {
+  LosesNothingAndLeavesReplicasEqual(testing::kEmulated);
+}
+
+std::vector<Pair> PairsThatFit() {
+  std::vector<Pair> pairs;
+  for (const StrategyDescriptor& strategy : Strategies()) {
+    for (const PlannerDescriptor& planner : Planners()) {
+      if (planner.ahead_only && strategy.sparsified != Sparsified::kAhead) continue;
+      pairs.emplace_back(strategy.name, planner.name);
+    }
+  }
+  return pairs;
+}
+
+std::string NameOf(const ::testing::TestParamInfo<std::tuple<Pair, int>>& info) {
+  const auto& [strategy, planner] = std::get<0>(info.param);
+  std::string name = strategy + "_" + planner + "_" + std::to_string(std::get<1>(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
+                         ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
+                                            ::testing::Values(1, 2, 3)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategyOnADevice,
+                         ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
+                                            ::testing::Values(2)),
+                         NameOf);
+
+TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
+  class Forgetful final : public Strategy {
+    void GradientReady(Engine& engine, std::size_t tensor) override {
+      engine.Pack({.tensor = tensor});
+    }
+  };
+  testing::RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+    LiveConfig config;
+    config.layout.Add("weight", {4}, 4);
+    config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+    config.strategy = std::make_unique<Forgetful>();
+    config.deadline = std::chrono::milliseconds(50);
+    ThreadPool pool(1);
+    LiveEngine engine(std::move(config), loop, pool);
+    const std::vector<float> gradient(4, 1.0f);
+    engine.BeginStep(0, false);
+    engine.AnnounceGradient(0, gradient);
+    engine.EndBackward();
+    try {
+      engine.FinishStep();
+      FAIL() << "a step without Apply ended";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kTimeout);
+      EXPECT_NE(std::string(error.what()).find("0 of 4 elements applied"), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,57 @@
+#include "core/base/cpu.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+TEST(Cpu, EveryMachineRunsThePortableKernels) {
+  ASSERT_FALSE(SupportedIsas().empty());
+  EXPECT_EQ(SupportedIsas().front(), Isa::kPortable);
+}
+
+TEST(Cpu, TheEnvironmentChoosesAmongWhatTheMachineHas) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    setenv("SPARFUSE_ISA", std::string(IsaName(isa)).c_str(), 1);
+    const auto supported = SupportedIsas();
+    if (std::find(supported.begin(), supported.end(), isa) != supported.end()) {
+      EXPECT_EQ(IsaFromEnvironment(), isa);
+      continue;
+    }
+    try {
+      IsaFromEnvironment();
+      ADD_FAILURE() << IsaName(isa);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
+    }
+  }
+  setenv("SPARFUSE_ISA", "avx-512", 1);
+  try {
+    IsaFromEnvironment();
+    ADD_FAILURE() << "accepted avx-512";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+    EXPECT_NE(std::string(error.what()).find("did you mean \"avx512\""), std::string::npos)
+        << error.what();
+  }
+  unsetenv("SPARFUSE_ISA");
+  EXPECT_EQ(IsaFromEnvironment(), SupportedIsas().back());
+}
+
+TEST(Cpu, AScopeRestoresWhatWasActive) {
+  const Isa before = ActiveIsa();
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
+    EXPECT_EQ(ActiveIsa(), isa);
+  }
+  EXPECT_EQ(ActiveIsa(), before);
+}
+
+}  // namespace
+}  // namespace sparfuse

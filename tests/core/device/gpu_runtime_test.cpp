@@ -1,0 +1,272 @@
+// Streams, events, graphs, memory and errors of devices: what needs a device that can be held up or
+// made to fail, on the emulated one alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/payload/accumulate_device.hpp"
+#include "core/base/error.hpp"
+#include "core/device/completion_thread.hpp"
+#include "core/device/event_pool.hpp"
+#include "core/device/launch.hpp"
+#include "core/device/runtime.hpp"
+#include "core/device/status.hpp"
+#include "tests/support/device_arrays.hpp"
+
+namespace sparfuse::gpu {
+namespace {
+
+constexpr Device kDevice{DeviceKind::kEmulated, 0};
+
+struct AddOne {
+  static constexpr const char* kName = "AddOne";
+  static constexpr int kThreads = 32;
+  using Shared = NoShared;
+  float* x;
+  std::uint32_t n;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    const std::uint32_t i = block.block() * Block::kThreads + block.thread();
+    if (i < n) x[i] += 1;
+  }
+};
+
+}  // namespace
+SPARFUSE_EMULATED_KERNEL(AddOne)
+namespace {
+
+std::string MessageOf(const std::function<void()>& call, FailureKind kind) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+// Each test with a fault of its own.
+class GpuFaults : public ::testing::Test {
+ protected:
+  void TearDown() override { InjectFault(""); }
+};
+
+class GpuRuntime : public OnDevices {
+ protected:
+  Device device() const { return {GetParam(), 0}; }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, GpuRuntime, TheDevices(), DeviceName);
+
+TEST_P(GpuRuntime, AStreamDoesItsWorkInOrderAndCopiesBothWays) {
+  const DeviceArray<float> x(stream(), 100);
+  const PinnedBuffer<float> host(100, device(), "a test");
+  EXPECT_EQ(host[99], 0);
+  std::fill_n(host.data(), 100, 3.0f);
+  CopyAsync(stream(), x.data(), host.data(), 400);
+  for (int i = 0; i < 2; ++i) ScaleDenseOnDevice(stream(), x.read(), 2, x.view());
+  CopyAsync(stream(), host.data(), x.data(), 400);
+  Synchronize(stream());
+  for (const float value : host.span()) EXPECT_EQ(value, 12);
+  FillAsync(stream(), x.data(), 0, 396);
+  CopyAsync(stream(), host.data(), x.data(), 400);
+  Synchronize(stream());
+  EXPECT_EQ(host[98], 0);
+  EXPECT_EQ(host[99], 12);
+}
+
+TEST_P(GpuRuntime, AnEventOrdersStreamsAndTellsTheTimeBetween) {
+  constexpr std::size_t kElements = 1 << 20;
+  const Buffer<float> x(kElements, device());
+  const PinnedBuffer<float> from(kElements, device(), "a test");
+  const PinnedBuffer<float> to(kElements, device(), "a test");
+  std::fill_n(from.data(), kElements, 7.0f);
+  const GpuStream other(device(), Priority::kHigh);
+  GpuEvent begin(device());
+  GpuEvent end(device());
+  EXPECT_TRUE(end.Done());
+  begin.Record(stream());
+  CopyAsync(stream(), x.data(), from.data(), kElements * sizeof(float));
+  end.Record(stream());
+  StreamWait(other.view(), end);
+  CopyAsync(other.view(), to.data(), x.data(), kElements * sizeof(float));
+  Synchronize(other.view());
+  EXPECT_EQ(std::count(to.data(), to.data() + kElements, 7.0f), kElements);
+  EXPECT_TRUE(end.Done());
+  EXPECT_GT(end.SecondsSince(begin), 0);
+}
+
+TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
+  const GpuStream first(kDevice);
+  const GpuStream second(kDevice);
+  GpuEvent begin(kDevice);
+  GpuEvent end(kDevice);
+  EXPECT_TRUE(begin.Done());
+  std::atomic<bool> go = false;
+  std::atomic<bool> gone = false;
+  begin.Record(first.view());
+  internal::Enqueue(first.view(), [&] {
+    while (!go) std::this_thread::yield();
+    gone = true;
+  });
+  end.Record(first.view());
+  bool ordered = false;
+  StreamWait(second.view(), end);
+  internal::Enqueue(second.view(), [&] { ordered = gone; });
+  EXPECT_FALSE(end.Done());
+  go = true;
+  Synchronize(second.view());
+  EXPECT_TRUE(ordered);
+  end.Wait();
+  EXPECT_TRUE(end.Done());
+  EXPECT_GE(end.SecondsSince(begin), 0);
+}
+
+TEST(GpuEvent, OfAStreamThatFailedThrowsItsErrorAndSoDoesWhoeverWaits) {
+  const GpuStream failed(kDevice);
+  const GpuStream other(kDevice);
+  std::atomic<bool> go = false;
+  GpuEvent lost(kDevice);
+  internal::Enqueue(failed.view(), [&] {
+    while (!go) std::this_thread::yield();
+    SPARFUSE_THROW(kInternal, "a kernel failed");
+  });
+  lost.Record(failed.view());
+  StreamWait(other.view(), lost);
+  go = true;
+  const std::string message = MessageOf([&] { lost.Wait(); }, FailureKind::kInternal);
+  EXPECT_NE(message.find("a kernel failed"), std::string::npos) << message;
+  EXPECT_THROW(Synchronize(other.view()), Error);
+  Quiesce(failed.view());
+}
+
+TEST_P(GpuRuntime, AnEventPoolMakesNoEventsForAStepLikeTheLast) {
+  EventPool pool(device());
+  for (int step = 0; step < 3; ++step) {
+    const GpuEvent& first = pool.Record(stream());
+    const GpuEvent& second = pool.Record(stream());
+    second.Wait();
+    EXPECT_GE(second.SecondsSince(first), 0);
+    EXPECT_EQ(pool.made(), 2u);
+    pool.Reset();
+  }
+}
+
+TEST_P(GpuRuntime, ACompletionThreadTellsOfEventsInOrder) {
+  EventPool pool(device());
+  std::vector<int> told;
+  CompletionThread completions;
+  for (int i = 0; i < 3; ++i) {
+    completions.Add(pool.Record(stream()), [&told, i](std::exception_ptr error) {
+      if (!error) told.push_back(i);
+    });
+  }
+  completions.Drain();
+  EXPECT_EQ(told, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(CompletionThread, TellsOfErrors) {
+  const GpuStream stream(kDevice);
+  EventPool pool(kDevice);
+  std::exception_ptr failure;
+  {
+    CompletionThread completions;
+    std::atomic<bool> go = false;
+    internal::Enqueue(stream.view(), [&] {
+      while (!go) std::this_thread::yield();
+      SPARFUSE_THROW(kInternal, "a kernel failed");
+    });
+    completions.Add(pool.Record(stream.view()),
+                    [&failure](std::exception_ptr error) { failure = std::move(error); });
+    go = true;
+    completions.Drain();
+  }
+  ASSERT_TRUE(failure);
+  EXPECT_THROW(std::rethrow_exception(failure), Error);
+}
+
+TEST_P(GpuRuntime, AGraphReplaysWhatItRecorded) {
+  const DeviceArray<float> x(stream(), std::vector<float>(10, 1));
+  const GpuGraph graph(stream(), [&] { ScaleDenseOnDevice(stream(), x.read(), 2, x.view()); });
+  EXPECT_EQ(x.ToHost()[9], 1);
+  graph.Launch(stream());
+  graph.Launch(stream());
+  EXPECT_EQ(x.ToHost()[9], 4);
+}
+
+TEST_P(GpuRuntime, AGraphRefusesToWaitWhileItRecords) {
+  EXPECT_THROW(GpuGraph(stream(), [&] { Synchronize(stream()); }), Error);
+  Synchronize(stream());  // the stream is as it was
+}
+
+TEST(GpuMemory, WithoutRoomTheErrorNamesTheAllocation) {
+  SetEmulatedMemory(EmulatedMemoryInUse() + 1000);
+  { const Buffer<float> fits(200, kDevice); }
+  const std::string message =
+      MessageOf([] { const Buffer<float> large(400, kDevice, "the residual \"local\""); },
+                FailureKind::kOutOfMemory);
+  SetEmulatedMemory(static_cast<std::size_t>(-1));
+  EXPECT_NE(message.find("1600 bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find("the residual \"local\""), std::string::npos) << message;
+}
+
+TEST(GpuStatus, SaysWhatItMeansForATrial) {
+  EXPECT_EQ(MeaningOf(2).kind, FailureKind::kOutOfMemory);
+  EXPECT_EQ(MeaningOf(35).kind, FailureKind::kUnsupported);
+  EXPECT_EQ(MeaningOf(100).kind, FailureKind::kUnsupported);
+  for (const int lost : {226, 700, 721}) EXPECT_TRUE(MeaningOf(lost).sticky);
+  EXPECT_FALSE(MeaningOf(1).sticky);
+  CheckStatus(0, "cudaMalloc", "no error");
+  const std::string message =
+      MessageOf([] { CheckStatus(35, "cudaSetDevice", "CUDA driver version is insufficient"); },
+                FailureKind::kUnsupported);
+  EXPECT_NE(message.find("cudaSetDevice"), std::string::npos);
+  EXPECT_NE(message.find("update the driver"), std::string::npos);
+}
+
+TEST_F(GpuFaults, AnOrdinaryFaultComesOnce) {
+  const Buffer<float> x(10, kDevice);
+  const GpuStream stream(kDevice);
+  InjectFault("launch:2:1");
+  Launch(stream.view(), 1, AddOne{x.data(), 10});
+  MessageOf([&] { Launch(stream.view(), 1, AddOne{x.data(), 10}); }, FailureKind::kInternal);
+  Launch(stream.view(), 1, AddOne{x.data(), 10});
+}
+
+TEST_F(GpuFaults, AStickyFaultStaysAndSaysThatTheContextIsLost) {
+  const GpuStream stream(kDevice);
+  InjectFault("synchronize:1:700");
+  const std::string message =
+      MessageOf([&] { Synchronize(stream.view()); }, FailureKind::kInternal);
+  EXPECT_NE(message.find("the context is lost"), std::string::npos) << message;
+  const Buffer<float> host(1);
+  MessageOf([&] { CopyAsync(stream.view(), host.data(), host.data(), 4); }, FailureKind::kInternal);
+}
+
+TEST_F(GpuFaults, AFaultThatCannotBeReadIsRefused) {
+  for (const char* fault : {"launch", "launch:1", "launch:0:700", "lunch:1:700", "launch:1:x"}) {
+    const std::string message = MessageOf([&] { InjectFault(fault); }, FailureKind::kConfig);
+    EXPECT_NE(message.find(fault), std::string::npos) << message;
+  }
+}
+
+TEST(GpuStream, ABuildWithoutCudaOrAMachineWithoutACardSaysSo) {
+  if (CudaDeviceCount() > 0) GTEST_SKIP() << "this machine has a CUDA device";
+  const std::string message = MessageOf(
+      [] {
+        const GpuStream stream(Device{DeviceKind::kCuda, 0});
+      },
+      FailureKind::kUnsupported);
+  EXPECT_NE(message.find("sparfuse doctor"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace sparfuse::gpu

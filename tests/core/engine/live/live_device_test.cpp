@@ -1,0 +1,469 @@
+// The engine on a device does what it does on the host, bit for bit, and tells when.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <limits>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "baselines/registry.hpp"
+#include "core/device/status.hpp"
+#include "core/transport/nccl/nccl.hpp"
+#include "tests/support/devices.hpp"
+#include "tests/support/dropping_collective.hpp"
+#include "tests/support/fake_nccl.hpp"
+#include "tests/support/live_run.hpp"
+#include "tests/support/planning.hpp"
+#include "tests/support/sanitizers.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::IntegerGradient;
+using testing::kEmulated;
+using testing::kTensorSizes;
+using testing::RankResult;
+
+constexpr double kDensity = 0.05;
+
+struct Case {
+  const char* name;
+  const char* strategy = "ahead";
+  const char* planner = "by-count";
+  const char* sparsifier = "topk";
+  Feedback feedback = {.kind = FeedbackKind::kResidual};
+  PayloadCoding coding = {};
+  const char* runs = nullptr;  // tensors 0, 2 and 4 are sent whole
+  bool drops = false;
+};
+
+const Collective kDropping = [] {
+  Collective dropping = FindCollective("sparse-allgather");
+  dropping.run = &testing::GlobalTopK;
+  return dropping;
+}();
+
+const Case kCases[] = {
+    {.name = "ahead"},
+    {.name = "behind", .strategy = "behind"},
+    {.name = "dense", .strategy = "dense-units", .feedback = {}},
+    {.name = "offloaded", .planner = "ssfusion"},
+    {.name = "offloaded_momentum",
+     .planner = "ssfusion",
+     .feedback = {.kind = FeedbackKind::kMomentum, .clip = 100}},
+    {.name = "momentum", .feedback = {.kind = FeedbackKind::kMomentum}},
+    {.name = "nesterov_clipped",
+     .feedback = {.kind = FeedbackKind::kMomentum,
+                  .momentum = {.momentum = 0.5, .nesterov = true},
+                  .clip = 100}},
+    {.name = "without_feedback", .strategy = "behind", .feedback = {}},
+    {.name = "coded", .coding = {ValueCoding::kF16, IndexCoding::kDelta}},
+    {.name = "coded_offloaded",
+     .planner = "ssfusion",
+     .coding = {ValueCoding::kF16, IndexCoding::kU32}},
+    {.name = "quantized", .runs = "fp16"},
+    {.name = "quantized_coded", .coding = {ValueCoding::kF32, IndexCoding::kDelta}, .runs = "fp16"},
+    {.name = "dropping", .drops = true},
+};
+
+LiveConfig Configure(const Case& which, Device device, int workers) {
+  const StrategyDescriptor& strategy = FindStrategy(which.strategy);
+  const PlannerDescriptor& planner = FindPlanner(which.planner);
+  LiveConfig config;
+  for (const std::size_t n : kTensorSizes) {
+    config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
+  }
+  config.topology = {workers, 1};
+  Options options;
+  if (planner.name == "by-count") options["units"] = std::int64_t{3};
+  if (planner.name == "ssfusion") {
+    options["tensors_per_unit"] = std::int64_t{4};
+    options["offload"] = true;
+    options["partition"] = std::string("all");
+  }
+  config.dense_collective = &FindCollective("ring-allreduce");
+  config.sparse_collective = &FindCollective("sparse-allgather");
+  const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
+  const CostModel cost = testing::EvenCost();
+  config.plan =
+      planner.make(ResolveOptions(planner.name, planner.options, options))
+          ->MakePlan({config.layout, config.topology, kDensity, strategy.sparsified, &backward,
+                      &cost, "dgc", config.dense_collective, config.sparse_collective});
+  config.strategy = strategy.make(ResolveOptions(strategy.name, strategy.options, {}));
+  config.sparsifier = FindSparsifier(which.sparsifier).make({}, 1);
+  if (which.runs != nullptr) {
+    config.runs = FindQuantizer(which.runs).make({}, 1);
+    config.plan.tensors.assign(kTensorSizes.size(), {kDensity, false, false});
+    for (const std::size_t t : {0u, 2u, 4u}) config.plan.tensors[t].density = 1;
+  }
+  if (which.drops) config.sparse_collective = &kDropping;
+  config.feedback = which.feedback;
+  config.coding = which.coding;
+  config.device = device;
+  config.deadline = testing::kLiveDeadline;
+  return config;
+}
+
+std::string NameOfCase(const Case& which, int workers) {
+  return std::string(which.name) + "_" + std::to_string(workers);
+}
+
+class EveryCase : public ::testing::TestWithParam<std::tuple<Case, int, DeviceKind>> {
+ protected:
+  void SetUp() override {
+    const std::string why = testing::WhyNotOn(std::get<2>(GetParam()));
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(EveryCase, DoesWhatTheHostDoes) {
+  const auto& [which, workers, kind] = GetParam();
+  const auto run = [&](Device device) {
+    return testing::RunLive([&] { return Configure(which, device, workers); }, workers,
+                            IntegerGradient);
+  };
+  const auto expected = run({});
+  const auto results = run({kind, 0});
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    EXPECT_EQ(results[r].averaged, expected[r].averaged);
+    EXPECT_EQ(results[r].residual, expected[r].residual);
+    EXPECT_EQ(results[r].mass_checks, expected[r].mass_checks);
+    EXPECT_EQ(results[r].mass_violations, 0u);
+  }
+}
+
+const std::vector<int> kWorkers = testing::kSanitized ? std::vector{2} : std::vector{1, 2, 3, 4};
+INSTANTIATE_TEST_SUITE_P(All, EveryCase,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::ValuesIn(kWorkers), testing::TheDevices()),
+                         [](const auto& info) {
+                           return NameOfCase(std::get<0>(info.param), std::get<1>(info.param)) +
+                                  (std::get<2>(info.param) == DeviceKind::kCuda ? "_cuda" : "");
+                         });
+
+// --- over a communicator whose messages lie on the device ---
+
+class OverNccl : public ::testing::TestWithParam<std::tuple<Case, int>> {};
+
+TEST_P(OverNccl, DoesWhatTheHostDoes) {
+  const auto& [which, workers] = GetParam();
+  const auto expected =
+      testing::RunLive([&] { return Configure(which, {}, workers); }, workers, IntegerGradient);
+  testing::FakeNccl nccl;
+  const auto results = testing::RunLive(
+      [&] {
+        LiveConfig config = Configure(which, kEmulated, workers);
+        config.dense_collective = &FindCollective("native-allreduce");
+        config.sparse_collective = &FindCollective("nccl-allgather");
+        return config;
+      },
+      workers, IntegerGradient, 999, {},
+      [](std::unique_ptr<Communicator> host) {
+        NcclSetup setup;
+        setup.card = "card " + std::to_string(host->rank());
+        setup.host = std::move(host);
+        setup.device = kEmulated;
+        setup.deadline = testing::kLiveDeadline;
+        return MakeNcclWorld(testing::FakeNccl::Api(), std::move(setup));
+      });
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    EXPECT_EQ(results[r].averaged, expected[r].averaged);
+    EXPECT_EQ(results[r].residual, expected[r].residual);
+    EXPECT_EQ(nccl.Made(static_cast<int>(r)), 2);  // the world and that of exchanges
+  }
+  EXPECT_EQ(nccl.violations(), std::vector<std::string>());
+}
+
+std::vector<Case> CasesThatGather() {
+  std::vector<Case> cases;
+  for (const Case& which : kCases) {
+    if (!which.drops) cases.push_back(which);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OverNccl,
+                         ::testing::Combine(::testing::ValuesIn(CasesThatGather()),
+                                            ::testing::Values(1, 2)),
+                         [](const auto& info) {
+                           return NameOfCase(std::get<0>(info.param), std::get<1>(info.param));
+                         });
+
+// --- timeline ---
+
+TEST(DeviceTimeline, HasEverySpanInOrderAndWithinTheStep) {
+  constexpr double kResolution = 2e-6;
+  for (const Case& which : {kCases[0], kCases[1], kCases[3]}) {
+    SCOPED_TRACE(which.name);
+    const auto results =
+        testing::RunLive([&] { return Configure(which, kEmulated, 2); }, 2, IntegerGradient);
+    for (const RankResult& rank : results) {
+      for (std::size_t step = 0; step < rank.spans.size(); ++step) {
+        const StepRecord& record = rank.records[step];
+        std::map<SpanKind, int> kinds;
+        double compute_end = 0;
+        for (const Span& span : rank.spans[step]) {
+          ++kinds[span.kind];
+          EXPECT_GE(span.begin_seconds, 0);
+          EXPECT_GE(span.end_seconds, span.begin_seconds);
+          if (span.lane != LaneName(Lane::kCompute)) continue;
+          EXPECT_GE(span.begin_seconds, compute_end - kResolution);
+          compute_end = span.end_seconds;
+          EXPECT_LE(span.end_seconds, record.step_seconds + kResolution);
+        }
+        EXPECT_EQ(kinds[SpanKind::kForward], 1);
+        EXPECT_GE(kinds[SpanKind::kBackward], static_cast<int>(kTensorSizes.size()) + 1);
+        EXPECT_GT(kinds[SpanKind::kSparsify], 0);
+        EXPECT_GT(kinds[SpanKind::kExchange], 0);
+        EXPECT_EQ(kinds[SpanKind::kDecompress], kinds[SpanKind::kExchange]);
+        EXPECT_EQ(kinds[SpanKind::kUpdate], 1);
+        const double parts = record.forward_seconds + record.backward_seconds +
+                             record.sparsify_seconds + record.exposed_communication_seconds +
+                             record.decompress_seconds + record.update_seconds;
+        EXPECT_LE(parts, record.step_seconds + kResolution);
+        EXPECT_GT(record.sparsify_seconds, 0);
+      }
+    }
+  }
+}
+
+// The host hears of the step's begin on the device while Resolve waits for its end.
+TEST(DeviceTimeline, HostTimeIsThatOfTheEventHoweverLateTheStepEnds) {
+  constexpr std::chrono::milliseconds kStep{200};
+  std::promise<void> begin;
+  std::promise<void> end;
+  gpu::EventPool events(kEmulated);
+  DeviceTimeline timeline(events);
+  gpu::CompletionThread completions;
+  const gpu::GpuStream stream(kEmulated);
+  timeline.SetCompute(stream.view());
+  gpu::internal::Enqueue(stream.view(), [&] { begin.get_future().wait(); });
+  timeline.BeginStep(completions);
+  gpu::internal::Enqueue(stream.view(), [&] { end.get_future().wait(); });
+  timeline.EndPart(SpanKind::kBackward, "all");
+  Timeline spans;
+  spans.Add({SpanKind::kExchange, "data", "", 1, 2, 0});
+  const auto host_begin = DeviceTimeline::Clock::now();
+  std::thread resolving([&] { timeline.Resolve(host_begin, spans); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  begin.set_value();
+  std::this_thread::sleep_for(kStep);
+  end.set_value();
+  resolving.join();
+  for (const Span& span : spans.Sorted()) {
+    if (span.kind != SpanKind::kExchange) continue;
+    EXPECT_GT(span.begin_seconds, 1 - 0.5 * std::chrono::duration<double>(kStep).count());
+    EXPECT_LT(span.begin_seconds, 1);
+  }
+  EXPECT_EQ(spans.Sorted().size(), 2u);
+}
+
+TEST(DeviceTimeline, MeasuresTheWaitForCommunicationOnTheComputeStream) {
+  constexpr std::chrono::milliseconds kDelay{100};
+  std::atomic<bool> waiting = false;  // rank 0, for rank 1
+  testing::RunRanks(2, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+    ThreadPool pool(1);
+    LiveEngine engine(Configure(kCases[0], kEmulated, 2), loop, pool);
+    engine.BeginStep(0, false);
+    engine.BeginForward();
+    engine.EndForward();
+    if (loop.rank() == 1) {
+      waiting.wait(false);
+      std::this_thread::sleep_for(kDelay);
+    }
+    std::deque<testing::AnnouncedGradient> gradients;
+    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+      gradients.emplace_back(engine, IntegerGradient(loop.rank(), 0, t));
+      engine.AnnounceGradient(t, gradients.back().get());
+    }
+    engine.EndBackward();
+    if (loop.rank() == 0) {
+      waiting = true;
+      waiting.notify_one();
+    }
+    engine.FinishStep();
+    engine.BeginUpdate();
+    const StepRecord record = engine.EndStep();
+    if (loop.rank() == 0) {
+      EXPECT_GT(record.exposed_communication_seconds,
+                0.3 * std::chrono::duration<double>(kDelay).count());
+    }
+    EXPECT_LE(record.exposed_communication_seconds, record.step_seconds);
+  });
+}
+
+// --- errors ---
+
+// One rank that announces IntegerGradients, with what a test does to it.
+class OneRank {
+ public:
+  explicit OneRank(const Case& which = kCases[0]) : which_(which) {}
+
+  // before(engine, step) comes before a step, after(engine, step, tensor) after an announcement.
+  // Returns the error that ended it, null after three steps.
+  std::unique_ptr<Error> Run(const std::function<void(LiveEngine&, int)>& before,
+                             const std::function<void(int, std::size_t)>& after = {}) {
+    std::unique_ptr<Error> ended;
+    testing::RunRanks(1, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+      ThreadPool pool(1);
+      std::deque<testing::AnnouncedGradient> gradients;
+      try {
+        LiveEngine engine(Configure(which_, kEmulated, 1), loop, pool);
+        for (int step = 0; step < 3; ++step) {
+          if (before) before(engine, step);
+          engine.BeginStep(static_cast<std::uint64_t>(step), step == 0);
+          engine.BeginForward();
+          engine.EndForward();
+          engine.EndMicroStep();
+          for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+            gradients.emplace_back(engine, gradient(step, t));
+            engine.AnnounceGradient(t, gradients.back().get());
+            if (after) after(step, t);
+          }
+          engine.EndBackward();
+          engine.FinishStep();
+          engine.BeginUpdate();
+          engine.EndStep();
+        }
+      } catch (const Error& error) {
+        ended = std::make_unique<Error>(error);
+        gpu::InjectFault("");
+        gpu::SetEmulatedMemory(static_cast<std::size_t>(-1));
+      }
+    });
+    return ended;
+  }
+
+  std::function<std::vector<float>(int, std::size_t)> gradient = [](int step, std::size_t tensor) {
+    return IntegerGradient(0, step, tensor);
+  };
+
+ private:
+  Case which_;
+};
+
+TEST(DeviceErrors, AnUndisturbedRankHasNone) { EXPECT_EQ(OneRank().Run({}), nullptr); }
+
+class FaultOf : public ::testing::TestWithParam<std::tuple<const char*, int, int>> {};
+
+// A fault in the middle of the second step, one that passes and one after which the context is
+// lost: the step ends with it, and the engine can be destroyed.
+TEST_P(FaultOf, EndsTheStep) {
+  const auto [call, nth, status] = GetParam();
+  for (const Case& which : {kCases[0], kCases[2], kCases[3]}) {
+    SCOPED_TRACE(which.name);
+    const std::string fault =
+        std::string(call) + ":" + std::to_string(nth) + ":" + std::to_string(status);
+    const auto error = OneRank(which).Run({}, [&](int step, std::size_t tensor) {
+      if (step == 1 && tensor == 2) gpu::InjectFault(fault);
+    });
+    ASSERT_NE(error, nullptr) << fault;
+    EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
+    const bool lost = std::string(error->what()).find("context is lost") != std::string::npos;
+    EXPECT_EQ(lost, status == 719) << error->what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, FaultOf,
+                         ::testing::Combine(::testing::Values("launch", "copy", "synchronize"),
+                                            ::testing::Values(1, 3), ::testing::Values(1, 719)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  std::to_string(std::get<1>(info.param)) + "_" +
+                                  std::to_string(std::get<2>(info.param));
+                         });
+
+// One rank of two has a fault: the other one is told by its deadline.
+TEST(DeviceErrors, OtherRanksAreNotLeftHanging) {
+  constexpr std::chrono::milliseconds kDeadline{1500};
+  std::atomic<int> ended = 0;
+  std::atomic<int> faults = 0;
+  testing::RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
+    ThreadPool pool(1);
+    std::deque<testing::AnnouncedGradient> gradients;
+    LiveConfig config = Configure(kCases[0], kEmulated, 2);
+    config.deadline = 2 * kDeadline;
+    LiveEngine engine(std::move(config), loop, pool);
+    try {
+      engine.BeginStep(0, false);
+      engine.BeginForward();
+      engine.EndForward();
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+        std::vector<float> gradient = IntegerGradient(loop.rank(), 0, t);
+        if (loop.rank() == 1 && t == 5) gradient[0] = std::numeric_limits<float>::infinity();
+        gradients.emplace_back(engine, std::move(gradient));
+        engine.AnnounceGradient(t, gradients.back().get());
+      }
+      engine.EndBackward();
+      engine.FinishStep();
+    } catch (const Error& error) {
+      ++ended;
+      if (error.kind() == FailureKind::kNumeric) ++faults;
+    }
+  });
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(faults, 1);
+}
+
+TEST(DeviceErrors, WithoutRoomTheErrorNamesTheAllocation) {
+  gpu::SetEmulatedMemory(gpu::EmulatedMemoryInUse() + 1000);
+  const auto at_first = OneRank().Run({});
+  ASSERT_NE(at_first, nullptr);
+  EXPECT_EQ(at_first->kind(), FailureKind::kOutOfMemory);
+  EXPECT_NE(std::string(at_first->what()).find("the packed gradient"), std::string::npos)
+      << at_first->what();
+  const std::size_t in_use = gpu::EmulatedMemoryInUse();
+  const auto in_a_step = OneRank().Run({}, [](int step, std::size_t tensor) {
+    if (step == 0 && tensor == 3) gpu::SetEmulatedMemory(gpu::EmulatedMemoryInUse() + 40000);
+  });
+  ASSERT_NE(in_a_step, nullptr);
+  EXPECT_EQ(in_a_step->kind(), FailureKind::kOutOfMemory) << in_a_step->what();
+  EXPECT_EQ(gpu::EmulatedMemoryInUse(), in_use);  // all is given back
+}
+
+TEST(DeviceErrors, ANaNIsRefusedByNameWhereverItIsFound) {
+  for (const Case& which : {kCases[0], kCases[2], kCases[3]}) {
+    SCOPED_TRACE(which.name);
+    OneRank rank(which);
+    rank.gradient = [](int step, std::size_t tensor) {
+      auto values = IntegerGradient(0, step, tensor);
+      if (step == 1 && tensor == 4) values[77] = std::numeric_limits<float>::quiet_NaN();
+      return values;
+    };
+    const auto error = rank.Run({});
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->kind(), FailureKind::kNumeric) << error->what();
+    EXPECT_NE(std::string(error->what()).find("t9000"), std::string::npos) << error->what();
+  }
+}
+
+TEST(LiveEngine, RefusesAComputeStreamOfAnotherDevice) {
+  testing::RunRanks(1, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+    ThreadPool pool(1);
+    LiveConfig config = Configure(kCases[0], kEmulated, 1);
+    config.compute = {Device{DeviceKind::kCuda, 0}, nullptr};
+    EXPECT_THROW(LiveEngine(std::move(config), loop, pool), Error);
+  });
+}
+
+// The worker's stream, of which the engine is not the owner; and one that works at once.
+TEST(LiveEngine, TakesTheComputeStreamOfTheWorker) {
+  const auto expected =
+      testing::RunLive([] { return Configure(kCases[0], {}, 1); }, 1, IntegerGradient);
+  const gpu::GpuStream own(kEmulated);
+  for (const Stream& stream : {own.view(), Stream{kEmulated, nullptr}}) {
+    const auto results = testing::RunLive(
+        [&] {
+          LiveConfig config = Configure(kCases[0], kEmulated, 1);
+          config.compute = stream;
+          return config;
+        },
+        1, IntegerGradient);
+    EXPECT_EQ(results[0].averaged, expected[0].averaged);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

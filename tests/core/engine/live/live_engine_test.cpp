@@ -1,0 +1,171 @@
+#include "core/engine/live/live_engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "tests/support/live_run.hpp"
+
+namespace sparfuse {
+namespace {
+
+// The second half is sent by a timer that comes due while the reaction to the first is running.
+class LateTimer final : public Strategy {
+ public:
+  void StepBegin(Engine&) override { packed_.clear(); }
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    packed_.push_back(engine.Pack({tensor}));
+  }
+  void BackwardEnd(Engine& engine) override {
+    const std::size_t half = engine.layout().tensor(engine.layout().tensors() / 2).offset;
+    Send(engine, {0, half}, [this, &engine, half] {
+      engine.StartTimer(20e-6, [this, &engine, half] {
+        Send(engine, {half, engine.layout().numel()}, {});
+      });
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+    });
+  }
+
+ private:
+  void Send(Engine& engine, Range range, Continuation applied) {
+    ExchangeRequest request;
+    request.ranges = {range};
+    request.order.after = packed_;
+    ApplyRequest apply{engine.Exchange(std::move(request))};
+    apply.order.then = std::move(applied);
+    engine.Apply(std::move(apply));
+  }
+
+  std::vector<Handle> packed_;
+};
+
+class LiveEngineTest : public ::testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, testing::kEmulated),
+                         [](const auto& info) { return testing::NameOf(info.param); });
+
+TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
+  const auto configure = [] {
+    LiveConfig config;
+    config.device = GetParam();
+    for (const std::size_t n : testing::kTensorSizes) {
+      config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
+    }
+    config.plan = {{Unit{0, config.layout.tensors(), Sparsified::kNever, 1.0}}};
+    config.topology = {2, 1};
+    config.strategy = std::make_unique<LateTimer>();
+    config.dense_collective = &FindCollective("ring-allreduce");
+    config.deadline = testing::kLiveDeadline;
+    return config;
+  };
+  for (int run = 0; run < 20; ++run) {
+    const auto results = testing::RunLive(configure, 2, testing::IntegerGradient);
+    for (const double lost : testing::LostMass(results)) ASSERT_EQ(lost, 0.0);
+  }
+}
+
+// Packs, and sends nothing: what a step does that only measures.
+class PackOnly final : public Strategy {
+ public:
+  void GradientReady(Engine& engine, std::size_t tensor) override { engine.Pack({tensor}); }
+};
+
+TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
+  testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
+    LiveConfig config;
+    config.device = GetParam();
+    config.layout.Add("weight", {4}, 4);
+    config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+    config.strategy = std::make_unique<PackOnly>();
+    ThreadPool pool(1);
+    LiveEngine engine(std::move(config), loop, pool);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      engine.BeginStep(step, false);
+      engine.EndBackward();
+      try {
+        engine.BeginStep(step + 1, false);
+        ADD_FAILURE() << "step " << step + 1 << " has begun";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), FailureKind::kInternal) << error.what();
+      }
+      engine.BeginUpdate();
+      engine.EndStep();
+    }
+  });
+}
+
+// Of a world whose third Split fails; counts those destroyed on another thread than made them.
+class Failing final : public Communicator {
+ public:
+  struct Counts {
+    std::atomic<int> splits = 0;
+    std::atomic<int> strays = 0;
+  };
+  Failing(std::unique_ptr<Communicator> inner, Counts& counts)
+      : inner_(std::move(inner)), counts_(counts) {}
+  ~Failing() override { counts_.strays += std::this_thread::get_id() == made_by_ ? 0 : 1; }
+
+  std::string_view backend() const noexcept override { return inner_->backend(); }
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  const Topology& topology() const noexcept override { return inner_->topology(); }
+  std::unique_ptr<Request> Isend(int to, int tag, std::span<const std::byte> data) override {
+    return inner_->Isend(to, tag, data);
+  }
+  std::unique_ptr<Request> Irecv(int from, int tag, std::span<std::byte> buffer) override {
+    return inner_->Irecv(from, tag, buffer);
+  }
+  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
+  bool has_native_all_reduce() const noexcept override { return false; }
+  void Idle(std::chrono::nanoseconds limit) override { inner_->Idle(limit); }
+  void Wake() noexcept override { inner_->Wake(); }
+  std::unique_ptr<Communicator> Split(int color, int key,
+                                      std::chrono::milliseconds deadline) override {
+    if (++counts_.splits == 3) SPARFUSE_THROW(kOutOfMemory, "no room for a third");
+    return std::make_unique<Failing>(inner_->Split(color, key, deadline), counts_);
+  }
+  const TrafficByLink& traffic() const noexcept override { return inner_->traffic(); }
+
+ private:
+  std::unique_ptr<Communicator> inner_;
+  Counts& counts_;
+  std::thread::id made_by_ = std::this_thread::get_id();
+};
+
+// The transport belongs to the communication thread, also where the engine cannot be made.
+TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
+  Failing::Counts counts;
+  testing::RunRanks(
+      1, 1, testing::kLiveDeadline,
+      [&](ProgressLoop& loop) {
+        ThreadPool pool(1);
+        LiveConfig config;
+        config.device = GetParam();
+        config.layout.Add("t", {8}, 8);
+        config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+        config.topology = {1, 1};
+        config.strategy = std::make_unique<LateTimer>();
+        config.dense_collective = &FindCollective("ring-allreduce");
+        try {
+          LiveEngine(std::move(config), loop, pool);
+          ADD_FAILURE();
+        } catch (const Error& error) {
+          EXPECT_STREQ(error.what(), "no room for a third");
+        }
+        EXPECT_EQ(counts.splits, 3);  // for probes, for negotiations, for exchanges
+      },
+      [&](auto world) { return std::make_unique<Failing>(std::move(world), counts); });
+  EXPECT_EQ(counts.strays, 0);
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,295 @@
+// What becomes of what is not sent, in the engine that sends it: momentum, tensors without
+// feedback, whole tensors, other plans and densities between steps, collectives that drop.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <tuple>
+
+#include "core/engine/live/live_engine.hpp"
+#include "core/engine/unit_strategy.hpp"
+#include "core/feedback/momentum/clipping.hpp"
+#include "tests/support/dropping_collective.hpp"
+#include "tests/support/live_run.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::IntegerGradient;
+using testing::kLiveSteps;
+using testing::kTensorSizes;
+using testing::RankResult;
+
+constexpr double kDensity = 0.05;
+constexpr int kWorkers = 3;
+
+LiveConfig Configure(Device device) {
+  LiveConfig config;
+  config.device = device;
+  for (const std::size_t n : kTensorSizes) {
+    config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
+  }
+  config.plan = {
+      {Unit{0, 5, Sparsified::kAhead, kDensity}, Unit{5, 8, Sparsified::kAhead, kDensity}}};
+  config.topology = {kWorkers, 1};
+  config.strategy = std::make_unique<UnitStrategy>();
+  config.sparsifier = FindSparsifier("topk").make({}, 1);
+  config.feedback.kind = FeedbackKind::kResidual;
+  config.dense_collective = &FindCollective("ring-allreduce");
+  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.deadline = testing::kLiveDeadline;
+  return config;
+}
+
+std::vector<double> Nothing(const std::vector<RankResult>& results) {
+  return std::vector<double>(results.front().residual.size(), 0.0);
+}
+
+class LiveFeedback : public ::testing::TestWithParam<Device> {
+ protected:
+  static LiveConfig Configured() { return Configure(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, testing::kEmulated),
+                         [](const auto& info) { return testing::NameOf(info.param); });
+
+// One tensor on one worker, written down as the paper does (DGC, algorithm 1 with masking).
+struct Reference {
+  std::vector<float> u, v;
+
+  // Positions of the k largest |v|, ties by position.
+  std::vector<std::size_t> Step(const std::vector<float>& gradient, const MomentumOptions& options,
+                                std::size_t k) {
+    u.resize(gradient.size());
+    v.resize(gradient.size());
+    const auto m = static_cast<float>(options.momentum);
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      u[i] = options.nesterov ? m * (u[i] + gradient[i]) : m * u[i] + gradient[i];
+      v[i] += options.nesterov ? u[i] + gradient[i] : u[i];
+    }
+    std::vector<std::size_t> order(v.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+      return std::abs(v[a]) > std::abs(v[b]);
+    });
+    order.resize(k);
+    return order;
+  }
+  void Sent(std::size_t i, const MomentumOptions& options) {
+    v[i] = 0;
+    if (options.masking) u[i] = 0;
+  }
+};
+
+class Momentum : public ::testing::TestWithParam<std::tuple<MomentumOptions, Device>> {};
+
+TEST_P(Momentum, IsCorrectedAsThePaperSays) {
+  MomentumOptions options = std::get<0>(GetParam());
+  options.momentum = 0.5;  // sums of halves are exact in any order
+  const auto results = testing::RunLive(
+      [&] {
+        LiveConfig config = Configure(std::get<1>(GetParam()));
+        config.feedback = {FeedbackKind::kMomentum, options};
+        return config;
+      },
+      kWorkers, IntegerGradient);
+  std::vector<std::vector<Reference>> references(kWorkers,
+                                                 std::vector<Reference>(kTensorSizes.size()));
+  for (int step = 0; step < kLiveSteps; ++step) {
+    std::vector<float> expected;
+    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+      const std::size_t n = kTensorSizes[t];
+      std::vector<float> sum(n);
+      for (int rank = 0; rank < kWorkers; ++rank) {
+        Reference& reference = references[static_cast<std::size_t>(rank)][t];
+        const auto sent =
+            reference.Step(IntegerGradient(rank, step, t), options, KeptCount(n, kDensity));
+        for (const std::size_t i : sent) {
+          sum[i] += reference.v[i];
+          reference.Sent(i, options);
+        }
+      }
+      for (const float value : sum) expected.push_back(value * (1.0f / kWorkers));
+    }
+    EXPECT_EQ(results[0].averaged[static_cast<std::size_t>(step)], expected) << "step " << step;
+  }
+  for (const RankResult& rank : results) EXPECT_EQ(rank.mass_violations, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, Momentum,
+                         ::testing::Combine(::testing::Values(MomentumOptions{},
+                                                              MomentumOptions{0.5, true, true},
+                                                              MomentumOptions{0.5, false, false}),
+                                            ::testing::Values(Device{}, testing::kEmulated)),
+                         [](const auto& info) {
+                           const MomentumOptions& options = std::get<0>(info.param);
+                           return std::string(options.nesterov  ? "nesterov_"
+                                              : options.masking ? "plain_"
+                                                                : "unmasked_") +
+                                  testing::NameOf(std::get<1>(info.param));
+                         });
+
+TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
+  constexpr double kClip = 100;
+  const auto clipped = [](int rank, int step, std::size_t tensor) {
+    auto gradient = IntegerGradient(rank, step, tensor);
+    ThreadPool pool(1);
+    const float scale = ClipFactor(gradient, kClip, pool);
+    for (float& value : gradient) value *= scale;
+    return gradient;
+  };
+  const auto run = [](double clip, const testing::Gradients& gradients) {
+    return testing::RunLive(
+        [&] {
+          LiveConfig config = Configured();
+          config.feedback.kind = FeedbackKind::kMomentum;
+          config.feedback.clip = clip;
+          return config;
+        },
+        kWorkers, gradients);
+  };
+  const auto inside = run(kClip, IntegerGradient);
+  const auto before = run(0, clipped);
+  EXPECT_EQ(inside[0].averaged, before[0].averaged);
+  EXPECT_EQ(inside[0].residual, before[0].residual);
+  EXPECT_NE(inside[0].averaged, run(0, IntegerGradient)[0].averaged);
+}
+
+TEST_P(LiveFeedback, TensorsWithoutItLoseWhatIsNotSent) {
+  constexpr std::size_t kWithout = 4;
+  const auto results = testing::RunLive(
+      [] {
+        LiveConfig config = Configured();
+        config.layout = {};
+        for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+          config.layout.Add("t", {}, kTensorSizes[t], false, t != kWithout);
+        }
+        return config;
+      },
+      kWorkers, IntegerGradient);
+  const auto lost = LostMass(results);
+  std::size_t begin = 0;
+  for (std::size_t t = 0; t < kWithout; ++t) begin += kTensorSizes[t];
+  const std::size_t end = begin + kTensorSizes[kWithout];
+  for (std::size_t i = 0; i < lost.size(); ++i) {
+    const bool without = i >= begin && i < end;
+    if (!without) {
+      ASSERT_EQ(lost[i], 0.0);
+    }
+    ASSERT_TRUE(!without || results[0].residual[i] == 0.0f);
+  }
+  EXPECT_TRUE(std::any_of(lost.begin() + static_cast<long>(begin),
+                          lost.begin() + static_cast<long>(end),
+                          [](double value) { return value != 0; }));
+}
+
+// Tensors 0, 2 and 4 are sent whole, the rest is not.
+Plan WithWholeTensors() {
+  Plan plan = Configure({}).plan;
+  plan.tensors.assign(kTensorSizes.size(), {kDensity, false, false});
+  for (const std::size_t t : {0u, 2u, 4u}) plan.tensors[t].density = 1;
+  return plan;
+}
+
+TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
+  const auto run = [](const char* quantizer, PayloadCoding coding) {
+    return testing::RunLive(
+        [&] {
+          LiveConfig config = Configured();
+          config.plan = WithWholeTensors();
+          config.coding = coding;
+          if (quantizer != nullptr) config.runs = FindQuantizer(quantizer).make({}, 1);
+          return config;
+        },
+        kWorkers, IntegerGradient);
+  };
+  const auto indexed = run(nullptr, {});
+  for (const PayloadCoding coding :
+       {PayloadCoding{}, PayloadCoding{ValueCoding::kF16, IndexCoding::kDelta}}) {
+    const auto whole = run("fp32", coding);
+    EXPECT_EQ(LostMass(whole), Nothing(whole));
+    if (coding == PayloadCoding{}) {
+      EXPECT_EQ(whole[0].averaged, indexed[0].averaged);
+      EXPECT_EQ(whole[0].residual, indexed[0].residual);
+      const std::size_t saved =
+          sizeof(std::uint32_t) * (kTensorSizes[0] + kTensorSizes[2] + kTensorSizes[4]);
+      EXPECT_EQ(whole[0].records[0].payload_bytes + saved, indexed[0].records[0].payload_bytes);
+    }
+    EXPECT_EQ(whole[0].records[0].selected, indexed[0].records[0].selected);
+    for (const RankResult& rank : whole) {
+      EXPECT_EQ(rank.averaged, whole[0].averaged);
+      EXPECT_EQ(rank.mass_violations, 0u);
+    }
+  }
+  const auto halves = run("fp16", {});  // holds integers up to 100 as they are
+  EXPECT_EQ(halves[0].averaged, indexed[0].averaged);
+}
+
+TEST_P(LiveFeedback, IsKeptByAnotherPlan) {
+  const auto results = testing::RunLive(
+      Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
+        if (step == 1) engine.Replan({{Unit{0, 8, Sparsified::kBehind, kDensity}}});
+        if (step == 2) engine.Replan(WithWholeTensors());
+        if (step == 3) {
+          Plan plan = WithWholeTensors();
+          plan.tensors[1].offloaded = plan.tensors[7].offloaded = true;
+          plan.tensors[0].reduced = plan.tensors[4].reduced = true;
+          engine.Replan(plan);
+        }
+      });
+  EXPECT_EQ(LostMass(results), Nothing(results));
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results[0].averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+  EXPECT_EQ(results[0].records[1].exchanges, 1u);
+  EXPECT_EQ(results[0].records[3].exchanges, 3u);  // an all-reduce before the first all-gather
+}
+
+TEST_P(LiveFeedback, AnotherDensityHoldsFromTheNextStep) {
+  const auto results = testing::RunLive(Configured, kWorkers, IntegerGradient, 999,
+                                        [](LiveEngine& engine, int step) {
+                                          engine.SetDensity(step == 0 ? 4 : 1);  // 0.2, then 0.05
+                                        });
+  std::uint64_t many = 0;
+  std::uint64_t few = 0;
+  for (const std::size_t n : kTensorSizes) {
+    many += KeptCount(n, 4 * kDensity);
+    few += KeptCount(n, kDensity);
+  }
+  EXPECT_EQ(results[0].records[0].selected, many);
+  EXPECT_EQ(results[0].records[1].selected, few);
+  EXPECT_EQ(LostMass(results), Nothing(results));
+}
+
+TEST(Feedback, WarmsTheDensityUp) {
+  Feedback feedback;
+  feedback.warmup_epochs = 2;
+  feedback.epoch_steps = 3;
+  // 0.001^(1/3) and 0.001^(2/3), then 0.001
+  EXPECT_NEAR(feedback.DensityFactor(0, 0.001), 100, 1e-9);
+  EXPECT_NEAR(feedback.DensityFactor(2, 0.001), 100, 1e-9);
+  EXPECT_NEAR(feedback.DensityFactor(3, 0.001), 10, 1e-9);
+  EXPECT_EQ(feedback.DensityFactor(6, 0.001), 1);
+  EXPECT_EQ(Feedback{}.DensityFactor(0, 0.001), 1);
+}
+
+TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) {
+  Collective dropping = FindCollective("sparse-allgather");
+  dropping.run = &testing::GlobalTopK;
+  const auto results = testing::RunLive(
+      [&] {
+        LiveConfig config = Configured();
+        config.sparse_collective = &dropping;
+        return config;
+      },
+      kWorkers, IntegerGradient);
+  EXPECT_EQ(LostMass(results), Nothing(results));
+  for (const RankResult& rank : results) EXPECT_EQ(rank.averaged, results[0].averaged);
+  const auto applied = std::count_if(results[0].averaged[0].begin(), results[0].averaged[0].end(),
+                                     [](float value) { return value != 0; });
+  EXPECT_LE(applied, static_cast<long>(2 * testing::kSurvivors));
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,189 @@
+// The discrete-event engine against times computed by hand and against published golden vectors.
+#include "core/engine/model/model_engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include "baselines/registry.hpp"
+#include "core/engine/model/simulation.hpp"
+
+namespace sparfuse {
+namespace {
+
+TEST(SharedResource, SharesItsCapacityEvenly) {
+  Simulation simulation;
+  SharedResource cores(simulation, 2);
+  std::vector<std::pair<int, double>> ends;
+  const auto use = [&](int who, double work) {
+    cores.Use(work, [&, who] { ends.emplace_back(who, simulation.now()); });
+  };
+  // Three want 1, 1 and 2 seconds of two cores: each runs at 2/3 until 1.5 s, then one is left
+  // alone with 1 second to go.
+  use(0, 1);
+  use(1, 1);
+  use(2, 2);
+  simulation.Run();
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_NEAR(ends[0].second, 1.5, 1e-12);
+  EXPECT_NEAR(ends[1].second, 1.5, 1e-12);
+  EXPECT_EQ(ends[2].first, 2);
+  EXPECT_NEAR(ends[2].second, 2.5, 1e-12);
+}
+
+TEST(SharedResource, SlowsDownWhatHasBegun) {
+  Simulation simulation;
+  SharedResource link(simulation, 1);
+  double first = 0;
+  double second = 0;
+  link.Use(1, [&] { first = simulation.now(); });
+  simulation.After(0.5, [&] { link.Use(1, [&] { second = simulation.now(); }); });
+  simulation.Run();
+  EXPECT_NEAR(first, 1.5, 1e-12);  // alone for 0.5 s, shared for 1 s
+  EXPECT_NEAR(second, 2.0, 1e-12);
+}
+
+TEST(SharedResource, WithoutLimitDelaysNobody) {
+  Simulation simulation;
+  SharedResource cores(simulation, 0);
+  int ended = 0;
+  for (int i = 0; i < 5; ++i) {
+    cores.Use(1, [&] {
+      ++ended;
+      EXPECT_NEAR(simulation.now(), 1.0, 1e-12);
+    });
+  }
+  simulation.Run();
+  EXPECT_EQ(ended, 5);
+}
+
+// The synthetic model whose step times are known: 200 tensors, forward index l has
+// 64 * (1 + ((37 l) mod 101)^2) elements and 5e-5 * (1 + l mod 7) seconds of backward.
+struct Synthetic {
+  GradientLayout layout;
+  BackwardProfile backward;
+  Synthetic() {
+    double total = 0;
+    for (std::size_t l = 200; l-- > 0;) {
+      const std::size_t r = 37 * l % 101;
+      const std::size_t n = 64 * (1 + r * r);
+      layout.Add("tensor" + std::to_string(l), {static_cast<std::int64_t>(n)}, n);
+      backward.backward_seconds.push_back(5e-5 * static_cast<double>(1 + l % 7));
+      total += backward.backward_seconds.back();
+    }
+    backward.forward_seconds = 0.5 * total;
+  }
+};
+
+// P = 8, alpha = 5e-5 s, beta = 8e-10 s/B, selection 3e-5 + 1e-10 n, decompression 1e-5 + 2e-11 per
+// entry, copies and additions free. The references send values and indices as two messages, so that
+// a sparse round starts up twice.
+double StepSeconds(const char* strategy, const char* planner, const Options& planner_options,
+                   double density) {
+  const Synthetic synthetic;
+  const auto& strategy_part = FindStrategy(strategy);
+  const auto& planner_part = FindPlanner(planner);
+  ModelConfig config;
+  config.layout = synthetic.layout;
+  config.topology = {8, 1};
+  const PlanInput input{synthetic.layout,         config.topology, density,
+                        strategy_part.sparsified, nullptr,         nullptr};
+  config.plan = planner_part.make(ResolveOptions(planner, planner_part.options, planner_options))
+                    ->MakePlan(input);
+  config.make_strategy = [&] {
+    return strategy_part.make(ResolveOptions(strategy, strategy_part.options, {}));
+  };
+  config.sparsifier = "topk";
+  config.dense_collective = &FindCollective("ring-allreduce");
+  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.cost.selection["topk"].Add(density, PiecewiseLinear({{0, 3e-5}, {1e9, 3e-5 + 0.1}}));
+  config.cost.clear_seconds = PiecewiseLinear({{0, 1e-5}});
+  config.cost.seconds_per_entry = 2e-11;
+  config.cost.links.fill(LinkCost::FromAlphaBeta(density < 1 ? 2 * 5e-5 : 5e-5, 8e-10));
+  config.backward = synthetic.backward;
+  const ModelStep step = SimulateStep(config, 0, 0);
+  for (const StepRecord& record : step.records) {
+    EXPECT_EQ(record.step_seconds, step.records.front().step_seconds);
+  }
+  return step.records.front().step_seconds;
+}
+
+// Step times of an independent simulation of the same recursions (end of communication of a unit =
+// max(end of the one before, ready) + its time; decompression in issue order after backward).
+TEST(ModelEngine, ReproducesTheGoldenTimeline) {
+  EXPECT_NEAR(StepSeconds("dense-units", "layer-wise", {}, 1.0), 0.400922, 1e-4);
+  EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.01), 0.179408, 1e-4);
+  EXPECT_NEAR(StepSeconds("behind", "by-count", {{"tensors_per_unit", std::int64_t{10}}}, 0.01),
+              0.066013, 1e-4);
+  EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.01), 0.083930, 1e-4);
+  EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.1), 0.352837, 1e-4);
+  EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);
+}
+
+ModelConfig OneTensor(int ranks) {
+  ModelConfig config;
+  config.layout.Add("weight", {1000}, 1000);
+  config.topology = {ranks, 1};
+  config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+  config.make_strategy = [] { return FindStrategy("dense-units").make({}); };
+  config.dense_collective = &FindCollective("ring-allreduce");
+  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.cost.links.fill(LinkCost::FromAlphaBeta(1e-3, 1e-6));
+  config.backward = {0.001, 0.010, {0.020}, 0, 0.005};
+  return config;
+}
+
+TEST(ModelEngine, AddsUpOneTensorByHand) {
+  const ModelStep step = SimulateStep(OneTensor(2), 0, 1);
+  const StepRecord& record = step.records.front();
+  // Two rounds of 2,000 bytes: 2 * (1 ms + 2 ms).
+  EXPECT_NEAR(record.exposed_communication_seconds, 0.006, 1e-9);
+  EXPECT_NEAR(record.step_seconds, 0.001 + 0.010 + 0.020 + 0.006 + 0.005, 1e-9);
+  EXPECT_EQ(record.sent_bytes, 4000u);
+  EXPECT_EQ(record.payload_bytes, 4000u);
+  double last = 0;
+  for (const Span& span : step.spans.front()) {
+    EXPECT_LE(span.begin_seconds, span.end_seconds);
+    last = std::max(last, span.end_seconds);
+  }
+  EXPECT_NEAR(last, record.step_seconds, 1e-9);
+}
+
+TEST(ModelEngine, MakesRanksOnOneMachineShareItsCores) {
+  ModelConfig config = OneTensor(4);
+  config.cores_per_machine = 2;
+  config.ranks_per_machine = 4;
+  const double shared = SimulateStep(config, 0, 0).records.front().step_seconds;
+  config.ranks_per_machine = 1;
+  const double alone = SimulateStep(config, 0, 0).records.front().step_seconds;
+  EXPECT_NEAR(shared - alone, 0.036, 1e-9);  // all computation takes twice as long
+}
+
+TEST(ModelEngine, DrawsTheSameCountsAgain) {
+  ModelConfig config = OneTensor(3);
+  config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
+  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  config.sparsifier = "dgc";
+  config.selection = {0.0, 0.2};
+  config.cost.selection["dgc"].Add(0.1, PiecewiseLinear({{0, 1e-5}}));
+  const ModelStep first = SimulateStep(config, 3, 0);
+  const ModelStep again = SimulateStep(config, 3, 0);
+  const ModelStep other = SimulateStep(config, 4, 0);
+  EXPECT_EQ(first.records[1].selected, again.records[1].selected);
+  EXPECT_NE(first.records[0].selected, first.records[1].selected);
+  EXPECT_NE(first.records[1].selected, other.records[1].selected);
+}
+
+TEST(ModelEngine, NamesASparsifierThatTheProfileLacks) {
+  ModelConfig config = OneTensor(2);
+  config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
+  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  config.sparsifier = "topk";
+  try {
+    SimulateStep(config, 0, 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("topk"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,231 @@
+// dense_fallback: predictions by hand and beside the ModelEngine, and that what it plans is never
+// slower than the same units sent dense.
+#include "core/fusion/dense_fallback.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "baselines/composition.hpp"
+#include "baselines/registry.hpp"
+#include "core/engine/model/model_engine.hpp"
+#include "core/sparsify/sparsifier.hpp"
+#include "tests/support/model_layouts.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr double kDensity = 0.01;
+
+// What a server core takes: a selection 3e-10 s an element and 20 us, a copy 2e-10, an average
+// 1e-10.
+CostModel CostsAt(double gbps) {
+  CostModel cost;
+  cost.selection["topk"].Add(kDensity, PiecewiseLinear({{0, 2e-5}, {1e8, 2e-5 + 3e-2}}));
+  cost.host_selection["topk"].Add(kDensity, PiecewiseLinear({{0, 4e-5}, {1e8, 4e-5 + 1e-1}}));
+  cost.pack_seconds = PiecewiseLinear({{0, 1e-6}, {1e8, 1e-6 + 2e-2}});
+  cost.scale_seconds = PiecewiseLinear({{0, 1e-6}, {1e8, 1e-6 + 1e-2}});
+  cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e8, 1e-6 + 1e-2}});
+  cost.seconds_per_entry = 1e-9;
+  cost.seconds_per_reduced_element = 1e-10;
+  cost.dispatch_seconds = 2e-6;
+  cost.exchange_dispatch_seconds = 5e-6;
+  cost.exchange_seconds_per_element = 1e-11;
+  cost.links.fill(LinkCost::FromAlphaBeta(2e-5, 8e-9 / gbps));
+  return cost;
+}
+
+// A model, its profile and a method of two parts: everything that a plan is made from.
+struct Case {
+  GradientLayout layout;
+  Topology topology{4, 1};
+  BackwardProfile backward;
+  CostModel cost;
+  std::string strategy;
+  std::unique_ptr<Sparsifier> topk;
+
+  Case(GradientLayout tensors, double seconds_per_element, double gbps, std::string how)
+      : layout(std::move(tensors)), cost(CostsAt(gbps)), strategy(std::move(how)) {
+    const SparsifierDescriptor& descriptor = FindSparsifier("topk");
+    topk = descriptor.make(ResolveOptions("topk", descriptor.options, {}), 1);
+    for (std::size_t t = 0; t < layout.tensors(); ++t) {
+      backward.backward_seconds.push_back(seconds_per_element *
+                                          static_cast<double>(layout.tensor(t).numel));
+    }
+    backward.tail_seconds = 1e-4;
+  }
+  PlanInput Input(const std::string& by) const {
+    PlanInput input{layout, topology, kDensity, FindStrategy(by).sparsified, &backward, &cost};
+    if (by == "dense-units") input.density = 1;
+    input.sparsifier = "topk";
+    input.dense_collective = &FindCollective("ring-allreduce");
+    input.sparse_collective = &FindCollective("sparse-allgather");
+    return input;
+  }
+  PlanInput Input() const { return Input(strategy); }
+  PayloadForm Form() const { return {topk.get(), {}, nullptr}; }
+  Plan PlanOf(const std::string& planner, const std::string& by,
+              const Options& options = {}) const {
+    const PlannerDescriptor& part = FindPlanner(planner);
+    Plan plan = part.make(ResolveOptions(planner, part.options, options))->MakePlan(Input(by));
+    CheckPlan(plan, layout);
+    return plan;
+  }
+  double SimulatedSeconds(const Plan& plan, const std::string& by) const {
+    ModelConfig model;
+    model.layout = layout;
+    model.plan = plan;
+    model.topology = topology;
+    model.make_strategy = [&] { return FindStrategy(by).make({}); };
+    model.sparsifier = "topk";
+    model.dense_collective = &FindCollective("ring-allreduce");
+    model.sparse_collective = &FindCollective("sparse-allgather");
+    model.cost = cost;
+    model.backward = backward;
+    return SimulateStep(model, 0, 0).records.front().step_seconds;
+  }
+};
+
+GradientLayout Tensors(std::initializer_list<std::size_t> sizes) {
+  GradientLayout layout;
+  for (const std::size_t n : sizes)
+    layout.Add("tensor" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
+  return layout;
+}
+
+std::vector<bool> DenseUnits(const Plan& plan) {
+  std::vector<bool> dense;
+  for (const Unit& unit : plan.units) dense.push_back(unit.sparsified == Sparsified::kNever);
+  return dense;
+}
+
+// Two ranks, and milliseconds: copying, averaging and decompressing an element takes 1, selecting
+// from it `selecting`, and 8 bytes on the link 1, without latency.
+Case ByHand(std::initializer_list<std::size_t> sizes, double selecting) {
+  Case made(Tensors(sizes), 0.001, 1, "ahead");
+  made.topology = {2, 1};
+  made.backward.tail_seconds = 0;
+  CostModel& cost = made.cost = {};
+  const auto per_element = [](double seconds) {
+    return PiecewiseLinear({{0, 0}, {1e6, 1e6 * seconds}});
+  };
+  cost.selection["topk"].Add(kDensity, per_element(0.001 * selecting));
+  cost.pack_seconds = cost.scale_seconds = cost.clear_seconds = per_element(0.001);
+  cost.links.fill(LinkCost::FromAlphaBeta(0, 1.0 / 8000));
+  return made;
+}
+
+TEST(DenseFallback, PredictsByHand) {
+  const Case made = ByHand({1000, 2000}, 3);
+  Plan plan = made.PlanOf("layer-wise", "ahead");
+  // Backward and selection: 1 + 3 and 2 + 6; the gathers end behind them; averages of 1 and 2. Of
+  // the second, 20 elements of 8 bytes travel after that.
+  EXPECT_NEAR(PredictedSeconds(plan, made.Input(), made.Form()), 12 + 1 + 2, 1e-9);
+  // The second dense: 1 + 3, then 2 + 2 until it is packed; its sum, two rounds of 4,000 bytes,
+  // takes 1, in which the first is averaged; 2 for its average.
+  plan.units[1] = {1, 2, Sparsified::kNever, 1.0};
+  EXPECT_NEAR(PredictedSeconds(plan, made.Input(), made.Form()), 8 + 1 + 2, 1e-9);
+  EXPECT_EQ(WithDenseFallback(made.PlanOf("layer-wise", "ahead"), made.Input(), made.Form()),
+            made.PlanOf("layer-wise", "dense-units"));
+}
+
+// Taken alone the first unit takes less time sparse; beside the backward of the second its
+// all-reduce costs nothing and its selection delays everything.
+TEST(DenseFallback, LooksAtTheWholeStep) {
+  Case made = ByHand({1000, 10}, 1.2);
+  made.backward.backward_seconds[1] = 10;
+  const Plan plan = made.PlanOf("layer-wise", "ahead");
+  EXPECT_EQ(DenseUnits(WithDenseFallback(plan, made.Input(), made.Form())),
+            (std::vector<bool>{true, true}));
+  made.backward.backward_seconds[1] = 0;
+  EXPECT_EQ(DenseUnits(WithDenseFallback(plan, made.Input(), made.Form()))[0], false);
+}
+
+TEST(DenseFallback, PredictsWhatTheModelEngineComputes) {
+  for (const char* strategy : {"ahead", "behind"}) {
+    for (const char* planner : {"layer-wise", "by-count", "ssfusion", "adtopk"}) {
+      if (FindPlanner(planner).ahead_only && std::string(strategy) != "ahead") continue;
+      SCOPED_TRACE(std::string(strategy) + ", " + planner);
+      const Case made(testing::ResNet50Cifar(), 2e-10, 10, strategy);
+      Plan plan = made.PlanOf(planner, strategy);
+      for (std::size_t u = 0; u < plan.units.size(); u += 3) {
+        plan.units[u] = {plan.units[u].first, plan.units[u].last, Sparsified::kNever, 1.0};
+        for (std::size_t t = plan.units[u].first; t < plan.units[u].last; ++t) {
+          if (!plan.tensors.empty()) plan.tensors[t] = {};
+        }
+      }
+      CheckPlan(plan, made.layout);
+      const double simulated = made.SimulatedSeconds(plan, strategy);
+      EXPECT_NEAR(PredictedSeconds(plan, made.Input(), made.Form()), simulated, 1e-9);
+    }
+  }
+}
+
+// From slow links, where selection pays, to links that are faster than selection.
+TEST(DenseFallback, IsNeverSlowerThanDenseInTheModel) {
+  bool slower_without = false;
+  bool all_sparse = false;
+  bool mixed = false;
+  for (const GradientLayout& layout : {testing::ResNet50ImageNet(), testing::BertBase(false)}) {
+    for (const char* strategy : {"ahead", "behind"}) {
+      for (const char* planner : {"layer-wise", "by-bytes", "by-count", "whole-model"}) {
+        for (const double gbps : {1.0, 10.0, 25.0, 40.0, 100.0, 400.0}) {
+          SCOPED_TRACE(std::string(strategy) + ", " + planner + ", " + std::to_string(gbps));
+          const Case made(layout, 5e-10, gbps, strategy);
+          const Plan plan = made.PlanOf(planner, strategy);
+          const Plan mended = WithDenseFallback(plan, made.Input(), made.Form());
+          CheckPlan(mended, layout);
+          const double dense =
+              made.SimulatedSeconds(made.PlanOf(planner, "dense-units"), "dense-units");
+          const double sparse = made.SimulatedSeconds(plan, strategy);
+          const double seconds = made.SimulatedSeconds(mended, strategy);
+          EXPECT_LE(seconds, std::min(dense, sparse) + 1e-9);
+          slower_without = slower_without || sparse > 1.02 * dense;
+          const std::vector<bool> units = DenseUnits(mended);
+          const auto count = std::count(units.begin(), units.end(), true);
+          all_sparse = all_sparse || count == 0;
+          mixed = mixed || (count > 0 && count < static_cast<std::ptrdiff_t>(units.size()));
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(slower_without);  // there was something to mend
+  EXPECT_TRUE(all_sparse);      // and nothing that was mended needlessly
+  EXPECT_TRUE(mixed);
+}
+
+std::string MessageOf(const MethodParts& parts) {
+  try {
+    Compose(parts);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DenseFallback, IsRefusedWhereThereIsNoChoice) {
+  MethodParts parts;
+  parts.strategy = "ahead";
+  parts.planner = "layer-wise";
+  parts.collective = "sparse-allgather";
+  parts.sending = {{"dense_fallback", true}};
+  parts.sparsifier = &FindSparsifier("topk");
+  parts.density = kDensity;
+  parts.feedback = "residual";
+  EXPECT_TRUE(Compose(parts).needs_profile());
+
+  MethodParts momentum = parts;
+  momentum.feedback = "momentum";
+  EXPECT_NE(MessageOf(momentum).find("\"momentum\""), std::string::npos);
+  MethodParts naive = parts;
+  naive.strategy = "safusion-naive";
+  EXPECT_NE(MessageOf(naive).find("\"safusion-naive\""), std::string::npos);
+  MethodParts quantized = parts;
+  quantized.sparsifier = nullptr;
+  quantized.sending["payload_dense"] = std::string("fp16");
+  EXPECT_NE(MessageOf(quantized).find("sparsifier \"none\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,123 @@
+#include "core/fusion/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "baselines/registry.hpp"
+#include "core/cost/cost_model.hpp"
+#include "core/feedback/residual_store.hpp"
+#include "tests/support/planning.hpp"
+
+namespace sparfuse {
+namespace {
+
+GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
+  GradientLayout layout;
+  for (const std::size_t n : sizes)
+    layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
+  return layout;
+}
+
+Plan PlanOf(const char* name, const GradientLayout& layout, const Options& options = {}) {
+  const PlanInput input{layout, {4, 1}, 0.01, Sparsified::kAhead, nullptr, nullptr};
+  return testing::PlanOf(name, input, options);
+}
+
+TEST(Planners, CutAsTheirNamesSay) {
+  const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
+  EXPECT_EQ(PlanOf("layer-wise", layout).UnitSizes(), "1,1,1,1,1,1,1");
+  EXPECT_EQ(PlanOf("whole-model", layout).UnitSizes(), "7");
+  EXPECT_EQ(PlanOf("by-count", layout, {{"units", std::int64_t{3}}}).UnitSizes(), "3,3,1");
+  EXPECT_EQ(PlanOf("by-count", layout, {{"tensors_per_unit", std::int64_t{2}}}).UnitSizes(),
+            "2,2,2,1");
+  // 200 bytes are 50 floats: 10 + 20 fit, 30 does not; 100 is larger than a unit and stays alone.
+  EXPECT_EQ(PlanOf("by-bytes", layout, {{"threshold_bytes", 200.0}}).UnitSizes(), "2,2,1,2");
+}
+
+TEST(Planners, AFusionDegreeIsThePartOfTheTensorsThatIsOneUnit) {
+  const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
+  const auto plan = [&](double degree) {
+    return PlanOf("fusion-degree", layout, {{"degree", degree}}).UnitSizes();
+  };
+  EXPECT_EQ(plan(0), "1,1,1,1,1,1,1");
+  EXPECT_EQ(plan(0.1), "1,1,1,1,1,1,1");  // 0.7 of a tensor: one, which is a unit either way
+  EXPECT_EQ(plan(0.3), "2,1,1,1,1,1");    // 2.1
+  EXPECT_EQ(plan(0.5), "4,1,1,1");        // 3.5
+  EXPECT_EQ(plan(0.9), "6,1");            // 6.3
+  EXPECT_EQ(plan(1), "7");
+}
+
+TEST(Planners, CoverEveryLayoutOnce) {
+  for (const PlannerDescriptor& planner : Planners()) {
+    for (const std::size_t tensors : {1u, 2u, 19u, 20u, 21u, 161u}) {
+      GradientLayout layout;
+      for (std::size_t t = 0; t < tensors; ++t) layout.Add("t", {1}, 1 + 977 * t % 5000);
+      const BackwardProfile backward = testing::EvenBackward(tensors);
+      const CostModel cost = testing::EvenCost();
+      const PlanInput input{layout,
+                            {4, 1},
+                            0.1,
+                            Sparsified::kAhead,
+                            &backward,
+                            &cost,
+                            "topk",
+                            &FindCollective("ring-allreduce"),
+                            &FindCollective("sparse-allgather")};
+      EXPECT_NO_THROW(testing::PlanOf(planner.name, input)) << planner.name << " with " << tensors;
+    }
+  }
+}
+
+TEST(Plan, HashTellsPlansApart) {
+  const GradientLayout layout = LayoutOf({10, 20, 30});
+  EXPECT_EQ(PlanOf("layer-wise", layout).Hash(), PlanOf("layer-wise", layout).Hash());
+  EXPECT_NE(PlanOf("layer-wise", layout).Hash(), PlanOf("whole-model", layout).Hash());
+}
+
+TEST(Plan, RefusesWhatDoesNotCover) {
+  const GradientLayout layout = LayoutOf({10, 20, 30});
+  const auto unit = [](std::size_t first, std::size_t last) {
+    return Unit{first, last, Sparsified::kNever, 1.0};
+  };
+  EXPECT_THROW(CheckPlan({{unit(0, 2)}}, layout), Error);
+  EXPECT_THROW(CheckPlan({{unit(0, 2), unit(1, 3)}}, layout), Error);
+  EXPECT_THROW(CheckPlan({{unit(0, 2), unit(2, 4)}}, layout), Error);
+  EXPECT_THROW(CheckPlan({{unit(0, 0), unit(0, 3)}}, layout), Error);
+}
+
+TEST(Layout, OffsetsFollowReadyOrder) {
+  const GradientLayout layout = LayoutOf({10, 20, 30});
+  EXPECT_EQ(layout.numel(), 60u);
+  EXPECT_EQ(layout.tensor(2).range(), (Range{30, 60}));
+  EXPECT_EQ(layout.RangeOf(1, 3), (Range{10, 60}));
+}
+
+TEST(ResidualStore, KeepsNamesApart) {
+  ResidualStore store(100);
+  store.Get("local", {10, 20}).host()[0] = 3;
+  store.Get("server", {10, 20}).host()[0] = 4;
+  EXPECT_EQ(store.Get("local", {0, 100}).host()[10], 3);
+  EXPECT_EQ(store.Get("local", {0, 100}).host()[11], 0);
+  EXPECT_DOUBLE_EQ(store.Norm(), 5);
+}
+
+TEST(PiecewiseLinear, InterpolatesAndExtends) {
+  const PiecewiseLinear curve({{10, 1}, {20, 3}});
+  EXPECT_EQ(curve(0), 1);
+  EXPECT_EQ(curve(15), 2);
+  EXPECT_EQ(curve(30), 5);
+  EXPECT_EQ(PiecewiseLinear()(7), 0);
+  EXPECT_EQ(PiecewiseLinear({{3, 2}})(100), 2);
+}
+
+TEST(SelectionCost, InterpolatesInTheLogarithmOfDensity) {
+  SelectionCost cost;
+  cost.Add(0.001, PiecewiseLinear({{1, 1}}));
+  cost.Add(0.1, PiecewiseLinear({{1, 3}}));
+  EXPECT_DOUBLE_EQ(cost(5, 0.001), 1);
+  EXPECT_DOUBLE_EQ(cost(5, 0.01), 2);
+  EXPECT_DOUBLE_EQ(cost(5, 1), 3);
+  EXPECT_DOUBLE_EQ(cost(5, 1e-6), 1);
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,173 @@
+#include "core/payload/accumulate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "core/base/cpu.hpp"
+
+namespace sparfuse {
+namespace {
+
+struct OwnedPayload {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+  SparsePayload view() const { return {indices, values}; }
+};
+
+std::vector<OwnedPayload> RandomPayloads(std::size_t n, std::size_t ranks, double density) {
+  std::mt19937 random(static_cast<std::uint32_t>(n * 31 + ranks));
+  std::bernoulli_distribution kept(density);
+  std::normal_distribution<float> normal;
+  std::vector<OwnedPayload> payloads(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (std::size_t i = 0; i < n; ++i) {
+      if (r % 3 == 2 || !kept(random)) continue;  // every third rank has nothing to send
+      payloads[r].indices.push_back(static_cast<std::uint32_t>(i));
+      payloads[r].values.push_back(normal(random));
+    }
+  }
+  return payloads;
+}
+
+std::vector<SparsePayload> Views(const std::vector<OwnedPayload>& payloads) {
+  std::vector<SparsePayload> views;
+  for (const auto& payload : payloads) views.push_back(payload.view());
+  return views;
+}
+
+std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
+  std::vector<std::uint32_t> bits(x.size());
+  if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
+  return bits;
+}
+
+TEST(AccumulateSparse, AddsInRankOrderAndScalesWhateverThePool) {
+  for (const std::size_t n : {std::size_t{1}, std::size_t{4095}, std::size_t{4097},
+                              std::size_t{600'001}, std::size_t{4'200'003}}) {
+    for (const std::size_t ranks : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{5},
+                                    std::size_t{65}, std::size_t{130}}) {
+      if (n > 10'000 && ranks > 5) continue;
+      if (n > 1'000'000 && ranks > 2) continue;
+      // Few elements a block, or many: the ways to scale and to clear differ.
+      const auto payloads = RandomPayloads(n, ranks, ranks > 5 ? 0.5 : ranks == 1 ? 0.01 : 0.06);
+      const float scale = 1.0f / 3.0f;
+      std::vector<float> expected(n, 0.0f);
+      for (const auto& payload : payloads) {
+        for (std::size_t i = 0; i < payload.indices.size(); ++i) {
+          expected[payload.indices[i]] += payload.values[i];
+        }
+      }
+      for (float& e : expected) e *= scale;
+      for (const int threads : {1, 2, 3}) {
+        ThreadPool pool(threads);
+        std::vector<float> out(n, std::numeric_limits<float>::quiet_NaN());
+        AccumulateSparse(Views(payloads), scale, out, pool);
+        ASSERT_EQ(Bits(out), Bits(expected)) << "n=" << n << " ranks=" << ranks;
+      }
+    }
+  }
+}
+
+// An output past the caches is written line by line, wherever it begins and on every instruction
+// set.
+TEST(AccumulateSparse, StreamsFromAnyElementOn) {
+  constexpr std::size_t kN = 4'200'003;
+  const auto payloads = RandomPayloads(kN, 2, 0.03);
+  ThreadPool pool(2);
+  std::vector<float> expected(kN);
+  {
+    const ScopedIsa portable(Isa::kPortable);
+    AccumulateSparse(Views(payloads), 0.5f, expected, pool);
+  }
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scoped(isa);
+    for (const std::size_t first : {0, 1, 3, 8, 15}) {
+      std::vector<float> room(first + kN + 16, -7.0f);
+      AccumulateSparse(Views(payloads), 0.5f, std::span(room).subspan(first, kN), pool);
+      const std::vector<float> out(room.begin() + static_cast<std::ptrdiff_t>(first),
+                                   room.begin() + static_cast<std::ptrdiff_t>(first + kN));
+      ASSERT_EQ(Bits(out), Bits(expected)) << IsaName(isa) << ", from " << first;
+      EXPECT_EQ(std::count(room.begin(), room.end(), -7.0f),
+                static_cast<std::ptrdiff_t>(first + 16));
+    }
+  }
+}
+
+TEST(AccumulateSparse, FullPayloadsEqualTheDenseSum) {
+  constexpr std::size_t kN = 9001;
+  const auto payloads = RandomPayloads(kN, 2, 1.0);
+  ThreadPool pool(2);
+  std::vector<float> out(kN);
+  AccumulateSparse(Views(payloads), 1.0f, out, pool);
+  for (std::size_t i = 0; i < kN; ++i) {
+    ASSERT_EQ(out[i], payloads[0].values[i] + payloads[1].values[i]);
+  }
+}
+
+void ExpectCorrupt(std::size_t n, const OwnedPayload& bad, const std::string& text) {
+  const OwnedPayload good{{0}, {1.0f}};
+  ThreadPool pool(2);
+  std::vector<float> out(n);
+  try {
+    AccumulateSparse(std::vector<SparsePayload>{good.view(), bad.view()}, 1.0f, out, pool);
+    ADD_FAILURE() << "accepted: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(FailureKindName(error.kind()), "comm");
+    EXPECT_NE(std::string(error.what()).find("payload 1"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+  }
+}
+
+TEST(AccumulateSparse, RefusesCorruptPayloads) {
+  ExpectCorrupt(10, {{3, 10}, {1, 1}}, "index 10, expected below 10");
+  ExpectCorrupt(10, {{3, 0xffffffff}, {1, 1}}, "index 4294967295");
+  ExpectCorrupt(10, {{3, 5}, {1}}, "2 indices, 1 values");
+  ExpectCorrupt(10, {{5, 999'999'999, 6}, {1, 1, 1}}, "index 999999999 at position 1");
+  ExpectCorrupt(600'000, {{5, 999'999'999, 6}, {1, 1, 1}}, "index 999999999 at position 1");
+  ExpectCorrupt(600'000, {{400'000, 5, 500'000}, {1, 1, 1}}, "expected increasing");
+  ExpectCorrupt(20'000, {{9000, 5, 9001}, {1, 1, 1}}, "index 5 at position 1");
+}
+
+TEST(ScaleDense, ScalesInPlaceAndAcross) {
+  for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{600'001}}) {
+    ThreadPool pool(3);
+    std::vector<float> in(n);
+    for (std::size_t i = 0; i < n; ++i) in[i] = static_cast<float>(i % 1000) - 500.0f;
+    std::vector<float> out(n, -1.0f);
+    ScaleDense(in, 1.0f / 3.0f, out, pool);
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], in[i] * (1.0f / 3.0f));
+    ScaleDense(in, 1.0f / 3.0f, in, pool);
+    ASSERT_EQ(in, out);
+  }
+}
+
+TEST(AddInto, AddsElementByElement) {
+  std::vector<float> to = {1, 2, 3};
+  AddInto(std::vector<float>{10, 20, 30}, to);
+  EXPECT_EQ(to, (std::vector<float>{11, 22, 33}));
+}
+
+TEST(CopyFinite, CopiesAllAndNoticesWhatIsNotFinite) {
+  ThreadPool pool(2);
+  for (const std::size_t n : {std::size_t{1}, std::size_t{37}, std::size_t{600'001}}) {
+    std::vector<float> from(n, std::numeric_limits<float>::max());
+    from[0] = -std::numeric_limits<float>::denorm_min();
+    std::vector<float> to(n, 0.0f);
+    EXPECT_TRUE(CopyFinite(from, to, pool));
+    EXPECT_EQ(from, to);
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+          std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+      from[n - 1] = bad;
+      EXPECT_FALSE(CopyFinite(from, to, pool));
+      EXPECT_EQ(Bits(from), Bits(to));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

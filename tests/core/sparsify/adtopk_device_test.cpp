@@ -1,0 +1,216 @@
+// All-dimension top-k on a device: what the host selects, bit for bit.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/sparsify/adtopk/adtopk.hpp"
+#include "tests/support/device_selection.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DeviceSelection;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selection;
+
+using Shape = std::vector<std::int64_t>;
+
+class AdTopKOnDevice : public testing::OnDevices {
+ protected:
+  void ExpectAsOnHost(const Shape& shape, const std::string& axis, double density,
+                      const std::string& data, bool feedback, std::size_t skew = 0) {
+    const std::size_t n = ElementsOf(shape);
+    SCOPED_TRACE("axis " + axis + ", density " + std::to_string(density) + ", " + data +
+                 ", shape " + ::testing::PrintToString(shape));
+    const auto adtopk = MakeSparsifier("adtopk", {{"axis", axis}});
+    Selection host(*adtopk, n, density, 1, feedback, shape);
+    DeviceSelection selection(*adtopk, device(), n, density, feedback, 0, skew, 0, shape);
+    for (std::uint64_t step = 0; step < (feedback ? 2 : 1); ++step) {
+      const auto x = MakeData(data, n, static_cast<std::uint32_t>(n + step));
+      const auto expected = host.Run(x, step);
+      const auto selected = selection.Run(x, step);
+      ASSERT_EQ(selected.indices, expected.indices);
+      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+      if (feedback) {
+        ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
+      }
+    }
+  }
+};
+
+TEST_P(AdTopKOnDevice, SelectsInFibresOfEveryLength) {
+  for (const Shape& shape : std::vector<Shape>{
+           {700, 2}, {90, 31}, {40, 33}, {17, 512}, {3, 1024}, {2, 1025}, {2, 5120}, {1, 9000}}) {
+    ExpectAsOnHost(shape, "1", 0.01, "gaussian", true);
+    ExpectAsOnHost(shape, "1", 0.06, "gaussian", false);
+  }
+}
+
+TEST_P(AdTopKOnDevice, SelectsInStridedFibres) {
+  for (const Shape& shape : std::vector<Shape>{{5, 40, 3, 3},
+                                               {3, 3, 7, 7},
+                                               {4, 4, 1, 5},
+                                               {2, 1200, 3, 3},
+                                               {2, 5, 50, 50},
+                                               {1, 3000, 2, 2}}) {
+    ExpectAsOnHost(shape, "1", 0.05, "gaussian", true);
+  }
+  // Slices that are larger than a tile: by columns, and transposed.
+  ExpectAsOnHost({150, 61}, "0", 0.05, "gaussian", true);
+  ExpectAsOnHost({600, 18}, "0", 0.1, "few-values", false);
+  ExpectAsOnHost({20, 500}, "0", 0.5, "few-values", true);
+  ExpectAsOnHost({1100, 9}, "longest", 0.02, "gaussian", true);
+  ExpectAsOnHost({1100, 9}, "longest", 0.02, "few-values", false);
+}
+
+// Few maxima to take a bound from, or none: more than one for each lane, or for each of 64.
+TEST_P(AdTopKOnDevice, SelectsManyOfEachFibre) {
+  for (const auto& [shape, density] : std::vector<std::pair<Shape, double>>{{{5, 100}, 0.4},
+                                                                            {{4, 768}, 0.05},
+                                                                            {{3, 600}, 0.3},
+                                                                            {{2, 2000}, 0.3},
+                                                                            {{2, 2000}, 0.9},
+                                                                            {{3, 200, 2, 2}, 0.5},
+                                                                            {{40, 20}, 0.5}}) {
+    ExpectAsOnHost(shape, "1", density, "gaussian", true);
+    ExpectAsOnHost(shape, "1", density, "few-values", false);
+  }
+  ExpectAsOnHost({8, 30}, "1", 1.0, "gaussian", true);
+}
+
+// What is equal goes to the lower index, across lanes, words, warps and segments.
+TEST_P(AdTopKOnDevice, BreaksTiesByIndex) {
+  for (const std::string data : {"zeros", "equal", "few-values", "alternating", "sparse",
+                                 "denormal", "layers", "ascending"}) {
+    ExpectAsOnHost({40, 30}, "1", 0.1, data, true);
+    ExpectAsOnHost({5, 500}, "1", 0.05, data, true);
+    ExpectAsOnHost({2, 2000}, "1", 0.05, data, true);
+    ExpectAsOnHost({3, 150, 3, 3}, "1", 0.05, data, true);
+  }
+  ExpectAsOnHost({1, 17'000, 1}, "1", 0.6, "equal", false);
+  ExpectAsOnHost({2, 9000}, "1", 0.95, "few-values", false);
+}
+
+TEST_P(AdTopKOnDevice, TakesAddressesThatAreNotAligned) {
+  for (const Shape& shape : std::vector<Shape>{{17, 512}, {2, 2000}, {3, 41, 3, 3}, {40, 30}}) {
+    ExpectAsOnHost(shape, "1", 0.05, "gaussian", true, 1);
+  }
+}
+
+// One row of a million, and one dimension, which is the exact top-k of all.
+TEST_P(AdTopKOnDevice, TakesOneDimensionAsOneFibre) {
+  ExpectAsOnHost({20'000}, "1", 0.01, "gaussian", true);
+}
+
+TEST_P(AdTopKOnDevice, NamesTheFirstElementThatIsNotFinite) {
+  for (const Shape& shape : std::vector<Shape>{{40, 500},
+                                               {4, 5000},
+                                               {20, 100, 3, 3},
+                                               {2, 950, 3, 3},
+                                               {2, 1100, 3, 3},
+                                               {2, 3, 60, 50}}) {
+    const std::size_t n = ElementsOf(shape);
+    for (const bool feedback : {false, true}) {
+      const auto adtopk = MakeSparsifier("adtopk");
+      DeviceSelection selection(*adtopk, device(), n, 0.01, feedback, 0, 0, 0, shape);
+      auto x = MakeData("gaussian", n, 1);
+      x[n - 7] = x[n - 6] = x[n - 1] = std::numeric_limits<float>::quiet_NaN();
+      try {
+        selection.Run(x, 41);
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        EXPECT_NE(what.find("element " + std::to_string(n - 7) + " "), std::string::npos) << what;
+      }
+    }
+  }
+}
+
+TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
+  const auto adtopk = MakeSparsifier("adtopk");
+  DeviceSelection selection(*adtopk, device(), 100, 0.1, false, 50, 0, 0, {10, 11});
+  try {
+    selection.Run(std::vector<float>(100, 1.0f), 0);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("100 elements; expected as many as its shape has, 110"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+// Both forms that take turns, step by step with the host.
+class AdTopKPhasesOnDevice : public testing::OnDevices {
+ protected:
+  void ExpectAsOnHost(const std::string& name, const Options& options, const Shape& shape,
+                      std::uint64_t steps,
+                      const std::function<std::vector<float>(std::uint64_t)>& gradient) {
+    const std::size_t n = ElementsOf(shape);
+    const auto on_host = MakeSparsifier(name, options);    // tau is one for all of a sparsifier,
+    const auto on_device = MakeSparsifier(name, options);  // as published
+    Selection host(*on_host, n, 0.02, 1, true, shape);
+    DeviceSelection selection(*on_device, device(), n, 0.02, true, 0, 0, 0, shape);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      const auto expected = host.Run(gradient(step), step);
+      const auto selected = selection.Run(gradient(step), step);
+      ASSERT_EQ(selected.indices, expected.indices);
+      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+      ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
+    }
+  }
+};
+
+TEST_P(AdTopKPhasesOnDevice, InterleavesAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+  };
+  ExpectAsOnHost("adtopk-interleaved", {}, {40, 100}, 5, gradient);
+}
+
+// A warm-up, thresholds that hold, one that fails (a jump of the scale), and refreshes after it.
+TEST_P(AdTopKPhasesOnDevice, KeepsAThresholdAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    auto x = MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+    if (step >= 11) {
+      for (float& v : x) v *= 7;
+    }
+    if (step >= 25) {
+      for (float& v : x) v *= 0.01f;
+    }
+    return x;
+  };
+  ExpectAsOnHost("adtopk-threshold", {{"warmup", std::int64_t{2}}}, {40, 100}, 40, gradient);
+}
+
+// Nearly the same gradient all the time: the threshold is steady, and at last not needed.
+TEST_P(AdTopKPhasesOnDevice, EndsInAllDimensionAsTheHostDoes) {
+  const auto gradient = [](std::uint64_t step) {
+    auto x = MakeData("laplace", 4000, 1);
+    for (float& v : x) v *= 1 + 0.001f * static_cast<float>(step);
+    return x;
+  };
+  ExpectAsOnHost("adtopk-threshold",
+                 {{"warmup", std::int64_t{1}}, {"training_steps", std::int64_t{32}}}, {40, 100}, 32,
+                 gradient);
+}
+
+TEST_P(AdTopKPhasesOnDevice, StagesThePublishedRule) {
+  const auto sparsifier =
+      MakeSparsifier("adtopk-threshold", {{"compat", std::string("reference")}});
+  EXPECT_FALSE(sparsifier->SelectsOnDevice());
+  const auto gradient = [](std::uint64_t step) {
+    return MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
+  };
+  ExpectAsOnHost("adtopk-threshold", {{"compat", std::string("reference")}}, {40, 100}, 20,
+                 gradient);
+}
+
+SPARFUSE_ON_DEVICES(AdTopKPhasesOnDevice);
+SPARFUSE_ON_DEVICES(AdTopKOnDevice);
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,269 @@
+// The laws that every sparsifier obeys. A new one gets them by being in the table; a class of a
+// Python file by being named to sparsifier_conformance_main.cpp. What a descriptor leaves open, an
+// exact count or a contraction, is not asked for here; that the table's leave nothing open is
+// tested in sparsifier_table_test.cpp.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/base/error.hpp"
+#include "tests/support/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DataNames;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+using testing::Selection;
+using testing::UnderTest;
+
+const std::vector<std::vector<std::int64_t>> kShapes = {
+    {1},      {2},          {31},          {32},          {33},         {1023},
+    {1025},   {9000},       {33, 31},      {1, 300},      {300, 1},     {9, 1000},
+    {4, 130}, {8, 3, 7, 7}, {5, 40, 3, 3}, {6, 65, 1, 1}, {3, 4, 9, 9}, {testing::kLargeShape}};
+
+std::size_t Elements(const std::vector<std::int64_t>& shape) {
+  std::size_t n = 1;
+  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
+  return n;
+}
+
+class SparsifierLaws : public ::testing::TestWithParam<std::string> {
+ protected:
+  const SparsifierDescriptor& descriptor() const { return UnderTest().find(GetParam()); }
+  // As-shipped forms share the kernels of the canonical ones, which are tested on large tensors.
+  bool small_only() const { return GetParam().find('@') != std::string::npos; }
+};
+
+// What must hold of one selection from x, whatever the method.
+void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<float>& x,
+                  const Selected& selected, const Selection& selection, const std::string& where) {
+  SCOPED_TRACE(where);
+  ASSERT_LE(selected.indices.size(), selection.capacity());
+  ASSERT_TRUE(selection.GuardsIntact());
+  if (descriptor.exact_count) {
+    ASSERT_EQ(selected.indices.size(), selection.Count());
+  }
+  const bool non_zero = std::any_of(x.begin(), x.end(), [](float v) { return v != 0.0f; });
+  if (non_zero) {
+    ASSERT_GE(selected.indices.size(), 1u);
+  }
+  for (std::size_t i = 0; i < selected.indices.size(); ++i) {
+    ASSERT_LT(selected.indices[i], x.size());
+    if (i > 0) {
+      ASSERT_LT(selected.indices[i - 1], selected.indices[i]);
+    }
+    ASSERT_EQ(Bits(selected.values[i]), Bits(x[selected.indices[i]]));
+  }
+}
+
+TEST_P(SparsifierLaws, SelectsLawfullyAndConservesMass) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  for (const Isa isa : UnderTest().isas) {
+    const ScopedIsa scope(isa);
+    for (const auto& shape : kShapes) {
+      const std::size_t n = Elements(shape);
+      if (testing::kThreadSanitized && n < 100'000) continue;  // one thread does those
+      for (const double density : {1e-9, 0.01, 0.3, 1.0}) {
+        for (const std::string& data : DataNames()) {
+          // The large shape at one density, with the data that part ways there.
+          if (n > 100'000 && (density != 0.01 || small_only())) continue;
+          if (n > 100'000 && data != "gaussian" && data != "few-values" && data != "sparse" &&
+              data != "equal") {
+            continue;
+          }
+          const std::string where = GetParam() + " " + std::string(IsaName(isa)) +
+                                    " n=" + std::to_string(n) +
+                                    " dimensions=" + std::to_string(shape.size()) +
+                                    " density=" + std::to_string(density) + " " + data;
+          Selection selection(*sparsifier, n, density, 2, true, shape);
+          const auto drawn = MakeData(data, n, 1);
+          for (std::uint64_t step = 0; step < (testing::kSanitized ? 2 : 3); ++step) {
+            auto gradient = drawn;  // turned from step to step: cheaper than drawing anew
+            std::rotate(gradient.begin(), gradient.begin() + static_cast<long>(step * n / 5),
+                        gradient.end());
+            std::vector<float> x(n);
+            for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + selection.residual()[i];
+            Selected selected;
+            try {
+              selected = selection.Run(gradient, step);
+            } catch (const Error& error) {
+              FAIL() << where << ": " << error.what();
+            }
+            ExpectLawful(descriptor(), x, selected, selection, where);
+            if (HasFatalFailure()) return;
+            std::vector<float> left = x;
+            for (const std::uint32_t i : selected.indices) left[i] = 0.0f;
+            ASSERT_EQ(Bits(selection.residual()), Bits(left)) << where;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
+  for (const std::string& data : DataNames()) {
+    for (const std::size_t n : {std::size_t{5000}, testing::kLargeShape}) {
+      if (n > 100'000 && (small_only() || (data != "gaussian" && data != "few-values"))) continue;
+      std::vector<Selected> reference;
+      std::vector<float> residual;
+      for (const Isa isa : UnderTest().isas) {
+        const ScopedIsa scope(isa);
+        for (const int threads : {1, 2, 3}) {
+          const auto sparsifier = MakeSparsifier(GetParam());
+          Selection selection(*sparsifier, n, 0.01, threads, true);
+          for (std::uint64_t step = 0; step < 3; ++step) {
+            const Selected selected =
+                selection.Run(MakeData(data, n, static_cast<std::uint32_t>(step)), step);
+            if (reference.size() <= step) reference.push_back(selected);
+            ASSERT_EQ(selected.indices, reference[step].indices)
+                << data << " " << IsaName(isa) << " threads=" << threads;
+            ASSERT_EQ(Bits(selected.values), Bits(reference[step].values));
+          }
+          if (residual.empty()) residual = selection.residual();
+          ASSERT_EQ(Bits(selection.residual()), Bits(residual));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  for (const Isa isa : UnderTest().isas) {
+    const ScopedIsa scope(isa);
+    for (const std::size_t n :
+         {std::size_t{1}, std::size_t{33}, std::size_t{9000}, std::size_t{300'000}}) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+            -std::numeric_limits<float>::infinity()}) {
+        for (const double density : {0.01, 1.0}) {
+          for (const bool feedback : {false, true}) {
+            auto gradient = MakeData("gaussian", n, 1);
+            gradient[n * 2 / 3] = bad;
+            Selection selection(*sparsifier, n, density, 2, feedback);
+            try {
+              selection.Run(gradient, 9);
+              ADD_FAILURE() << "accepted " << bad << " n=" << n << " density=" << density;
+            } catch (const Error& error) {
+              EXPECT_EQ(error.kind(), FailureKind::kNumeric) << error.what();
+              EXPECT_NE(std::string(error.what()).find("conv1.weight"), std::string::npos);
+              EXPECT_NE(std::string(error.what()).find("step 9"), std::string::npos);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, SendsEverythingAtDensityOne) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  for (const auto& shape : kShapes) {
+    const std::size_t n = Elements(shape);
+    const auto x = MakeData("few-values", n, 1);
+    Selection selection(*sparsifier, n, 1.0, 2, true, shape);
+    EXPECT_EQ(Bits(selection.Run(x, 0).values), Bits(x));
+    EXPECT_EQ(selection.residual(), std::vector<float>(n, 0.0f));
+  }
+}
+
+// E|x - C(x)|^2 <= (1 - delta) |x|^2, the assumption of the convergence proofs (Stich et al.,
+// NeurIPS 2018, definition 2.1; Karimireddy et al., ICML 2019), with the delta that the method
+// declares. The expectation is over the method's own random numbers: for those it is a mean over
+// seeds, within three standard errors of a mean of values in [0, 1] that is 1 - delta.
+TEST_P(SparsifierLaws, ContractsAsItDeclares) {
+  const std::vector<std::vector<std::int64_t>> shapes = {{1}, {900}, {30, 30}, {8, 25, 3, 3}};
+  for (const auto& shape : shapes) {
+    const std::size_t n = Elements(shape);
+    for (const double density : {0.01, 0.1}) {
+      const double delta = descriptor().contraction(shape, density);
+      ASSERT_GE(delta, 0.0);
+      ASSERT_LE(delta, 1.0);
+      if (delta == 0) continue;  // what is sent and what stays are parts of x: nothing to show
+      for (const std::string& data : DataNames()) {
+        const auto x = MakeData(data, n, 3);
+        double energy = 0;
+        for (const float value : x) energy += static_cast<double>(value) * value;
+        if (energy == 0) continue;
+        const int seeds = descriptor().index_shared ? 400 : 40;
+        double sum = 0;
+        bool random = descriptor().index_shared;
+        double first = 0;
+        for (int seed = 0; seed < seeds; ++seed) {
+          const auto sparsifier = MakeSparsifier(GetParam(), {}, static_cast<std::uint64_t>(seed));
+          Selection selection(*sparsifier, n, density, 1, false, shape);
+          double kept = 0;
+          for (const float value : selection.Run(x, 0).values) {
+            kept += static_cast<double>(value) * value;
+          }
+          const double left = 1 - kept / energy;
+          sum += left;
+          if (seed == 0) first = left;
+          random = random || left != first;
+        }
+        const double error = random ? 3 * std::sqrt(delta * (1 - delta) / seeds) : 0;
+        EXPECT_LE(sum / seeds, 1 - delta + error + 1e-9)
+            << data << " n=" << n << " density=" << density << " delta=" << delta;
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, CountsItsSelections) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  Selection selection(*sparsifier, 100, 0.1, 1, false);
+  for (std::uint64_t step = 0; step < 3; ++step) selection.Run(MakeData("gaussian", 100, 1), step);
+  EXPECT_EQ(selection.counters().selections, 3u);
+}
+
+TEST_P(SparsifierLaws, RefusesArgumentsThatMakeNoSense) {
+  const auto sparsifier = MakeSparsifier(GetParam());
+  ThreadPool pool(1);
+  Workspace workspace;
+  SelectCounters counters;
+  std::vector<float> x(100, 1.0f);
+  std::vector<std::uint32_t> indices(100);
+  std::vector<float> values(100);
+  struct Case {
+    std::size_t n;
+    double density;
+    std::size_t capacity;
+  };
+  for (const Case& c :
+       {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100}, Case{100, 0.0, 100},
+        Case{100, -1.0, 100}, Case{100, 2.0, 100}, Case{100, 0.5, 10}}) {
+    Slot slot{{indices.data(), c.capacity, {}}, {values.data(), c.capacity, {}}, c.capacity, 0};
+    try {
+      sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), c.n, {}}, {}}, c.density,
+                         {0, "fc.bias", {}, 0}, nullptr, slot);
+      ADD_FAILURE() << "accepted n=" << c.n << " density=" << c.density;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig) << error.what();
+      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_P(SparsifierLaws, DescribesItself) {
+  EXPECT_EQ(MakeSparsifier(GetParam())->name(), descriptor().name);
+  EXPECT_GE(descriptor().revision, 1);
+}
+
+// The program with a device leaves out the other suite.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SparsifierLaws);
+
+std::vector<std::string> NamesOnHost() {
+  return UnderTest().on_host ? UnderTest().names : std::vector<std::string>();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SparsifierLaws, ::testing::ValuesIn(NamesOnHost()),
+                         [](const auto& info) { return testing::CaseName(info.param); });
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,383 @@
+// The laws that every sparsifier obeys on a device, beside those of
+// sparsifier_conformance_test.cpp: above all that it selects what it selects on the host. One that
+// has no kernels is staged through the host, and obeys them all the same.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <limits>
+#include <set>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "tests/support/device_selection.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DeviceSelection;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+using testing::Selection;
+using testing::UnderTest;
+
+std::size_t Elements(const std::vector<std::int64_t>& shape) {
+  std::size_t n = 1;
+  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
+  return n;
+}
+
+// A threshold that is computed on a device is within 1e-6 of the host's. Elements that only one of
+// them selects are within 1e-5 of it; where both stop at a count, one may end before the other by
+// as many elements as that.
+constexpr double kBand = 1e-5;
+
+class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
+ protected:
+  void SetUp() override {
+    const std::string why = testing::WhyNotOn(std::get<1>(GetParam()));
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+  void TearDown() override {
+    if (device().kind == DeviceKind::kEmulated)
+      gpu::SetEmulatedMemory(static_cast<std::size_t>(-1));
+  }
+
+  const std::string& name() const { return std::get<0>(GetParam()); }
+  Device device() const { return {std::get<1>(GetParam()), 0}; }
+  const SparsifierDescriptor& descriptor() const { return UnderTest().find(name()); }
+  bool on_a_card() const { return device().kind == DeviceKind::kCuda; }
+
+  // Whether host and device must agree bit for bit.
+  bool ExpectsEqual(const Sparsifier& sparsifier) const {
+    return descriptor().exact_count || !sparsifier.SelectsOnDevice();
+  }
+
+  static void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<float>& x,
+                           const Selected& selected, DeviceSelection& selection) {
+    if (descriptor.exact_count) {
+      ASSERT_EQ(selected.indices.size(), selection.Count());
+    }
+    if (std::any_of(x.begin(), x.end(), [](float v) { return v != 0.0f; })) {
+      ASSERT_GE(selected.indices.size(), 1u);
+    }
+    for (std::size_t i = 0; i < selected.indices.size(); ++i) {
+      ASSERT_LT(selected.indices[i], x.size());
+      if (i > 0) {
+        ASSERT_LT(selected.indices[i - 1], selected.indices[i]);
+      }
+      ASSERT_EQ(Bits(selected.values[i]), Bits(x[selected.indices[i]]));
+    }
+    std::vector<float> left = x;
+    for (const std::uint32_t i : selected.indices) left[i] = 0.0f;
+    ASSERT_EQ(Bits(selection.Residual()), Bits(left));
+  }
+
+  static void ExpectNearlyEqual(const std::vector<float>& x, const Selected& selected,
+                                const Selected& expected) {
+    std::vector<std::uint32_t> only_one;
+    std::set_symmetric_difference(selected.indices.begin(), selected.indices.end(),
+                                  expected.indices.begin(), expected.indices.end(),
+                                  std::back_inserter(only_one));
+    double threshold = std::numeric_limits<double>::infinity();
+    for (const float v : expected.values) threshold = std::min(threshold, std::abs(double{v}));
+    std::size_t in_band = 0;
+    for (const std::uint32_t i : only_one) {
+      in_band += std::abs(std::abs(double{x[i]}) - threshold) <= kBand * threshold ? 1 : 0;
+    }
+    const bool cut = selected.indices.size() == expected.indices.size();
+    ASSERT_LE(only_one.size() - in_band, cut ? in_band : 0)
+        << only_one.size() << " differ, " << in_band << " of them at the threshold " << threshold;
+  }
+};
+
+// A selection without a predicate.
+Selected RunWithout(DeviceSelection& selection, const std::vector<float>& gradient,
+                    std::uint64_t step) {
+  selection.Give(gradient);
+  selection.Launch(step);
+  return selection.Take(step);
+}
+
+TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
+  struct Case {
+    std::vector<std::int64_t> shape;
+    std::vector<double> densities;
+    std::vector<std::string> data;
+  };
+  std::vector<Case> cases = {{{1}, {0.01}, {"gaussian"}},
+                             {{33}, {0.3, 1.0}, {"few-values"}},
+                             {{1025}, {1e-9, 0.1, 1.0}, {"gaussian", "zeros"}},
+                             {{9000}, {0.01}, {"gaussian", "equal", "spike", "layers"}},
+                             {{8, 3, 7, 7}, {0.3}, {"few-values", "denormal"}},
+                             {{9, 1000}, {0.01}, {"laplace", "alternating"}},
+                             {{300, 1}, {0.1}, {"sparse"}}};
+  if (testing::kSanitized) cases.resize(4);
+  if (on_a_card()) {
+    cases.push_back({{testing::kLargeShape}, {0.001, 0.01, 0.3}, testing::DataNames()});
+    cases.push_back({{1000, 5120}, {0.01, 0.05}, {"gaussian", "few-values", "layers"}});
+    cases.push_back({{512, 512, 3, 3}, {0.01}, {"gaussian", "sparse", "clustered"}});
+  }
+  const std::set<std::string> continuous = {"gaussian", "laplace", "layers", "clustered"};
+  const auto host_form = MakeSparsifier(name());
+  const auto device_form = MakeSparsifier(name());
+  const bool equal = ExpectsEqual(*device_form);
+  for (const Case& c : cases) {
+    const std::size_t n = Elements(c.shape);
+    for (const double density : c.densities) {
+      for (const std::string& data : c.data) {
+        SCOPED_TRACE("n=" + std::to_string(n) + " dimensions=" + std::to_string(c.shape.size()) +
+                     " density=" + std::to_string(density) + " " + data);
+        Selection host(*host_form, n, density, 1, true, c.shape);
+        DeviceSelection device_side(*device_form, device(), n, density, true, 0, 0, 0, c.shape);
+        const auto drawn = MakeData(data, n, 1);
+        for (std::uint64_t step = 0; step < 3; ++step) {
+          auto gradient = drawn;
+          std::rotate(gradient.begin(), gradient.begin() + static_cast<long>(step * n / 5),
+                      gradient.end());
+          std::vector<float> x = device_side.Residual();
+          for (std::size_t i = 0; i < n; ++i) x[i] += gradient[i];
+          const Selected expected = host.Run(gradient, step);
+          const Selected selected = RunWithout(device_side, gradient, step);
+          ExpectLawful(descriptor(), x, selected, device_side);
+          if (HasFatalFailure()) return;
+          if (equal) {
+            ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
+          } else if (continuous.contains(data)) {
+            ExpectNearlyEqual(x, selected, expected);
+            if (HasFatalFailure()) return;
+            // The next step starts from equal residuals.
+            device_side.SetResidual(host.residual());
+          } else {
+            break;  // where many are equal, all of them may be on one side or the other
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparsifierDeviceLaws, SelectsWithoutAResidualToo) {
+  constexpr std::size_t kN = 3001;
+  const auto host_form = MakeSparsifier(name());
+  const auto device_form = MakeSparsifier(name());
+  Selection host(*host_form, kN, 0.02, 1, false);
+  DeviceSelection device_side(*device_form, device(), kN, 0.02, false);
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const auto x = MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
+    const Selected expected = host.Run(x, step);
+    const Selected selected = RunWithout(device_side, x, step);
+    if (ExpectsEqual(*device_form)) {
+      ASSERT_EQ(selected.indices, expected.indices);
+      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+    } else {
+      ExpectNearlyEqual(x, selected, expected);
+    }
+  }
+  EXPECT_EQ(device_side.counters().selections, 2u);
+}
+
+// A selection that is not wanted leaves slot, residual and report as they were, and the memory of
+// the sparsifier: the steps around it select what they select without it.
+TEST_P(SparsifierDeviceLaws, ChangesNothingWhereThePredicateIsZero) {
+  const std::vector<std::int64_t> shape = {20, 100};
+  constexpr std::size_t kN = 2000;
+  const auto sparsifier = MakeSparsifier(name());
+  DeviceSelection plain(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
+  DeviceSelection asked(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
+  const auto data = [](std::uint64_t step) {
+    return MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
+  };
+  asked.SetResidual(data(9));
+  plain.SetResidual(data(9));
+  asked.SetOnlyIf(0);
+  asked.Give(data(0));
+  asked.Launch(0, 7, DeviceSelection::Predicate::kGiven);
+  EXPECT_TRUE(asked.UntouchedFrom(0));
+  EXPECT_EQ(asked.ReadReport().count, 0u);
+  EXPECT_EQ(asked.ReadReport().fallbacks, 0u);
+  EXPECT_EQ(asked.ReadReport().candidates, 0u);
+  EXPECT_EQ(Bits(asked.Residual()), Bits(data(9)));
+  asked.SetOnlyIf(1);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    asked.Give(data(step));
+    asked.Launch(step, 7, DeviceSelection::Predicate::kGiven);
+    const Selected selected = asked.Take(step);
+    const Selected expected = RunWithout(plain, data(step), step);
+    ASSERT_EQ(selected.indices, expected.indices);
+    ASSERT_EQ(Bits(asked.Residual()), Bits(plain.Residual()));
+    asked.SetOnlyIf(0);
+    asked.Launch(step, 7, DeviceSelection::Predicate::kGiven);
+    ASSERT_EQ(Bits(asked.Residual()), Bits(plain.Residual()));
+    asked.SetOnlyIf(1);
+  }
+}
+
+// The gradient comes late, on another stream: the selection's own stream waits for it, and so does
+// all that is selected.
+TEST_P(SparsifierDeviceLaws, WorksInTheOrderOfItsStream) {
+  constexpr std::size_t kN = 2000;
+  const auto sparsifier = MakeSparsifier(name());
+  DeviceSelection plain(*sparsifier, device(), kN, 0.05, true);
+  DeviceSelection late(*sparsifier, device(), kN, 0.05, true);
+  const gpu::GpuStream compute(device());
+  gpu::GpuEvent ready(device());
+  const gpu::PinnedBuffer<float> pinned(kN, device(), "a gradient");
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const auto x = MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
+    late.Give(std::vector<float>(kN, 1.0f));
+    std::copy(x.begin(), x.end(), pinned.data());
+    if (!on_a_card()) {
+      gpu::internal::Enqueue(compute.view(),
+                             [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+    }
+    late.CopyGradient(compute.view(), pinned.data());
+    ready.Record(compute.view());
+    gpu::StreamWait(late.stream(), ready);
+    late.Launch(step);
+    const Selected selected = late.Take(step);
+    ASSERT_EQ(selected.indices, RunWithout(plain, x, step).indices);
+    ASSERT_EQ(Bits(late.Residual()), Bits(plain.Residual()));
+  }
+}
+
+// Of those with kernels; what is staged waits for the device, which a graph cannot.
+TEST_P(SparsifierDeviceLaws, CanBeRecordedAsAGraph) {
+  constexpr std::size_t kN = 5000;
+  const auto sparsifier = MakeSparsifier(name());
+  if (!sparsifier->SelectsOnDevice()) return;
+  DeviceSelection plain(*sparsifier, device(), kN, 0.02, true);
+  DeviceSelection recorded(*sparsifier, device(), kN, 0.02, true);
+  const auto data = [](std::uint64_t step) {
+    return MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
+  };
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    RunWithout(plain, data(step), step);
+    RunWithout(recorded, data(step), step);
+  }
+  recorded.Give(data(4));
+  const gpu::GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
+  graph.Launch(recorded.stream());
+  const Selected selected = recorded.Take(4);
+  const Selected expected = RunWithout(plain, data(4), 4);
+  EXPECT_EQ(selected.indices, expected.indices);
+  EXPECT_EQ(Bits(selected.values), Bits(expected.values));
+  EXPECT_EQ(Bits(recorded.Residual()), Bits(plain.Residual()));
+}
+
+// Two steps, since some methods have two kinds of them.
+TEST_P(SparsifierDeviceLaws, AllocatesNothingAfterItsFirstSteps) {
+  if (on_a_card()) return;  // what is counted is what the emulated device allocates
+  const std::vector<std::int64_t> shape = {40, 100};
+  constexpr std::size_t kN = 4000;
+  const auto sparsifier = MakeSparsifier(name());
+  DeviceSelection selection(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
+  std::size_t before = 0;
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    selection.Give(MakeData(step == 3 ? "sparse" : "gaussian", kN, 1));
+    if (step == 2) before = gpu::EmulatedAllocations();
+    selection.Launch(step);
+    selection.Take(step);
+  }
+  EXPECT_EQ(gpu::EmulatedAllocations(), before);
+}
+
+TEST_P(SparsifierDeviceLaws, NamesWhatIsNotFinite) {
+  const auto sparsifier = MakeSparsifier(name());
+  const std::string at_end = "element 2998 ";
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    for (const double density : {0.01, 1.0}) {
+      for (const bool feedback : {false, true}) {
+        constexpr std::size_t kN = 3001;
+        DeviceSelection selection(*sparsifier, device(), kN, density, feedback);
+        auto gradient = MakeData("gaussian", kN, 1);
+        gradient[2998] = bad;
+        gradient[3000] = bad;
+        try {
+          RunWithout(selection, gradient, 9);
+          ADD_FAILURE() << "accepted " << bad << " density=" << density;
+        } catch (const Error& error) {
+          const std::string what = error.what();
+          EXPECT_EQ(error.kind(), FailureKind::kNumeric) << what;
+          EXPECT_NE(what.find("conv1.weight"), std::string::npos) << what;
+          EXPECT_NE(what.find("step 9"), std::string::npos) << what;
+          EXPECT_NE(what.find(at_end), std::string::npos) << what;
+        }
+      }
+    }
+  }
+}
+
+// What there is no room for is named, and the next selection, with room, is none the worse.
+TEST_P(SparsifierDeviceLaws, NamesWhatThereIsNoMemoryFor) {
+  if (on_a_card()) return;  // a card is shared, and filling it takes longer than the test
+  constexpr std::size_t kN = 3001;
+  const auto sparsifier = MakeSparsifier(name());
+  const auto x = MakeData("gaussian", kN, 1);
+  DeviceSelection first(*sparsifier, device(), kN, 0.02, true);
+  first.Give(x);
+  gpu::SetEmulatedMemory(gpu::EmulatedMemoryInUse() + 16);
+  try {
+    first.Launch(0);
+    first.Take(0);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    EXPECT_EQ(error.kind(), FailureKind::kOutOfMemory) << what;
+    EXPECT_NE(what.find(" for the workspace of selections"), std::string::npos) << what;
+  }
+  gpu::SetEmulatedMemory(static_cast<std::size_t>(-1));
+  DeviceSelection second(*sparsifier, device(), kN, 0.02, true);
+  DeviceSelection third(*sparsifier, device(), kN, 0.02, true);
+  EXPECT_EQ(RunWithout(second, x, 0).indices, RunWithout(third, x, 0).indices);
+}
+
+TEST_P(SparsifierDeviceLaws, RefusesArgumentsThatMakeNoSense) {
+  const auto sparsifier = MakeSparsifier(name());
+  const gpu::GpuStream stream(device());
+  DeviceWorkspace workspace(device());
+  ThreadPool pool(1);
+  Workspace host_workspace;
+  SelectCounters counters;
+  const SelectContext host{&pool, &host_workspace, &counters, {}};
+  const Buffer<float> x(100, device());
+  const Buffer<std::uint32_t> indices(100, device());
+  const Buffer<float> values(100, device());
+  const Buffer<SlotReport> report(1, device());
+  struct Case {
+    std::size_t n;
+    double density;
+    std::size_t capacity;
+  };
+  for (const Case& c :
+       {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100}, Case{100, 0.0, 100},
+        Case{100, -1.0, 100}, Case{100, 2.0, 100}, Case{100, 0.5, 10}}) {
+    DeviceSlot slot{indices.data(), values.data(), c.capacity, report.data()};
+    try {
+      sparsifier->SelectOnDevice({stream.view(), &workspace, nullptr, &host},
+                                 {{x.data(), c.n, stream.view()}, {}}, c.density,
+                                 {0, "fc.bias", {}, 0}, nullptr, slot);
+      ADD_FAILURE() << "accepted n=" << c.n << " density=" << c.density;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig) << error.what();
+      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
+    }
+  }
+}
+
+// The program without a device leaves out this suite.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SparsifierDeviceLaws);
+
+INSTANTIATE_TEST_SUITE_P(All, SparsifierDeviceLaws,
+                         ::testing::Combine(::testing::ValuesIn(UnderTest().names),
+                                            ::testing::ValuesIn(UnderTest().devices)),
+                         [](const auto& info) {
+                           const bool cuda = std::get<1>(info.param) == DeviceKind::kCuda;
+                           return testing::CaseName(std::get<0>(info.param)) +
+                                  (cuda ? "_cuda" : "_emulated");
+                         });
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,80 @@
+// Exact top-k against its definition: every kind of data, shape, density, instruction set and pool.
+#include <gtest/gtest.h>
+
+#include "tests/support/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DataNames;
+using testing::LargestByDefinition;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+using testing::Selection;
+
+class TopKByDefinition : public ::testing::TestWithParam<std::tuple<Isa, std::string>> {};
+
+TEST_P(TopKByDefinition, HoldsForEveryShapeDensityAndPool) {
+  const auto& [isa, data] = GetParam();
+  const ScopedIsa scope(isa);
+  const auto topk = MakeSparsifier("topk");
+  for (const std::size_t n :
+       {std::size_t{1}, std::size_t{2}, std::size_t{31}, std::size_t{32}, std::size_t{33},
+        std::size_t{1023}, std::size_t{1025}, std::size_t{8192}, std::size_t{8193},
+        std::size_t{199'999}, testing::kLargeShape}) {
+    if (testing::kSanitized && n == 199'999) continue;
+    const auto x = MakeData(data, n, static_cast<std::uint32_t>(n));
+    for (const double density : {1e-9, 0.001, 0.01, 0.3, 0.999, 1.0}) {
+      if (n == testing::kLargeShape && (density < 0.001 || density > 0.3))
+        continue;  // no new path, much time
+      const Selected expected = LargestByDefinition(x, KeptCount(n, density));
+      for (const int threads : {1, 2, 3}) {
+        if (n < 200'000 && threads == 3) continue;  // one chunk: one thread
+        for (const bool feedback : {false, true}) {
+          Selection selection(*topk, n, density, threads, feedback);
+          const Selected selected = selection.Run(x, 0);
+          ASSERT_EQ(selected.indices, expected.indices)
+              << "n=" << n << " density=" << density << " threads=" << threads;
+          std::vector<float> values = expected.values;
+          for (float& v : values) v += feedback ? 0.0f : -0.0f;  // -0 plus a residual of 0 is 0
+          ASSERT_EQ(Bits(selected.values), Bits(values));
+          ASSERT_TRUE(selection.GuardsIntact());
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TopKByDefinition,
+                         ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
+                                            ::testing::ValuesIn(DataNames())),
+                         [](const auto& info) {
+                           std::string name = testing::IsaSuffix(std::get<0>(info.param)) + "_" +
+                                              std::get<1>(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Ties across the threshold, placed so that the cut falls inside a run of candidates.
+TEST(TopKTies, AreCutByIndexWhereverTheyLie) {
+  const auto topk = MakeSparsifier("topk");
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
+    for (std::uint32_t seed = 0; seed < 20; ++seed) {
+      constexpr std::size_t kN = 300'000;
+      auto x = MakeData("gaussian", kN, seed);
+      // The 2,000 to 4,000 largest become equal in magnitude: k = 3,000 cuts through them.
+      const auto top = LargestByDefinition(x, 4000);
+      const auto larger = LargestByDefinition(x, 2000);
+      for (const std::uint32_t i : top.indices) x[i] = std::copysign(3.0f, x[i]);
+      for (const std::uint32_t i : larger.indices) x[i] = std::copysign(5.0f + float(i % 7), x[i]);
+      Selection selection(*topk, kN, 0.01, 1 + static_cast<int>(seed % 3), true);
+      ASSERT_EQ(selection.Run(x, seed).indices, LargestByDefinition(x, 3000).indices) << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selection;
+
+std::vector<std::uint32_t> Indices(std::uint64_t seed, std::uint32_t id, std::uint64_t step,
+                                   std::size_t n, double density, std::uint32_t data_seed = 1) {
+  const auto randomk = MakeSparsifier("randomk", {}, seed);
+  Selection selection(*randomk, n, density, 1, false);
+  return selection.Run(MakeData("gaussian", n, data_seed), step, id).indices;
+}
+
+TEST(RandomK, DrawsTheSameIndicesWhateverTheData) {
+  EXPECT_EQ(Indices(1, 2, 3, 10'000, 0.05, 1), Indices(1, 2, 3, 10'000, 0.05, 99));
+}
+
+TEST(RandomK, SeedTensorAndStepEachChangeTheDraw) {
+  const auto base = Indices(1, 2, 3, 10'000, 0.05);
+  EXPECT_NE(base, Indices(4, 2, 3, 10'000, 0.05));
+  EXPECT_NE(base, Indices(1, 4, 3, 10'000, 0.05));
+  EXPECT_NE(base, Indices(1, 2, 4, 10'000, 0.05));
+  // No shift of one key's stream is another's: the reference's "name plus step" collides so.
+  EXPECT_NE(Indices(1, 3, 2, 10'000, 0.05), Indices(1, 2, 3, 10'000, 0.05));
+}
+
+// Every element is equally likely: over many steps the number of times that each was sent is
+// binomial. 4,000 draws of 200 elements; 6 standard deviations are a chance of 1 in 10^9 each.
+void ExpectUniform(double density) {
+  constexpr std::size_t kN = 200;
+  constexpr int kDraws = 4000;
+  const auto randomk = MakeSparsifier("randomk", {}, 5);
+  Selection selection(*randomk, kN, density, 1, false);
+  const auto gradient = MakeData("gaussian", kN, 1);
+  std::vector<int> sent(kN, 0);
+  std::vector<int> sent_with_first(kN, 0);
+  for (int step = 0; step < kDraws; ++step) {
+    const auto indices = selection.Run(gradient, static_cast<std::uint64_t>(step)).indices;
+    ASSERT_EQ(indices.size(), KeptCount(kN, density));
+    for (const std::uint32_t i : indices) ++sent[i];
+    if (indices.front() != 0) continue;
+    for (const std::uint32_t i : indices) ++sent_with_first[i];
+  }
+  const double p = static_cast<double>(KeptCount(kN, density)) / kN;
+  const double sigma = std::sqrt(kDraws * p * (1 - p));
+  for (std::size_t i = 0; i < kN; ++i) EXPECT_NEAR(sent[i], kDraws * p, 6 * sigma) << i;
+  // Pairs: given that element 0 is sent, each other is sent with (k - 1) / (n - 1).
+  const double pair = (p * kN - 1) / (kN - 1);
+  const double pair_sigma = std::sqrt(sent[0] * pair * (1 - pair));
+  for (std::size_t i = 1; i < kN; ++i) {
+    EXPECT_NEAR(sent_with_first[i], sent[0] * pair, 6 * pair_sigma) << i;
+  }
+}
+
+TEST(RandomK, EveryElementIsEquallyLikely) { ExpectUniform(0.1); }
+TEST(RandomK, EveryElementIsEquallyLikelyWhereMostAreSent) { ExpectUniform(0.8); }
+
+TEST(RandomK, SmallTensorsMeetAllTheirSets) {
+  std::set<std::vector<std::uint32_t>> seen;
+  for (std::uint64_t step = 0; step < 300; ++step) seen.insert(Indices(1, 2, step, 5, 0.4));
+  EXPECT_EQ(seen.size(), 10u);  // 5 choose 2
+}
+
+// The stream is part of what results are keyed by: a change of it must raise the revision.
+TEST(RandomK, TheStreamOfRevision1) {
+  ASSERT_EQ(FindSparsifier("randomk").revision, 1);
+  EXPECT_EQ(Indices(1, 2, 3, 1000, 0.005), (std::vector<std::uint32_t>{130, 275, 437, 921, 954}));
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,427 @@
+// A reused threshold: what is sent between estimates, and what brings the next estimate forward.
+#include "core/sparsify/reused_threshold/reused_threshold.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "tests/support/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::LargestByDefinition;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+using testing::Selection;
+
+using Indices = std::vector<std::uint32_t>;
+
+std::unique_ptr<Sparsifier> Reuse(const std::string& name, int period) {
+  return ReuseThreshold(MakeSparsifier(name), period);
+}
+
+// Selections of one tensor at any density, from a slot of any capacity.
+class Course {
+ public:
+  Course(const Sparsifier& sparsifier, std::size_t n, std::size_t capacity)
+      : sparsifier_(sparsifier),
+        state_(sparsifier.MakeState(n)),
+        indices_(capacity),
+        values_(capacity) {}
+
+  Indices Run(const std::vector<float>& x, double density) {
+    Slot slot{{indices_.data(), indices_.size(), {}},
+              {values_.data(), values_.size(), {}},
+              indices_.size(),
+              0};
+    sparsifier_.Select({&pool_, &workspace_, &counters_, {}}, {{x.data(), x.size(), {}}, {}},
+                       density, {0, "fc.bias", {}, step_++}, state_.get(), slot);
+    return {indices_.begin(), indices_.begin() + static_cast<long>(slot.count)};
+  }
+
+  const SelectCounters& counters() const { return counters_; }
+
+ private:
+  const Sparsifier& sparsifier_;
+  std::unique_ptr<SparsifierState> state_;
+  ThreadPool pool_{2};
+  Workspace workspace_;
+  SelectCounters counters_;
+  Indices indices_;
+  std::vector<float> values_;
+  std::uint64_t step_ = 0;
+};
+
+// Exact top-k that says in which steps it was called, and keeps nothing of zeros.
+class CountingTopK final : public Sparsifier {
+ public:
+  struct Calls final : SparsifierState {
+    int count = 0;
+  };
+  explicit CountingTopK(std::vector<std::uint64_t>& steps) : steps_(steps) {}
+  std::string_view name() const noexcept override { return "topk"; }
+  std::unique_ptr<SparsifierState> MakeState(std::size_t /*n*/) const override {
+    return std::make_unique<Calls>();
+  }
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
+    if (state != nullptr) calls.push_back(++static_cast<Calls*>(state)->count);
+    steps_.push_back(info.step);
+    topk_->Select(context, source, density, info, nullptr, slot);
+    const float* const values = slot.values.data;
+    if (std::all_of(values, values + slot.count, [](float v) { return v == 0; })) slot.count = 0;
+  }
+
+  mutable std::vector<int> calls;  // how often the state had been used, at each call
+
+ private:
+  std::vector<std::uint64_t>& steps_;
+  std::unique_ptr<Sparsifier> topk_ = MakeSparsifier("topk");
+};
+
+std::vector<float> Times(std::vector<float> x, float factor) {
+  for (float& value : x) value *= factor;
+  return x;
+}
+
+TEST(ReusedThreshold, SendsWhatReachesTheSmallestMagnitudeOfTheLastEstimate) {
+  const auto reused = Reuse("topk", 3);
+  Course course(*reused, 8, 8);  // K = 2
+  EXPECT_EQ(course.Run({5, -4, 3, 2, 1, 0, 0, 0}, 0.25), (Indices{0, 1}));
+  EXPECT_EQ(course.Run({1, 4, -4.5f, 3.9f, 5, 0, 0, 0}, 0.25), (Indices{1, 2, 4}));
+  EXPECT_EQ(course.Run({3, 3, 3, 3, 3, 3, 3, -4}, 0.25), (Indices{7}));
+  EXPECT_EQ(course.Run({9, 8, 7, 6, 5, 4, 3, 2}, 0.25), (Indices{0, 1}));  // estimated: 8
+  EXPECT_EQ(course.Run({8, 7.5f, -8, 8, 8, 7, 7, 7}, 0.25), (Indices{0, 2, 3, 4}));
+  EXPECT_EQ(course.counters().fallbacks, 0u);
+  EXPECT_EQ(course.counters().selections, 5u);
+}
+
+// The rule as one would write it on paper, with error feedback.
+TEST(ReusedThreshold, EqualsItsDefinition) {
+  constexpr int kPeriod = 4;
+  const auto reused = Reuse("topk", kPeriod);
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
+    for (const std::size_t n : {37u, 9001u, 300'007u}) {
+      for (const double density : {0.02, 0.3}) {
+        Selection selection(*reused, n, density, 2, true);
+        const std::size_t k = KeptCount(n, density);
+        float threshold = 0;
+        std::uint64_t estimates = 0;
+        std::uint64_t reuses = 0;
+        std::vector<float> residual(n, 0.0f);
+        for (int step = 0; step < 11; ++step) {
+          // Jumps by 3 in steps 5 and 7, which are none of the period's.
+          const auto gradient = Times(MakeData("gaussian", n, static_cast<std::uint32_t>(step)),
+                                      step == 5 || step == 6 ? 3.0f : 1.0f);
+          std::vector<float> x(n);
+          for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + residual[i];
+          Selected expected;
+          for (std::uint32_t i = 0; i < n; ++i) {
+            if (std::abs(x[i]) < threshold) continue;
+            expected.indices.push_back(i);
+            expected.values.push_back(x[i]);
+          }
+          const std::size_t reach = expected.indices.size();
+          if (step % kPeriod == 0 || 2 * reach < k || reach > 2 * k) {
+            ++estimates;
+            expected = LargestByDefinition(x, k);
+            threshold = std::numeric_limits<float>::infinity();
+            for (const float value : expected.values) {
+              threshold = std::min(threshold, std::abs(value));
+            }
+          } else {
+            ++reuses;
+          }
+          residual = x;
+          for (const std::uint32_t i : expected.indices) residual[i] = 0.0f;
+          const Selected selected = selection.Run(gradient, static_cast<std::uint64_t>(step));
+          ASSERT_EQ(selected.indices, expected.indices) << "n=" << n << " step " << step;
+          ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+          ASSERT_EQ(Bits(selection.residual()), Bits(residual)) << "n=" << n << " step " << step;
+          ASSERT_TRUE(selection.GuardsIntact());
+        }
+        EXPECT_GT(estimates, 3u) << "n=" << n;  // some beside steps 0, 4 and 8
+        EXPECT_GT(reuses, 1u) << "n=" << n;
+        EXPECT_EQ(selection.counters().selections, 11u);
+      }
+    }
+  }
+}
+
+TEST(ReusedThreshold, WithPeriodOneIsTheSparsifierItself) {
+  auto dgc = MakeSparsifier("dgc");
+  const Sparsifier* const same = dgc.get();
+  EXPECT_EQ(ReuseThreshold(std::move(dgc), 1).get(), same);
+}
+
+TEST(ReusedThreshold, RefusesAPeriodBelowOne) {
+  try {
+    Reuse("dgc", 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+    EXPECT_STREQ(error.what(), "reuse of the threshold of dgc: period = 0: expected at least 1");
+  }
+}
+
+TEST(ReusedThreshold, EstimatesAtThePeriodOfEachTensor) {
+  std::vector<std::uint64_t> steps;
+  auto inner = std::make_unique<CountingTopK>(steps);
+  const CountingTopK& topk = *inner;
+  const auto reused = ReuseThreshold(std::move(inner), 4);
+  const auto x = MakeData("gaussian", 1000, 1);
+  Course first(*reused, 1000, 1000);
+  Course second(*reused, 1000, 1000);
+  for (int step = 0; step < 3; ++step) first.Run(x, 0.01);
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{0}));
+  for (int step = 0; step < 9; ++step) second.Run(x, 0.01);
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 0, 4, 8}));
+  for (int step = 3; step < 10; ++step) first.Run(x, 0.01);
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 0, 4, 8, 4, 8}));
+  EXPECT_EQ(topk.calls, (std::vector<int>{1, 1, 2, 3, 2, 3}));  // each tensor has its own state
+  EXPECT_EQ(first.Run(x, 0.01), LargestByDefinition(x, 10).indices);
+}
+
+TEST(ReusedThreshold, EveryStepIsTheFirstWithoutAState) {
+  std::vector<std::uint64_t> steps;
+  const auto reused = ReuseThreshold(std::make_unique<CountingTopK>(steps), 4);
+  const auto x = MakeData("gaussian", 100, 1);
+  Indices indices(100);
+  std::vector<float> values(100);
+  Slot slot{{indices.data(), 100, {}}, {values.data(), 100, {}}, 100, 0};
+  ThreadPool pool(1);
+  Workspace workspace;
+  SelectCounters counters;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    reused->Select({&pool, &workspace, &counters, {}}, {{x.data(), 100, {}}, {}}, 0.1,
+                   {0, "a", {}, step}, nullptr, slot);
+  }
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 1, 2}));
+}
+
+TEST(ReusedThreshold, EstimatesAgainInTheStepInWhichTheGradientDrifts) {
+  const std::size_t n = 10'000;
+  const auto x = MakeData("gaussian", n, 1);
+  for (const float factor : {4.0f, 0.25f}) {
+    std::vector<std::uint64_t> steps;
+    const auto reused = ReuseThreshold(std::make_unique<CountingTopK>(steps), 8);
+    Course course(*reused, n, n);
+    const auto drifted = Times(x, factor);
+    course.Run(x, 0.01);
+    course.Run(x, 0.01);
+    EXPECT_EQ(course.Run(drifted, 0.01), LargestByDefinition(drifted, 100).indices) << factor;
+    EXPECT_EQ(course.counters().fallbacks, 1u);
+    EXPECT_EQ(course.counters().overflows, 0u);
+    EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 2})) << factor;
+    // The new threshold serves from then on, up to the step that the period names.
+    for (int step = 3; step < 9; ++step) course.Run(drifted, 0.01);
+    EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 2, 8})) << factor;
+    EXPECT_EQ(course.counters().selections, 9u);
+  }
+}
+
+TEST(ReusedThreshold, AnOverflowIsCountedAndEstimatesAgain) {
+  std::vector<std::uint64_t> steps;
+  const auto reused = ReuseThreshold(std::make_unique<CountingTopK>(steps), 8);
+  Course course(*reused, 8, 3);  // K = 2; a slot for 3
+  course.Run({4, 3, 2, 1, 0, 0, 0, 0}, 0.25);
+  EXPECT_EQ(course.Run({3, 3, 0, 0, 3, 0, 0, 0}, 0.25), (Indices{0, 1, 4}));
+  EXPECT_EQ(course.counters().overflows, 0u);
+  EXPECT_EQ(course.Run({5, 6, 0, 0, 7, 0, 8, 0}, 0.25), (Indices{4, 6}));
+  EXPECT_EQ(course.counters().overflows, 1u);
+  EXPECT_EQ(course.counters().fallbacks, 0u);
+  EXPECT_EQ(course.Run({6.5f, 7, 0, 0, 7, 0, 0, 0}, 0.25), (Indices{1, 4}));  // threshold 7
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 2}));
+}
+
+// A published form that sends seven times K is not called in every step for it.
+TEST(ReusedThreshold, MeasuresTheDriftOfAFormThatMissesItsCountAgainstItsOwn) {
+  const std::size_t n = 100'000;
+  const auto x = MakeData("gaussian", n, 1);
+  for (const char* name : {"gaussiank@sidco", "dgc@wfbp"}) {
+    const auto reused = Reuse(name, 8);
+    Course course(*reused, n, n);
+    const Indices sent = course.Run(x, 0.01);
+    ASSERT_GT(sent.size(), 2000u) << name;
+    const SelectCounters before = course.counters();
+    EXPECT_EQ(course.Run(x, 0.01), sent) << name;
+    EXPECT_EQ(course.counters().fallbacks, before.fallbacks) << name;
+    const auto drifted = Times(x, 1e-6f);
+    EXPECT_GT(course.Run(drifted, 0.01).size(), 2000u) << name;
+    EXPECT_EQ(course.counters().fallbacks, before.fallbacks + 1) << name;
+  }
+}
+
+TEST(ReusedThreshold, ANewDensityIsEstimatedAtOnceAndDensityOnePassesThrough) {
+  std::vector<std::uint64_t> steps;
+  const auto reused = ReuseThreshold(std::make_unique<CountingTopK>(steps), 4);
+  const auto x = MakeData("gaussian", 1000, 1);
+  Course course(*reused, 1000, 1000);
+  EXPECT_EQ(course.Run(x, 0.1).size(), 100u);  // step 0, estimated
+  EXPECT_EQ(course.Run(x, 0.1).size(), 100u);  // step 1
+  EXPECT_EQ(course.Run(x, 0.08).size(), 80u);  // step 2: a reused threshold would send 100
+  EXPECT_EQ(course.Run(x, 1).size(), 1000u);   // passed through, no step
+  EXPECT_EQ(course.Run(x, 0.08).size(), 80u);  // step 3
+  EXPECT_EQ(course.Run(x, 0.08).size(), 80u);  // step 4, estimated
+  EXPECT_EQ(course.Run(x, 0.08).size(), 80u);  // step 5
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 2, 3, 5}));
+  EXPECT_EQ(course.counters().fallbacks, 0u);
+}
+
+TEST(ReusedThreshold, EveryTensorThatIsNotZeroSendsSomething) {
+  for (const std::string& name : testing::SparsifierNames()) {
+    const auto reused = Reuse(name, 4);
+    for (const std::size_t n : {1u, 2u, 33u, 9000u}) {
+      Selection selection(*reused, n, 0.01, 2, false);
+      std::uint64_t step = 0;
+      // Constants side by side, so that all or none of them reach a threshold.
+      for (const char* data : {"zeros", "zeros", "equal", "equal", "spike", "gaussian", "zeros",
+                               "zeros", "denormal", "alternating", "zeros", "sparse"}) {
+        const auto x = MakeData(data, n, 5);
+        const Selected selected = selection.Run(x, step++);
+        const bool something = std::any_of(x.begin(), x.end(), [](float v) { return v != 0; });
+        EXPECT_LE(selected.indices.size(), selection.capacity());
+        EXPECT_TRUE(selection.GuardsIntact());
+        if (something) {
+          ASSERT_GE(selected.indices.size(), 1u) << name << " n=" << n << " " << data;
+        }
+      }
+    }
+  }
+}
+
+TEST(ReusedThreshold, ZerosGiveNoThreshold) {
+  const std::vector<float> zeros(8, 0.0f);
+  const std::vector<float> x = {1, -2, 3, 4, 5, 6, 7, 8};
+  std::vector<std::uint64_t> steps;
+  auto nothing_of_zeros = std::make_unique<CountingTopK>(steps);
+  for (const auto& reused : {Reuse("topk", 4), ReuseThreshold(std::move(nothing_of_zeros), 4)}) {
+    Course course(*reused, 8, 8);
+    course.Run(zeros, 0.5);
+    EXPECT_EQ(course.Run(x, 0.5), (Indices{4, 5, 6, 7}));
+    EXPECT_EQ(course.Run({5, 5, 0, 0, 0, 0, 0, 0}, 0.5), (Indices{0, 1}));  // reused
+    EXPECT_EQ(course.counters().fallbacks, 0u);
+  }
+  EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 1}));
+}
+
+TEST(ReusedThreshold, RefusesAnEmptyTensorAndWhatIsNotFinite) {
+  const auto reused = Reuse("dgc", 4);
+  Course course(*reused, 100, 100);
+  auto x = MakeData("gaussian", 100, 1);
+  course.Run(x, 0.1);
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    x[41] = bad;
+    try {
+      course.Run(x, 0.1);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kNumeric);
+      EXPECT_NE(std::string(error.what()).find("\"fc.bias\""), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("element 41 "), std::string::npos) << error.what();
+    }
+  }
+  try {
+    course.Run({}, 0.1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+  }
+}
+
+// Sent + new residual = gradient + old residual, bit for bit, whatever is decorated.
+TEST(ReusedThreshold, ConservesMassOver20Steps) {
+  for (const std::string& name : testing::SparsifierNames()) {
+    const auto reused = Reuse(name, 5);
+    EXPECT_EQ(reused->name(), name);
+    for (const std::vector<std::int64_t>& shape :
+         std::vector<std::vector<std::int64_t>>{{37}, {96, 99}}) {
+      const auto n = static_cast<std::size_t>(shape[0] * (shape.size() > 1 ? shape[1] : 1));
+      Selection selection(*reused, n, 0.02, 2, true, shape);
+      for (std::uint64_t step = 0; step < 20; ++step) {
+        const auto gradient = Times(MakeData("laplace", n, static_cast<std::uint32_t>(step)),
+                                    step % 7 == 6 ? 4.0f : 1.0f);
+        std::vector<float> x(n);
+        for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + selection.residual()[i];
+        const Selected selected = selection.Run(gradient, step);
+        ASSERT_TRUE(selection.GuardsIntact());
+        ASSERT_GE(selected.indices.size(), 1u) << name;
+        for (std::size_t i = 0; i < selected.indices.size(); ++i) {
+          ASSERT_LT(selected.indices[i], n);
+          if (i > 0) {
+            ASSERT_LT(selected.indices[i - 1], selected.indices[i]) << name;
+          }
+          ASSERT_EQ(Bits(selected.values[i]), Bits(x[selected.indices[i]])) << name;
+          x[selected.indices[i]] = 0.0f;
+        }
+        ASSERT_EQ(Bits(selection.residual()), Bits(x)) << name << " step " << step;
+      }
+    }
+  }
+}
+
+TEST(ReusedThreshold, IsDeterministicOnEveryPoolAndInstructionSet) {
+  const std::size_t n = testing::kLargeShape;
+  for (const char* name : {"topk", "dgc", "sidco"}) {
+    std::vector<Selected> reference;
+    for (const Isa isa : SupportedIsas()) {
+      const ScopedIsa scope(isa);
+      for (const int threads : {1, 2, 3}) {
+        const auto reused = Reuse(name, 3);
+        Selection selection(*reused, n, 0.01, threads, true);
+        for (std::uint64_t step = 0; step < 5; ++step) {
+          const auto gradient = Times(MakeData("gaussian", n, static_cast<std::uint32_t>(step)),
+                                      step == 4 ? 4.0f : 1.0f);
+          const Selected selected = selection.Run(gradient, step);
+          if (reference.size() <= step) reference.push_back(selected);
+          ASSERT_EQ(selected.indices, reference[step].indices)
+              << name << " " << IsaName(isa) << " threads=" << threads << " step " << step;
+          ASSERT_EQ(Bits(selected.values), Bits(reference[step].values));
+        }
+      }
+    }
+  }
+}
+
+TEST(ThresholdPeriod, IsRefusedWhereThereIsNoThresholdToReuse) {
+  for (const SparsifierDescriptor& sparsifier : Sparsifiers()) {
+    EXPECT_EQ(ThresholdPeriod(sparsifier, 1), 1) << sparsifier.name;
+    if (sparsifier.exact_count || sparsifier.index_shared) {
+      EXPECT_FALSE(sparsifier.reusable_threshold) << sparsifier.name;
+    }
+    if (sparsifier.reusable_threshold) {
+      EXPECT_EQ(ThresholdPeriod(sparsifier, 0), 32) << sparsifier.name;
+      EXPECT_EQ(ThresholdPeriod(sparsifier, 7), 7) << sparsifier.name;
+    } else {
+      EXPECT_EQ(ThresholdPeriod(sparsifier, 0), 1) << sparsifier.name;
+      EXPECT_THROW(ThresholdPeriod(sparsifier, 2), Error) << sparsifier.name;
+    }
+  }
+  for (const char* name : {"dgc", "gaussiank", "sidco", "redsync@saf", "gaussiank@saf"}) {
+    EXPECT_TRUE(FindSparsifier(name).reusable_threshold) << name;
+  }
+  for (const char* name : {"topk", "randomk", "threshold", "adtopk", "adtopk-interleaved",
+                           "adtopk-threshold", "dgc@pool", "threshold@wfbp"}) {
+    EXPECT_FALSE(FindSparsifier(name).reusable_threshold) << name;
+  }
+  try {
+    ThresholdPeriod(FindSparsifier("topk"), 8);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+    EXPECT_STREQ(error.what(),
+                 "threshold_period = 8 with sparsifier \"topk\", which estimates no threshold that "
+                 "could be reused: expected 1");
+  }
+  EXPECT_THROW(ThresholdPeriod(FindSparsifier("dgc"), -1), Error);
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,214 @@
+// Exact top-k on a device selects what it selects on the host, bit for bit.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/support/device_selection.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Bits;
+using testing::DeviceSelection;
+using testing::LargestByDefinition;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selected;
+
+class TopKOnDevice : public testing::OnDevices {};
+SPARFUSE_ON_DEVICES(TopKOnDevice);
+
+// Some steps with a residual of its own, beside the definition.
+void ExpectSteps(Device device, const std::string& data, std::size_t n, double density,
+                 bool feedback, int steps, std::size_t gradient_shift = 0,
+                 std::size_t residual_shift = 0) {
+  SCOPED_TRACE(data + " n=" + std::to_string(n) + " density=" + std::to_string(density) +
+               (feedback ? " feedback" : ""));
+  const auto topk = MakeSparsifier("topk");
+  const std::size_t k = KeptCount(n, density);
+  DeviceSelection selection(*topk, device, n, density, feedback, 0, gradient_shift, residual_shift);
+  std::vector<float> residual(n, 0.0f);
+  for (int step = 0; step < steps; ++step) {
+    const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
+    std::vector<float> x = gradient;
+    if (feedback) {
+      for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + residual[i];
+    }
+    const Selected selected = selection.Run(gradient, static_cast<std::uint64_t>(step));
+    const Selected expected = LargestByDefinition(x, k);
+    ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
+    ASSERT_EQ(Bits(selected.values), Bits(expected.values)) << "step " << step;
+    if (!feedback) continue;
+    residual = x;
+    for (const std::uint32_t i : expected.indices) residual[i] = 0;
+    ASSERT_EQ(Bits(selection.Residual()), Bits(residual)) << "step " << step;
+  }
+}
+
+TEST_P(TopKOnDevice, SmallTensorsOfEveryKind) {
+  for (const std::string& data : testing::DataNames()) {
+    for (const std::size_t n : {1u, 2u, 31u, 33u, 1023u, 1025u}) {
+      ExpectSteps(device(), data, n, n < 1000 ? 0.3 : 0.05, n != 1023, 1);
+    }
+    ExpectSteps(device(), data, 4096, 0.001, true, 2);
+    ExpectSteps(device(), data, 5000, 0.7, true, 1);
+  }
+  ExpectSteps(device(), "gaussian", 1025, 1.0, true, 2);
+  ExpectSteps(device(), "gaussian", 16'384, 0.01, true, 2);
+}
+
+TEST_P(TopKOnDevice, LargerTensorsOfEveryKind) {
+  for (const std::string& data : testing::DataNames()) {
+    ExpectSteps(device(), data, 20'011, 0.01, true, 2);
+  }
+  // Where most elements are equal, more than candidates have room for.
+  ExpectSteps(device(), "equal", 70'001, 0.001, true, 1);
+  ExpectSteps(device(), "spike", 70'001, 0.001, false, 1);
+  ExpectSteps(device(), "sparse", 70'001, 0.02, true, 1);
+  ExpectSteps(device(), "gaussian", 70'001, 0.001, false, 1);
+  ExpectSteps(device(), "clustered", 40'003, 0.2, true, 1);
+  ExpectSteps(device(), "gaussian", 20'011, 1.0, true, 2);
+  ExpectSteps(device(), "laplace", 16'385, 0.99, true, 1);
+}
+
+TEST_P(TopKOnDevice, AnyAlignment) {
+  for (const std::size_t gradient : {0u, 3u}) {
+    for (const std::size_t residual : {0u, 2u, 3u}) {
+      ExpectSteps(device(), "gaussian", 20'480, 0.01, true, 1, gradient, residual);
+    }
+    ExpectSteps(device(), "gaussian", 20'479, 0.01, false, 1, gradient);
+  }
+}
+
+TEST_P(TopKOnDevice, WarmStartChangesTheTimeAndNeverTheResult) {
+  const auto topk = MakeSparsifier("topk");
+  constexpr std::size_t kN = 20'011;
+  DeviceSelection warm(*topk, device(), kN, 0.01, false);
+  // The scale creeps, halves (bound too high), and grows a hundredfold (bound far too low).
+  const float scales[] = {1.0f, 1.01f, 1.0f, 0.99f, 0.3f, 50.0f, 1e-30f, 1e30f};
+  std::uint64_t step = 0;
+  std::uint64_t after_creeping = 0;
+  for (const float scale : scales) {
+    auto gradient = MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
+    for (float& g : gradient) g *= scale;
+    const Selected selected = warm.Run(gradient, step);
+    const Selected expected = LargestByDefinition(gradient, kN / 100);
+    ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
+    ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+    if (++step == 4) after_creeping = warm.counters().fallbacks;
+  }
+  EXPECT_EQ(after_creeping, 0u);
+  EXPECT_GT(warm.counters().fallbacks, 0u);
+}
+
+TEST_P(TopKOnDevice, WarmCandidatesAreFewerThanSampledOnes) {
+  const auto topk = MakeSparsifier("topk");
+  constexpr std::size_t kN = 60'000;
+  DeviceSelection warm(*topk, device(), kN, 0.01, false);
+  const auto gradient = MakeData("gaussian", kN, 1);
+  warm.Run(gradient, 0);
+  const std::uint64_t cold = warm.report().candidates;
+  warm.Run(gradient, 1);
+  warm.Run(gradient, 2);
+  EXPECT_LT(warm.report().candidates, cold);
+  EXPECT_LT(warm.report().candidates, 1.3 * kN / 100);
+  EXPECT_EQ(warm.counters().fallbacks, 0u);
+}
+
+TEST_P(TopKOnDevice, ReportsTheFirstElementThatIsNotFinite) {
+  const auto topk = MakeSparsifier("topk");
+  for (const std::size_t n : {5u, 5000u, 20'000u}) {
+    for (const double density : {0.2, 1.0}) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+        auto gradient = MakeData("gaussian", n, 3);
+        gradient[n - 2] = bad;
+        gradient[n - 1] = bad;
+        DeviceSelection selection(*topk, device(), n, density, true);
+        try {
+          selection.Run(gradient, 41);
+          ADD_FAILURE() << "no error for n = " << n;
+        } catch (const Error& error) {
+          const std::string what = error.what();
+          EXPECT_EQ(error.kind(), FailureKind::kNumeric);
+          EXPECT_NE(what.find("conv1.weight"), std::string::npos) << what;
+          EXPECT_NE(what.find("element " + std::to_string(n - 2)), std::string::npos) << what;
+        }
+      }
+    }
+  }
+  const std::vector<float> nans(70'000, std::numeric_limits<float>::quiet_NaN());
+  DeviceSelection selection(*topk, device(), nans.size(), 0.001, false);
+  EXPECT_THROW(selection.Run(nans, 0), Error);
+}
+
+TEST_P(TopKOnDevice, NoticesASumThatOverflows) {
+  const auto topk = MakeSparsifier("topk");
+  DeviceSelection selection(*topk, device(), 4, 0.25, true);
+  selection.SetResidual({0, 3e38f, 0, 0});
+  EXPECT_THROW(selection.Run({1, 3e38f, 1, 1}, 0), Error);
+}
+
+TEST_P(TopKOnDevice, SelectsNothingWhereItIsNotWanted) {
+  const auto topk = MakeSparsifier("topk");
+  for (const std::size_t n : {500u, 70'000u}) {
+    for (const double density : {0.001, 1.0}) {
+      DeviceSelection selection(*topk, device(), n, density, true);
+      const std::vector<float> equal(n, 1.0f);  // the exact passes are wanted, for 70,000
+      selection.Run(equal, 0);
+      const auto residual = selection.Residual();
+      selection.SetOnlyIf(0);
+      EXPECT_TRUE(selection.Run(equal, 1).indices.empty());
+      EXPECT_EQ(selection.report().fallbacks, 0u);
+      EXPECT_EQ(Bits(selection.Residual()), Bits(residual));
+    }
+  }
+}
+
+TEST_P(TopKOnDevice, FillsASlotThatHoldsNoMore) {
+  const auto topk = MakeSparsifier("topk");
+  for (const std::size_t n : {3000u, 20'000u}) {
+    DeviceSelection selection(*topk, device(), n, 0.01, false, n / 100);
+    const auto x = MakeData("few-values", n, 1);
+    EXPECT_EQ(selection.Run(x, 0).indices, LargestByDefinition(x, n / 100).indices);
+  }
+  DeviceSelection selection(*topk, device(), 3000, 0.01, false, 29);
+  EXPECT_THROW(selection.Run(MakeData("gaussian", 3000, 1), 0), Error);
+}
+
+TEST_P(TopKOnDevice, MayBeRecordedAsAGraph) {
+  const auto topk = MakeSparsifier("topk");
+  constexpr std::size_t kN = 20'011;
+  constexpr std::size_t kK = kN / 100;
+  const gpu::GpuStream stream(device());
+  const Stream& at = stream.view();
+  DeviceWorkspace workspace(device());
+  const auto state = topk->MakeDeviceState(kN, device());
+  const Buffer<float> gradient(kN, device());
+  const Buffer<std::uint32_t> indices(kK, device());
+  const Buffer<float> values(kK, device());
+  const Buffer<SlotReport> report(1, device());
+  ThreadPool pool(1);
+  Workspace host_workspace;
+  SelectCounters counters;
+  const SelectContext host{&pool, &host_workspace, &counters, {}};
+  const auto select = [&] {
+    DeviceSlot slot{indices.data(), values.data(), kK, report.data()};
+    gpu::FillAsync(at, report.data(), 0, sizeof(SlotReport));
+    topk->SelectOnDevice({at, &workspace, nullptr, &host}, {{gradient.data(), kN, at}, {}}, 0.01,
+                         {7, "conv1.weight", {}, 0}, state.get(), slot);
+  };
+  select();  // allocates
+  gpu::Synchronize(at);
+  const gpu::GpuGraph graph(at, select);
+  for (std::uint32_t step = 0; step < 4; ++step) {
+    const auto x = MakeData(step < 3 ? "gaussian" : "equal", kN, step);
+    gpu::CopyAsync(at, gradient.data(), x.data(), kN * sizeof(float));
+    graph.Launch(at);
+    gpu::Synchronize(at);
+    EXPECT_EQ(testing::ToHost(at, indices.data(), kK), LargestByDefinition(x, kK).indices);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,69 @@
+#include "core/transport/nccl/all_gather_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace sparfuse {
+namespace {
+
+// Round numbers: 1 us and 10 us to start, 1 ns and 10 ns a byte, 2 us a message.
+constexpr AllGatherLinks kLinks{{1e-6, 10e-6}, {1e-9, 10e-9}, 2e-6};
+constexpr double kTolerance = 1e-15;
+
+using Sizes = std::vector<std::uint64_t>;
+
+// In one node: rank 1 sends 3000 bytes three times, which is the most; rank 0 takes in 6000.
+TEST(AllGatherCost, OneNodeByHand) {
+  const Sizes sizes{1000, 3000, 2000, 1000};
+  const Topology node{4, 4};
+  EXPECT_NEAR(GroupedAllGatherSeconds(sizes, node, kLinks), 1e-6 + 3 * 2e-6 + 9000e-9, kTolerance);
+  EXPECT_NEAR(PaddedAllGatherSeconds(sizes, node, kLinks), 3 * (1e-6 + 3000e-9), kTolerance);
+}
+
+// Two nodes of two: 4000 bytes of node 0 go to two ranks each, as do the 3000 of node 1. Inside,
+// rank 1 gives 3000 to rank 0.
+TEST(AllGatherCost, TwoNodesByHand) {
+  const Sizes sizes{1000, 3000, 2000, 1000};
+  const Topology nodes{4, 2};
+  EXPECT_NEAR(GroupedAllGatherSeconds(sizes, nodes, kLinks), 10e-6 + 3 * 2e-6 + 8000 * 10e-9,
+              kTolerance);
+  EXPECT_NEAR(PaddedAllGatherSeconds(sizes, nodes, kLinks), 3 * (10e-6 + 3000 * 10e-9), kTolerance);
+}
+
+// The last node has one rank: into it come 6000 bytes once; out of the first go 4000 once.
+TEST(AllGatherCost, UnevenNodesByHand) {
+  EXPECT_NEAR(GroupedAllGatherSeconds(Sizes{1000, 3000, 2000}, Topology{3, 2}, kLinks),
+              10e-6 + 2 * 2e-6 + 4000 * 10e-9, kTolerance);
+}
+
+TEST(AllGatherCost, OneRankCostsNothing) {
+  EXPECT_EQ(GroupedAllGatherSeconds(Sizes{5}, Topology{1, 1}, kLinks), 0);
+  EXPECT_EQ(PaddedAllGatherSeconds(Sizes{5}, Topology{1, 1}, kLinks), 0);
+}
+
+// Equal large payloads cross between nodes once each when padded; one large payload among empty
+// ones would be padded seven times for nothing.
+TEST(AllGatherCost, EqualPayloadsArePaddedAndUnequalOnesGrouped) {
+  const Topology nodes{8, 4};
+  EXPECT_EQ(CheaperAllGather(Sizes(8, 1'000'000), nodes, {}), AllGatherAlgorithm::kPadded);
+  Sizes one(8, 0);
+  one[3] = 1'000'000;
+  EXPECT_EQ(CheaperAllGather(one, nodes, {}), AllGatherAlgorithm::kGrouped);
+  // One card a node: both push M to or past everybody, and a ring starts seven times.
+  EXPECT_EQ(CheaperAllGather(Sizes(8, 1'000'000), Topology{8, 1}, {}),
+            AllGatherAlgorithm::kGrouped);
+}
+
+TEST(AllGatherCost, LinkConstantsDecide) {
+  const Sizes sizes(4, 1000);
+  const Topology node{4, 4};
+  AllGatherLinks links = kLinks;
+  links.message_seconds = 0;
+  EXPECT_EQ(CheaperAllGather(sizes, node, links), AllGatherAlgorithm::kGrouped);
+  links.message_seconds = 100e-6;
+  EXPECT_EQ(CheaperAllGather(sizes, node, links), AllGatherAlgorithm::kPadded);
+}
+
+}  // namespace
+}  // namespace sparfuse

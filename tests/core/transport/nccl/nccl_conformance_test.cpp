@@ -1,0 +1,256 @@
+// The collectives over transport `nccl`, on emulated devices and an NCCL of tests: those that move
+// or sum device memory are right, the others name what to use instead.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <map>
+#include <numeric>
+#include <string>
+
+#include "core/collective/collective.hpp"
+#include "core/base/error.hpp"
+#include "core/transport/nccl/nccl.hpp"
+#include "tests/support/fake_nccl.hpp"
+#include "tests/support/run_ranks.hpp"
+#include "tests/support/transport_cases.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr std::chrono::milliseconds kDeadline{60'000};
+constexpr int kTag = 32;
+
+void RunNccl(int ranks, int ranks_per_node, const AllGatherLinks& links,
+             const std::function<void(ProgressLoop&)>& body) {
+  testing::RunRanks(ranks, ranks_per_node, kDeadline, body, [&](auto host) {
+    NcclSetup setup;
+    setup.card = "card " + std::to_string(host->rank());
+    setup.host = std::move(host);
+    setup.device = {DeviceKind::kEmulated, 0};
+    setup.deadline = kDeadline;
+    setup.links = links;
+    return MakeNcclWorld(testing::FakeNccl::Api(), std::move(setup));
+  });
+}
+
+// Element i of rank r's payload.
+std::uint64_t Element(std::size_t rank, std::size_t i) { return 1'000'000 * (rank + 1) + i; }
+
+// sizes[r]: elements of rank r. Returns NCCL's calls.
+std::map<std::string, int> Gather(std::string_view name, std::span<const std::size_t> sizes,
+                                  int ranks_per_node, const AllGatherLinks& links = {}) {
+  testing::FakeNccl nccl;
+  const std::size_t ranks = sizes.size();
+  const std::size_t capacity = *std::max_element(sizes.begin(), sizes.end()) + 3;
+  RunNccl(static_cast<int>(ranks), ranks_per_node, links, [&](ProgressLoop& loop) {
+    const auto rank = static_cast<std::size_t>(loop.rank());
+    std::vector<std::uint64_t> own(sizes[rank]);
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] = Element(rank, i);
+    std::vector<std::uint64_t> gathered(ranks * capacity);
+    ExchangeBuffers buffers;
+    buffers.own = std::as_bytes(std::span(own));
+    buffers.gathered = std::as_writable_bytes(std::span(gathered));
+    buffers.capacity_bytes = capacity * sizeof(std::uint64_t);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      loop.RunBlocking(
+          [&](Communicator& world) { return FindCollective(name).run(world, buffers, kTag); });
+      ASSERT_EQ(buffers.by_rank.size(), ranks);
+      for (std::size_t r = 0; r < ranks; ++r) {
+        ASSERT_EQ(buffers.by_rank[r].size(), sizes[r] * sizeof(std::uint64_t));
+        for (std::size_t i = 0; i < sizes[r]; ++i) {
+          std::uint64_t value = 0;
+          std::memcpy(&value, buffers.by_rank[r].data() + i * sizeof value, sizeof value);
+          ASSERT_EQ(value, Element(r, i)) << "rank " << r << ", element " << i;
+        }
+      }
+      std::fill(gathered.begin(), gathered.end(), 0);
+    }
+  });
+  EXPECT_EQ(nccl.violations(), std::vector<std::string>{});
+  return nccl.calls();
+}
+
+std::vector<std::vector<std::size_t>> SizeCases(std::size_t ranks) {
+  std::vector<std::vector<std::size_t>> cases;
+  for (const std::size_t n : {0, 1, 1000}) cases.emplace_back(ranks, n);
+  for (auto& sizes : testing::UnequalSizes(ranks)) cases.push_back(std::move(sizes));
+  return cases;
+}
+
+class NcclCollectives : public ::testing::TestWithParam<int> {};
+
+TEST_P(NcclCollectives, NativeAllGatherGroupedAndPadded) {
+  const auto ranks = static_cast<std::size_t>(GetParam());
+  AllGatherLinks grouped;
+  grouped.message_seconds = 0;
+  AllGatherLinks padded;
+  padded.message_seconds = 1;
+  for (const auto& sizes : SizeCases(ranks)) {
+    SCOPED_TRACE("elements of the last rank: " + std::to_string(sizes.back()));
+    const bool some = ranks > 1 && sizes.back() + sizes.front() > 0;
+    auto calls = Gather("nccl-allgather", sizes, 8, grouped);
+    EXPECT_EQ(calls["all-gather"], 0);
+    EXPECT_EQ(calls["send"] > 0, some);
+    calls = Gather("nccl-allgather", sizes, 8, padded);
+    EXPECT_EQ(calls["all-gather"], some ? 2 * GetParam() : 0);
+    EXPECT_EQ(calls["send"], 0);
+  }
+}
+
+TEST_P(NcclCollectives, SparseAllGatherOverMessages) {
+  for (const auto& sizes : SizeCases(static_cast<std::size_t>(GetParam()))) {
+    SCOPED_TRACE("elements of the last rank: " + std::to_string(sizes.back()));
+    Gather("sparse-allgather", sizes, 2);
+  }
+}
+
+TEST_P(NcclCollectives, NativeAllReduce) {
+  testing::FakeNccl nccl;
+  const int ranks = GetParam();
+  RunNccl(ranks, 2, {}, [&](ProgressLoop& loop) {
+    for (const std::size_t n : {0, 1, 7, 1000}) {
+      std::vector<float> data(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        data[i] = static_cast<float>(static_cast<std::size_t>(loop.rank() + 1) * i);
+      }
+      ExchangeBuffers buffers;
+      buffers.dense = data;
+      loop.RunBlocking([&](Communicator& world) {
+        return FindCollective("native-allreduce").run(world, buffers, kTag);
+      });
+      for (std::size_t i = 0; i < n; ++i) {
+        ASSERT_EQ(data[i], static_cast<float>(i) * static_cast<float>(ranks * (ranks + 1) / 2));
+      }
+    }
+  });
+  EXPECT_EQ(nccl.violations(), std::vector<std::string>{});
+}
+
+// Started at once on all ranks, in one order, whatever order their counts come in.
+TEST_P(NcclCollectives, ManyAtOnce) {
+  testing::FakeNccl nccl;
+  const auto ranks = static_cast<std::size_t>(GetParam());
+  RunNccl(GetParam(), 4, {}, [&](ProgressLoop& loop) {
+    constexpr std::size_t kTasks = 20;
+    struct Exchange {
+      std::vector<float> data;
+      std::vector<float> gathered;
+      ExchangeBuffers buffers;
+    };
+    std::vector<Exchange> exchanges(kTasks);
+    loop.RunBlocking([&](Communicator& world) -> Task {
+      std::vector<std::unique_ptr<Request>> requests;
+      for (std::size_t t = 0; t < kTasks; ++t) {
+        Exchange& exchange = exchanges[t];
+        exchange.data.assign(10 * t + static_cast<std::size_t>(world.rank()),
+                             static_cast<float>(world.rank() + 1));
+        exchange.gathered.resize(ranks * (10 * t + ranks));
+        if (t % 3 == 0) exchange.data.resize(10 * t, 1);
+        if (t % 3 == 0) {
+          requests.push_back(world.NativeAllReduceSum(exchange.data));
+        } else {
+          requests.push_back(
+              world.NativeAllGather(std::as_bytes(std::span(exchange.data)),
+                                    std::as_writable_bytes(std::span(exchange.gathered)),
+                                    (10 * t + ranks) * sizeof(float), exchange.buffers.by_rank));
+        }
+      }
+      co_await Complete(std::move(requests));
+    });
+    for (std::size_t t = 0; t < kTasks; ++t) {
+      for (std::size_t r = 0; t % 3 != 0 && r < ranks; ++r) {
+        const auto payload = exchanges[t].buffers.by_rank[r];
+        ASSERT_EQ(payload.size(), (10 * t + r) * sizeof(float));
+        for (std::size_t at = 0; at < payload.size(); at += sizeof(float)) {
+          float value = 0;
+          std::memcpy(&value, payload.data() + at, sizeof value);
+          ASSERT_EQ(value, static_cast<float>(r + 1));
+        }
+      }
+    }
+  });
+  EXPECT_EQ(nccl.violations(), std::vector<std::string>{});
+}
+
+TEST_P(NcclCollectives, ControlCollectivesUseHostMemory) {
+  testing::FakeNccl nccl;
+  RunNccl(GetParam(), 2, {}, [&](ProgressLoop& loop) {
+    std::vector<std::int64_t> values{loop.rank(), -loop.rank()};
+    std::vector<std::byte> data(100, std::byte(loop.rank()));
+    loop.RunBlocking([&](Communicator& world) -> Task {
+      co_await AllReduceMax(world, values, kTag);
+      co_await Broadcast(world, data, world.size() - 1, kTag);
+      co_await Barrier(world, kTag);
+    });
+    EXPECT_EQ(values, (std::vector<std::int64_t>{loop.size() - 1, 0}));
+    EXPECT_EQ(data, std::vector<std::byte>(100, std::byte(loop.size() - 1)));
+  });
+  EXPECT_EQ(nccl.calls()["send"], 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, NcclCollectives, ::testing::Values(1, 2, 3, 4, 8));
+
+// Many sparse all-gathers over messages at once: every rank meets them in an order of its own.
+TEST(Nccl, ManyTasksOverMessages) {
+  testing::FakeNccl nccl;
+  RunNccl(4, 2, {}, [&](ProgressLoop& loop) {
+    constexpr std::size_t kTasks = 12;
+    std::vector<std::vector<std::uint64_t>> own(kTasks);
+    std::vector<std::vector<std::uint64_t>> gathered(kTasks);
+    std::vector<ExchangeBuffers> buffers(kTasks);
+    std::vector<std::promise<void>> ended(kTasks);
+    for (std::size_t i = 0; i < kTasks; ++i) {
+      // Ranks start them in different orders: tags tell them apart.
+      const std::size_t t = (i * 5 + static_cast<std::size_t>(loop.rank())) % kTasks;
+      own[t].assign(t + static_cast<std::size_t>(loop.rank()), 100 * t);
+      gathered[t].resize(4 * 64);
+      buffers[t].own = std::as_bytes(std::span(own[t]));
+      buffers[t].gathered = std::as_writable_bytes(std::span(gathered[t]));
+      buffers[t].capacity_bytes = 64 * sizeof(std::uint64_t);
+      loop.Start(
+          [&, t](Communicator& world) {
+            return FindCollective("sparse-allgather")
+                .run(world, buffers[t], 16 * static_cast<int>(t));
+          },
+          [&, t](std::exception_ptr error) {
+            error ? ended[t].set_exception(error) : ended[t].set_value();
+          });
+    }
+    for (std::size_t t = 0; t < kTasks; ++t) {
+      ended[t].get_future().get();
+      for (std::size_t r = 0; r < 4; ++r) {
+        ASSERT_EQ(buffers[t].by_rank[r].size(), (t + r) * sizeof(std::uint64_t));
+        if (t + r > 0) {
+          ASSERT_EQ(*reinterpret_cast<const std::uint64_t*>(buffers[t].by_rank[r].data()), 100 * t);
+        }
+      }
+    }
+  });
+  EXPECT_EQ(nccl.violations(), std::vector<std::string>{});
+}
+
+TEST(Nccl, CollectivesThatAddOnTheHostAreRefused) {
+  testing::FakeNccl nccl;
+  RunNccl(2, 1, {}, [](ProgressLoop& loop) {
+    std::vector<float> data(4);
+    ExchangeBuffers buffers;
+    buffers.dense = data;
+    try {
+      loop.RunBlocking([&](Communicator& world) {
+        return FindCollective("ring-allreduce").run(world, buffers, kTag);
+      });
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
+      EXPECT_STREQ(error.what(),
+                   "ring-allreduce: adds in host memory, and messages of transport \"nccl\" lie on "
+                   "a device; use native-allreduce");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace sparfuse

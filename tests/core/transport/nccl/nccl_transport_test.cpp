@@ -1,0 +1,770 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "core/collective/collective.hpp"
+#include "core/base/error.hpp"
+#include "core/device/runtime.hpp"
+#include "core/transport/nccl/nccl.hpp"
+#include "core/transport/nccl/handle.hpp"
+#include "core/transport/threads.hpp"
+#include "tests/support/devices.hpp"
+#include "tests/support/fake_nccl.hpp"
+#include "tests/support/run_ranks.hpp"
+#include "tests/support/transport_cases.hpp"
+
+namespace sparfuse {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::Bytes;
+using testing::FailureOf;
+using testing::FakeNccl;
+using testing::Room;
+constexpr milliseconds kDeadline{20'000};
+const std::vector<std::string> kNone;
+
+NcclSetup SetupOf(std::unique_ptr<Communicator> host, milliseconds deadline = kDeadline) {
+  NcclSetup setup;
+  setup.card = "GPU-" + std::to_string(host->rank());
+  setup.host = std::move(host);
+  setup.device = {DeviceKind::kEmulated, 0};
+  setup.deadline = deadline;
+  return setup;
+}
+
+// What `make` returns or throws on each rank, on threads.
+struct Worlds {
+  std::vector<std::unique_ptr<Communicator>> ranks;
+  std::vector<std::string> failures;
+};
+Worlds MakeWorlds(
+    int ranks, int ranks_per_node,
+    const std::function<void(NcclSetup&)>& change = [](NcclSetup&) {},
+    milliseconds deadline = kDeadline) {
+  auto hosts = MakeThreadsWorld(ranks, ranks_per_node);
+  Worlds worlds;
+  worlds.ranks.resize(hosts.size());
+  worlds.failures.resize(hosts.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      worlds.failures[rank] = FailureOf([&] {
+        NcclSetup setup = SetupOf(std::move(hosts[rank]), deadline);
+        change(setup);
+        worlds.ranks[rank] = MakeNcclWorld(FakeNccl::Api(), std::move(setup));
+      });
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return worlds;
+}
+std::vector<std::unique_ptr<Communicator>> MakeWorld(int ranks, int ranks_per_node = 1) {
+  Worlds worlds = MakeWorlds(ranks, ranks_per_node);
+  for (const auto& failure : worlds.failures) EXPECT_EQ(failure, "none");
+  return std::move(worlds.ranks);
+}
+
+// Tests all of them until all are complete.
+void Finish(const std::vector<Request*>& requests) {
+  const auto expires = steady_clock::now() + kDeadline;
+  for (bool complete = false; !complete;) {
+    complete = true;
+    for (Request* request : requests) complete = request->Test() && complete;
+    ASSERT_LT(steady_clock::now(), expires);
+    std::this_thread::yield();
+  }
+}
+void FinishAll(const std::vector<std::unique_ptr<Request>>& requests) {
+  std::vector<Request*> pointers;
+  for (const auto& request : requests) pointers.push_back(request.get());
+  Finish(pointers);
+}
+// The failure that testing it comes to.
+std::string FailureOf(Request& request) {
+  return FailureOf([&] { Finish(std::vector{&request}); });
+}
+
+// --- messages -------------------------------------------------------------------------------
+
+TEST(NcclTransport, MessagesWithEqualTagKeepTheirOrder) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(2);
+    std::array<int, 4> sent{10, 11, 20, 12};
+    std::vector<std::unique_ptr<Request>> requests;
+    for (const int& value : sent) {
+      requests.push_back(world[0]->Isend(1, value >= 20 ? 2 : 1, Bytes(value)));
+    }
+    EXPECT_FALSE(requests[0]->Test());
+    std::array<int, 4> received{};
+    const std::array tags{2, 1, 1, 1};
+    for (std::size_t i = 0; i < 4; ++i) {
+      requests.push_back(world[1]->Irecv(0, tags[i], Room(received[i])));
+    }
+    FinishAll(requests);
+    EXPECT_EQ(received, (std::array{20, 10, 11, 12}));
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+TEST(NcclTransport, TellsTheBytesThatCameAndCountsThemByLink) {
+  FakeNccl nccl;
+  auto world = MakeWorld(4, 2);
+  std::array<std::byte, 100> from{};
+  std::array<std::byte, 200> to{};
+  for (const int peer : {1, 2, 2}) {
+    const std::size_t bytes = peer == 1 ? 0 : 100;
+    const auto send = world[0]->Isend(peer, 0, std::span(from).first(bytes));
+    const auto receive = world[static_cast<std::size_t>(peer)]->Irecv(0, 0, to);
+    Finish({send.get(), receive.get()});
+    EXPECT_EQ(receive->bytes(), bytes);
+    EXPECT_EQ(receive->peer(), 0);
+    EXPECT_EQ(send->bytes(), bytes);
+    EXPECT_EQ(send->peer(), peer);
+  }
+  EXPECT_EQ(world[0]->traffic(), (TrafficByLink{Traffic{1, 0, 0, 0}, Traffic{2, 0, 200, 0}}));
+  EXPECT_EQ(world[2]->traffic(), (TrafficByLink{Traffic{}, Traffic{0, 2, 0, 200}}));
+  EXPECT_EQ(nccl.calls()["send"], 2);  // the empty one needs none
+}
+
+// In a ring, every rank sends first and receives later: started as posted, all would wait.
+TEST(NcclTransport, RanksThatAllSendFirstDoNotWaitForOneAnother) {
+  FakeNccl nccl;
+  {
+    constexpr std::size_t kRanks = 4;
+    auto world = MakeWorld(kRanks);
+    std::array<std::array<int, 3>, kRanks> sent{};
+    std::array<std::array<int, 3>, kRanks> received{};
+    std::vector<std::unique_ptr<Request>> requests;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        sent[rank][i] = static_cast<int>(10 * rank + i);
+        const int next = static_cast<int>((rank + 1 + i) % kRanks);
+        requests.push_back(world[rank]->Isend(next, static_cast<int>(i), Bytes(sent[rank][i])));
+      }
+    }
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      for (std::size_t i = 3; i-- > 0;) {
+        const std::size_t previous = (rank + kRanks - 1 - i) % kRanks;
+        requests.push_back(world[rank]->Irecv(static_cast<int>(previous), static_cast<int>(i),
+                                              Room(received[rank][i])));
+      }
+    }
+    FinishAll(requests);
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(received[rank][i], sent[(rank + kRanks - 1 - i) % kRanks][i]);
+      }
+    }
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+// Ranks meet many messages in groups of their own.
+TEST(NcclTransport, MessagesOfOneWayRunApart) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(2);
+    constexpr std::size_t kMessages = 20;
+    std::array<std::array<int, kMessages>, 2> sent{};
+    std::array<std::array<int, kMessages>, 2> received{};
+    std::vector<std::unique_ptr<Request>> requests;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      for (const int rank : {0, 1}) {
+        const auto own = static_cast<std::size_t>(rank);
+        sent[own][i] = static_cast<int>(100 * own + i);
+        requests.push_back(world[own]->Isend(1 - rank, 0, Bytes(sent[own][i])));
+        requests.push_back(world[own]->Irecv(1 - rank, 0, Room(received[own][i])));
+      }
+    }
+    FinishAll(requests);
+    EXPECT_EQ(received[0], sent[1]);
+    EXPECT_EQ(received[1], sent[0]);
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+// Connecting to two peers at once would make rank 0 wait for rank 2, which waits for rank 1, which
+// waits for rank 0.
+TEST(NcclTransport, FirstMessagesDoNotWaitForOneAnother) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(4);
+    const auto poll = [](const auto&... requests) {
+      for (int i = 0; i < 10; ++i) (requests->Test(), ...);
+    };
+    std::array<int, 4> in{};
+    const int out = 7;
+    // Rank 0 is busy: rank 3 does not come yet.
+    const auto from_3 = world[0]->Irecv(3, 0, Room(in[0]));
+    const auto to_0 = world[3]->Isend(0, 0, Bytes(out));
+    poll(from_3);
+    EXPECT_FALSE(to_0->Test());
+    nccl.busy_polls = 1000;
+    poll(from_3);
+    nccl.busy_polls = 0;
+    const auto first_out = world[0]->Isend(1, 0, Bytes(out));
+    const auto first_in = world[1]->Irecv(0, 0, Room(in[1]));
+    for (int i = 0; i < 3; ++i) poll(first_in, first_out);  // started on rank 1 alone
+    const auto second_out = world[1]->Isend(2, 0, Bytes(out));
+    const auto second_in = world[2]->Irecv(1, 0, Room(in[2]));
+    for (int i = 0; i < 3; ++i) poll(second_in, second_out);  // on rank 2 alone
+    const auto third_out = world[2]->Isend(0, 0, Bytes(out));
+    const auto third_in = world[0]->Irecv(2, 0, Room(in[3]));
+    for (int i = 0; i < 3; ++i) poll(third_in, third_out);  // both known to rank 0
+    Finish({from_3.get(), to_0.get(), first_out.get(), first_in.get(), second_out.get(),
+            second_in.get(), third_out.get(), third_in.get()});
+    EXPECT_EQ(in, (std::array{7, 7, 7, 7}));
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+// Rank 0 posts the message before the collective, rank 1 behind it.
+TEST(NcclTransport, MessagesAndCollectivesInDifferentOrders) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(2);
+    const int sent = 5;
+    int received = 0;
+    std::array<float, 2> zero{1, 2};
+    std::array<float, 2> one{10, 20};
+    std::vector<std::unique_ptr<Request>> requests;
+    requests.push_back(world[0]->Isend(1, 0, Bytes(sent)));
+    requests.push_back(world[0]->NativeAllReduceSum(zero));
+    requests.push_back(world[1]->NativeAllReduceSum(one));
+    requests.push_back(world[1]->Irecv(0, 0, Room(received)));
+    FinishAll(requests);
+    EXPECT_EQ(received, 5);
+    EXPECT_EQ(zero, (std::array<float, 2>{11, 22}));
+    EXPECT_EQ(one, zero);
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+TEST(NcclTransport, MessageLargerThanTheBufferIsAnErrorOfBoth) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  const double large = 1;
+  std::int32_t small = 7;
+  const auto send = world[0]->Isend(1, 0, Bytes(large));
+  const auto receive = world[1]->Irecv(0, 0, Room(small));
+  EXPECT_EQ(FailureOf(*receive), "comm: message of 8 bytes from rank 0: expected at most 4");
+  EXPECT_EQ(FailureOf(*send),
+            "comm: rank 1 gave up: message of 8 bytes from rank 0: expected at most 4");
+  EXPECT_EQ(small, 7);
+  EXPECT_EQ(nccl.Aborts(0), 1);
+  EXPECT_EQ(nccl.Aborts(1), 1);
+}
+
+TEST(NcclTransport, MessageToItselfIsRefused) {
+  FakeNccl nccl;
+  auto world = MakeWorld(1);
+  int value = 0;
+  EXPECT_EQ(FailureOf([&] { (void)world[0]->Isend(0, 0, Bytes(value)); }),
+            "unsupported: nccl: message of a rank to itself; copy it on the device");
+}
+
+TEST(NcclTransport, CollectivesPostedInDifferentOrdersAreAnError) {
+  for (const bool reduces_first : {false, true}) {
+    FakeNccl nccl;
+    auto world = MakeWorld(2);
+    std::array<float, 2> data{};
+    std::array<std::byte, 16> room{};
+    std::vector<std::span<const std::byte>> by_rank;
+    std::unique_ptr<Request> reduce;
+    if (reduces_first) reduce = world[0]->NativeAllReduceSum(data);
+    const auto gather = world[1]->NativeAllGather(std::span(room).first(4), room, 8, by_rank);
+    if (!reduces_first) {
+      const auto other = world[0]->Irecv(1, 0, room);  // to take the count in
+      EXPECT_FALSE(other->Test());
+      reduce = world[0]->NativeAllReduceSum(data);
+      EXPECT_EQ(FailureOf(*other).substr(0, 14), "comm: nccl: ra");
+    }
+    EXPECT_EQ(FailureOf(*reduce),
+              "comm: nccl: rank 1 gathers where this rank reduces: collectives must be posted in "
+              "one order");
+    EXPECT_EQ(FailureOf(*gather).substr(0, 21), "comm: rank 0 gave up:");
+  }
+}
+
+TEST(NcclTransport, PayloadAboveTheCapacityIsNamed) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  std::array<std::byte, 32> room{};
+  std::array<std::byte, 32> other{};
+  std::vector<std::span<const std::byte>> by_rank;
+  EXPECT_EQ(FailureOf([&] {
+              (void)world[0]->NativeAllGather(std::span(room).first(9), room, 8, by_rank);
+            }),
+            "internal: nccl: all-gather of 9 bytes with room for 32: expected at most 8 and that "
+            "for each of 2 ranks");
+  const auto small = world[0]->NativeAllGather(std::span(room).first(8), room, 8, by_rank);
+  std::vector<std::span<const std::byte>> by_rank_there;
+  const auto large =
+      world[1]->NativeAllGather(std::span(other).first(12), other, 16, by_rank_there);
+  EXPECT_EQ(FailureOf(*small),
+            "comm: all-gather: payload of 12 bytes from rank 1: expected at most 8");
+  EXPECT_NE(FailureOf(*large), "none");
+}
+
+// --- waiting --------------------------------------------------------------------------------
+
+TEST(NcclTransport, WakeEndsIdle) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  std::thread waker([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    world[0]->Wake();
+  });
+  const auto start = steady_clock::now();
+  while (steady_clock::now() - start < milliseconds(20)) world[0]->Idle(std::chrono::seconds(60));
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(30));
+  waker.join();
+}
+
+// Nothing rings when a device is done: Idle must not sleep through it, on no communicator of the
+// rank.
+TEST(NcclTransport, IdleIsShortWhileSomethingRuns) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  std::array<float, 1> data{};
+  const auto reduce = world[0]->NativeAllReduceSum(data);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());  // it runs and waits for rank 1
+  const auto start = steady_clock::now();
+  for (int i = 0; i < 100; ++i) world[0]->Idle(std::chrono::seconds(60));
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(30));
+  std::array<float, 1> other{};
+  const auto there = world[1]->NativeAllReduceSum(other);
+  Finish({reduce.get(), there.get()});
+}
+
+// What was launched may be done soon, however long nothing was.
+TEST(NcclTransport, IdleIsShortAfterALaunch) {
+  constexpr std::chrono::microseconds kShort{100};  // after 15 ms of nothing it would be 200 us
+  FakeNccl nccl;
+  nccl.busy_polls = 20;  // it is on its way to the stream
+  auto world = MakeWorld(2);
+  auto shortest = std::chrono::nanoseconds::max();
+  for (int attempt = 0; attempt < 50 && shortest > kShort; ++attempt) {
+    std::array<float, 1> data{};
+    world[0]->Idle(milliseconds(1));  // of earlier news
+    std::this_thread::sleep_for(milliseconds(15));
+    const auto reduce = world[0]->NativeAllReduceSum(data);
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());
+    const auto start = steady_clock::now();
+    world[0]->Idle(std::chrono::seconds(60));
+    shortest = std::min<std::chrono::nanoseconds>(shortest, steady_clock::now() - start);
+    std::array<float, 1> other{};
+    const auto there = world[1]->NativeAllReduceSum(other);
+    Finish({reduce.get(), there.get()});
+  }
+  EXPECT_LT(shortest, kShort);
+}
+
+// --- errors ---------------------------------------------------------------------------------
+
+TEST(NcclTransport, LostRankFailsWhatIsNotStarted) {
+  FakeNccl nccl;
+  auto world = MakeWorld(3);
+  int value = 0;
+  auto receive = world[0]->Irecv(2, 0, Room(value));
+  auto send = world[1]->Isend(2, 0, Bytes(value));
+  EXPECT_FALSE(receive->Test());
+  world[2].reset();
+  const auto start = steady_clock::now();
+  EXPECT_EQ(FailureOf(*receive), "comm: rank 2 is lost");
+  EXPECT_NE(FailureOf(*send).find("rank 2 is lost"), std::string::npos);
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(FailureOf([&] { (void)world[0]->Irecv(1, 0, Room(value)); }), "comm: rank 2 is lost");
+  EXPECT_EQ(FailureOf([&] { (void)world[0]->Split(0, 0, kDeadline); }), "comm: rank 2 is lost");
+  receive.reset();
+  send.reset();
+  world.clear();
+  EXPECT_EQ(nccl.Aborts(0), 1);
+  EXPECT_EQ(nccl.Aborts(1), 1);
+  EXPECT_EQ(nccl.Destroys(2), 1);
+  EXPECT_EQ(nccl.Aborts(2), 0);
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+TEST(NcclTransport, LostRankFailsWhatRuns) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  std::array<float, 3> data{};
+  const auto reduce = world[0]->NativeAllReduceSum(data);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());
+  world[1].reset();
+  EXPECT_EQ(FailureOf(*reduce), "comm: rank 1 is lost");
+  EXPECT_EQ(nccl.Aborts(0), 1);
+}
+
+TEST(NcclTransport, ErrorThatNcclFindsLaterNamesWhatRuns) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  int value = 1;
+  int received = 0;
+  auto send = world[0]->Isend(1, 0, Bytes(value));
+  auto receive = world[1]->Irecv(0, 0, Room(received));
+  EXPECT_FALSE(receive->Test());
+  nccl.busy_polls = 1000;  // rank 0 does not get further than NCCL's call
+  EXPECT_FALSE(send->Test());
+  nccl.busy_polls = 0;
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(receive->Test());
+    EXPECT_FALSE(send->Test());
+  }
+  nccl.BreakAsync(1, kNcclRemoteError, "socket closed by peer\n");
+  EXPECT_EQ(FailureOf(*receive),
+            "comm: NCCL: remote process exited or there was a network error: socket closed by "
+            "peer; under way: a message of at most 4 bytes from rank 0");
+  EXPECT_EQ(FailureOf(*send).substr(0, 26), "comm: rank 1 gave up: NCCL");
+  send.reset();
+  receive.reset();
+  world.clear();
+  EXPECT_EQ(nccl.Aborts(0), 1);
+  EXPECT_EQ(nccl.Aborts(1), 1);
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+TEST(NcclTransport, GivenUpRequestEndsTheCommunicatorOnAllRanks) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  std::array<float, 3> data{};
+  auto reduce = world[0]->NativeAllReduceSum(data);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());
+  int value = 0;
+  world[1]->Irecv(0, 0, Room(value)).reset();
+  EXPECT_EQ(FailureOf(*reduce),
+            "comm: rank 1 gave up: a message of at most 4 bytes from rank 0 was given up");
+  reduce.reset();
+  world.clear();
+  EXPECT_EQ(nccl.Aborts(0), 1);
+  EXPECT_EQ(nccl.Aborts(1), 1);
+}
+
+TEST(NcclTransport, ErrorsMeanKinds) {
+  FakeNccl nccl;
+  const auto of = [&](int result, const std::string& detail) {
+    nccl.BreakAsync(0, result, detail);
+    const Error error = NcclError(FakeNccl::Api(), result, "ncclSend", nullptr);
+    return std::string(FailureKindName(error.kind())) + ": " + error.what();
+  };
+  EXPECT_EQ(of(kNcclUnhandledCudaError, "Cuda failure 700 'an illegal memory access'"),
+            "internal: ncclSend: some error: Cuda failure 700 'an illegal memory access'");
+  EXPECT_EQ(of(kNcclUnhandledCudaError, "Cuda failure 2 'out of memory'"),
+            "out_of_memory: ncclSend: some error: Cuda failure 2 'out of memory'");
+  EXPECT_EQ(of(kNcclSystemError, ""), "comm: ncclSend: some error");
+  EXPECT_EQ(of(kNcclRemoteError, ""),
+            "comm: ncclSend: remote process exited or there was a network error");
+  EXPECT_EQ(of(kNcclInternalError, ""), "internal: ncclSend: some error");
+  EXPECT_EQ(of(kNcclInvalidUsage, ""), "internal: ncclSend: invalid usage");
+}
+
+// --- deadlines, with the loop that owns them ------------------------------------------------
+
+// On each rank but the last, what happens to `name` when the last one does nothing.
+std::vector<std::string> WithoutTheLast(int ranks, std::string_view name) {
+  constexpr milliseconds kShort{900};
+  FakeNccl nccl;
+  std::vector<std::string> failures(static_cast<std::size_t>(ranks), "not run");
+  testing::RunRanks(
+      ranks, 1, kShort,
+      [&](ProgressLoop& loop) {
+        if (loop.rank() == ranks - 1) return;
+        std::vector<float> data(100);
+        std::vector<float> gathered(static_cast<std::size_t>(ranks) * 100);
+        ExchangeBuffers buffers;
+        buffers.dense = data;
+        buffers.own = std::as_bytes(std::span(data));
+        buffers.gathered = std::as_writable_bytes(std::span(gathered));
+        buffers.capacity_bytes = 400;
+        failures[static_cast<std::size_t>(loop.rank())] = FailureOf([&] {
+          loop.RunBlocking(
+              [&](Communicator& world) { return FindCollective(name).run(world, buffers, 0); });
+        });
+      },
+      [&](auto host) { return MakeNcclWorld(FakeNccl::Api(), SetupOf(std::move(host), kShort)); });
+  for (int rank = 0; rank + 1 < ranks; ++rank) EXPECT_EQ(nccl.Aborts(rank), 1);
+  EXPECT_EQ(nccl.violations(), kNone);
+  failures.pop_back();
+  return failures;
+}
+
+// The first rank to run into the deadline tells the others, which may still be at it.
+void ExpectOneNames(const std::vector<std::string>& failures, const std::string& timeout) {
+  int named = 0;
+  for (const auto& failure : failures) {
+    if (failure == "timeout: no progress for 900 ms: " + timeout) {
+      ++named;
+    } else {
+      EXPECT_EQ(failure.substr(0, 11), "comm: rank ");
+      EXPECT_NE(failure.find(" gave up: "), std::string::npos) << failure;
+    }
+  }
+  EXPECT_GE(named, 1);
+}
+
+TEST(NcclTransport, RankThatNeverReducesIsNamed) {
+  ExpectOneNames(WithoutTheLast(3, "native-allreduce"), "rank 2 answers but did not take part");
+}
+
+TEST(NcclTransport, RankThatNeverGathersIsNamed) {
+  ExpectOneNames(WithoutTheLast(3, "nccl-allgather"), "rank 2 answers but did not send");
+}
+
+TEST(NcclTransport, RankThatNeverSendsIsNamed) {
+  ExpectOneNames(WithoutTheLast(3, "sparse-allgather"), "rank 2 answers but did not send");
+}
+
+// --- set-up and end -------------------------------------------------------------------------
+
+TEST(NcclTransport, SoundCommunicatorsAreDestroyedAndNotAborted) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(2);
+    std::array<float, 1> zero{1};
+    std::array<float, 1> one{2};
+    const auto a = world[0]->NativeAllReduceSum(zero);
+    const auto b = world[1]->NativeAllReduceSum(one);
+    Finish({a.get(), b.get()});
+    EXPECT_EQ(zero[0], 3);
+  }
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(nccl.Destroys(rank), 1);
+    EXPECT_EQ(nccl.Aborts(rank), 0);
+  }
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+TEST(NcclTransport, TwoRanksOnOneCardAreRefusedBeforeNcclIsAsked) {
+  FakeNccl nccl;
+  const Worlds worlds = MakeWorlds(3, 1, [](NcclSetup& setup) {
+    if (setup.card == "GPU-2") setup.card = "GPU-0";
+  });
+  for (const auto& failure : worlds.failures) {
+    EXPECT_EQ(failure,
+              "unsupported: nccl: ranks 0 and 2 have the same card, GPU-0; NCCL gives every rank a "
+              "card of its own: start at most as many ranks as there are cards, or stage messages "
+              "through host memory with transport = \"mpi\", device = \"cuda\"");
+  }
+  EXPECT_EQ(nccl.calls()["init"], 0);
+}
+
+TEST(NcclTransport, CardThatOnlyNcclKnowsToBeSharedIsRefused) {
+  FakeNccl nccl;
+  nccl.init_errors[1] = {kNcclInvalidUsage,
+                         "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 81000"};
+  const auto start = steady_clock::now();
+  const Worlds worlds = MakeWorlds(2, 1);
+  EXPECT_EQ(worlds.failures[1],
+            "unsupported: ncclCommInitRankConfig: invalid usage: Duplicate GPU detected : rank 1 "
+            "and rank 0 both on CUDA device 81000; NCCL gives every rank a card of its own: start "
+            "at most as many ranks as there are cards, or stage messages through host memory with "
+            "transport = \"mpi\", device = \"cuda\"");
+  EXPECT_NE(worlds.failures[0].find("rank 1 "), std::string::npos) << worlds.failures[0];
+  EXPECT_EQ(worlds.failures[0].substr(0, 5), "comm:");
+  EXPECT_LT(steady_clock::now() - start, kDeadline / 2);
+  EXPECT_EQ(nccl.Aborts(0), 1);
+}
+
+TEST(NcclTransport, SetUpThatNeverEndsIsATimeout) {
+  FakeNccl nccl;
+  nccl.missing_rank = 1;
+  const Worlds worlds = MakeWorlds(
+      2, 1, [](NcclSetup&) {}, milliseconds(60));
+  int timeouts = 0;
+  for (const auto& failure : worlds.failures) {
+    if (failure == "timeout: nccl: the set-up among 2 ranks is not complete after 60 ms") {
+      ++timeouts;
+    } else {
+      EXPECT_EQ(failure.substr(0, 5), "comm:") << failure;
+    }
+  }
+  EXPECT_GE(timeouts, 1);
+  EXPECT_EQ(nccl.Aborts(0), 1);
+  EXPECT_EQ(nccl.Aborts(1), 1);
+}
+
+TEST(NcclTransport, RankThatDoesNotComeToTheSetUpIsNamed) {
+  FakeNccl nccl;
+  auto hosts = MakeThreadsWorld(2, 1);
+  EXPECT_EQ(FailureOf([&] {
+              (void)MakeNcclWorld(FakeNccl::Api(), SetupOf(std::move(hosts[0]), milliseconds(30)));
+            }),
+            "timeout: nccl: rank 1 did not arrive within 30 ms");
+}
+
+TEST(NcclTransport, RanksThatWouldChooseDifferentlyAreRefused) {
+  FakeNccl nccl;
+  const Worlds worlds = MakeWorlds(2, 1, [](NcclSetup& setup) {
+    if (setup.card == "GPU-1") setup.links.message_seconds = 1;
+  });
+  for (const auto& failure : worlds.failures) {
+    EXPECT_EQ(failure,
+              "config: nccl: ranks 0 and 1 have different link constants: expected equal ones, by "
+              "which all ranks choose alike");
+  }
+  const Worlds versions = MakeWorlds(
+      2, 1, [](NcclSetup& setup) { FakeNccl::version = setup.card == "GPU-1" ? 22703 : 22809; });
+  for (const auto& failure : versions.failures) {
+    EXPECT_EQ(failure,
+              "config: nccl: rank 1 has NCCL of version code 22703: expected 22809, as rank 0");
+  }
+}
+
+TEST(NcclTransport, CardWithoutANameIsRefused) {
+  FakeNccl nccl;
+  for (const std::string& card : {std::string(), std::string(64, 'x')}) {
+    const Worlds worlds = MakeWorlds(1, 1, [&](NcclSetup& setup) { setup.card = card; });
+    EXPECT_EQ(worlds.failures[0],
+              "config: nccl: card \"" + card + "\": expected a name of 1 to 63 characters");
+  }
+}
+
+TEST(NcclTransport, SplitGroupsHaveCommunicatorsOfTheirOwn) {
+  FakeNccl nccl;
+  {
+    auto world = MakeWorld(4, 2);
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      threads.emplace_back([&, rank] {
+        Communicator& own = *world[rank];
+        const int number = static_cast<int>(rank);
+        const auto node = own.Split(number / 2, -number, kDeadline);
+        EXPECT_EQ(node->backend(), "nccl");
+        EXPECT_EQ(node->rank(), 1 - number % 2);
+        EXPECT_EQ(node->topology(), (Topology{2, 2}));
+        EXPECT_NE(node->stream(), own.stream());
+        std::array<float, 1> sum{static_cast<float>(number)};
+        std::array<float, 1> all{static_cast<float>(number)};
+        // In the opposite order on two ranks of a node: each communicator has a stream.
+        auto first = number % 2 == 0 ? node->NativeAllReduceSum(sum) : own.NativeAllReduceSum(all);
+        for (int i = 0; i < 5; ++i) first->Test();
+        auto second = number % 2 == 0 ? own.NativeAllReduceSum(all) : node->NativeAllReduceSum(sum);
+        Finish(std::vector{first.get(), second.get()});
+        EXPECT_EQ(sum[0], number < 2 ? 1 : 5);
+        EXPECT_EQ(all[0], 6);
+        // A request names the rank in the world.
+        int value = 0;
+        auto message =
+            node->rank() == 0 ? node->Isend(1, 0, Bytes(value)) : node->Irecv(0, 0, Room(value));
+        EXPECT_EQ(message->peer(), number ^ 1);
+        while (!message->Test()) node->Idle(milliseconds(1));
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+  EXPECT_EQ(nccl.calls()["init"], 8);
+  EXPECT_EQ(nccl.calls()["destroy"], 8);
+  EXPECT_EQ(nccl.violations(), kNone);
+}
+
+TEST(NcclTransport, SplitNamesWhoIsMissing) {
+  FakeNccl nccl;
+  auto world = MakeWorld(2);
+  EXPECT_EQ(FailureOf([&] { (void)world[0]->Split(0, 0, milliseconds(30)); }),
+            "timeout: split: rank 1 did not arrive within 30 ms");
+}
+
+// --- provenance -----------------------------------------------------------------------------
+
+TEST(NcclDescription, TellsTheVersionAndTheSettings) {
+  FakeNccl nccl;
+  setenv("NCCL_ALGO", "Ring", 1);
+  FakeNccl::version = 22809;
+  NcclDescription description = DescribeNccl(FakeNccl::Api());
+  EXPECT_EQ(description.version, "2.28.9");
+  EXPECT_NE(std::find(description.settings.begin(), description.settings.end(), "NCCL_ALGO=Ring"),
+            description.settings.end());
+  unsetenv("NCCL_ALGO");
+  FakeNccl::version = 2708;
+  EXPECT_EQ(DescribeNccl(FakeNccl::Api()).version, "2.7.8");
+  FakeNccl::version = 22809;
+}
+
+TEST(NcclDescription, ReadsFromTheLogWhatCarriesTheMessages) {
+  std::istringstream log(
+      "node1:41:60 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
+      "node1:41:60 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+      "node1:41:60 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+      "node1:41:60 [0] NCCL INFO Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0/GDRDMA\n"
+      "node1:41:60 [0] NCCL INFO Channel 00/0 : 0[0] -> 3[1] [send] via NET/IB/0/GDRDMA\n"
+      "node1:41:60 [0] NCCL INFO Channel 00 : 0[0] -> 2[2] via SHM/direct/direct\n"
+      "node1:41:60 [0] NCCL INFO Connected all rings\n");
+  EXPECT_EQ(NcclLinksInLog(log),
+            (std::map<std::string, int>{
+                {"NET/IB/0/GDRDMA", 1}, {"P2P/CUMEM", 2}, {"SHM/direct/direct", 1}}));
+}
+
+// --- the real one ---------------------------------------------------------------------------
+
+#ifndef SPARFUSE_CUDA
+TEST(LinkedNccl, IsRefusedInABuildWithoutCuda) {
+  EXPECT_EQ(
+      FailureOf([] { (void)LinkedNccl(); }),
+      "unsupported: transport \"nccl\": this build has no CUDA and no NCCL (sparfuse doctor)");
+}
+#endif
+
+class Card : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why = testing::WhyNotOn(DeviceKind::kCuda);
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+  // Ranks on threads, rank r on device r modulo the number of cards.
+  static void Run(int ranks, const std::function<void(ProgressLoop&)>& body) {
+    testing::RunRanks(ranks, 8, kDeadline, body, [](auto host) {
+      NcclSetup setup = SetupOf(std::move(host));
+      setup.device = {DeviceKind::kCuda, setup.host->rank() % CudaDeviceCount()};
+      return MakeNcclWorld(LinkedNccl(), std::move(setup));
+    });
+  }
+};
+
+TEST_F(Card, ReducesAndGathersAsManyRanksAsThereAreCards) {
+  const int ranks = CudaDeviceCount();
+  const auto count = static_cast<std::size_t>(ranks);
+  Run(ranks, [&](ProgressLoop& loop) {
+    constexpr std::size_t kElements = 1000;
+    const Device device{DeviceKind::kCuda, loop.rank()};
+    std::vector<float> host(kElements, static_cast<float>(loop.rank() + 1));
+    const Buffer<float> dense(kElements, device, "test");
+    const Buffer<float> gathered(count * kElements, device, "test");
+    std::vector<std::span<const std::byte>> by_rank;
+    loop.RunBlocking([&](Communicator& world) -> Task {
+      gpu::CopyAsync(world.stream(), dense.data(), host.data(), kElements * sizeof(float));
+      const std::span own(dense.data(), 10 + static_cast<std::size_t>(world.rank()));
+      co_await Complete(world.NativeAllGather(
+          std::as_bytes(own), std::as_writable_bytes(std::span(gathered.data(), gathered.size())),
+          kElements * sizeof(float), by_rank));
+      for (std::size_t r = 0; r < by_rank.size(); ++r) {
+        std::vector<float> payload(by_rank[r].size() / sizeof(float));
+        gpu::CopyAsync(world.stream(), payload.data(), by_rank[r].data(), by_rank[r].size());
+        gpu::Synchronize(world.stream());
+        EXPECT_EQ(payload, std::vector<float>(10 + r, static_cast<float>(r + 1)));
+      }
+      co_await Complete(world.NativeAllReduceSum({dense.data(), kElements}));
+      gpu::CopyAsync(world.stream(), host.data(), dense.data(), kElements * sizeof(float));
+      gpu::Synchronize(world.stream());
+    });
+    EXPECT_EQ(host, std::vector<float>(kElements, static_cast<float>(ranks * (ranks + 1) / 2)));
+  });
+}
+
+TEST_F(Card, IsNotSharedByTwoRanks) {
+  const std::string failure = FailureOf([] { Run(CudaDeviceCount() + 1, [](ProgressLoop&) {}); });
+  EXPECT_NE(failure.find("unsupported"), std::string::npos) << failure;
+}
+
+}  // namespace
+}  // namespace sparfuse

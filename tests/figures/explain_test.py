@@ -1,0 +1,334 @@
+"""Tests of `sparfuse explain`'s numbers, words and picture, on spans and steps made by hand.
+
+python tests/figures/explain_test.py
+"""
+
+import contextlib
+import io
+import json
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+
+import figures_test as example  # puts harness/figures on the path
+import numpy as np
+
+import cells
+import cols
+import explain
+import explain_words
+import exposure
+import intervals
+import render
+from store import Store
+
+SPAN_COLUMNS = (
+    ("step", "i64"),
+    ("rank", "i64"),
+    ("kind", "str"),
+    ("lane", "str"),
+    ("label", "str"),
+    ("begin_seconds", "f64"),
+    ("end_seconds", "f64"),
+    ("bytes", "i64"),
+)
+
+
+def spans(*rows):
+    """Of one rank and step, from (kind, lane, label, begin, end)."""
+    kinds, lanes, labels, begins, ends = zip(*rows)
+    columns = {
+        "kind": np.array(kinds, dtype=object),
+        "lane": np.array(lanes, dtype=object),
+        "label": np.array(labels, dtype=object),
+        "begin_seconds": np.array(begins, dtype=float),
+        "end_seconds": np.array(ends, dtype=float),
+    }
+    return cols.Series(columns, {}, "")
+
+
+class Exposure(unittest.TestCase):
+    def test_a_wait_is_cut_where_exchanges_end_and_the_rest_goes_to_the_next(self):
+        found = exposure.exposure(
+            spans(
+                ("backward", "compute", "w", 0, 10),
+                ("exchange", "data", "unit 0", 8, 13),
+                ("wait", "compute", "", 10, 20),
+                ("negotiate", "control", "", 13, 14),
+                ("exchange", "data", "unit 1", 16, 19),
+            ),
+            {},
+        )
+        self.assertEqual(
+            found,
+            {
+                ("exchange", "unit 0"): (3.0, 0.0),
+                ("negotiate", ""): (1.0, 0.0),
+                ("before", "unit 1"): (2.0, 0.0),
+                ("exchange", "unit 1"): (3.0, 0.0),
+                ("after", ""): (1.0, 0.0),
+            },
+        )
+
+    def test_exchanges_side_by_side_share_and_come_before_all_else(self):
+        found = exposure.exposure(
+            spans(
+                ("wait", "compute", "", 0, 4),
+                ("exchange", "intra-node", "a", 0, 4),
+                ("exchange", "inter-node", "b", 2, 4),
+                ("sparsify", "host", "w", 0, 4),
+            ),
+            {},
+        )
+        self.assertEqual(found, {("exchange", "a"): (3.0, 0.0), ("exchange", "b"): (1.0, 0.0)})
+
+    def test_without_an_exchange_other_lanes_and_then_other_ranks_are_waited_for(self):
+        found = exposure.exposure(
+            spans(
+                ("wait", "compute", "", 0, 4),
+                ("sparsify", "host", "w", 0, 1),
+                ("wait", "align", "buffer 0", 0, 3),
+                ("exchange", "data", "buffer 0", 3, 4),
+            ),
+            {},
+        )
+        self.assertEqual(
+            found,
+            {
+                ("local work", "w"): (1.0, 0.0),
+                ("other ranks", "buffer 0"): (2.0, 0.0),
+                ("exchange", "buffer 0"): (1.0, 0.0),
+            },
+        )
+
+    def test_what_an_exchange_lasts_longer_than_elsewhere_was_spent_until_the_last_rank_came(self):
+        here = spans(("exchange", "data", "unit 0", 2, 10), ("wait", "compute", "", 4, 10))
+        there = spans(("exchange", "data", "unit 0", 50, 53))
+        shortest = {
+            key: min(seconds, exposure.lasting(there)[key])
+            for key, seconds in exposure.lasting(here).items()
+        }
+        # Alone it lasts 3: the last rank came at 7 of this rank's clock, 3 into the wait.
+        self.assertEqual(exposure.exposure(here, shortest), {("exchange", "unit 0"): (6.0, 3.0)})
+
+    def test_overlap_counts_time_once(self):
+        made = spans(
+            ("backward", "compute", "a", 0, 4),
+            ("backward", "compute", "b", 6, 8),
+            ("exchange", "data", "0", 1, 3),
+            ("exchange", "control", "1", 2, 7),
+        )
+        self.assertEqual(exposure.overlap(made, "backward", made["kind"] == "exchange"), 4.0)
+
+    def test_tensors_are_those_of_the_plan_that_held(self):
+        outcome = {
+            "layout": [{"name": name, "numel": size} for name, size in zip("abcd", (1, 2, 4, 8))],
+            "plans": [{"step": 0, "unit_sizes": "1,3"}, {"step": 9, "unit_sizes": "2,2"}],
+        }
+        self.assertEqual(
+            exposure.tensors_of(outcome, "unit 1", 8), {"names": ["b", "c", "d"], "elements": 14}
+        )
+        self.assertEqual(
+            exposure.tensors_of(outcome, "unit 1, dense", 9), {"names": ["c", "d"], "elements": 12}
+        )
+        self.assertIsNone(exposure.tensors_of(outcome, "buffer 1", 9))
+        self.assertIsNone(exposure.tensors_of(outcome, "unit 2", 9))
+
+
+def write_steps(directory, rows):
+    """rows: (step, rank, measured, step, forward, backward, sparsify, exposed, decompress, update,
+    align_wait)."""
+    names = ("step", "forward", "backward", "sparsify", "exposed_communication")
+    names += ("decompress", "update", "align_wait")
+    columns = list(zip(*rows))
+    example.write_cols(
+        directory / "steps.cols",
+        len(rows),
+        [
+            ("step", "i64", "", columns[0]),
+            ("rank", "i64", "", columns[1]),
+            ("measured", "i64", "", columns[2]),
+        ]
+        + [(f"{name}_seconds", "f64", "s", columns[3 + i]) for i, name in enumerate(names)],
+    )
+
+
+def write_spans(directory, rows):
+    columns = list(zip(*rows))
+    example.write_cols(
+        directory / "spans.cols",
+        len(rows),
+        [(name, dtype, "", columns[i]) for i, (name, dtype) in enumerate(SPAN_COLUMNS)],
+        "the last measured steps",
+    )
+
+
+# Milliseconds of a step: forward 10, backward 20, exposed as given, update 1, other 1.
+def step_rows(exposed):
+    """Three measured steps of two ranks; rank 1 is the slower one, the first step is a warm-up."""
+    rows = [(0, rank, 0, 9.0, 9.0, 0, 0, 0, 0, 0, 0) for rank in (0, 1)]
+    for step, more in ((1, 0.000), (2, 0.004), (3, 0.001)):
+        rows.append((step, 0, 1, 0.030, 0.010, 0.019, 0, 0, 0, 0.001, 0))
+        whole = 0.032 + exposed + more
+        rows.append((step, 1, 1, whole, 0.010, 0.020 + more, 0, exposed, 0, 0.001, 0))
+    return rows
+
+
+def span_rows(exposed, unit_end):
+    return [
+        (3, 1, "forward", "compute", "", 0.0, 0.010, 0),
+        (3, 1, "backward", "compute", "w", 0.010, 0.030, 0),
+        (3, 1, "exchange", "data", "unit 0", 0.025, unit_end, 64),
+        (3, 1, "wait", "compute", "", 0.030, 0.030 + exposed, 0),
+        (3, 1, "update", "compute", "", 0.030 + exposed, 0.031 + exposed, 0),
+    ]
+
+
+class Explained(unittest.TestCase):
+    """wfbp waits 12.5 ms for its exchange, safusion 2 ms; blocks shift both alike."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def make(self, blocks=2, shift=0.001, mode_of_over="emulated"):
+        made = example.Synthetic(self.folder / "results")
+        listed = [
+            example.config("safusion", "digits-resnet", 2, 1.0, "emulated"),
+            example.config("wfbp", "digits-resnet", 2, 1.0, mode_of_over),
+        ]
+        self.ids = {}
+        for cell, exposed, exchanges in zip(listed, (0.002, 0.0125), (3, 43)):
+            ids = self.ids.setdefault(cell["method"], [])
+            for block in range(blocks):
+                waits = exposed + block * shift
+                trial, directory = made.trial(
+                    "p",
+                    cell,
+                    block,
+                    {
+                        "step_seconds": (0.033 + waits, "s"),
+                        "exchanges": (exchanges, ""),
+                        "sent_bytes": (1000, "B"),
+                    },
+                )
+                write_steps(directory, step_rows(waits))
+                write_spans(directory, span_rows(waits, 0.030 + waits))
+                outcome = {
+                    "plan": "2",
+                    "plans": [{"step": 0, "unit_sizes": "2"}],
+                    "layout": [{"name": "a", "numel": 3}, {"name": "b", "numel": 4}],
+                }
+                (directory / "outcome.json").write_text(json.dumps(outcome))
+                ids.append(trial)
+        made.close()
+        self.spec = {"id": "quick", "parts": [{"id": "p", "cells": listed}]}
+        (self.folder / "spec.json").write_text(json.dumps(self.spec))
+        experiment = cells.Experiment(self.spec, Store(self.folder / "results"))
+        return explain.compare(*experiment.parts[0].cells)
+
+    def test_parts_add_up_to_the_median_step(self):
+        found = self.make()
+        self.assertTrue(found["paired"])
+        # Median step: the third one, 33 ms and the exposed time; the blocks' mean is 0.5 ms more.
+        self.assertAlmostEqual(found["step"]["of"], 0.0355)
+        self.assertAlmostEqual(found["step"]["over"], 0.0460)
+        for side in ("of", "over"):
+            self.assertAlmostEqual(
+                sum(part[side] for part in found["parts"]), found["step"][side], places=15
+            )
+        difference = {part["name"]: part["difference"]["value"] for part in found["parts"]}
+        self.assertAlmostEqual(difference["exposed_communication"], -0.0105)
+        self.assertAlmostEqual(difference["backward"], 0.0)
+        self.assertAlmostEqual(sum(difference.values()), found["step"]["difference"]["value"])
+        self.assertEqual(found["step"]["difference"]["n"], 2)
+        self.assertAlmostEqual(found["step"]["difference"]["high"], -0.0105)  # blocks shift alike
+
+    def test_waits_have_units_and_tensors(self):
+        wait = self.make()["over"]["traces"]["waits"][0]
+        self.assertEqual((wait["for"], wait["unit"]), ("exchange", "unit 0"))
+        self.assertAlmostEqual(wait["seconds"], 0.0130)
+        self.assertEqual(wait["tensors"], {"names": ["a", "b"], "elements": 7})
+
+    def test_the_conclusion_names_the_part_and_its_cause(self):
+        words = explain_words.conclusion(self.make()).replace("\u202f", " ")
+        self.assertEqual(
+            words,
+            "safusion is 29.6 % faster than wfbp: 10.5 ms of 10.5 ms come from exposed "
+            "communication (43 exchanges a step became 3 and 1.00 kB are sent by each; wfbp waits "
+            "mostly for unit 0).",
+        )
+
+    def test_a_difference_within_noise_is_said_to_be_it(self):
+        found = self.make()
+        found["step"]["difference"] = {"value": -0.010, "low": -0.03, "high": 0.01, "n": 2}
+        self.assertIn("cannot be told apart", explain_words.conclusion(found))
+        found["step"]["difference"] = {"value": -0.010, "low": None, "high": None, "n": 1}
+        self.assertIn("by one block each, which may be noise", explain_words.conclusion(found))
+
+    def test_modes_that_differ_are_unlike_numbers_without_an_interval(self):
+        found = self.make(mode_of_over="modelled")
+        self.assertFalse(found["paired"])
+        self.assertIsNone(found["step"]["difference"]["low"])
+        words = " ".join(explain_words.words(found).split())
+        self.assertIn("unlike numbers: emulated against modelled", words)
+        self.assertIn("safusion (emulated) is emulated, wfbp (modelled) is modelled.", words)
+
+    def test_a_trial_without_steps_is_named(self):
+        self.make()
+        path = next((self.folder / "results").rglob("steps.cols"))
+        path.unlink()
+        code, _, error = self.explain()
+        self.assertEqual(code, 2)
+        self.assertIn(f"{path}: expected at least one measured step", error)
+
+    def explain(self, *more):
+        out, error = io.StringIO(), io.StringIO()
+        command = ["explain", "--results", str(self.folder / "results"), "--experiment", "quick"]
+        command += ["--spec", str(self.folder / "spec.json"), "--out", str(self.folder / "out")]
+        command += ["--of", *self.ids["safusion"], "--over", *self.ids["wfbp"], *more]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            code = render.main(command)
+        return code, out.getvalue(), error.getvalue()
+
+    def test_text_and_json_come_with_the_picture(self):
+        self.make()
+        code, out, error = self.explain()
+        self.assertEqual((code, error), (0, ""))
+        self.assertIn("2: a to b, 7 elements", out)
+        written = sorted(path.suffix for path in (self.folder / "out").iterdir())
+        self.assertEqual(written, [".pdf", ".png", ".svg"])
+        code, out, _ = self.explain("--json")
+        found = json.loads(out)
+        self.assertEqual((code, len(found["figures"])), (0, 3))
+        self.assertIn("29.6", found["conclusion"])
+
+    def test_without_spans_the_parts_are_still_told(self):
+        self.make()
+        for path in (self.folder / "results").rglob("spans.cols"):
+            path.unlink()
+        code, out, _ = self.explain()
+        self.assertEqual(code, 0)
+        self.assertIn("no spans were kept", out)
+        self.assertIn("not drawn: no trial of safusion", out)
+
+    def test_a_trial_that_no_cell_has_is_refused(self):
+        self.make()
+        self.ids["wfbp"] = ["nothing"]
+        code, _, error = self.explain()
+        self.assertEqual(code, 2)
+        self.assertIn("has trial nothing", error)
+
+
+class Intervals(unittest.TestCase):
+    def test_paired_difference_by_hand(self):
+        # 1 and 3: mean 2, standard error 1, t(0.975, 1) = 12.7062
+        found = intervals.paired_difference({0: 2, 1: 5, 7: 9}, {0: 1, 1: 2})
+        self.assertEqual((found.value, found.n), (2.0, 2))
+        self.assertAlmostEqual(found.high, 14.706204736)
+        self.assertIsNone(intervals.paired_difference({0: 1}, {1: 1}))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,778 @@
+"""Tests of harness/figures on a synthetic results folder with the documented schema.
+
+python tests/figures/figures_test.py                 runs the tests
+python tests/figures/figures_test.py --example DIR   leaves the folder, figures and report in DIR
+"""
+
+import base64
+import contextlib
+import io
+import json
+import math
+import random
+import re
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from figures_fixture import (
+    METHODS,
+    SYSTEM,
+    Page,
+    Schedule,
+    Synthetic,
+    config,
+    throughput,
+    write_cols,
+)
+
+import cells
+import cols
+import intervals
+import prediction
+import render
+import style
+import tables
+import wording
+from store import Store, StoreError
+
+
+def example(folder):
+    """Fills `folder` with what `sparfuse reproduce quick` would leave; returns the spec."""
+    rng = random.Random(7)
+    made = Synthetic(folder)
+    live, predicted, scaling, convergence = [], [], [], []
+    for workload in ("digits-resnet", "text-gpt"):
+        for workers, gbps in ((2, 1.0), (4, 1.0), (2, None)):
+            shift = [rng.gauss(0, 0.02) for _ in range(3)]  # of a block: what pairing takes out
+            for method in METHODS:
+                cell = config(method, workload, workers, gbps, "emulated" if gbps else "measured")
+                live.append(cell)
+                if (method, workload, workers) == ("syncea", "text-gpt", 4):
+                    for block in range(3):
+                        made.trial(
+                            "throughput",
+                            cell,
+                            block,
+                            status="timeout",
+                            failure_kind="timeout",
+                            message="rank 3 sent nothing for 60 s; waited by ranks 0, 1, 2",
+                            log_tail="[rank 0] exchange(unit 0): no message from rank 3 <60 s>\n"
+                            "mpirun: killed process group 4711",
+                        )
+                    continue
+                for block in range(3):
+                    schedule = Schedule(
+                        method,
+                        workload,
+                        workers,
+                        gbps,
+                        math.exp(shift[block] + rng.gauss(0, 0.008)),
+                    )
+                    if (method, workload, workers, block) == (
+                        "wfbp",
+                        "digits-resnet",
+                        2,
+                        1,
+                    ) and gbps:
+                        made.trial(
+                            "throughput",
+                            cell,
+                            block,
+                            status="failed",
+                            failure_kind="signal",
+                            message="rank 1 was killed by signal 9",
+                            log_tail="rank 1: SIGKILL",
+                        )
+                    if (method, workload, block) == ("dense", "digits-resnet", 2) and workers == 4:
+                        bad, _ = made.trial(
+                            "throughput",
+                            cell,
+                            block,
+                            {"throughput": (1e6, "images/s"), "step_seconds": (1e-4, "s")},
+                        )
+                        made.annotate(bad, "another build ran on this machine")
+                    _, directory = made.trial("throughput", cell, block, schedule.metrics())
+                    schedule.write_spans(directory)
+                twin = config(method, workload, workers, gbps, "modelled")
+                predicted.append(twin)
+                error = rng.gauss(0.0, 0.07) - (0.3 if workers == 4 else 0.0)
+                schedule = Schedule(method, workload, workers, gbps, math.exp(error))
+                made.trial("throughput.predicted", twin, 0, schedule.metrics())
+        for method in METHODS:
+            for workers in (2, 4, 8, 16, 32, 64):
+                cell = config(method, workload, workers, 1.0, "modelled", ranks_per_node=1)
+                scaling.append(cell)
+                schedule = Schedule(method, workload, workers, 1.0, 2 / max(2, workers))
+                made.trial("scaling", cell, 0, schedule.metrics())
+    for method, speed, pace in (
+        ("dense", 1.0, 0.083),
+        ("wfbp", 0.8, 0.071),
+        ("safusion-inter", 0.83, 0.058),
+    ):
+        cell = config(
+            method,
+            "digits-resnet",
+            2,
+            1.0,
+            "emulated",
+            "convergence",
+            target=0.97,
+            evaluate_every=20,
+            steps=600,
+        )
+        convergence.append(cell)
+        for block in range(3):
+            quick, steps, values = speed * math.exp(rng.gauss(0, 0.06)), [], []
+            for step in range(20, 601, 20):
+                steps.append(step)
+                values.append(
+                    min(0.985, 0.985 - 0.88 * math.exp(-step * quick / 72) + rng.gauss(0, 0.004))
+                )
+                if values[-1] >= 0.97:
+                    break
+            seconds = [step * pace for step in steps]
+            _, directory = made.trial(
+                "convergence",
+                cell,
+                block,
+                {
+                    "final_metric": (values[-1], "accuracy"),
+                    "steps_to_target": (steps[-1], "steps"),
+                    "seconds_to_target": (seconds[-1], "s"),
+                    "step_seconds": (pace, "s"),
+                },
+            )
+            write_cols(
+                directory / "evaluations.cols",
+                len(steps),
+                [
+                    ("step", "i64", "", steps),
+                    ("seconds", "f64", "s", seconds),
+                    ("metric", "f64", "accuracy", values),
+                    ("loss", "f64", "", [2 - value for value in values]),
+                ],
+            )
+    made.close()
+    figures = [
+        {
+            "kind": "grouped_bars",
+            "x": "workers",
+            "series": "method",
+            "y": "throughput",
+            "title": "Throughput of six methods by workers and link",
+        },
+        {"kind": "breakdown"},
+        {"kind": "gantt", "workload": "text-gpt", "workers": 2},
+        {"kind": "bytes"},
+        {"kind": "prediction"},
+    ]
+    claim = {
+        "quote": "SAFusion (inter) is faster than layer-wise sparsification",
+        "metric": "throughput",
+        "of": {
+            "method": "safusion-inter",
+            "workload": "text-gpt",
+            "workers": 2,
+            "mode": "emulated",
+        },
+        "over": {"method": "wfbp", "workload": "text-gpt", "workers": 2, "mode": "emulated"},
+        "expected": "1.24x (figure 1.31x; the text is judged)",
+        "ours": "1.12x [1.08, 1.16]",
+        "interval": {"value": 1.12, "low": 1.08, "high": 1.16, "n": 3},
+        "n": 3,
+        "mode": "emulated",
+        "verdict": "direction only, preliminary",
+    }
+    return {
+        "id": "quick",
+        "title": "Sparsification and fusion on two cores",
+        "paper": "safusion",
+        "parts": [
+            {
+                "id": "throughput",
+                "title": "Throughput",
+                "mode": "emulated",
+                "kind": "throughput",
+                "reference": "dense",
+                "cells": live,
+                "figures": figures,
+                "claims": [claim],
+                "excluded": [
+                    {
+                        "cell": {
+                            "method": "oktopk",
+                            "workload": "digits-resnet",
+                            "workers": 2,
+                            "link": {"gbps": 1.0, "alpha_us": 200.0},
+                        },
+                        "reason": "Ok-Topk needs a power of two of at least 4 ranks",
+                    }
+                ],
+            },
+            {
+                "id": "throughput.predicted",
+                "title": "Throughput, predicted",
+                "mode": "modelled",
+                "kind": "throughput",
+                "reference": "dense",
+                "cells": predicted,
+            },
+            {
+                "id": "convergence",
+                "title": "Convergence",
+                "mode": "emulated",
+                "kind": "convergence",
+                "reference": "dense",
+                "cells": convergence,
+                "figures": [
+                    {"kind": "convergence", "x": "seconds", "series": "method", "y": "metric"}
+                ],
+            },
+            {
+                "id": "scaling",
+                "title": "Modelled scaling",
+                "mode": "modelled",
+                "kind": "throughput",
+                "reference": "dense",
+                "cells": scaling,
+                "figures": [
+                    {"kind": "scaling", "x": "workers", "series": "method", "y": "throughput"}
+                ],
+            },
+        ],
+    }
+
+
+class Intervals(unittest.TestCase):
+    def test_quantiles_are_those_of_the_tables(self):
+        for probability, freedom, expected in (
+            (0.975, 1, 12.706204736),
+            (0.975, 2, 4.302652730),
+            (0.975, 4, 2.776445105),
+            (0.975, 6, 2.446911851),
+            (0.95, 10, 1.812461123),
+            (0.995, 30, 2.749995654),
+            (0.975, 1000, 1.962339081),
+            (0.025, 3, -3.182446305),
+        ):
+            self.assertAlmostEqual(intervals.t_quantile(probability, freedom), expected, places=8)
+        self.assertAlmostEqual(intervals.t_quantile(0.5, 5), 0.0, places=12)
+
+    def test_quantile_refuses_what_has_none(self):
+        for probability, freedom in ((0.0, 3), (1.0, 3), (0.975, 0)):
+            with self.assertRaises(ValueError):
+                intervals.t_quantile(probability, freedom)
+
+    def test_pairing_takes_out_what_blocks_share(self):
+        blocks = {0: 1.0, 1: 5.0, 2: 0.2}  # a block's own speed
+        ratio = intervals.paired_ratio(
+            {block: 1.3 * speed for block, speed in blocks.items()}, blocks
+        )
+        self.assertAlmostEqual(ratio.value, 1.3)
+        self.assertAlmostEqual(ratio.low, 1.3)
+        self.assertAlmostEqual(ratio.high, 1.3)
+        self.assertEqual(ratio.n, 3)
+
+    def test_paired_ratio_by_hand(self):
+        # logs 0.1, 0.3: mean 0.2, standard error 0.1, t(0.975, 1) = 12.7062
+        ratio = intervals.paired_ratio(
+            {1: math.exp(0.1), 2: math.exp(0.3), 9: 4.0}, {1: 1.0, 2: 1.0, 3: 7.0}
+        )
+        self.assertEqual(ratio.n, 2)
+        self.assertAlmostEqual(math.log(ratio.value), 0.2)
+        self.assertAlmostEqual(math.log(ratio.low), 0.2 - 1.27062047, places=6)
+        self.assertAlmostEqual(math.log(ratio.high), 0.2 + 1.27062047, places=6)
+        self.assertIsNone(intervals.paired_ratio({1: 1.0}, {2: 1.0}))
+        self.assertIsNone(intervals.paired_ratio({1: 1.0}, {1: 1.0}).low)
+
+    def test_interval_covers_as_often_as_it_says(self):
+        rng, inside, runs = random.Random(3), 0, 2000
+        for _ in range(runs):
+            interval = intervals.log_interval([math.exp(rng.gauss(0.4, 0.2)) for _ in range(5)])
+            inside += interval.low <= math.exp(0.4) <= interval.high
+        self.assertAlmostEqual(inside / runs, 0.95, delta=0.015)  # three standard errors
+
+
+class Wording(unittest.TestCase):
+    def test_numbers(self):
+        thin = wording.THIN
+        self.assertEqual(wording.number(3412.2), f"3{thin}412")
+        self.assertEqual(wording.number(999.7), f"1{thin}000".replace(",", thin))
+        self.assertEqual(wording.number(12.345), "12.3")
+        self.assertEqual(wording.number(0.01234), "0.0123")
+        self.assertEqual(wording.quantity(0.0183, "s"), f"18.3{thin}ms")
+        self.assertEqual(wording.quantity(2.0e6, "B"), f"2.00{thin}MB")
+        self.assertEqual(wording.quantity(float("nan"), "s"), wording.NONE)
+        self.assertEqual(
+            wording.ratio(intervals.Interval(1.312, 1.268, 1.354, 7)), "1.31x [1.27, 1.35]"
+        )
+        self.assertEqual(
+            wording.with_interval(intervals.Interval(3412, 3341, 3484, 7), "images/s"),
+            f"3{thin}412{thin}images/s ± 2.1{thin}%",
+        )
+
+    def test_a_lopsided_interval_shows_its_bounds(self):
+        text = wording.with_interval(intervals.Interval(0.5, 0.2, 1.25, 2), "s")
+        self.assertEqual(text, f"500{wording.THIN}ms [200, 1{wording.THIN}250]")
+
+    def test_cores_and_hardware_are_found_where_the_store_put_them(self):
+        self.assertEqual(wording.cores(SYSTEM), 2)
+        self.assertEqual(wording.cores({"cores": 16}), 16)
+        self.assertIsNone(wording.cores({}))
+        self.assertEqual(wording.hardware(SYSTEM), "Intel Xeon Processor @ 2.80GHz, 2 cores")
+        self.assertEqual(wording.hardware({}), "hardware not recorded")
+
+
+class Columns(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.path = self.folder / "spans.cols"
+
+    def write(self, rows=3):
+        write_cols(
+            self.path,
+            rows,
+            [
+                ("step", "i64", "", [1, -2, 1 << 40][:rows]),
+                ("kind", "str", "", ["wait", "pack", "wait"][:rows]),
+                ("count", "u32", "", [7, 8, (1 << 32) - 1][:rows]),
+                ("end", "f64", "s", [0.5, -1e300, 3.0][:rows]),
+            ],
+        )
+
+    def test_reads_what_was_written(self):
+        self.write()
+        series = cols.read(self.path)
+        self.assertEqual(len(series), 3)
+        self.assertEqual(list(series["step"]), [1, -2, 1 << 40])
+        self.assertEqual(list(series["kind"]), ["wait", "pack", "wait"])
+        self.assertEqual(list(series["count"]), [7, 8, (1 << 32) - 1])
+        self.assertEqual(list(series["end"]), [0.5, -1e300, 3.0])
+        self.assertEqual(series.units["end"], "s")
+        self.assertEqual(list(series.where(series["kind"] == "wait")["end"]), [0.5, 3.0])
+
+    def test_reads_no_rows(self):
+        self.write(0)
+        self.assertEqual(len(cols.read(self.path)), 0)
+
+    def test_names_what_is_wrong(self):
+        self.write()
+        whole = self.path.read_bytes()
+        for data, word in (
+            (whole[:-8], "truncated in column 'end'"),
+            (b"", "no header line"),
+            (whole.replace(b"cols-1", b"cols-9"), "sparfuse-cols-9"),
+            (whole.replace(b'"u32"', b'"x32"'), "x32"),
+            (b"{]\n", "not JSON"),
+        ):
+            self.path.write_bytes(data)
+            with self.assertRaisesRegex(cols.SeriesError, word) as caught:
+                cols.read(self.path)
+            self.assertIn(str(self.path), str(caught.exception))
+
+
+class WhichTrialsCount(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.made = Synthetic(self.folder)
+        self.cell = config("dense", "digits-resnet", 2, 1.0, "emulated")
+
+    def read(self, *more, **part):
+        self.made.close()
+        spec = {"id": "quick", "parts": [{"id": "p", "cells": [self.cell, *more], **part}]}
+        return cells.Experiment(spec, Store(self.folder))
+
+    def test_the_latest_of_a_block(self):
+        for value in (100, 200, 300):
+            self.made.trial("p", self.cell, 0, throughput(value))
+        self.made.trial("p", self.cell, 1, throughput(50))
+        self.assertEqual(self.read().parts[0].cells[0].values("throughput"), {0: 300, 1: 50})
+
+    def test_of_equal_starts_the_higher_running_number(self):
+        for value in range(1, 12):
+            self.made.trial("p", self.cell, 0, throughput(value))
+        self.made.database.execute("UPDATE trial SET started_utc = '2026-11-20T10:00:00.000Z'")
+        self.assertEqual(self.read().parts[0].cells[0].values("throughput"), {0: 11})
+
+    def test_not_failed_annotated_or_incorrect_ones(self):
+        self.made.trial("p", self.cell, 0, throughput(100))
+        self.made.trial("p", self.cell, 0, status="failed", failure_kind="signal")
+        bad, _ = self.made.trial("p", self.cell, 0, throughput(900))
+        self.made.annotate(bad, "disturbed")
+        self.made.trial("p", self.cell, 0, throughput(800), checks={"replicas_equal": False})
+        cell = self.read().parts[0].cells[0]
+        self.assertEqual(cell.values("throughput"), {0: 100})
+        self.assertIsNone(cell.failure())
+
+    def test_a_cell_without_any_says_why(self):
+        self.made.trial("p", self.cell, 0, status="timeout", failure_kind="timeout")
+        self.made.trial("p", self.cell, 1, throughput(1), checks={"replicas_equal": False})
+        other = config("wfbp", "digits-resnet", 2, 1.0, "emulated")
+        first, second = self.read(other).parts[0].cells
+        self.assertEqual(first.failure(), "invalid (replicas_equal)")
+        self.assertEqual(second.failure(), "not run")
+
+    def test_reference_is_paired_by_setting_and_block(self):
+        sparse = [config("wfbp", "digits-resnet", workers, 1.0, "emulated") for workers in (2, 4)]
+        for block, speed in enumerate((1.0, 1.1, 1.2)):
+            self.made.trial("p", self.cell, block, throughput(100 * speed))
+            self.made.trial("p", sparse[0], block, throughput(150 * speed))
+            self.made.trial("p", sparse[1], block, throughput(170 * speed))
+        part = self.read(*sparse, reference="dense").parts[0]
+        self.assertEqual(
+            wording.ratio(part.ratio(part.cells[1], "throughput")), "1.50x [1.50, 1.50]"
+        )
+        self.assertIsNone(part.ratio(part.cells[0], "throughput"))  # the reference itself
+        self.assertIsNone(part.ratio(part.cells[2], "throughput"))  # no dense cell with 4 workers
+
+    def test_a_dense_reference_serves_every_density_and_stands_in_every_panel(self):
+        sparse = [
+            config("wfbp", "digits-resnet", 2, 1.0, "emulated", density=density)
+            for density in (0.01, 0.001)
+        ]
+        part = self.read(*sparse, reference="dense").parts[0]
+        self.assertIs(part.reference_cell(part.cells[1]), part.cells[0])
+        self.assertIs(part.reference_cell(part.cells[2]), part.cells[0])
+        panels = cells.panels(part.cells, ["method", "workers"])
+        self.assertEqual([fields for fields, _ in panels], [{"density": 0.001}, {"density": 0.01}])
+        self.assertTrue(all(part.cells[0] in inside and len(inside) == 2 for _, inside in panels))
+
+    def test_reading_changes_nothing_and_needs_a_store(self):
+        self.made.trial("p", self.cell, 0, throughput(100))
+        self.made.close()
+        before = (self.folder / "index.sqlite").read_bytes()
+        Store(self.folder)
+        self.assertEqual((self.folder / "index.sqlite").read_bytes(), before)
+        with self.assertRaisesRegex(StoreError, "index.sqlite"):
+            Store(self.folder / "nowhere")
+        self.assertFalse((self.folder / "nowhere").exists())
+
+    def test_prediction_joins_twins_and_compares_orders(self):
+        live = [self.cell] + [
+            config(method, "digits-resnet", 2, 1.0, "emulated") for method in ("wfbp", "syncea")
+        ]
+        crowded = config("dense", "digits-resnet", 4, 1.0, "emulated")
+        predicted = []
+        for cell, observed, guess in (
+            (live[0], 0.100, 0.110),
+            (live[1], 0.200, 0.180),
+            (live[2], 0.150, 0.104),
+            (crowded, 0.400, 0.200),
+        ):
+            for block in range(3):
+                self.made.trial(
+                    "p", cell, block, {"step_seconds": (observed * (1 + block * 0.01), "s")}
+                )
+            twin = config(
+                cell["method"], "digits-resnet", cell["workers"], 1.0, "modelled", steps=3
+            )
+            predicted.append(twin)
+            self.made.trial("p.predicted", twin, 0, {"step_seconds": (guess * 1.00996689, "s")})
+        self.made.close()
+        experiment = cells.Experiment(
+            {
+                "id": "quick",
+                "parts": [
+                    {"id": "p", "cells": live + [crowded]},
+                    {"id": "p.predicted", "cells": predicted},
+                ],
+            },
+            Store(self.folder),
+        )
+        result = prediction.check(experiment.part("p"), experiment.predicted(experiment.part("p")))
+        self.assertEqual([round(pair.error, 3) for pair in result.pairs], [0.1, -0.1, -0.307, -0.5])
+        self.assertAlmostEqual(result.median_error(False), 0.1, places=3)
+        self.assertAlmostEqual(result.median_error(True), 0.5, places=3)
+        self.assertEqual(
+            (result.comparisons, result.same_order), (3, 2)
+        )  # dense before syncea is turned round
+
+
+class Rendering(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp())
+        cls.spec = example(cls.folder / "results")
+        (cls.folder / "spec.json").write_text(json.dumps(cls.spec))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def render(self, verb, *more, spec=None, out="out"):
+        """Returns (exit code, stdout, stderr)."""
+        path = self.folder / "spec.json"
+        if spec is not None:
+            path = self.folder / "other.json"
+            path.write_text(json.dumps(spec))
+        out_text, error_text = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out_text), contextlib.redirect_stderr(error_text):
+            code = render.main(
+                [
+                    verb,
+                    "--results",
+                    str(self.folder / "results"),
+                    "--experiment",
+                    "quick",
+                    "--spec",
+                    str(path),
+                    "--out",
+                    str(self.folder / out),
+                    *more,
+                ]
+            )
+        return code, out_text.getvalue(), error_text.getvalue()
+
+    def drawn(self, part, entry):
+        """The figure before it is framed, and all text of its panels."""
+        import kinds
+
+        experiment = cells.Experiment(self.spec, Store(self.folder / "results"))
+        made = kinds.KINDS[entry["kind"]](
+            experiment, experiment.part(part), entry, style.Styles(experiment.methods)
+        )
+        words = [
+            text.get_text()
+            for axes in made.figure.axes
+            for text in axes.findobj(style.matplotlib.text.Text)
+        ]
+        words += [label.get_text() for axes in made.figure.axes for label in axes.get_yticklabels()]
+        style.close(made.figure)
+        return made, " | ".join(words)
+
+    def test_every_kind_is_drawn_in_three_formats(self):
+        code, out, error = self.render("figure")
+        self.assertEqual((code, error), (0, ""))
+        import kinds
+
+        drawn = {entry["kind"] for part in self.spec["parts"] for entry in part.get("figures", [])}
+        self.assertLess(drawn, set(kinds.KINDS))  # the others: figures_published_test.py
+        paths = [Path(line) for line in out.split()]
+        self.assertEqual(len(paths), 3 * len(drawn))
+        for path in paths:
+            data = path.read_bytes()
+            self.assertTrue(
+                data.startswith(
+                    {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[path.suffix]
+                )
+            )
+            self.assertGreater(len(data), 5000)
+
+    def test_one_figure_by_name_twice_gives_equal_vectors(self):
+        more = ("--part", "convergence", "--figure", "convergence")
+        self.assertEqual(self.render("figure", *more, out="a")[0], 0)
+        self.assertEqual(self.render("figure", *more, out="b")[0], 0)
+        names = sorted(path.name for path in (self.folder / "a").iterdir())
+        self.assertEqual(
+            names, [f"convergence-convergence.{kind}" for kind in ("pdf", "png", "svg")]
+        )
+        for name in (names[0], names[2]):
+            self.assertEqual(
+                (self.folder / "a" / name).read_bytes(), (self.folder / "b" / name).read_bytes()
+            )
+
+    def test_captions_say_mode_hardware_n_and_that_it_is_preliminary(self):
+        for part in self.spec["parts"]:
+            for entry in part.get("figures", []):
+                made, _ = self.drawn(part["id"], entry)
+                for word in ("ulated", "Intel Xeon", "n = 3 blocks", "Preliminary"):
+                    self.assertIn(word, made.caption, entry["kind"])
+        made, _ = self.drawn("throughput", {"kind": "grouped_bars"})
+        self.assertIn("95 % t interval of the paired log-ratio to dense", made.caption)
+
+    def test_failed_cells_are_named_and_bars_start_at_zero(self):
+        made, words = self.drawn("throughput", {"kind": "grouped_bars"})
+        self.assertIn("timeout", words)
+        self.assertTrue(all(axes.get_ylim()[0] == 0 for axes in made.figure.axes))
+        bars = [patch.get_height() for axes in made.figure.axes for patch in axes.patches]
+        self.assertEqual(len(bars), 35)  # of 36 cells one failed
+        self.assertLess(max(bars), 1e5)  # the annotated trial of 1e6 images/s is left out
+
+    def test_a_zero_is_no_missing_value(self):
+        _, words = self.drawn("throughput", {"kind": "grouped_bars", "y": "tensors_missing"})
+        self.assertIn("exactly 0", words)
+        self.assertNotIn("no value", words)
+
+    def test_filters_leave_only_their_cells(self):
+        made, words = self.drawn(
+            "throughput",
+            {
+                "kind": "breakdown",
+                "workload": "text-gpt",
+                "methods": ["dense", "syncea"],
+                "workers": [2],
+            },
+        )
+        self.assertNotIn("digits-resnet", words)
+        self.assertIn("syncea", words)
+        self.assertNotIn("wfbp", words)
+        self.assertEqual(len(made.figure.axes), 2)
+
+    def test_prediction_title_has_both_errors(self):
+        made, _ = self.drawn("throughput", {"kind": "prediction"})
+        self.assertRegex(
+            made.title,
+            r"median error \d+\.\d % \(n = 24 cells\), "
+            r"oversubscribed \d+\.\d % \(n = 11 cells\)",
+        )
+
+    def test_methods_look_the_same_whatever_else_is_there(self):
+        one, other = style.Styles(METHODS), style.Styles(["omgs", "safusion-inter", "dense"])
+        self.assertEqual(one["dense"].colour, other["dense"].colour)
+        self.assertEqual(
+            other.sort(["omgs", "safusion-inter", "dense"]), ["dense", "safusion-inter", "omgs"]
+        )
+
+    def test_no_two_methods_look_alike_in_grey(self):
+        looks = list(style.Styles([]).looks.values())
+        self.assertEqual(len({(look.marker, look.dashes) for look in looks}), len(looks))
+        self.assertNotIn("s", [look.marker for look in looks])  # squares say "measured"
+
+        def grey(look):  # relative luminance of the sRGB colour, as CIE lightness
+            parts = [int(look.colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+            linear = [
+                part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+                for part in parts
+            ]
+            return 116 * (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]) ** (1 / 3)
+
+        for one in looks:
+            for other in looks:
+                if one is not other and one.hatch[:1] == other.hatch[:1]:
+                    self.assertGreater(abs(grey(one) - grey(other)), 8, (one.colour, other.colour))
+
+    def test_report_is_one_self_contained_page(self):
+        code, out, _ = self.render("report", out="report.html")
+        self.assertEqual(code, 0)
+        text = Path(out.strip()).read_text(encoding="utf-8")
+        page = Page(text)
+        self.assertEqual(page.open, [])
+        for link in page.links:
+            self.assertTrue(link.startswith(("#", "data:image/")), link[:80])
+            if link.startswith("#"):
+                self.assertIn(link[1:], page.ids)
+        self.assertNotIn("<script", text)
+        self.assertEqual(len(page.images), 7)
+        for image in page.images:
+            self.assertIn(b"<svg", base64.b64decode(image.split(",", 1)[1])[:1000])
+        words = "".join(page.text)
+        for word in (
+            "direction only, preliminary",
+            "1.12x [1.08, 1.16]",
+            "1.24x (figure 1.31x; the text is judged)",
+            "rank 3 sent nothing for 60 s",
+            "mpirun: killed process group 4711",
+            "Ok-Topk needs a power of two",
+            "another build ran on this machine",
+            "gcc 12.2.0",
+            "9104e56",
+            "libtorch",
+            "Preliminary",
+            "Median error",
+            "timeout",
+            "1 Gbit/s link, 200 µs per message",
+        ):
+            self.assertIn(word, words)
+        self.assertIn("exchange(unit 0): no message from rank 3 &lt;60 s&gt;", text)
+
+    def test_table_of_a_part(self):
+        experiment = cells.Experiment(self.spec, Store(self.folder / "results"))
+        table = tables.part_table(experiment.part("throughput"), style.Styles(experiment.methods))
+        self.assertEqual(len(table.groups), 6)
+        heading, rows = table.groups[0]
+        self.assertEqual(
+            heading, "digits-resnet, 2 workers, 1 Gbit/s link, 200 µs per message, emulated"
+        )
+        self.assertEqual(
+            [row[0] for row in rows[:6]],
+            ["dense", "horovod-fusion", "wfbp", "syncea", "safusion-naive", "safusion-inter"],
+        )
+        self.assertEqual(rows[6], tables.Failed("oktopk", f"{wording.NONE} [1]"))
+        self.assertTrue(all(len(row) == len(table.columns) for row in rows[:6]))
+        self.assertRegex(rows[2][4], r"^\d\.\d\dx \[\d\.\d\d, \d\.\d\d\]$")
+        self.assertEqual((rows[0][4], rows[0][-1]), ("reference", "3"))
+        failed = [row for _, rows in table.groups for row in rows if isinstance(row, tables.Failed)]
+        self.assertIn(tables.Failed("syncea", "timeout"), failed)
+        self.assertTrue(any(note.startswith("Preliminary") for note in table.notes))
+
+    def test_a_bare_spec_of_which_nothing_has_run(self):
+        cell = config("dense", "digits-resnet", 3, 1.0, "emulated")
+        spec = {
+            "id": "quick",
+            "parts": [
+                {
+                    "id": "p",
+                    "cells": [cell],
+                    "figures": [
+                        {"kind": kind}
+                        for kind in (
+                            "grouped_bars",
+                            "breakdown",
+                            "gantt",
+                            "bytes",
+                            "convergence",
+                            "scaling",
+                            "prediction",
+                        )
+                    ],
+                }
+            ],
+        }
+        code, out, error = self.render("figure", spec=spec)
+        self.assertEqual((code, out), (0, ""))
+        self.assertEqual(error.count("not drawn"), 7)
+        self.assertEqual(self.render("figure", "--figure", "gantt", spec=spec)[0], 1)
+        code, _, _ = self.render("report", spec=spec, out="bare.html")
+        self.assertEqual(code, 0)
+        text = (self.folder / "bare.html").read_text(encoding="utf-8")
+        self.assertEqual(Page(text).open, [])
+        self.assertEqual(text.count("is not shown"), 7)
+        self.assertIn("Not run (1 cells)", text)
+
+    def test_input_errors_name_the_thing(self):
+        for more, spec, word in (
+            (("--part", "nothing"), None, "no part 'nothing'; it has throughput"),
+            (("--figure", "nothing"), None, "it has throughput-grouped_bars"),
+            ((), {**self.spec, "id": "slow"}, "describes 'slow'; expected 'quick'"),
+            (
+                (),
+                {"id": "quick", "parts": [{"id": "p", "figures": [{"kind": "pie"}]}]},
+                "unknown kind 'pie'",
+            ),
+            (
+                (),
+                {"id": "quick", "parts": [{"id": "p", "cells": [{"method": "x"}]}]},
+                "without config_hash",
+            ),
+        ):
+            code, _, error = self.render("figure", *more, spec=spec)
+            self.assertEqual(code, 2)
+            self.assertRegex(error, re.escape(word))
+
+
+def main_example(folder):
+    folder = Path(folder)
+    spec = example(folder / "results")
+    (folder / "spec.json").write_text(json.dumps(spec))
+    common = [
+        "--results",
+        str(folder / "results"),
+        "--experiment",
+        "quick",
+        "--spec",
+        str(folder / "spec.json"),
+    ]
+    render.main(["figure", *common, "--out", str(folder / "figures")])
+    render.main(["report", *common, "--out", str(folder / "report.html")])
+
+
+if __name__ == "__main__":
+    if "--example" in sys.argv:
+        main_example(sys.argv[sys.argv.index("--example") + 1])
+    else:
+        unittest.main()

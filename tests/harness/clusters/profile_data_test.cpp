@@ -1,0 +1,304 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "harness/catalog/fusion_plan_json.hpp"
+#include "harness/clusters/profile_data.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+json Profile() {
+  const json linear = json::array({{0, 0.0}, {1000, 1e-3}});
+  return {{"backward",
+           {{"begin_seconds", 1e-3},
+            {"forward_seconds", 2e-3},
+            {"tail_seconds", 3e-3},
+            {"update_seconds", 4e-3},
+            {"tensors",
+             json::array({{{"name", "b"}, {"shape", {10}}, {"numel", 10}, {"seconds", 5e-3}},
+                          {{"name", "a"}, {"shape", {4, 5}}, {"numel", 20}, {"seconds", 6e-3}}})}}},
+          {"dispatch_seconds", 1e-6},
+          {"exchange_dispatch_seconds", 2e-6},
+          {"pack", linear},
+          {"scale", json::array({{1, 7e-6}})},
+          {"clear", linear},
+          {"seconds_per_entry", 1e-8},
+          {"seconds_per_reduced_element", 2e-9},
+          {"selection",
+           {{"topk", json::array({{{"density", 0.01}, {"seconds", linear}},
+                                  {{"density", 0.1}, {"seconds", json::array({{1, 3e-3}})}}})}}}};
+}
+
+GradientLayout LayoutOf(const json& profile) {
+  GradientLayout layout;
+  for (const TensorShape& tensor : TensorsOf(profile))
+    layout.Add(tensor.name, tensor.shape, tensor.numel);
+  return layout;
+}
+
+template <class Call>
+std::string MessageOf(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kData);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ProfileData, BackwardIsInReadyOrder) {
+  const json profile = Profile();
+  const BackwardProfile backward = BackwardOf(profile, LayoutOf(profile));
+  EXPECT_EQ(backward.backward_seconds, (std::vector<double>{5e-3, 6e-3}));
+  EXPECT_EQ(backward.begin_seconds, 1e-3);
+  EXPECT_EQ(backward.forward_seconds, 2e-3);
+  EXPECT_EQ(backward.tail_seconds, 3e-3);
+  EXPECT_EQ(backward.update_seconds, 4e-3);
+}
+
+TEST(ProfileData, TensorsMustBeThoseOfTheLayout) {
+  const json profile = Profile();
+  GradientLayout other;
+  other.Add("b", {10}, 10);
+  EXPECT_NE(MessageOf([&] {
+              BackwardOf(profile, other);
+            }).find("tensor 1 in ready order is a; expected none"),
+            std::string::npos);
+  other.Add("c", {4, 5}, 20);
+  EXPECT_NE(MessageOf([&] { BackwardOf(profile, other); }).find("is a; expected c"),
+            std::string::npos);
+}
+
+TEST(ProfileData, KernelsOfAProfileFromBeforeTheNewerKeys) {
+  const CostModel cost = KernelCosts(Profile());
+  EXPECT_DOUBLE_EQ(cost.pack_seconds(500), 5e-4);
+  EXPECT_DOUBLE_EQ(cost.scale_seconds(500), 7e-6);
+  EXPECT_DOUBLE_EQ(cost.DecompressSeconds(500, 100), 5e-4 + 1e-6);
+  EXPECT_DOUBLE_EQ(cost.dispatch_seconds, 1e-6);
+  EXPECT_DOUBLE_EQ(cost.exchange_dispatch_seconds, 2e-6);
+  EXPECT_DOUBLE_EQ(cost.seconds_per_reduced_element, 2e-9);
+  EXPECT_DOUBLE_EQ(cost.SelectionSeconds("topk", 500, 0.01), 5e-4);
+  EXPECT_DOUBLE_EQ(cost.SelectionSeconds("topk", 500, 0.1), 3e-3);
+  EXPECT_DOUBLE_EQ(cost.HostSelectionSeconds("topk", 500, 0.1), 3e-3);
+  EXPECT_DOUBLE_EQ(cost.EncodeSeconds("fp32", 500), 5e-4);
+  EXPECT_THROW(cost.EncodeSeconds("fp16", 500), Error);
+}
+
+TEST(ProfileData, ShapesOfOneSizeCountWithTheirMean) {
+  json profile = Profile();
+  profile["selection"] = {
+      {"adtopk",
+       json::array({{{"density", 0.01},
+                     {"seconds", json::array({json::array({100, 1e-3, {10, 10}}),
+                                              json::array({100, 3e-3, {2, 50}}),
+                                              json::array({300, 4e-3, json::array()})})}}})}};
+  profile["host_selection"] = {
+      {"adtopk", json::array({{{"density", 0.01}, {"seconds", json::array({{100, 9e-3}})}}})}};
+  profile["encode"] = {{"fp16", json::array({{100, 1e-4}, {200, 2e-4}})}};
+  const CostModel cost = KernelCosts(profile);
+  EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 100, 0.01), 2e-3);
+  EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 200, 0.01), 3e-3);
+  EXPECT_DOUBLE_EQ(cost.HostSelectionSeconds("adtopk", 100, 0.01), 9e-3);
+  EXPECT_DOUBLE_EQ(cost.EncodeSeconds("fp16", 150), 1.5e-4);
+}
+
+TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
+  const json profile = {{"link",
+                         {{"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
+                          {"seconds_per_extra_message", 1e-6},
+                          {"cpu_seconds", 1e-5},
+                          {"round_cpu_seconds", 2e-5},
+                          {"cpu_fraction", 0.5}}}};
+  CostModel cost;
+  AddLink(cost, profile);
+  for (const LinkCost& link : cost.links) {
+    EXPECT_DOUBLE_EQ(link.round_seconds(500), 1.5e-3);
+    EXPECT_DOUBLE_EQ(link.seconds_per_extra_message, 1e-6);
+  }
+  EXPECT_DOUBLE_EQ(cost.exchange_cpu_seconds, 1e-5);
+  EXPECT_DOUBLE_EQ(cost.round_cpu_seconds, 2e-5);
+  EXPECT_DOUBLE_EQ(cost.exchange_cpu_fraction, 0.5);
+  EXPECT_TRUE(cost.native_all_reduce_seconds.empty());
+}
+
+TEST(ProfileData, LinksWithinANodeMayBeApart) {
+  const json between = {{"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
+                        {"seconds_per_extra_message", 1e-6},
+                        {"cpu_seconds", 0},
+                        {"round_cpu_seconds", 0},
+                        {"cpu_fraction", 0}};
+  const json within = {{"round_seconds", json::array({{0, 1e-5}})},
+                       {"seconds_per_extra_message", 2e-6}};
+  CostModel cost;
+  AddLink(cost, {{"link", between}, {"node_link", within}});
+  const auto link = [&](LinkClass of) { return cost.links[static_cast<std::size_t>(of)]; };
+  EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).round_seconds(500), 1.5e-3);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_seconds(500), 1e-5);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).seconds_per_extra_message, 2e-6);
+}
+
+json UncertainProfile() {
+  json profile = Profile();
+  profile["backward"]["unhooked_seconds"] = 14e-3;  // 5 + 6 + 3 ms
+  profile["relative_errors"] = {{"/backward/forward_seconds", 0.1},
+                                {"/backward/tensors", {0.2, 0.0}},
+                                {"/backward/unhooked_seconds", 0.0},
+                                {"/pack", 0.05},
+                                {"/selection/topk/0/seconds", {0.0, 0.3}}};
+  return profile;
+}
+
+TEST(Perturbed, ChangesWhatHasAnErrorTheSameForEqualSeeds) {
+  EXPECT_EQ(Perturbed(Profile(), 1), Profile());
+  const json profile = UncertainProfile();
+  const json one = Perturbed(profile, 1);
+  EXPECT_EQ(one, Perturbed(profile, 1));
+  EXPECT_NE(one["pack"], Perturbed(profile, 2)["pack"]);
+  for (const char* key : {"clear", "scale", "dispatch_seconds", "relative_errors"}) {
+    EXPECT_EQ(one[key], profile[key]);
+  }
+  EXPECT_NE(one["backward"]["forward_seconds"], profile["backward"]["forward_seconds"]);
+  EXPECT_EQ(one["backward"]["update_seconds"], profile["backward"]["update_seconds"]);
+  // One factor for a curve with one error; an error of 0 leaves a point alone.
+  EXPECT_EQ(one["pack"][0][1], 0.0);
+  EXPECT_NE(one["pack"][1][1], 1e-3);
+  EXPECT_EQ(one["pack"][1][0], 1000);
+  const json& points = one["selection"]["topk"][0]["seconds"];
+  EXPECT_EQ(points[0], profile["selection"]["topk"][0]["seconds"][0]);
+  EXPECT_NE(points[1][1], 1e-3);
+}
+
+TEST(Perturbed, TensorsKeepTheTotalThatIsKnown) {
+  const json backward = Perturbed(UncertainProfile(), 5)["backward"];
+  const double first = backward["tensors"][0]["seconds"];
+  const double second = backward["tensors"][1]["seconds"];
+  const double tail = backward["tail_seconds"];
+  EXPECT_NEAR(first + second + tail, 14e-3, 1e-15);
+  EXPECT_NE(first, 5e-3);
+  EXPECT_NEAR(second / tail, 2, 1e-12);  // neither has an error: both give way alike
+}
+
+TEST(Perturbed, SpreadsAsTheErrorsSay) {
+  constexpr int kDraws = 4000;
+  double sum = 0;
+  double squares = 0;
+  for (int seed = 0; seed < kDraws; ++seed) {
+    const json profile = Perturbed(UncertainProfile(), static_cast<std::uint64_t>(seed));
+    const double error = profile["backward"]["forward_seconds"].get<double>() / 2e-3 - 1;
+    sum += error;
+    squares += error * error;
+  }
+  // Four standard errors of a mean and of a deviation of normal numbers.
+  EXPECT_NEAR(sum / kDraws, 0, 4 * 0.1 / std::sqrt(kDraws));
+  EXPECT_NEAR(std::sqrt(squares / kDraws), 0.1, 4 * 0.1 / std::sqrt(2.0 * kDraws));
+}
+
+TEST(Perturbed, NeverGoesBelowZeroAndNamesADamagedEntry) {
+  json profile = UncertainProfile();
+  profile["relative_errors"]["/pack"] = 100.0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    EXPECT_GE(Perturbed(profile, seed)["pack"][1][1].get<double>(), 0);
+  }
+  profile["relative_errors"] = {{"/backward/tensors", {0.1, 0.2, 0.3}}};
+  EXPECT_NE(MessageOf([&] {
+              Perturbed(profile, 1);
+            }).find("/backward/tensors: it has 3 entries for 2 elements"),
+            std::string::npos);
+  profile["relative_errors"] = {{"/none", 0.1}};
+  EXPECT_NE(MessageOf([&] { Perturbed(profile, 1); }).find("/none"), std::string::npos);
+}
+
+TEST(Perturbed, OutcomesAreDrawnApart) {
+  const json outcome = {{"profile", UncertainProfile()}, {"config", {{"workers", 1}}}};
+  const json perturbed = PerturbedOutcomes(json::array({outcome, outcome}), 1);
+  EXPECT_EQ(perturbed[0]["config"], outcome["config"]);
+  EXPECT_NE(perturbed[0]["profile"]["pack"], outcome["profile"]["pack"]);
+  EXPECT_NE(perturbed[0]["profile"]["pack"], perturbed[1]["profile"]["pack"]);
+}
+
+TEST(ShapesToTime, AreTheLayoutsOwnThenFusedSizes) {
+  GradientLayout layout;
+  layout.Add("c", {20, 5}, 100);
+  layout.Add("b", {100}, 100);
+  layout.Add("a", {20, 5}, 100);
+  layout.Add("bias", {7}, 7);
+  EXPECT_EQ(ShapesToTime(layout),
+            (std::vector<TimedShape>{{7, {7}}, {100, {20, 5}}, {100, {100}}, {307, {}}}));
+}
+
+TEST(ShapesToTime, AreSpreadOverManySizes) {
+  GradientLayout layout;
+  for (std::int64_t n = 1; n <= 100; ++n) layout.Add("t", {n}, static_cast<std::size_t>(n));
+  const std::vector<TimedShape> shapes = ShapesToTime(layout);
+  ASSERT_EQ(shapes.size(), 18u);  // 16, and 800 and 5050 elements
+  EXPECT_EQ(shapes[0].numel, 1u);
+  EXPECT_EQ(shapes[15].numel, 100u);
+  EXPECT_EQ(shapes[16], (TimedShape{800, {}}));
+  EXPECT_EQ(shapes[17], (TimedShape{5050, {}}));
+  for (std::size_t i = 1; i < 16; ++i) {
+    EXPECT_GE(shapes[i].numel, shapes[i - 1].numel + 6);
+    EXPECT_LE(shapes[i].numel, shapes[i - 1].numel + 7);
+  }
+}
+
+TEST(ShapesToTime, GoOnToAsManyElementsAsAreAskedFor) {
+  GradientLayout layout;
+  layout.Add("a", {3, 4}, 12);
+  EXPECT_EQ(ShapesToTime(layout, 1000),
+            (std::vector<TimedShape>{{12, {3, 4}}, {96, {}}, {768, {}}, {1000, {}}}));
+  EXPECT_EQ(ShapesToTime(layout, 5), ShapesToTime(layout));
+}
+
+TEST(ShapesToTime, OfOneTensorIsItsOwn) {
+  GradientLayout layout;
+  layout.Add("a", {3, 4}, 12);
+  EXPECT_EQ(ShapesToTime(layout), (std::vector<TimedShape>{{12, {3, 4}}}));
+}
+
+Plan SomePlan() {
+  Plan plan;
+  plan.units = {{0, 2, Sparsified::kAhead, 0.1}, {2, 3, Sparsified::kAhead, 1.0 / 3}};
+  plan.tensors = {{1.0, false, true}, {0.07, true, false}, {1.0, false, false}};
+  return plan;
+}
+
+TEST(PlanData, ComesBackEqual) {
+  for (const Plan& plan : {SomePlan(), Plan{}, Plan{{{0, 5, Sparsified::kBehind, 1e-3}}, {}},
+                           Plan{{{0, 5, Sparsified::kNever, 1.0}}, {}}}) {
+    const Plan decoded = DecodePlan(EncodePlan(plan));
+    EXPECT_EQ(decoded, plan);
+    EXPECT_EQ(decoded.Hash(), plan.Hash());
+  }
+}
+
+TEST(PlanData, DamagedBytesAreNamed) {
+  std::vector<std::uint8_t> bytes = EncodePlan(SomePlan());
+  bytes.resize(bytes.size() / 2);
+  EXPECT_NE(MessageOf([&] { DecodePlan(bytes); }).find("damaged"), std::string::npos);
+  const json unknown = {{"units", {{0, 1, 3, 1.0}}}, {"tensors", json::array()}};
+  EXPECT_NE(MessageOf([&] { DecodePlan(json::to_cbor(unknown)); }).find("expected 0, 1 or 2"),
+            std::string::npos);
+}
+
+TEST(PlanData, SummaryCountsHowTensorsTravel) {
+  GradientLayout layout;
+  layout.Add("a", {4}, 4);
+  layout.Add("b", {4}, 4);
+  layout.Add("c", {4}, 4);
+  EXPECT_EQ(PlanSummary(SomePlan(), layout, 7),
+            (json{{"step", 7},
+                  {"unit_sizes", "2,1"},
+                  {"dense_units", json::array()},
+                  {"tensors", {{"dense", 2}, {"offloaded", 1}, {"reduced", 1}}}}));
+  Plan plan = SomePlan();
+  plan.units[1] = {2, 3, Sparsified::kNever, 1.0};
+  EXPECT_EQ(PlanSummary(plan, layout, 0)["dense_units"], json::array({1}));
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,176 @@
+#include <gtest/gtest.h>
+
+#include "core/base/error.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/report/profile_table.hpp"
+#include "harness/run/needed_profiles.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+json Outcome(const std::string& workload, int ranks, int batch = 32) {
+  return {{"config",
+           {{"workload", workload},
+            {"workload_options", json::object()},
+            {"batch_per_worker", batch},
+            {"threads_per_worker", 1},
+            {"workers", ranks},
+            {"link", nullptr}}},
+          {"system", {{"cpu_model", "fast"}, {"cores", 2}, {"kernel", "Linux 6"}}},
+          {"started_utc", "2026-01-01T00:00:00.000Z"},
+          {"profile", {{"pack", json::array({{64, 1.23456789e-7}})}}}};
+}
+
+template <class Call>
+std::string MessageOf(const Call& call, FailureKind kind = FailureKind::kConfig) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    return error.what();
+  }
+  return "no error";
+}
+
+void ExpectIn(const std::string& part, const std::string& text) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(ProfileFile, NamesAreNamesOfFiles) {
+  EXPECT_EQ(ProfileFile("folder", "epyc-2.core_1"), "folder/epyc-2.core_1.json");
+  for (const char* name : {"", "../secret", "a/b", ".hidden", "with space"}) {
+    ExpectIn("expected letters", MessageOf([&] { ProfileFile("folder", name); }));
+  }
+}
+
+TEST(ProfileFile, ComesBackWithSixDigits) {
+  const TemporaryFolder folder;
+  const auto file = ProfileFile(folder.path() / "profiles", "x");
+  WriteProfiles(file, json::array({Outcome("text-gpt", 1), Outcome("text-gpt", 2)}));
+  const json read = ReadProfiles(file);
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read[0]["profile"]["pack"][0][1], 1.23457e-7);
+  EXPECT_EQ(read[1]["config"], Outcome("text-gpt", 2)["config"]);
+}
+
+TEST(ProfileFile, SaysWhatItIsNot) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "x.json";
+  const auto message = [&](const char* text) {
+    WriteFileDurably(file, text);
+    return MessageOf([&] { ReadProfiles(file); }, FailureKind::kData);
+  };
+  ExpectIn("x.json: expected an array of outcomes", message("[{\"config\": {}}]"));
+  ExpectIn("lacks \"workload\"", message("{\"config\": {}, \"profile\": {}}"));
+}
+
+TEST(ProfileFile, KnowsWhatItHas) {
+  const json there = json::array({Outcome("text-gpt", 1), Outcome("text-gpt", 2)});
+  json config = Outcome("text-gpt", 2)["config"];
+  const auto find = [&] { return FindMeasured("x.json", there, config); };
+  EXPECT_EQ(find(), &there[1]);
+  config["steps"] = 100;
+  ExpectIn("x.json has text-gpt with batch 32 and 1 thread(s) a rank, 2 rank(s), link its own",
+           MessageOf(find));
+  ExpectIn("another way (steps (none) -> 100)", MessageOf(find));
+  config["workers"] = 4;
+  EXPECT_EQ(find(), nullptr);
+}
+
+TEST(ProfileFile, IsOfOneMachine) {
+  const json there = json::array({Outcome("text-gpt", 1)});
+  json system = there[0]["system"];
+  system["kernel"] = "Linux 7";  // the same machine
+  CheckSameMachine("x.json", there, system);
+  system["cores"] = 4;
+  ExpectIn("x.json was measured on another machine (cores 2 -> 4)",
+           MessageOf([&] { CheckSameMachine("x.json", there, system); }));
+}
+
+TEST(ProfileFile, ReplacesWhatIsTheSame) {
+  json outcomes = json::array({Outcome("text-gpt", 1)});
+  json again = Outcome("text-gpt", 1);
+  again["started_utc"] = "later";
+  PutProfile(outcomes, again);
+  PutProfile(outcomes, Outcome("text-gpt", 2));
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_EQ(outcomes[0]["started_utc"], "later");
+}
+
+TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  WriteProfiles(ProfileFile(store.profiles().own(), "x"),
+                json::array({Outcome("text-gpt", 1), Outcome("digits-resnet", 1),
+                             Outcome("text-gpt", 2), Outcome("text-gpt", 1, 8)}));
+  json config = Outcome("text-gpt", 64)["config"];
+  config["cluster"] = "x";
+  const Catalog catalog = SmallCatalog();
+  const auto find = [&] { return FindProfile(catalog, store, {}, config, {}, ""); };
+  const Profile found = find();
+  EXPECT_EQ(found.missing, "");
+  ASSERT_EQ(found.content.size(), 2u);
+  EXPECT_EQ(found.content[0]["config"]["workers"], 1);
+  EXPECT_EQ(found.content[1]["config"]["workers"], 2);
+
+  config["batch_per_worker"] = 16;
+  config["link"] = {{"gbps", 10}, {"alpha_us", 100}};
+  ExpectIn("x.json has no profile of text-gpt with batch 16 and 1 thread(s) a rank",
+           find().missing);
+  ExpectIn("`sparfuse profile text-gpt --batch 16 --threads 1 --link 10:100 --name x`",
+           find().missing);
+}
+
+// 2 standard errors of 5 % around 40 ms; alpha 20 +- 12.706 * 1 us with one degree of freedom.
+TEST(ProfileTables, SayHowWellTheyKnow) {
+  json outcome = Outcome("text-gpt", 2);
+  const json curve = json::array({{1, 0.0}, {2000000, 2e-3}});
+  outcome["profile"] = {
+      {"backward",
+       {{"steps", 50},
+        {"forward_seconds", 0.04},
+        {"unhooked_seconds", 0.08},
+        {"hooked_seconds", 0.09},
+        {"update_seconds", 0.001},
+        {"tensors", json::array({{{"name", "a"}, {"numel", 5}, {"seconds", 0.02}},
+                                 {{"name", "b"}, {"numel", 7}, {"seconds", 0.06}}})}}},
+      {"pack", curve},
+      {"scale", curve},
+      {"clear", curve},
+      {"seconds_per_entry", 4e-9},
+      {"seconds_per_reduced_element", 1e-9},
+      {"dispatch_seconds", 1e-6},
+      {"exchange_dispatch_seconds", 2e-6},
+      {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", curve}}})}}},
+      {"relative_errors", {{"/backward/forward_seconds", 0.05}}},
+      {"link",
+       {{"class", "intra_node"},
+        {"fit",
+         {{"alpha_seconds", 20e-6},
+          {"alpha_standard_error", 1e-6},
+          {"seconds_per_byte", 1e-9},
+          {"seconds_per_byte_standard_error", 0.0},
+          {"points", 3},
+          {"rms_relative_residual", 0.1},
+          {"worst_relative_residual", -0.15},
+          {"r_squared", 0.99}}}}}};
+  const auto tables = ProfileTables(json::array({outcome}));
+  ASSERT_EQ(tables.size(), 4u);
+  EXPECT_EQ(tables[0].rows[0][4], "40.0 ± 3.9");
+  EXPECT_EQ(tables[0].rows[0].back(), "–");
+  outcome["machine"]["load_before"] = 0.12;
+  EXPECT_EQ(ProfileTables(json::array({outcome}))[0].rows[0].back(), "0.1");
+  EXPECT_EQ(tables[1].rows[0][1], "b");
+  EXPECT_EQ(tables[1].rows[0][4], "75.0 %");
+  EXPECT_EQ(tables[2].rows[0], (std::vector<std::string>{"select topk", "1.000"}));
+  EXPECT_EQ(tables[3].rows[0][4], "20 ± 13");
+  EXPECT_EQ(tables[3].rows[0][6], "8.00");
+  EXPECT_EQ(tables[3].rows[0][8], "-15.0 %");
+}
+
+}  // namespace
+}  // namespace sparfuse

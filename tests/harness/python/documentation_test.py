@@ -1,0 +1,90 @@
+"""Runs the examples of every docstring and of the README, and compares the stubs with the module."""
+
+import ast
+import contextlib
+import doctest
+import inspect
+import io
+import pathlib
+import re
+import unittest
+
+import sparfuse
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = pathlib.Path(sparfuse.__file__).parent
+
+
+def documented():
+    """(name, object) of everything that users see."""
+    yield "sparfuse", sparfuse
+    for name in sparfuse.__all__:
+        thing = getattr(sparfuse, name)
+        if name == "__version__":
+            continue
+        yield name, thing
+        if inspect.isclass(thing) and not issubclass(thing, Exception):
+            for attribute, member in vars(thing).items():
+                if not attribute.startswith("_"):
+                    yield f"{name}.{attribute}", member
+
+
+class Documentation(unittest.TestCase):
+    def run_examples(self, text, name):
+        test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
+        output = []
+        runner = doctest.DocTestRunner(verbose=False)
+        runner.run(test, out=output.append)
+        self.assertEqual(runner.failures, 0, "".join(output))
+        return len(test.examples)
+
+    def test_every_docstring_has_an_example_that_runs(self):
+        self.addCleanup(sparfuse.set_threads, sparfuse.threads())
+        for name, thing in documented():
+            with self.subTest(name):
+                self.assertGreater(self.run_examples(inspect.getdoc(thing), name), 0)
+
+    def test_the_examples_of_the_page_run(self):
+        page = (ROOT / "harness/python/README.md").read_text()
+        blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        self.assertGreaterEqual(len(blocks), 5)
+        for number, block in enumerate(blocks):
+            with self.subTest(number):
+                if "import torch" in block:
+                    try:
+                        import torch  # noqa: F401
+                    except ImportError:
+                        self.skipTest("torch is not installed")
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec(compile(block, f"example {number}", "exec"), {})
+
+    def test_stubs_name_what_there_is(self):
+        tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
+        self.assertTrue((PACKAGE / "py.typed").exists())
+        stubs = {}
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                stubs[node.name] = {
+                    getattr(member, "name", None) or member.target.id
+                    for member in node.body
+                    if isinstance(member, (ast.FunctionDef, ast.AnnAssign))
+                } - {"__init__"}
+            elif isinstance(node, ast.FunctionDef):
+                stubs[node.name] = set()
+            elif isinstance(node, ast.AnnAssign):
+                stubs[node.target.id] = set()
+        self.assertEqual(set(stubs), set(sparfuse.__all__))
+        for name in sparfuse.__all__:
+            thing = getattr(sparfuse, name)
+            if inspect.isclass(thing) and not issubclass(thing, Exception):
+                members = {key for key in vars(thing) if not key.startswith("_")}
+                self.assertEqual(stubs[name], members)
+
+    def test_version_is_cmake_s(self):
+        text = (ROOT / "CMakeLists.txt").read_text()
+        version = re.search(r"project\(sparfuse VERSION ([0-9.]+)", text).group(1)
+        self.assertEqual(sparfuse.__version__, version)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,412 @@
+// What every registered method must do, live and modelled, over ranks that are threads, and live on
+// the emulated device.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+
+#include "core/engine/model/model_engine.hpp"
+#include "harness/catalog/catalog.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "tests/support/live_run.hpp"
+#include "tests/support/planning.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+using testing::IntegerGradient;
+using testing::kTensorSizes;
+using testing::RankResult;
+
+std::vector<TensorShape> Tensors() {
+  std::vector<TensorShape> tensors;
+  for (const std::size_t n : kTensorSizes) {
+    tensors.push_back(
+        {"tensor" + std::to_string(tensors.size()), {static_cast<std::int64_t>(n)}, n});
+  }
+  return tensors;
+}
+
+const json kCoded = {{"payload_values", "f16"}, {"payload_indices", "delta"}};
+
+json ConfigOf(const Method& method, const std::string& sparsifier = "",
+              json options = json::object()) {
+  static const Catalog kCatalog = BuiltInCatalog();
+  if (method.name == "safusion-naive") options["buffer_fraction"] = 0.125;
+  if (method.name == "safusion-inter") options["units"] = 3;
+  // Several small tensors a unit, so that some are left dense, offloaded or reduced.
+  if (method.planner == "ssfusion" || method.planner == "adtopk") options["tensors_per_unit"] = 4;
+  if (method.name == "adtopk-p" || method.name == "adtopk-h") options["dense_below"] = 64;
+  if (method.name == "ssfusion-i" || method.name == "ssfusion") options["partition"] = "all";
+  return {{"method_options", ResolveMethodOptions(kCatalog, method, options)},
+          {"sparsifier", method.dense()       ? "none"
+                         : sparsifier.empty() ? method.sparsifier
+                                              : sparsifier},
+          {"sparsifier_options", json::object()},
+          {"density", method.dense() ? 1.0 : 0.05},
+          {"feedback", method.sends_payloads() ? "residual" : "none"},
+          {"workload", "none"},
+          {"dense_tensors", {{"max_ndim", 0}, {"names", json::array()}}}};
+}
+
+// With dense_fallback, selecting from a large tensor takes longer than it saves.
+CostModel CostOf(const json& config) {
+  CostModel cost = testing::EvenCost();
+  if (!config.at("method_options").value("dense_fallback", false)) return cost;
+  for (auto& [name, seconds] : cost.selection) {
+    seconds.Add(0.01, PiecewiseLinear({{0, 1e-6}, {4000, 1e-6}, {4001, 1}}));
+  }
+  return cost;
+}
+
+std::vector<RankResult> RunLive(const json& config, int workers,
+                                const testing::Gradients& gradient_of,
+                                std::size_t without_gradient = 999, Device device = {}) {
+  const auto configure = [&] {
+    const Composition composition = Compose(config);
+    GradientLayout layout = MakeLayout(Tensors(), config);
+    const Topology topology{workers, 1};
+    const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
+    const CostModel cost = CostOf(config);
+    Plan plan = MakePlan(composition, layout, topology, &backward, &cost);
+    LiveConfig live = MakeLiveConfig(composition, std::move(layout), std::move(plan), topology, 7);
+    live.deadline = testing::kLiveDeadline;
+    live.device = device;
+    return live;
+  };
+  return testing::RunLive(configure, workers, gradient_of, without_gradient);
+}
+
+Method MethodOf(const std::string& name) {
+  for (const Method& method : BuiltInCatalog().methods) {
+    if (method.name == name) return method;
+  }
+  throw std::runtime_error("no such method");
+}
+
+class EveryMethod : public ::testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  Method Which() const { return MethodOf(std::get<0>(GetParam())); }
+  int Workers() const { return std::get<1>(GetParam()); }
+};
+
+class EverySparseMethod : public EveryMethod {};
+
+TEST_P(EveryMethod, LosesNothingAndLeavesReplicasEqual) {
+  const Method method = Which();
+  const auto results = RunLive(ConfigOf(method), Workers(), IntegerGradient);
+  // QSGD keeps nothing of what rounding takes. Signs times a scale are no integers, to which
+  // LostMass rounds in every step.
+  const double tolerance = method.name == "signsgd" ? 0.5 * testing::kLiveSteps + 0.01 : 0;
+  if (method.name != "qsgd") {
+    for (const double lost : LostMass(results)) ASSERT_NEAR(lost, 0, tolerance);
+  }
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+    if (method.sends_payloads()) {
+      EXPECT_GT(rank.mass_checks, 0u);
+    }
+  }
+}
+
+TEST_P(EveryMethod, IsDeterministic) {
+  const json config = ConfigOf(Which());
+  const auto first = RunLive(config, Workers(), IntegerGradient);
+  const auto second = RunLive(config, Workers(), IntegerGradient);
+  EXPECT_EQ(first.front().averaged, second.front().averaged);
+  EXPECT_EQ(first.front().residual, second.front().residual);
+}
+
+TEST_P(EveryMethod, TreatsATensorWithoutGradientAsZeros) {
+  const json config = ConfigOf(Which());
+  const auto zeros = [](int rank, int step, std::size_t tensor) {
+    return tensor == 4 ? std::vector<float>(kTensorSizes[4]) : IntegerGradient(rank, step, tensor);
+  };
+  const auto without = RunLive(config, Workers(), IntegerGradient, 4);
+  const auto expected = RunLive(config, Workers(), zeros);
+  EXPECT_EQ(without.front().averaged, expected.front().averaged);
+}
+
+void ExpectNaNRefused(const json& config, int workers, Device device) {
+  const auto poisoned = [](int rank, int step, std::size_t tensor) {
+    auto gradient = IntegerGradient(rank, step, tensor);
+    if (step == 1 && tensor == 2) gradient[5] = std::numeric_limits<float>::quiet_NaN();
+    return gradient;
+  };
+  try {
+    RunLive(config, workers, poisoned, 999, device);
+    FAIL() << "a NaN was sent";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kNumeric);
+    const std::string what = error.what();
+    // A fused buffer may only know where it begins.
+    EXPECT_TRUE(what.find("tensor2") != std::string::npos ||
+                what.find("tensor0") != std::string::npos)
+        << what;
+  }
+}
+
+TEST_P(EveryMethod, RefusesANaN) { ExpectNaNRefused(ConfigOf(Which()), Workers(), {}); }
+
+ModelConfig Modelled(const json& config, const Composition& composition,
+                     const std::vector<TensorShape>& tensors, int workers) {
+  ModelConfig model;
+  model.layout = MakeLayout(tensors, config);
+  model.topology = {workers, 1};
+  model.cost = CostOf(config);
+  model.backward = testing::EvenBackward(tensors.size());
+  model.plan = MakePlan(composition, model.layout, model.topology, &model.backward, &model.cost);
+  model.make_strategy = [composition] { return composition.MakeStrategy(); };
+  if (composition.sparsifier != nullptr) {
+    model.sparsifier = composition.sparsifier->name;
+    model.selector = composition.MakeSparsifier(0);
+  }
+  model.runs = composition.MakeRuns(0);
+  model.dense_collective = composition.dense_collective;
+  model.sparse_collective = composition.sparse_collective;
+  model.coding = composition.coding;
+  return model;
+}
+
+void ExpectModelledAsLive(const Method& method, const json& config, int workers) {
+  const auto live = RunLive(config, workers, IntegerGradient);
+  const ModelStep modelled =
+      SimulateStep(Modelled(config, Compose(config), Tensors(), workers), 0, workers);
+  for (std::size_t r = 0; r < live.size(); ++r) {
+    const StepRecord& expected = live[r].records.back();
+    const StepRecord& record = modelled.records[r];
+    EXPECT_EQ(record.payload_bytes, expected.payload_bytes);
+    EXPECT_EQ(record.selected, expected.selected);
+    if (method.name != "horovod-fusion") {  // how much fuses depends on when the cycle comes round
+      EXPECT_EQ(record.exchanges, expected.exchanges);
+      EXPECT_EQ(record.messages_sent, expected.messages_sent);
+      EXPECT_EQ(record.sent_bytes, expected.sent_bytes);
+      EXPECT_EQ(record.received_bytes, expected.received_bytes);
+    }
+    EXPECT_GE(record.step_seconds, 0.01 + 0.001 * static_cast<double>(kTensorSizes.size()));
+    const double parts = record.forward_seconds + record.backward_seconds +
+                         record.sparsify_seconds + record.exposed_communication_seconds +
+                         record.decompress_seconds + record.update_seconds;
+    EXPECT_NEAR(parts, record.step_seconds, 1e-9);  // the compute lane is always in one of them
+  }
+}
+
+// The method's own, or one whose counts are known beforehand.
+std::string ExactSparsifier(const Method& method) {
+  return method.dense() || FindSparsifier(method.sparsifier).exact_count ? method.sparsifier
+                                                                         : "topk";
+}
+
+// The two engines run the same strategy: for a sparsifier with exact counts they exchange the same
+// units, of the same bytes, in as many messages.
+TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
+  ExpectModelledAsLive(Which(), ConfigOf(Which(), ExactSparsifier(Which())), Workers());
+}
+
+// The tensors are too small for gaps that would have to be escaped: these bytes are exact, too.
+TEST_P(EverySparseMethod, IsModelledWithTheBytesOfItsCoding) {
+  for (const json& coding :
+       std::vector<json>{{{"payload_values", "f16"}}, {{"payload_indices", "delta"}}, kCoded}) {
+    SCOPED_TRACE(coding.dump());
+    ExpectModelledAsLive(Which(), ConfigOf(Which(), ExactSparsifier(Which()), coding), Workers());
+  }
+}
+
+TEST_P(EverySparseMethod, SendsUnitsDenseAndLosesNothing) {
+  const Method method = Which();
+  const json config = ConfigOf(method, ExactSparsifier(method), {{"dense_fallback", true}});
+  if (method.strategy == "safusion-naive" || method.sparsifier == "none") {
+    EXPECT_THROW(Compose(config), Error);
+    return;
+  }
+  const ModelConfig model = Modelled(config, Compose(config), Tensors(), Workers());
+  const auto is_dense = [](const Unit& unit) { return unit.sparsified == Sparsified::kNever; };
+  EXPECT_TRUE(std::ranges::any_of(model.plan.units, is_dense));
+  const auto results = RunLive(config, Workers(), IntegerGradient);
+  EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+  ExpectModelledAsLive(method, config, Workers());
+}
+
+// Integers of up to 99,700: halves round most of them and cut the largest off, but what they hold
+// are integers again, so that sums stay exact.
+std::vector<float> WideGradient(int rank, int step, std::size_t tensor) {
+  auto gradient = IntegerGradient(rank, step, tensor);
+  for (float& value : gradient) value *= 997;
+  return gradient;
+}
+
+// As testing::LostMass, which knows integer gradients: these are 997 times as large.
+std::vector<double> LostWideMass(const std::vector<RankResult>& results) {
+  std::vector<double> lost = LostMass(results);
+  for (int step = 0; step < testing::kLiveSteps; ++step) {
+    for (int rank = 0; rank < static_cast<int>(results.size()); ++rank) {
+      std::size_t i = 0;
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+        for (const float value : IntegerGradient(rank, step, t)) lost[i++] -= 996.0 * value;
+      }
+    }
+  }
+  return lost;
+}
+
+std::uint64_t ReducedBytes(const json& config, int workers) {
+  const ModelConfig model = Modelled(config, Compose(config), Tensors(), workers);
+  std::uint64_t bytes = 0;
+  for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
+    if (model.plan.TensorOf(model.layout, t).reduced) {
+      bytes += sizeof(float) * model.layout.tensor(t).numel;
+    }
+  }
+  return bytes;
+}
+
+TEST_P(EverySparseMethod, FeedsBackWhatCodingTakes) {
+  const auto plain = RunLive(ConfigOf(Which()), Workers(), WideGradient);
+  const auto coded = RunLive(ConfigOf(Which(), "", kCoded), Workers(), WideGradient);
+  EXPECT_EQ(LostWideMass(coded), std::vector<double>(coded.front().residual.size(), 0.0));
+  for (const RankResult& rank : coded) {
+    EXPECT_EQ(rank.averaged, coded.front().averaged);
+    EXPECT_GT(rank.mass_checks, 0u);
+    EXPECT_EQ(rank.mass_violations, 0u);
+    const StepRecord& record = rank.records.front();
+    const StepRecord& expected = plain.front().records.front();
+    EXPECT_EQ(record.selected, expected.selected);
+    // Of what has indices half the bytes, but for a header and a rounded-up length an exchange.
+    const std::uint64_t reduced = ReducedBytes(ConfigOf(Which()), Workers());
+    const std::uint64_t half = (expected.payload_bytes - reduced) / 2 + reduced;
+    EXPECT_GE(record.payload_bytes, half);
+    EXPECT_LE(record.payload_bytes, half + 10 * record.exchanges);
+  }
+  EXPECT_NE(coded.front().averaged, plain.front().averaged);  // something was rounded
+  // Indices alone lose nothing.
+  const auto delta =
+      RunLive(ConfigOf(Which(), "", {{"payload_indices", "delta"}}), Workers(), WideGradient);
+  EXPECT_EQ(delta.front().averaged, plain.front().averaged);
+  EXPECT_EQ(delta.front().residual, plain.front().residual);
+}
+
+class EveryMethodOnADevice : public EveryMethod {};
+
+TEST_P(EveryMethodOnADevice, DoesWhatItDoesOnTheHost) {
+  const Method method = Which();
+  for (const json& options : std::vector<json>{json::object(), kCoded}) {
+    if (!options.empty() && method.dense()) continue;
+    SCOPED_TRACE(options.dump());
+    const json config = ConfigOf(method, ExactSparsifier(method), options);
+    const auto expected = RunLive(config, Workers(), IntegerGradient);
+    const auto results = RunLive(config, Workers(), IntegerGradient, 999, testing::kEmulated);
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      EXPECT_EQ(results[r].averaged, expected[r].averaged);
+      EXPECT_EQ(results[r].residual, expected[r].residual);
+      EXPECT_EQ(results[r].mass_checks, expected[r].mass_checks);
+      EXPECT_EQ(results[r].mass_violations, 0u);
+      for (std::size_t step = 0; step < results[r].records.size(); ++step) {
+        const StepRecord& record = results[r].records[step];
+        EXPECT_EQ(record.payload_bytes, expected[r].records[step].payload_bytes);
+        EXPECT_EQ(record.selected, expected[r].records[step].selected);
+        EXPECT_EQ(record.tensors_missing, expected[r].records[step].tensors_missing);
+      }
+    }
+  }
+}
+
+TEST_P(EveryMethodOnADevice, RefusesANaN) {
+  if (Workers() == 2) ExpectNaNRefused(ConfigOf(Which()), Workers(), testing::kEmulated);
+}
+
+std::vector<std::string> MethodNames(bool with_dense) {
+  std::vector<std::string> names;
+  for (const Method& method : BuiltInCatalog().methods) {
+    if (with_dense || !method.dense()) names.push_back(method.name);
+  }
+  return names;
+}
+
+std::string NameOf(const ::testing::TestParamInfo<std::tuple<std::string, int>>& info) {
+  std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, EveryMethod,
+                         ::testing::Combine(::testing::ValuesIn(MethodNames(true)),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Registered, EveryMethodOnADevice,
+                         ::testing::Combine(::testing::ValuesIn(MethodNames(true)),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Registered, EverySparseMethod,
+                         ::testing::Combine(::testing::ValuesIn(MethodNames(false)),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         NameOf);
+
+TEST(PayloadCoding, LosesOnlyWhatRoundingTakesWithoutFeedback) {
+  json config = ConfigOf(MethodOf("wfbp"), "", kCoded);
+  config["feedback"] = "none";
+  const auto results = RunLive(config, 3, WideGradient);
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_GT(rank.mass_checks, 0u);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+}
+
+// Gaps of 65535 and more take six bytes: the model expects as many as random selections have.
+TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
+  constexpr std::size_t kElements = 1'000'000;
+  constexpr int kDraws = 2000;
+  std::mt19937 generator(7);
+  for (const double density : {1e-6, 5e-6, 4e-5, 4e-4}) {
+    json config = ConfigOf(MethodOf("wfbp"), "", kCoded);
+    config["density"] = density;
+    const std::vector<TensorShape> tensors = {
+        {"tensor0", {static_cast<std::int64_t>(kElements)}, kElements}};
+    const Composition composition = Compose(config);
+    const StepRecord modelled =
+        SimulateStep(Modelled(config, composition, tensors, 1), 0, 1).records.front();
+    const std::size_t count = modelled.selected;
+
+    const std::vector<float> values(count, 1.0f);
+    std::vector<std::byte> room(EncodedBytesBound(composition.coding, count, kElements));
+    double sum = 0;
+    double squares = 0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      std::set<std::uint32_t> chosen;
+      while (chosen.size() < count) chosen.insert(generator() % kElements);
+      const std::vector<std::uint32_t> indices(chosen.begin(), chosen.end());
+      const auto bytes = static_cast<double>(
+          EncodePayload(composition.coding, {indices, values}, kElements, room));
+      sum += bytes;
+      squares += bytes * bytes;
+    }
+    const double mean = sum / kDraws;
+    const double error = std::sqrt(std::max(0.0, squares / kDraws - mean * mean) / kDraws);
+    EXPECT_NEAR(static_cast<double>(modelled.payload_bytes), mean, 0.5 + 4 * error)
+        << count << " of " << kElements;
+  }
+}
+
+// A threshold sparsifier gives the ranks different counts: buffers of the naive scheme would close
+// at different tensors, and must not.
+TEST(SafusionNaive, AgreesOnBuffersWhenCountsDiffer) {
+  for (const Method& method : BuiltInCatalog().methods) {
+    if (method.name != "safusion-naive") continue;
+    const auto results = RunLive(ConfigOf(method, "dgc"), 3, IntegerGradient);
+    EXPECT_EQ(results[0].averaged, results[1].averaged);
+    EXPECT_EQ(results[0].averaged, results[2].averaged);
+    EXPECT_GT(results[0].records.back().exchanges, 1u);
+    EXPECT_GT(results[0].records.back().align_wait_seconds, 0.0);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

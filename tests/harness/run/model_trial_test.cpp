@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/base/error.hpp"
+#include "harness/run/model_trial.hpp"
+#include "harness/statistics/statistics.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kNumel = 100000;
+
+// A profile in which only backward (10 ms), the link (1 ms + 10 ns a byte) and nothing else takes
+// time.
+json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
+  json free = json::array({{1, 0.0}});
+  json profile = {{"backward",
+                   {{"begin_seconds", 0},
+                    {"forward_seconds", 0.005},
+                    {"tail_seconds", 0},
+                    {"update_seconds", 0.001},
+                    {"tensors", json::array({{{"name", "weight"},
+                                              {"shape", {kNumel}},
+                                              {"numel", kNumel},
+                                              {"seconds", backward_seconds}}})}}},
+                  {"dispatch_seconds", 0},
+                  {"exchange_dispatch_seconds", 0},
+                  {"pack", free},
+                  {"scale", free},
+                  {"clear", free},
+                  {"seconds_per_entry", 0},
+                  {"seconds_per_reduced_element", 0},
+                  {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", free}}})}}}};
+  if (ranks > 1) {
+    profile["link"] = {{"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})},
+                       {"seconds_per_extra_message", 0},
+                       {"cpu_seconds", 0},
+                       {"round_cpu_seconds", 0},
+                       {"cpu_fraction", 0}};
+  }
+  return {{"profile", profile},
+          {"machine", {{"cores", 2}}},
+          {"software", json::object()},
+          {"config", {{"workers", ranks}, {"link", ranks > 1 ? link : json()}}}};
+}
+
+json Config(int workers, const std::string& cluster) {
+  return {{"workload", "digits-resnet"},
+          {"cluster", cluster},
+          {"workers", workers},
+          {"ranks_per_node", 1},
+          {"threads_per_worker", 1},
+          {"batch_per_worker", 32},
+          {"accumulation", 1},
+          {"steps", 5},
+          {"seed", 1},
+          {"link", {{"gbps", 1}, {"alpha_us", 100}}},
+          {"sparsifier", "none"},
+          {"sparsifier_options", json::object()},
+          {"density", 1},
+          {"feedback", "none"},
+          {"dense_tensors", {{"max_ndim", 0}, {"names", json::array()}}},
+          {"method_options",
+           {{"strategy", "dense-units"},
+            {"strategy_options", json::object()},
+            {"planner", "whole-model"},
+            {"planner_options", json::object()},
+            {"collective", "ring-allreduce"}}}};
+}
+
+class ModelTrial : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::temp_directory_path() /
+                 ("sparfuse-model-trial-" +
+                  std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  double StepSeconds(const json& config, const json& profiles) {
+    return RunModelledTrial(config, profiles, directory_)
+        .at("metrics")
+        .at("step_seconds")
+        .at("value");
+  }
+  std::filesystem::path directory_;
+};
+
+TEST_F(ModelTrial, ComputesAStepByHand) {
+  const json link = Config(2, "")["link"];
+  const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  // 5 + 10 + 1 ms, and two rounds of 1 ms + 200,000 bytes * 10 ns.
+  EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "steps.cols"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "spans.cols"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "trace.json"));
+}
+
+TEST_F(ModelTrial, RanksShareOneMachineOrHaveOneEach) {
+  const json link = Config(2, "")["link"];
+  const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  const double shared = StepSeconds(Config(4, "this-machine"), profiles);
+  const double own = StepSeconds(Config(4, "machines-like-this"), profiles);
+  EXPECT_NEAR(shared - own, 0.016, 1e-9);  // four ranks on two cores compute at half speed
+}
+
+TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
+  const json link = Config(2, "")["link"];
+  const json profiles = json::array({ProfileOf(1, link, 0.010), ProfileOf(2, link, 0.013)});
+  EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.019 + 2 * 0.003, 1e-9);
+  EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
+}
+
+TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
+  const json link = Config(2, "")["link"];
+  json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  const auto metrics = [&] {
+    return RunModelledTrial(Config(2, "machines-like-this"), profiles, directory_).at("metrics");
+  };
+  EXPECT_FALSE(metrics().contains("step_uncertainty"));
+  // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a
+  // factor of two all but never.
+  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.2;
+  const double expected = StudentTQuantile(0.975, 12) * 0.001 / 0.022;
+  const double found = metrics().at("step_uncertainty").at("value");
+  EXPECT_GT(found, expected / 2);
+  EXPECT_LT(found, expected * 2);
+  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.0;
+  EXPECT_EQ(metrics().at("step_uncertainty").at("value"), 0);
+}
+
+TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
+  const json link = Config(2, "")["link"];
+  const auto message = [&](const json& profiles) -> std::string {
+    try {
+      StepSeconds(Config(2, "this-machine"), profiles);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message(json::array()).find("lacks every measurement"), std::string::npos);
+  EXPECT_NE(message(json::array({ProfileOf(1, link)})).find("lacks the link"), std::string::npos);
+  json damaged = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  damaged[1]["profile"].erase("pack");
+  EXPECT_NE(message(damaged).find("'pack' not found"), std::string::npos) << message(damaged);
+}
+
+}  // namespace
+}  // namespace sparfuse

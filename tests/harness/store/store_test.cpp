@@ -1,0 +1,247 @@
+// The store: trials that are finished or absent, an index that can be made again, outcomes.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <fstream>
+
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/run/outcome.hpp"
+#include "harness/store/store.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+// A finished trial in `store`, as the runner writes it.
+json AddTrial(const Store& store, const StoreLock& lock, int block,
+              const std::string& status = "ok") {
+  const json config = {{"kind", "throughput"}, {"mode", "measured"}, {"method", "wfbp"},
+                       {"workload", "w"},      {"workers", 2},       {"density", 0.01},
+                       {"sparsifier", "topk"}, {"link", nullptr}};
+  json trial = {
+      {"schema", 1}, {"experiment", "e"}, {"part", "p"}, {"status", status}, {"config", config}};
+  trial["trial_id"] = store.CreateTrial(lock, "e", "p", "wfbp-b" + std::to_string(block));
+  trial["config_hash"] = ConfigHash(config);
+  trial["system"] = {{"cores", 2}};
+  trial["system_hash"] = ContentHash(trial["system"]);
+  trial["failure"] =
+      status == "ok" ? json() : json{{"kind", "comm"}, {"message", "m"}, {"log_tail", "t"}};
+  trial["metrics"] = {{"step_seconds", {{"value", 0.5 + block}, {"unit", "s"}}}};
+  trial["checks"] = {{"replicas_equal", true}};
+  trial["revisions"] = {{"method:wfbp", 1}};
+  trial["block"] = block;
+  trial["seed"] = block + 1;
+  trial["started_utc"] = UtcNow();
+  trial["seconds"] = 3.5;
+  store.Finish(lock, trial);
+  return trial;
+}
+
+TEST(Store, OnlyFinishedTrialsExist) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  const json finished = AddTrial(store, lock, 0);
+  const std::string half = store.CreateTrial(lock, "e", "p", "wfbp-b1");
+  std::ofstream(store.Directory(half) / "config.json") << "{}";
+  std::ofstream(store.Directory(half) / "trial.json.tmp") << "{\"schema\": 1";
+  store.CreateTrial(lock, "e", "other", "empty");
+  std::vector<std::string> problems;
+  ASSERT_EQ(store.ReadTrials(problems).size(), 1u);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(store.RemoveUnfinished(lock), 2u);
+  EXPECT_FALSE(fs::exists(store.Directory(half)));
+  EXPECT_FALSE(fs::exists(store.trials() / "e" / "other"));
+  EXPECT_TRUE(fs::exists(store.Directory(finished["trial_id"]) / "trial.json"));
+}
+
+TEST(Store, CorruptTrialsAreNamedAndLeftOut) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  for (int block = 0; block < 4; ++block) AddTrial(store, lock, block);
+  const auto file = [&](int block) {
+    return store.trials() / "e" / "p" / ("wfbp-b" + std::to_string(block) + "-1") / "trial.json";
+  };
+  fs::resize_file(file(0), 40);  // truncated
+  json other = ReadJsonFile(file(1));
+  other["config"]["workers"] = 8;  // edited by hand
+  std::ofstream(file(1)) << other;
+  other = ReadJsonFile(file(2));
+  other.erase("metrics");
+  std::ofstream(file(2)) << other;
+  std::vector<std::string> problems;
+  EXPECT_EQ(store.ReadTrials(problems).size(), 1u);
+  ASSERT_EQ(problems.size(), 3u);
+  EXPECT_NE(problems[0].find("breaks at byte"), std::string::npos) << problems[0];
+  EXPECT_NE(problems[1].find("config_hash"), std::string::npos) << problems[1];
+  EXPECT_NE(problems[2].find("metrics: expected an object"), std::string::npos) << problems[2];
+}
+
+TEST(Store, TheRebuiltIndexHasTheSameRows) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  std::vector<std::string> problems;
+  {
+    Index index = store.OpenIndex(lock, problems);
+    for (int block = 0; block < 3; ++block) {
+      index.AddTrial(AddTrial(store, lock, block, block == 1 ? "failed" : "ok"));
+    }
+    EXPECT_THROW(
+        index.AddTrial(
+            AddTrial(store, lock, 0)
+                .patch(json::parse(
+                    R"([{"op": "replace", "path": "/trial_id", "value": "e/p/wfbp-b0-1"}])"))),
+        Error);  // rows are never replaced
+  }
+  const auto first = store.ReadRows().front().trial_id;
+  store.Annotate(lock, first, "the fan stood still");
+  EXPECT_THROW(store.Annotate(lock, "e/p/none", "r"), Error);
+  const auto before = store.ReadRows();
+  store.RebuildIndex(lock, problems);
+  const auto after = store.ReadRows();
+  EXPECT_TRUE(problems.empty());
+  ASSERT_EQ(before.size(), 4u);
+  ASSERT_EQ(after.size(), before.size());
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].trial_id, before[i].trial_id);
+    EXPECT_EQ(after[i].status, before[i].status);
+    EXPECT_EQ(after[i].metrics, before[i].metrics);
+    EXPECT_EQ(after[i].annotations, before[i].annotations);
+    EXPECT_EQ(after[i].revisions, before[i].revisions);
+    EXPECT_EQ(after[i].config, before[i].config);
+  }
+  EXPECT_FALSE(after.front().counts());  // annotated
+}
+
+TEST(Store, WhatTheIndexLacksIsAddedWhenItOpens) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  AddTrial(store, lock, 0);  // as if killed between trial.json and the row
+  std::vector<std::string> problems;
+  EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
+  EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
+}
+
+TEST(Store, ASecondRunIsToldWhoHoldsTheLock) {
+  const TemporaryFolder folder;
+  const StoreLock lock(folder.path());
+  EXPECT_EQ(StoreLock::TryLock(folder.path()), nullptr);
+  try {
+    const StoreLock second(folder.path());
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+    EXPECT_NE(std::string(error.what()).find("process " + std::to_string(getpid())),
+              std::string::npos);
+  }
+}
+
+TEST(Outcome, ATrialWithAFailedCheckOrANaNHasNoThroughput) {
+  json outcome = {{"status", "ok"},
+                  {"metrics", {{"throughput", {{"value", 10.0}, {"unit", "images/s"}}}}},
+                  {"checks", {{"replicas_equal", true}}}};
+  EXPECT_EQ(JudgeOutcome(outcome)["status"], "ok");
+  EXPECT_EQ(JudgeOutcome(outcome)["metrics"], outcome["metrics"]);
+  outcome["checks"]["replicas_equal"] = false;
+  EXPECT_EQ(JudgeOutcome(outcome)["status"], "invalid");
+  EXPECT_TRUE(JudgeOutcome(outcome)["metrics"].empty());
+  outcome["checks"]["replicas_equal"] = true;
+  outcome["metrics"]["loss"] = {{"value", nullptr}, {"unit", ""}};  // JSON has no NaN
+  EXPECT_EQ(JudgeOutcome(outcome)["status"], "invalid");
+  EXPECT_EQ(JudgeOutcome(json::array())["status"], "failed");
+}
+
+TEST(Outcome, ARanksOwnErrorBeatsWhatItCausedInOthers) {
+  const TemporaryFolder folder;
+  const auto leave = [&](int rank, const char* kind, const char* message) {
+    std::ofstream(folder.path() / ("failure-rank" + std::to_string(rank) + ".json"))
+        << json{{"kind", kind}, {"message", message}, {"rank", rank}};
+  };
+  std::ofstream(folder.path() / "log.txt") << "some words\n";
+  leave(0, "comm", "rank 1 closed");
+  leave(1, "data", "digits.bin is truncated");
+  LaunchResult end;
+  end.exit_code = 1;
+  json outcome = CollectOutcome(folder.path(), end, 60);
+  EXPECT_EQ(outcome["status"], "failed");
+  EXPECT_EQ(outcome["failure"]["kind"], "data");
+  EXPECT_EQ(outcome["failure"]["rank"], 1);
+  EXPECT_EQ(outcome["failure"]["log_tail"], "some words\n");
+  leave(2, "numeric", "a NaN in conv1");
+  outcome = CollectOutcome(folder.path(), end, 60);
+  EXPECT_EQ(outcome["status"], "invalid");
+  EXPECT_EQ(outcome["failure"]["rank"], 2);
+}
+
+TEST(Outcome, AKilledRankIsNamedFromTheLaunchersReport) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "log.txt")
+      << "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
+  std::ofstream(folder.path() / "failure-rank0.json")
+      << R"({"kind":"comm","message":"lost rank 1","rank":0})";
+  LaunchResult end;
+  end.exit_code = 137;
+  const json failure = CollectOutcome(folder.path(), end, 60)["failure"];
+  EXPECT_EQ(failure["rank"], 1);
+  EXPECT_EQ(failure["signal"], 9);
+  EXPECT_NE(failure["message"].get<std::string>().find("lost rank 1"), std::string::npos);
+}
+
+TEST(Launcher, ReadsBothFormsOfTheReport) {
+  const auto exited = ParseLauncherReport(
+      "mpirun detected that one or more processes exited with non-zero status, thus causing\n"
+      "the job to be terminated. The first process to do so was:\n\n  Process name: [[31559,1],2]\n"
+      "  Exit code:    3\n");
+  EXPECT_EQ(exited.rank, 2);
+  EXPECT_EQ(exited.exit_code, 3);
+  const auto killed = ParseLauncherReport(
+      "mpirun noticed that process rank 11 with PID 99 on node a exited on signal 11 (Segmentation "
+      "fault).");
+  EXPECT_EQ(killed.rank, 11);
+  EXPECT_EQ(killed.signal, 11);
+  EXPECT_FALSE(ParseLauncherReport("nothing of the kind").rank.has_value());
+}
+
+TEST(Launcher, EndsEveryDescendantWhenTheTimeIsUp) {
+  const TemporaryFolder folder;
+  LaunchRequest request;
+  // A grandchild in a session of its own, as Open MPI's ranks are outside the launcher's group.
+  request.argv = {"/bin/sh", "-c",
+                  "setsid sleep 1000 & echo $! > " + (folder.path() / "pid").string() +
+                      "; trap '' TERM; "
+                      "while true; do sleep 1; done"};
+  request.log = folder.path() / "log.txt";
+  request.timeout_seconds = 0.5;
+  const std::atomic<bool> interrupted{false};
+  EXPECT_EQ(Launch(request, interrupted, nullptr).end, LaunchResult::End::kTimeout);
+  std::ifstream in(folder.path() / "pid");
+  pid_t pid = 0;
+  ASSERT_TRUE(in >> pid);
+  EXPECT_NE(kill(pid, 0), 0) << "process " << pid << " is still there";
+}
+
+TEST(Launcher, ReportsExitAndWhatCannotBeStarted) {
+  const TemporaryFolder folder;
+  LaunchRequest request;
+  request.argv = {"/bin/sh", "-c", "echo words; exit 7"};
+  request.log = folder.path() / "log.txt";
+  const std::atomic<bool> interrupted{false};
+  const auto end = Launch(request, interrupted, nullptr);
+  EXPECT_EQ(end.end, LaunchResult::End::kExited);
+  EXPECT_EQ(end.exit_code, 7);
+  EXPECT_EQ(ReadFile(request.log), "words\n");
+  request.argv = {"/nonexistent/program"};
+  EXPECT_THROW(Launch(request, interrupted, nullptr), Error);
+  EXPECT_EQ(Tail("a\nb\nc\n", 2), "b\nc\n");
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,25 @@
+// The devices that tests run on: the emulated one always, a card where there is one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/device/card.hpp"
+#include "core/device/device.hpp"
+
+namespace sparfuse::testing {
+
+// "" or why a test cannot run there.
+inline std::string WhyNotOn(DeviceKind kind) {
+  const std::string why = kind == DeviceKind::kCuda ? WhyNoCuda() : "";
+  return why.empty() ? "" : "no CUDA device: " + why;
+}
+
+inline auto TheDevices() { return ::testing::Values(DeviceKind::kEmulated, DeviceKind::kCuda); }
+
+inline std::string DeviceName(const ::testing::TestParamInfo<DeviceKind>& info) {
+  return info.param == DeviceKind::kCuda ? "Cuda" : "Emulated";
+}
+
+}  // namespace sparfuse::testing

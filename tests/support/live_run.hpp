@@ -1,0 +1,163 @@
+// Steps of a LiveEngine over ranks that are threads, with gradients that the test makes up.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/live/live_engine.hpp"
+#include "core/device/runtime.hpp"
+#include "tests/support/run_ranks.hpp"
+
+namespace sparfuse::testing {
+
+inline constexpr std::chrono::milliseconds kLiveDeadline{20000};
+inline constexpr int kLiveSteps = 4;
+
+// Sizes that are one element, odd, and larger than a block of the kernels.
+inline const std::vector<std::size_t> kTensorSizes = {10, 1, 640, 64, 9000, 3, 128, 4097};
+
+// Small integers, so that sums are exact whatever their order.
+inline std::vector<float> IntegerGradient(int rank, int step, std::size_t tensor) {
+  std::mt19937 generator(
+      static_cast<unsigned>(1000003 * rank + 1009 * step + static_cast<int>(tensor)));
+  std::vector<float> values(kTensorSizes[tensor]);
+  for (float& value : values) value = static_cast<float>(static_cast<int>(generator() % 201) - 100);
+  return values;
+}
+
+struct RankResult {
+  std::vector<std::vector<float>> averaged;  // [steps] flat
+  std::vector<float> residual;               // after the last step
+  std::vector<StepRecord> records;
+  std::vector<std::vector<Span>> spans;  // [steps]
+  std::uint64_t mass_checks = 0;
+  std::uint64_t mass_violations = 0;
+};
+
+using Gradients = std::function<std::vector<float>(int rank, int step, std::size_t tensor)>;
+
+inline constexpr Device kEmulated{DeviceKind::kEmulated, 0};
+
+// For tests that run on the host and on the emulated device.
+inline std::string NameOf(Device device) {
+  return device.kind == DeviceKind::kHost ? "host" : "emulated";
+}
+
+// A gradient where the engine wants it, written in the order of its compute stream as by backward.
+class AnnouncedGradient {
+ public:
+  AnnouncedGradient(const LiveEngine& engine, std::vector<float> values)
+      : stream_(engine.compute_stream()), values_(std::move(values)) {
+    if (stream_.device.kind == DeviceKind::kHost) return;
+    on_device_ = Buffer<float>(values_.size(), stream_.device, "a gradient");
+    gpu::CopyAsync(stream_, on_device_.data(), values_.data(), values_.size() * sizeof(float));
+  }
+  std::span<const float> get() const {
+    if (stream_.device.kind == DeviceKind::kHost) return values_;
+    return {on_device_.data(), on_device_.size()};
+  }
+  // Others may have the memory, in the order of the compute stream.
+  void Spoil() {
+    if (stream_.device.kind == DeviceKind::kHost) return;
+    gpu::FillAsync(stream_, on_device_.data(), 0xff, on_device_.size() * sizeof(float));
+  }
+
+ private:
+  Stream stream_;
+  std::vector<float> values_;
+  Buffer<float> on_device_;
+};
+
+// Of all tensors, flat.
+inline std::vector<float> AveragedOf(const LiveEngine& engine) {
+  std::vector<float> flat(engine.layout().numel());
+  const Stream stream = engine.compute_stream();
+  for (std::size_t t = 0; t < engine.layout().tensors(); ++t) {
+    const DeviceSpan<const float> part = engine.AveragedOnDevice(t);
+    float* const to = flat.data() + engine.layout().tensor(t).offset;
+    if (stream.device.kind == DeviceKind::kHost) {
+      std::copy_n(part.data, part.size, to);
+    } else {
+      gpu::CopyAsync(stream, to, part.data, part.size * sizeof(float));
+    }
+  }
+  if (stream.device.kind != DeviceKind::kHost) gpu::Synchronize(stream);
+  return flat;
+}
+
+using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
+
+// `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
+// announced. `before_step` may change the engine between steps. `wrap` as RunRanks'.
+inline std::vector<RankResult> RunLive(
+    const std::function<LiveConfig()>& configure, int workers, const Gradients& gradient_of,
+    std::size_t without_gradient = 999,
+    const std::function<void(LiveEngine&, int step)>& before_step = {},
+    const Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; }) {
+  std::vector<RankResult> results(static_cast<std::size_t>(workers));
+  const auto body = [&](ProgressLoop& loop) {
+    ThreadPool pool(1);
+    std::deque<AnnouncedGradient> gradients;  // outlives the streams that an error leaves at work
+    LiveEngine engine(configure(), loop, pool);
+    RankResult& result = results[static_cast<std::size_t>(loop.rank())];
+    for (int step = 0; step < kLiveSteps; ++step) {
+      if (before_step) before_step(engine, step);
+      engine.BeginStep(static_cast<std::uint64_t>(step), true);
+      engine.BeginForward();
+      engine.EndForward();
+      gradients.clear();
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+        if (t == without_gradient) continue;
+        gradients.emplace_back(engine, gradient_of(loop.rank(), step, t));
+        engine.AnnounceGradient(t, gradients.back().get());
+      }
+      engine.EndBackward();
+      engine.FinishStep();
+      for (AnnouncedGradient& gradient : gradients) gradient.Spoil();
+      engine.BeginUpdate();
+      result.averaged.push_back(AveragedOf(engine));
+      result.records.push_back(engine.EndStep());
+      result.spans.push_back(engine.timeline().Sorted());
+    }
+    const auto residual = engine.Residual("local", {0, engine.layout().numel()});
+    result.residual.assign(residual.begin(), residual.end());
+    result.mass_checks = engine.mass_checks();
+    result.mass_violations = engine.mass_violations();
+  };
+  RunRanks(workers, 1, kLiveDeadline, body, wrap);
+  return results;
+}
+
+// sum over ranks of residuals + P * applied - sum of gradients, over all steps: zeros when nothing
+// is lost. Exact on integer gradients but for the division by P, which rounding undoes.
+inline std::vector<double> LostMass(const std::vector<RankResult>& results) {
+  const int workers = static_cast<int>(results.size());
+  std::vector<double> lost(results.front().residual.size());
+  for (int step = 0; step < kLiveSteps; ++step) {
+    std::size_t offset = 0;
+    for (std::size_t t = 0; t < kTensorSizes.size(); offset += kTensorSizes[t++]) {
+      for (int rank = 0; rank < workers; ++rank) {
+        const auto gradient = IntegerGradient(rank, step, t);
+        for (std::size_t i = 0; i < gradient.size(); ++i) lost[offset + i] -= gradient[i];
+      }
+    }
+    const auto& averaged = results.front().averaged[static_cast<std::size_t>(step)];
+    for (std::size_t i = 0; i < lost.size(); ++i)
+      lost[i] += std::round(averaged[i] * static_cast<double>(workers));
+  }
+  for (const RankResult& rank : results) {
+    for (std::size_t i = 0; i < lost.size(); ++i) lost[i] += rank.residual[i];
+  }
+  return lost;
+}
+
+}  // namespace sparfuse::testing

@@ -1,0 +1,243 @@
+// What the tests of sparsifiers share: test data by name, one selection with its memory, and top-k
+// as one would write it on paper.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/sparsify/sparsifier.hpp"
+#include "core/base/cpu.hpp"
+#include "tests/support/sanitizers.hpp"
+
+namespace sparfuse::testing {
+
+// Large enough for several threads, and no multiple of anything.
+inline constexpr std::size_t kLargeShape = (std::size_t{1} << (kSanitized ? 18 : 20)) + 7;
+
+// Every registered sparsifier; under the thread sanitizer without the forms as shipped, whose
+// threads are those of the kernels that the canonical ones use too.
+inline std::vector<std::string> SparsifierNames() {
+  std::vector<std::string> names;
+  for (const SparsifierDescriptor& descriptor : Sparsifiers()) {
+    if (kThreadSanitized && descriptor.name.find('@') != std::string_view::npos) continue;
+    names.emplace_back(descriptor.name);
+  }
+  return names;
+}
+
+// What the laws are tested on: core's sparsifiers, unless the program says otherwise before it
+// starts googletest.
+struct Subjects {
+  std::vector<std::string> names = SparsifierNames();
+  // The descriptor of one of `names`, or of what a made sparsifier calls itself.
+  std::function<const SparsifierDescriptor&(const std::string&)> find = FindSparsifier;
+  std::vector<Isa> isas = SupportedIsas();  // on which their kernels can run
+  bool on_host = true;
+  // Beside the host. Tests of a device that is absent are skipped.
+  std::vector<DeviceKind> devices = {DeviceKind::kEmulated, DeviceKind::kCuda};
+};
+
+inline Subjects& UnderTest() {
+  static Subjects subjects;
+  return subjects;
+}
+
+// A name that googletest accepts.
+inline std::string CaseName(std::string name) {
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+}
+
+inline const std::vector<std::string>& DataNames() {
+  static const std::vector<std::string> names = {
+      "gaussian",   "laplace", "layers",   "zeros",       "equal",     "spike",
+      "few-values", "sparse",  "denormal", "alternating", "ascending", "clustered"};
+  return names;
+}
+
+// n elements of `name`, drawn from `seed`. One element is `draw(i)`; the choice is made once, not
+// for each of a million.
+inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
+  std::vector<float> x(n, 0.0f);
+  const auto fill = [&x](const auto& draw) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = draw(i);
+  };
+  if (name == "gaussian") {
+    fill([&](std::size_t) { return normal(random); });
+  } else if (name == "laplace") {
+    fill([&](std::size_t) {
+      const float u = uniform(random) - 0.5f;
+      return -std::copysign(std::log1p(-2 * std::abs(u) + 1e-7f), u);
+    });
+  } else if (name == "layers") {  // neighbouring regions of very different scale
+    fill([&](std::size_t i) {
+      return normal(random) * std::ldexp(1.0f, -3 * static_cast<int>(i * 8 / n));
+    });
+  } else if (name == "equal") {
+    fill([](std::size_t) { return 0.25f; });
+  } else if (name == "spike") {
+    fill([n](std::size_t i) { return i == n / 2 ? 3.0f : 0.0f; });
+  } else if (name == "few-values") {
+    fill([&](std::size_t) { return std::floor(normal(random) * 2) * 0.5f; });
+  } else if (name == "sparse") {
+    fill([&](std::size_t) { return uniform(random) < 0.01f ? normal(random) : 0.0f; });
+  } else if (name == "denormal") {
+    fill([&](std::size_t) {
+      const float size = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 1000u));
+      return size * (random() % 2 == 0 ? 1.0f : -1.0f);
+    });
+  } else if (name == "alternating") {  // ties of both signs
+    fill([](std::size_t i) { return i % 2 == 0 ? 1.0f : -1.0f; });
+  } else if (name == "ascending") {
+    fill([](std::size_t i) { return static_cast<float>(i); });
+  } else if (name == "clustered") {  // large values side by side: a hard case for samples
+    fill([&](std::size_t i) { return normal(random) * ((i / 700) % 50 == 3 ? 100.0f : 1.0f); });
+  }
+  return x;
+}
+
+// The same as DrawData. Every method, instruction set and pool meets the same data, whose drawing
+// would take longer than what is tested, so that they are kept.
+inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {
+  constexpr std::size_t kMostKept = std::size_t{1} << 25;  // elements
+  static std::mutex mutex;
+  static std::map<std::tuple<std::string, std::size_t, std::uint32_t>, std::vector<float>> kept;
+  static std::size_t elements = 0;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = kept.try_emplace({name, n, seed});
+  if (!is_new) return at->second;
+  std::vector<float> drawn = DrawData(name, n, seed);
+  if (elements + n <= kMostKept) {
+    elements += n;
+    at->second = drawn;
+  } else {
+    kept.erase(at);
+  }
+  return drawn;
+}
+
+struct Selected {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+};
+
+inline std::uint32_t Bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+inline std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
+  std::vector<std::uint32_t> bits(x.size());
+  if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
+  return bits;
+}
+
+// The k first by (|x| descending, index ascending), sorted by index.
+inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) {
+  std::vector<std::uint32_t> order(x.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto before = [&](std::uint32_t a, std::uint32_t b) {
+    return std::abs(x[a]) != std::abs(x[b]) ? std::abs(x[a]) > std::abs(x[b]) : a < b;
+  };
+  if (k < x.size()) {
+    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
+                     before);
+  }
+  order.resize(k);
+  std::sort(order.begin(), order.end());
+  Selected selected;
+  selected.indices = order;
+  for (const std::uint32_t i : order) selected.values.push_back(x[i]);
+  return selected;
+}
+
+// Runs selections of one tensor: owns the pool, the workspace, the state, the residual and a slot
+// with guards behind it.
+class Selection {
+ public:
+  // shape: of n elements; {} is one dimension.
+  Selection(const Sparsifier& sparsifier, std::size_t n, double density, int threads, bool feedback,
+            std::vector<std::int64_t> shape = {})
+      : sparsifier_(sparsifier),
+        n_(n),
+        density_(density),
+        shape_(shape.empty() ? std::vector{static_cast<std::int64_t>(n)} : std::move(shape)),
+        pool_(threads),
+        state_(sparsifier.MakeState(n)),
+        residual_(feedback ? n : 0, 0.0f),
+        capacity_(SlotCapacityFor(UnderTest().find(std::string(sparsifier.name())), sparsifier, n,
+                                  shape_, density)),
+        indices_(capacity_ + kGuard, kGuardIndex),
+        values_(capacity_ + kGuard, kGuardValue) {}
+
+  Selected Run(const std::vector<float>& gradient, std::uint64_t step, std::uint32_t id = 7) {
+    std::fill(indices_.begin(), indices_.end(), kGuardIndex);
+    std::fill(values_.begin(), values_.end(), kGuardValue);
+    Slot slot{{indices_.data(), capacity_, {}}, {values_.data(), capacity_, {}}, capacity_, 0};
+    const SelectContext context{&pool_, &workspace_, &counters_, {}};
+    const SelectSource source{{gradient.data(), gradient.size(), {}},
+                              {residual_.data(), residual_.size(), {}}};
+    sparsifier_.Select(context, source, density_, {id, "conv1.weight", shape_, step}, state_.get(),
+                       slot);
+    Selected selected;
+    selected.indices.assign(indices_.begin(), indices_.begin() + static_cast<long>(slot.count));
+    selected.values.assign(values_.begin(), values_.begin() + static_cast<long>(slot.count));
+    return selected;
+  }
+
+  // Nothing was written behind the slot.
+  bool GuardsIntact() const {
+    return std::all_of(indices_.begin() + static_cast<long>(capacity_), indices_.end(),
+                       [](std::uint32_t i) { return i == kGuardIndex; }) &&
+           std::all_of(values_.begin() + static_cast<long>(capacity_), values_.end(),
+                       [](float v) { return v == kGuardValue; });
+  }
+
+  std::size_t capacity() const { return capacity_; }
+  // What the sparsifier says that it keeps.
+  std::size_t Count() const { return sparsifier_.Count(n_, shape_, density_); }
+  std::vector<float>& residual() { return residual_; }
+  const SelectCounters& counters() const { return counters_; }
+
+ private:
+  static constexpr std::size_t kGuard = 64;
+  static constexpr std::uint32_t kGuardIndex = 0xdeadbeef;
+  static constexpr float kGuardValue = -12345.0f;
+  const Sparsifier& sparsifier_;
+  std::size_t n_;
+  double density_;
+  std::vector<std::int64_t> shape_;
+  ThreadPool pool_;
+  Workspace workspace_;
+  SelectCounters counters_;
+  std::unique_ptr<SparsifierState> state_;
+  std::vector<float> residual_;
+  std::size_t capacity_;
+  std::vector<std::uint32_t> indices_;
+  std::vector<float> values_;
+};
+
+inline std::unique_ptr<Sparsifier> MakeSparsifier(const std::string& name, Options given = {},
+                                                  std::uint64_t seed = 11) {
+  const SparsifierDescriptor& descriptor = UnderTest().find(name);
+  return descriptor.make(ResolveOptions("sparsifier " + name, descriptor.options, given), seed);
+}
+
+inline std::string IsaSuffix(Isa isa) { return std::string(IsaName(isa)); }
+
+}  // namespace sparfuse::testing

@@ -1,0 +1,45 @@
+// What tests of transports share.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse::testing {
+
+template <class T>
+std::span<const std::byte> Bytes(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+template <class T>
+std::span<std::byte> Room(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+// The failure of `body` as text, with its kind in front; "none".
+inline std::string FailureOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return std::string(FailureKindName(error.kind())) + ": " + error.what();
+  }
+  return "none";
+}
+
+// Elements of each rank, where they differ.
+inline std::vector<std::vector<std::size_t>> UnequalSizes(std::size_t ranks) {
+  std::vector<std::size_t> growing(ranks);
+  std::iota(growing.begin(), growing.end(), std::size_t{0});
+  std::vector<std::size_t> one_has_all(ranks, 0);
+  one_has_all.back() = 5000;
+  std::vector<std::size_t> one_has_none(ranks, 321);
+  one_has_none.front() = 0;
+  return {growing, one_has_all, one_has_none};
+}
+
+}  // namespace sparfuse::testing

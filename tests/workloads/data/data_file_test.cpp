@@ -1,0 +1,168 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "workloads/data/data_file.hpp"
+
+namespace sparfuse {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// A file as scripts/fetch_data.py would write it.
+Bytes Encode(std::uint32_t kind, std::array<std::uint64_t, 4> dims, const Bytes& payload) {
+  Bytes file(64, 0);
+  const std::uint32_t version = 1;
+  const std::uint64_t payload_bytes = payload.size();
+  std::memcpy(file.data(), "SPARFDAT", 8);
+  std::memcpy(file.data() + 8, &version, 4);
+  std::memcpy(file.data() + 12, &kind, 4);
+  std::memcpy(file.data() + 16, dims.data(), 32);
+  std::memcpy(file.data() + 48, &payload_bytes, 8);
+  const std::uint32_t crc = Crc32(payload, Crc32(std::span(file).first(60)));
+  std::memcpy(file.data() + 60, &crc, 4);
+  file.insert(file.end(), payload.begin(), payload.end());
+  return file;
+}
+
+DataFileSpec SpecOf(const Bytes& file) {
+  DataFileSpec spec{"tiny", "tiny/tiny.bin", file.size(), 0};
+  std::memcpy(&spec.crc32, file.data() + 60, 4);
+  return spec;
+}
+
+class DataFileTest : public ::testing::Test {
+ protected:
+  DataFileTest()
+      : directory_(std::filesystem::temp_directory_path() /
+                   ("sparfuse_data_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(directory_ / "tiny");
+  }
+  ~DataFileTest() override { std::filesystem::remove_all(directory_); }
+
+  void Write(const Bytes& file) {
+    std::ofstream(directory_ / "tiny/tiny.bin", std::ios::binary)
+        .write(reinterpret_cast<const char*>(file.data()),
+               static_cast<std::streamsize>(file.size()));
+  }
+
+  // The message of the Error{kData} that `call` must throw.
+  template <typename Call>
+  std::string DataError(Call call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kData) << error.what();
+      return error.what();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return "";
+  }
+
+  void ExpectIn(const std::string& part, const std::string& message) {
+    EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in: " << message;
+  }
+
+  std::filesystem::path directory_;
+  // Two images of 1 x 3, the first for training.
+  const Bytes images_ = Encode(1, {2, 1, 3, 1}, {10, 20, 30, 40, 50, 60, 7, 9});
+  // "abba" over the vocabulary "ab", three tokens for training.
+  const Bytes text_ = Encode(2, {4, 2, 3, 0}, {'a', 'b', 0, 1, 1, 0});
+};
+
+TEST(Crc32, IsThatOfZlib) {
+  const std::string check = "123456789";
+  const Bytes bytes(check.begin(), check.end());
+  EXPECT_EQ(Crc32(bytes), 0xCBF43926u);  // the check value of CRC-32/ISO-HDLC
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    EXPECT_EQ(Crc32(std::span(bytes).subspan(cut), Crc32(std::span(bytes).first(cut))),
+              0xCBF43926u);
+  }
+}
+
+TEST_F(DataFileTest, ReadsImages) {
+  Write(images_);
+  const ImageSet set = ReadImages(directory_, SpecOf(images_));
+  EXPECT_EQ(set.count, 2u);
+  EXPECT_EQ(set.train_count, 1u);
+  EXPECT_EQ(Bytes(set.pixels(1).begin(), set.pixels(1).end()), (Bytes{40, 50, 60}));
+  EXPECT_EQ(set.label(0), 7);
+  EXPECT_EQ(set.label(1), 9);
+}
+
+TEST_F(DataFileTest, ReadsText) {
+  Write(text_);
+  const TextSet set = ReadText(directory_, SpecOf(text_));
+  EXPECT_EQ(Bytes(set.vocabulary().begin(), set.vocabulary().end()), (Bytes{'a', 'b'}));
+  EXPECT_EQ(Bytes(set.tokens().begin(), set.tokens().end()), (Bytes{0, 1, 1, 0}));
+  EXPECT_EQ(set.train_count, 3u);
+}
+
+TEST_F(DataFileTest, MissingNamesFileSizeAndCommand) {
+  for (const bool whole : {false, true}) {
+    const std::string message = DataError([&] {
+      whole ? void(ReadImages(directory_, SpecOf(images_)))
+            : CheckDataFile(directory_, SpecOf(images_));
+    });
+    ExpectIn((directory_ / "tiny/tiny.bin").string(), message);
+    ExpectIn("No such file", message);
+    ExpectIn("expected 72 bytes", message);
+    ExpectIn("scripts/fetch_data.py tiny --data-dir " + directory_.string(), message);
+  }
+}
+
+TEST_F(DataFileTest, EveryTruncationIsFound) {
+  for (std::size_t size = 0; size < images_.size(); ++size) {
+    Write(Bytes(images_.begin(), images_.begin() + static_cast<std::ptrdiff_t>(size)));
+    const std::string message = DataError([&] { CheckDataFile(directory_, SpecOf(images_)); });
+    ExpectIn("truncated: " + std::to_string(size) + " bytes, expected 72", message);
+    EXPECT_EQ(message, DataError([&] { ReadImages(directory_, SpecOf(images_)); }));
+  }
+}
+
+TEST_F(DataFileTest, EveryDamagedByteIsFound) {
+  for (std::size_t at = 0; at < text_.size(); ++at) {
+    Bytes damaged = text_;
+    damaged[at] ^= 0x10;
+    Write(damaged);
+    DataError([&] { ReadText(directory_, SpecOf(text_)); });
+  }
+}
+
+TEST_F(DataFileTest, AnotherEditionIsRefused) {
+  const Bytes other = Encode(2, {4, 2, 3, 0}, {'a', 'b', 0, 1, 1, 1});
+  Write(other);
+  ExpectIn("another edition", DataError([&] { CheckDataFile(directory_, SpecOf(text_)); }));
+  EXPECT_EQ(ReadText(directory_, SpecOf(other)).tokens().back(), 1);
+}
+
+TEST_F(DataFileTest, WellFormedNonsenseIsRefused) {
+  const auto refuse = [&](const Bytes& file, bool as_text, const std::string& why) {
+    Write(file);
+    ExpectIn(why, DataError([&] {
+               as_text ? void(ReadText(directory_, SpecOf(file)))
+                       : void(ReadImages(directory_, SpecOf(file)));
+             }));
+  };
+  refuse(text_, false, "kind 2, expected kind 1");
+  refuse(Encode(1, {3, 1, 3, 1}, {10, 20, 30, 40, 50, 60, 7, 9}), false, "contradicts itself");
+  refuse(Encode(1, {2, 1, 3, 1}, {10, 20, 30, 40, 50, 60, 7, 10}), false, "label 10 for image 1");
+  refuse(Encode(2, {4, 2, 3, 0}, {'a', 'b', 0, 1, 2, 0}), true, "token 2, expected less than 2");
+  refuse(Encode(2, {4, 2, 5, 0}, {'a', 'b', 0, 1, 1, 0}), true, "contradicts itself");
+}
+
+TEST(ResolveDataDirectory, PrefersArgumentThenEnvironmentThenCheckout) {
+  setenv("SPARFUSE_DATA", "/from/environment", 1);
+  EXPECT_EQ(ResolveDataDirectory("/given"), "/given");
+  EXPECT_EQ(ResolveDataDirectory({}), "/from/environment");
+  unsetenv("SPARFUSE_DATA");
+  EXPECT_TRUE(ResolveDataDirectory({}).is_absolute());
+  EXPECT_EQ(ResolveDataDirectory({}).filename(), "data");
+}
+
+}  // namespace
+}  // namespace sparfuse

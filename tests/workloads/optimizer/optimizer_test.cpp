@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "workloads/optimizer/optimizer.hpp"
+
+namespace sparfuse {
+namespace {
+
+Recipe Sgd() {
+  return {.optimizer = "sgd",
+          .learning_rate = 0.5,
+          .momentum = 0.5,
+          .beta2 = 0.99,
+          .weight_decay = 0.25,
+          .warmup_steps = 4,
+          .schedule = "cosine"};
+}
+
+TEST(LearningRate, RisesThenFallsToATwentieth) {
+  const Recipe recipe = Sgd();
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 0, 104), 0.125);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 3, 104), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 4, 104), 0.5);
+  EXPECT_NEAR(LearningRate(recipe, 54, 104), 0.5 * (0.05 + 0.95 / 2), 1e-12);
+  EXPECT_NEAR(LearningRate(recipe, 104, 104), 0.025, 1e-12);
+  EXPECT_NEAR(LearningRate(recipe, 1000, 104), 0.025, 1e-12);
+  for (std::uint64_t step = 5; step < 104; ++step) {
+    EXPECT_LT(LearningRate(recipe, step, 104), LearningRate(recipe, step - 1, 104));
+  }
+}
+
+TEST(LearningRate, FallsToNothingOrByStepsAsAsked) {
+  Recipe recipe = Sgd();
+  recipe.schedule = "linear";
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 1, 104), 0.25);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, 104), 0.375);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 104, 104), 0.0);
+  recipe.schedule = "staircase";
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, 80), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 30, 80), 0.05);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 59, 80), 0.05);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 60, 80), 0.005);
+}
+
+TEST(LearningRate, StaysWhereTheEndIsUnknown) {
+  for (const char* schedule : {"cosine", "linear", "staircase"}) {
+    Recipe recipe = Sgd();
+    recipe.schedule = schedule;
+    EXPECT_DOUBLE_EQ(LearningRate(recipe, 1000000, 0), 0.5);
+  }
+}
+
+// All numbers are exact in binary, so the results are too.
+TEST(Optimizer, SgdFollowsItsRecurrence) {
+  Optimizer optimizer(Sgd(), 3);
+  std::vector<float> parameters{1.0f, 2.0f, 4.0f};
+  const std::vector<float> gradient{0.5f, -1.0f};
+  optimizer.Step(parameters, 1, gradient, 0, 0.5);
+  // momentum = gradient + 0.25 * parameter; parameter -= 0.5 * momentum
+  EXPECT_EQ(parameters, (std::vector<float>{1.0f, 1.5f, 4.0f}));
+  optimizer.Step(parameters, 1, gradient, 1, 0.5);
+  // momentum = 0.5 * {1, 0} + {0.5 + 0.375, -1 + 1}
+  EXPECT_EQ(parameters, (std::vector<float>{1.0f, 0.8125f, 4.0f}));
+  ASSERT_EQ(optimizer.State().size(), 1u);
+  EXPECT_EQ(optimizer.State()[0][0], 0.0f);
+  EXPECT_EQ(optimizer.State()[0][1], 1.375f);
+}
+
+TEST(Optimizer, AdamMatchesItsDefinitionInDouble) {
+  Recipe recipe = Sgd();
+  recipe.optimizer = "adam";
+  recipe.momentum = 0.9;
+  recipe.weight_decay = 0.01;
+  Optimizer optimizer(recipe, 1);
+  std::vector<float> parameter{0.7f};
+  double p = 0.7, m = 0, v = 0;
+  for (int step = 0; step < 50; ++step) {
+    const double g = std::sin(step * 0.7) + 0.2;
+    const std::vector<float> gradient{static_cast<float>(g)};
+    optimizer.Step(parameter, 0, gradient, static_cast<std::uint64_t>(step), 0.01);
+    m = 0.9 * m + 0.1 * g;
+    v = 0.99 * v + 0.01 * g * g;
+    const double m_hat = m / (1 - std::pow(0.9, step + 1));
+    const double v_hat = v / (1 - std::pow(0.99, step + 1));
+    p = p - 0.01 * 0.01 * p - 0.01 * m_hat / (std::sqrt(v_hat) + 1e-8);
+    ASSERT_NEAR(parameter[0], p, 1e-5) << "step " << step;
+  }
+  EXPECT_EQ(optimizer.State().size(), 2u);
+}
+
+// More parameters than a launch takes, some larger than a block, some without a gradient.
+TEST(Optimizer, ADeviceComputesTheBitsOfTheHost) {
+  const Device device{DeviceKind::kEmulated, 0};
+  std::vector<Optimizer::Part> parts;
+  std::size_t numel = 0;
+  for (std::size_t i = 0; i < 120; ++i) {
+    const std::size_t size = i % 40 == 0 ? 5000 : i % 7;
+    if (i % 11 != 3) parts.push_back({numel, size, nullptr});
+    numel += size + i % 3;
+  }
+  Buffer<float> gradients(numel, device);
+  for (std::size_t i = 0; i < numel; ++i) gradients.data()[i] = std::sin(0.7f * float(i));
+  for (Optimizer::Part& part : parts) part.gradient = gradients.data() + part.offset;
+
+  for (const char* name : {"sgd", "adam"}) {
+    Recipe recipe = Sgd();
+    recipe.optimizer = name;
+    Optimizer on_host(recipe, numel);
+    Optimizer on_device(recipe, numel, {device, nullptr});
+    std::vector<float> expected(numel, 0.3f);
+    Buffer<float> parameters(numel, device);
+    std::copy(expected.begin(), expected.end(), parameters.data());
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      on_host.Step(expected.data(), parts, step, 0.01);
+      on_device.Step(parameters.data(), parts, step, 0.01);
+    }
+    EXPECT_EQ(std::memcmp(expected.data(), parameters.data(), 4 * numel), 0) << name;
+    const auto state = on_host.State();
+    const auto device_state = on_device.DeviceState();
+    ASSERT_EQ(state.size(), device_state.size());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      EXPECT_EQ(std::memcmp(state[i].data(), device_state[i].data, 4 * numel), 0) << name;
+    }
+    EXPECT_EQ(expected[parts[1].offset + parts[1].size], 0.3f) << "between parts";
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,30 @@
+// One step of each model at paper size, the order of its gradients compared with its layer table.
+// Some eight minutes on two cores, and 16 GB of memory for the largest.
+#include "tests/support/model_step.hpp"
+#include "tests/support/workload_state.hpp"
+#include "workloads/catalog/catalog.hpp"
+
+namespace sparfuse {
+namespace {
+
+class PaperModel : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PaperModel, StepsAsItsTableSays) {
+  const WorkloadDescriptor& descriptor = FindWorkload(GetParam());
+  // A norm over a batch needs more than one image.
+  const bool normalises_batches = descriptor.family() == "resnet" || descriptor.family() == "vgg";
+  testing::ExpectAStepAsTheTableSays(GetParam(), normalises_batches ? 2 : 1, 2);
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const WorkloadDescriptor& workload : Workloads()) {
+    if (workload.synthetic()) names.push_back(workload.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Workloads, PaperModel, ::testing::ValuesIn(Names()), testing::TestName);
+
+}  // namespace
+}  // namespace sparfuse

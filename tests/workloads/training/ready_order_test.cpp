@@ -1,0 +1,51 @@
+// One step of every family at paper size, of the models for which it takes seconds at most; the
+// others are in tests/slow.
+#include "core/base/error.hpp"
+#include "tests/support/model_step.hpp"
+#include "tests/support/workload_state.hpp"
+
+namespace sparfuse {
+namespace {
+
+class ReadyOrder : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ReadyOrder, IsTheLayerTables) { testing::ExpectAStepAsTheTableSays(GetParam(), 2, 1); }
+
+INSTANTIATE_TEST_SUITE_P(PaperSize, ReadyOrder,
+                         ::testing::Values("resnet20-cifar10", "resnet50-cifar100",
+                                           "vgg16-cifar100", "lstm200-wikitext2",
+                                           "transformer-wikitext2"),
+                         testing::TestName);
+
+// With dropout in the LSTM: what is dropped has to follow the seed and the rank too.
+TEST(SyntheticBatches, FollowSeedAndRankAlone) {
+  for (const char* name : {"resnet20-cifar10", "lstm200-wikitext2"}) {
+    const auto loss = [name](std::uint64_t seed, int rank, std::uint64_t step) {
+      WorkloadConfig config;
+      config.batch_per_worker = 2;
+      config.seed = seed;
+      config.rank = rank;
+      config.world = 2;
+      return MakeWorkload(name, config)->Forward(step, 0);
+    };
+    const float first = loss(3, 0, 0);
+    EXPECT_EQ(loss(3, 0, 0), first) << name;
+    EXPECT_NE(loss(3, 1, 0), first) << name;
+    EXPECT_NE(loss(3, 0, 1), first) << name;
+    EXPECT_NE(loss(4, 0, 0), first) << name;
+  }
+}
+
+TEST(SyntheticBatches, CannotBeEvaluated) {
+  WorkloadConfig config;
+  config.batch_per_worker = 2;
+  try {
+    MakeWorkload("resnet20-cifar10", config)->Evaluate(64);
+    FAIL() << "made-up data was evaluated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

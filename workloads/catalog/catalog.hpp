@@ -1,0 +1,53 @@
+// What the workloads are: names, units, options and data files, known without LibTorch, so that an
+// experiment file is checked before anything starts.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/options.hpp"
+#include "workloads/data/data_file.hpp"
+#include "workloads/models/model_sizes.hpp"
+
+namespace sparfuse {
+
+struct WorkloadDescriptor {
+  std::string name;          // stable: results are keyed by it
+  std::string summary;       // one sentence
+  int revision = 1;          // raised when results may change; part of a trial's identity
+  std::string kind_of_data;  // "images", "text" or "questions"
+  ModelSize model;
+  std::string unit;  // of throughput: "images", "tokens"
+  std::size_t units_per_sample = 1;
+  std::size_t batch_per_worker = 0;  // default, in samples of one micro-step
+  std::string metric;                // of Evaluate: "accuracy" or "f1" in [0, 1], or "perplexity"
+  bool higher_is_better = true;
+  double target = 0;                   // of the metric: what dense training reaches
+  std::uint64_t target_steps = 0;      // within how many steps, with one worker and all defaults
+  std::size_t evaluation_samples = 0;  // of an evaluation during training; 0: the whole test data
+  std::vector<DataFileSpec> data_files;
+  // Where the papers' data is not here: training samples that it has. Batches are then made up from
+  // the seed, and nothing can be learned from them; 0: the data files' own.
+  std::size_t synthetic_samples = 0;
+  std::string small;  // a workload of the same family that has real data; empty: this one has
+  // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.
+  std::vector<OptionSpec> options;
+
+  std::string_view family() const { return FamilyOf(model); }
+  bool synthetic() const noexcept { return synthetic_samples > 0; }
+};
+
+// All workloads, in the order in which they are listed.
+std::span<const WorkloadDescriptor> Workloads();
+
+// Throws Error{kConfig} with the nearest known name if there is no such workload.
+const WorkloadDescriptor& FindWorkload(std::string_view name);
+
+// CheckDataFile for each file of the workload, in ResolveDataDirectory(data_directory).
+void CheckData(const WorkloadDescriptor& workload, const std::filesystem::path& data_directory);
+
+}  // namespace sparfuse

@@ -1,0 +1,220 @@
+// The models of the papers at the papers' size. Batches, windows and recipes are those of the
+// SAFusion and SSFusion repositories' scripts (resnet20: gTop-k's and MG-WFBP's; lstm200: ADTopk's)
+// for their eight workers, whose learning rates are the base rate times eight. Where these clip
+// gradients, or follow a validation loss, our recipes do not.
+#include <string>
+#include <utility>
+
+#include "workloads/catalog/workload_tables.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Training samples of the data sets.
+constexpr std::size_t kCifar = 50000;
+constexpr std::size_t kImageNet = 1281167;
+constexpr std::size_t kSquad = 87599;  // questions of version 1.1
+// Words; GPT-2 divides some of them into several tokens, which these epochs leave out.
+constexpr std::size_t kWikiText2Tokens = 2088628;
+constexpr std::size_t kWikiText103Tokens = 103227021;
+
+constexpr std::int64_t kWikiText2Words = 33278;
+constexpr std::int64_t kWikiText103Words = 267735;
+constexpr std::int64_t kGptVocabulary = 50257;
+constexpr std::int64_t kBertVocabulary = 30528;  // 30,522, padded to a multiple of eight
+
+constexpr ImageSize kCifar10Images{.image = 32, .classes = 10};
+constexpr ImageSize kCifar100Images{.image = 32, .classes = 100};
+constexpr ImageSize kImageNetImages{.image = 224, .classes = 1000};
+
+// On data of as many samples as the data set has; `small` is the sibling that has real data.
+WorkloadDescriptor MadeUp(WorkloadDescriptor w, std::size_t batch, std::size_t samples,
+                          std::string small) {
+  w.batch_per_worker = batch;
+  w.synthetic_samples = samples;
+  w.small = std::move(small);
+  return w;
+}
+
+// SGD; five epochs of warm-up at eight workers of batch 32.
+Recipe ConvolutionRecipe(std::size_t samples) {
+  return {.optimizer = "sgd",
+          .learning_rate = 0.1,
+          .momentum = 0.9,
+          .beta2 = 0.999,
+          .weight_decay = 5e-5,
+          .warmup_steps = 5 * (samples / 256),
+          .schedule = "staircase"};
+}
+
+Recipe AdamRecipe(double learning_rate, double weight_decay, std::uint64_t warmup_steps,
+                  std::string schedule) {
+  return {.optimizer = "adam",
+          .learning_rate = learning_rate,
+          .momentum = 0.9,
+          .beta2 = 0.999,
+          .weight_decay = weight_decay,
+          .warmup_steps = warmup_steps,
+          .schedule = std::move(schedule)};
+}
+
+struct Depth {
+  const char* layers;
+  std::vector<std::int64_t> stages;  // blocks or convolutions in each
+};
+
+struct Images {
+  const char* suffix;
+  const char* name;
+  ImageSize size;
+  std::size_t samples;
+};
+
+constexpr Images kDataSets[] = {{"-cifar100", "CIFAR-100", kCifar100Images, kCifar},
+                                {"-imagenet", "ImageNet", kImageNetImages, kImageNet}};
+
+void AddConvolutional(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kBatch = 32;
+  const Depth resnets[] = {{"50", {3, 4, 6, 3}}, {"101", {3, 4, 23, 3}}, {"152", {3, 8, 36, 3}}};
+  const Depth vggs[] = {{"16", {2, 2, 3, 3, 3}}, {"19", {2, 2, 4, 4, 4}}};
+  Recipe recipe = ConvolutionRecipe(kCifar);
+  recipe.weight_decay = 1e-4;
+  table.push_back(MadeUp(
+      ImageWorkload(
+          "resnet20-cifar10", "ResNet-20 for CIFAR-10",
+          ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 16},
+          recipe),
+      kBatch, kCifar, "resnet-small"));
+  for (const Images& data : kDataSets) {
+    const bool large = data.size.image > 100;
+    for (const Depth& depth : resnets) {
+      table.push_back(
+          MadeUp(ImageWorkload(
+                     std::string("resnet") + depth.layers + data.suffix,
+                     std::string("ResNet-") + depth.layers + " for " + data.name,
+                     ResnetSize{.data = data.size, .blocks = depth.stages, .strided_stem = large},
+                     ConvolutionRecipe(data.samples)),
+                 kBatch, data.samples, "resnet-small"));
+    }
+  }
+  for (const Images& data : kDataSets) {
+    for (const Depth& depth : vggs) {
+      table.push_back(MadeUp(ImageWorkload(std::string("vgg") + depth.layers + data.suffix,
+                                           std::string("VGG-") + depth.layers +
+                                               " with batch normalisation for " + data.name,
+                                           VggSize{.data = data.size, .convolutions = depth.stages},
+                                           ConvolutionRecipe(data.samples)),
+                             kBatch, data.samples, "vgg-small"));
+    }
+  }
+}
+
+void AddVits(std::vector<WorkloadDescriptor>& table) {
+  const auto add = [&](const char* name, const char* summary, std::int64_t width,
+                       std::int64_t layers) {
+    table.push_back(MadeUp(ImageWorkload(name, summary,
+                                         VitSize{.data = kImageNetImages,
+                                                 .width = width,
+                                                 .layers = layers,
+                                                 .heads = width / 64,
+                                                 .expanded = 4 * width},
+                                         AdamRecipe(5e-5, 0, 0, "linear")),
+                           32, kImageNet, "vit-small"));
+  };
+  add("vit-base-imagenet", "ViT-B/16 for ImageNet", 768, 12);
+  add("vit-large-imagenet", "ViT-L/16 for ImageNet", 1024, 24);
+}
+
+// The papers' "sequences" per second are tokens: 4 x 384 of them to a step of one worker.
+void AddBerts(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kWindow = 384;
+  const auto add = [&](const char* name, const char* summary, std::int64_t width,
+                       std::int64_t layers, std::uint64_t epochs) {
+    const std::uint64_t steps = kSquad / 32 * epochs;  // of eight workers; a tenth of them warms up
+    table.push_back(MadeUp(QuestionWorkload(name, summary,
+                                            BertSize{.vocabulary = kBertVocabulary,
+                                                     .window = kWindow,
+                                                     .positions = 512,
+                                                     .width = width,
+                                                     .layers = layers,
+                                                     .heads = width / 64,
+                                                     .expanded = 4 * width},
+                                            kWindow, AdamRecipe(3e-5, 0.01, steps / 10, "linear")),
+                           4, kSquad, "bert-small"));
+  };
+  add("bert-base-squad", "BERT-base, uncased, for SQuAD 1.1", 768, 12, 3);
+  add("bert-large-squad", "BERT-large, uncased, for SQuAD 1.1", 1024, 24, 30);
+}
+
+void AddGpts(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kWindow = 1024;
+  const auto add = [&](const char* name, const char* summary, std::int64_t width,
+                       std::int64_t layers) {
+    table.push_back(MadeUp(TextWorkload(name, summary,
+                                        GptSize{.vocabulary = kGptVocabulary,
+                                                .window = kWindow,
+                                                .width = width,
+                                                .layers = layers,
+                                                .heads = width / 64},
+                                        kWindow, AdamRecipe(5e-5, 0, 0, "linear")),
+                           2, kWikiText103Tokens / kWindow, "gpt-small"));
+  };
+  add("gpt2-small-wikitext103", "GPT-2 small for WikiText-103", 768, 12);
+  add("gpt2-medium-wikitext103", "GPT-2 medium for WikiText-103", 1024, 24);
+  add("gpt2-large-wikitext103", "GPT-2 large for WikiText-103", 1280, 36);
+}
+
+void AddLstms(std::vector<WorkloadDescriptor>& table) {
+  const auto add = [&](const char* name, const char* summary, std::int64_t width, double dropout,
+                       std::size_t window, std::size_t batch, const Recipe& recipe) {
+    table.push_back(MadeUp(TextWorkload(name, summary,
+                                        LstmSize{.vocabulary = kWikiText2Words,
+                                                 .window = static_cast<std::int64_t>(window),
+                                                 .embedding = width,
+                                                 .hidden = width,
+                                                 .dropout = dropout},
+                                        window, recipe),
+                           batch, kWikiText2Tokens / window, "lstm-small"));
+  };
+  add("lstm-wikitext2", "a word-level LSTM of two layers of 500 for WikiText-2", 500, 0.5, 70, 80,
+      AdamRecipe(8e-3, 1.2e-6, 0, "constant"));
+  add("lstm200-wikitext2", "a word-level LSTM of two layers of 200 for WikiText-2", 200, 0.2, 35,
+      20,
+      {.optimizer = "sgd",
+       .learning_rate = 2.0,
+       .momentum = 0,
+       .beta2 = 0.999,
+       .weight_decay = 0,
+       .warmup_steps = 0,
+       .schedule = "constant"});
+}
+
+void AddTransformers(std::vector<WorkloadDescriptor>& table) {
+  constexpr std::size_t kWindow = 100;
+  const auto add = [&](const char* name, const char* summary, std::int64_t words,
+                       std::size_t tokens) {
+    table.push_back(
+        MadeUp(TextWorkload(name, summary, TransformerSize{.vocabulary = words, .window = kWindow},
+                            kWindow, AdamRecipe(0.016, 1.2e-5, 100, "constant")),
+               64, tokens / kWindow, "transformer-small"));
+  };
+  add("transformer-wikitext2", "a word-level transformer of eight layers for WikiText-2",
+      kWikiText2Words, kWikiText2Tokens);
+  add("transformer-wikitext103", "a word-level transformer of eight layers for WikiText-103",
+      kWikiText103Words, kWikiText103Tokens);
+}
+
+}  // namespace
+
+std::vector<WorkloadDescriptor> PaperWorkloads() {
+  std::vector<WorkloadDescriptor> table;
+  AddConvolutional(table);
+  AddVits(table);
+  AddBerts(table);
+  AddGpts(table);
+  AddLstms(table);
+  AddTransformers(table);
+  return table;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,26 @@
+// The parts that the catalog is joined from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "workloads/catalog/catalog.hpp"
+#include "workloads/optimizer/optimizer.hpp"
+
+namespace sparfuse {
+
+// Models of a size that learns here, on real data.
+std::vector<WorkloadDescriptor> TrainedWorkloads();
+// The papers' models at their size, on data that is made up.
+std::vector<WorkloadDescriptor> PaperWorkloads();
+
+// What all workloads of a kind have in common: units, metric, and the options with `recipe` as
+// defaults. The window is in tokens.
+WorkloadDescriptor ImageWorkload(std::string name, std::string summary, ModelSize model,
+                                 const Recipe& recipe);
+WorkloadDescriptor TextWorkload(std::string name, std::string summary, ModelSize model,
+                                std::size_t window, const Recipe& recipe);
+WorkloadDescriptor QuestionWorkload(std::string name, std::string summary, ModelSize model,
+                                    std::size_t window, const Recipe& recipe);
+
+}  // namespace sparfuse

@@ -1,0 +1,72 @@
+// What a model is made of, told once: its layer table is computed from this, and its parameters are
+// declared from this, so that the two cannot differ. No LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/models/layers.hpp"
+#include "workloads/models/model_sizes.hpp"
+
+namespace sparfuse {
+
+struct ParameterDescription {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  double mean = 0;  // initial values are normal; a deviation of 0 makes them one value
+  double deviation = 0;
+  double macs = 0;  // see LayerTensor
+
+  std::size_t numel() const;
+};
+
+// Parameters in registration order, which are those of operations in the order in which forward
+// runs them. Positions are how often one sample's forward pass applies the weight.
+class ModelDescription {
+ public:
+  // One operation with these parameters, registered in this order. `ready` lists them in the order
+  // in which its backward delivers their gradients; empty: in order. Returns the operation.
+  std::size_t Operation(std::vector<ParameterDescription> parameters,
+                        const std::vector<std::size_t>& ready = {});
+
+  // Square kernels [out, in, kernel, kernel]; `deviation` by He's rule for the number of inputs.
+  std::size_t Convolution(const std::string& name, std::int64_t out, std::int64_t in,
+                          std::int64_t kernel, std::int64_t positions, bool bias = false);
+  // A normalisation's weight and bias, [width] each.
+  void Norm(const std::string& name, std::int64_t width);
+  // weight [out, in] and bias [out], whose gradient comes first.
+  void Linear(const std::string& name, std::int64_t out, std::int64_t in, std::int64_t positions,
+              double deviation, double further_macs = 0);
+  void Embedding(const std::string& name, std::int64_t rows, std::int64_t width, double deviation);
+  // Another use of a parameter, later in forward: its gradient is ready at its first.
+  void UseAgain(std::string_view name, double macs);
+  // Parameters that no loss depends on.
+  void WithoutGradient(ParameterDescription parameter);
+
+  // Forward runs the last operation just before operation `before`, although it is registered last.
+  void LastRunsBefore(std::size_t before);
+
+  const std::vector<ParameterDescription>& parameters() const noexcept { return parameters_; }
+  LayerTable InReadyOrder() const;
+
+ private:
+  std::vector<ParameterDescription> parameters_;
+  // By operation in the order of forward: indices of its parameters as their gradients come.
+  std::vector<std::vector<std::size_t>> operations_;
+  std::vector<std::size_t> without_gradient_;
+};
+
+ModelDescription Describe(const DigitsResnetSize& size);
+ModelDescription Describe(const ResnetSize& size);
+ModelDescription Describe(const VggSize& size);
+ModelDescription Describe(const VitSize& size);
+ModelDescription Describe(const BertSize& size);
+ModelDescription Describe(const GptSize& size);
+ModelDescription Describe(const LstmSize& size);
+ModelDescription Describe(const TransformerSize& size);
+ModelDescription Describe(const ModelSize& size);
+
+}  // namespace sparfuse

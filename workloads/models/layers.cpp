@@ -1,0 +1,49 @@
+#include "workloads/models/layers.hpp"
+
+#include <map>
+#include <mutex>
+#include <numeric>
+
+#include "workloads/catalog/catalog.hpp"
+#include "workloads/models/description.hpp"
+
+namespace sparfuse {
+
+std::size_t LayerTable::numel() const {
+  return std::accumulate(
+      tensors.begin(), tensors.end(), std::size_t{0},
+      [](std::size_t sum, const LayerTensor& tensor) { return sum + tensor.numel; });
+}
+
+double LayerTable::macs() const {
+  return std::accumulate(tensors.begin(), tensors.end(), 0.0,
+                         [](double sum, const LayerTensor& tensor) { return sum + tensor.macs; });
+}
+
+std::string_view FamilyOf(const ModelSize& size) {
+  struct Name {
+    std::string_view operator()(const DigitsResnetSize&) const { return "resnet"; }
+    std::string_view operator()(const ResnetSize&) const { return "resnet"; }
+    std::string_view operator()(const VggSize&) const { return "vgg"; }
+    std::string_view operator()(const VitSize&) const { return "vit"; }
+    std::string_view operator()(const BertSize&) const { return "bert"; }
+    std::string_view operator()(const GptSize&) const { return "gpt"; }
+    std::string_view operator()(const LstmSize&) const { return "lstm"; }
+    std::string_view operator()(const TransformerSize&) const { return "transformer"; }
+  };
+  return std::visit(Name{}, size);
+}
+
+const LayerTable& LayersOf(std::string_view workload) {
+  static std::mutex mutex;
+  static std::map<std::string, LayerTable, std::less<>> tables;
+  const WorkloadDescriptor& descriptor = FindWorkload(workload);
+  const std::lock_guard lock(mutex);
+  auto found = tables.find(workload);
+  if (found == tables.end()) {
+    found = tables.emplace(descriptor.name, Describe(descriptor.model).InReadyOrder()).first;
+  }
+  return found->second;
+}
+
+}  // namespace sparfuse

@@ -1,5 +1,0 @@
-#include "core/gpu/cuda_launch.cuh"
-#include "workloads/optimizer_kernel.hpp"
-
-SPARFUSE_CUDA_KERNEL(sparfuse::OptimizerKernel<sparfuse::SgdRule>)
-SPARFUSE_CUDA_KERNEL(sparfuse::OptimizerKernel<sparfuse::AdamRule>)

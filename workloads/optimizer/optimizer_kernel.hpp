@@ -1,0 +1,82 @@
+// What an optimizer does to one element, and the kernel that does it to many parameters at once.
+// Host and device compute the same bits: neither contracts multiplications and additions.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/device/kernel.hpp"
+
+namespace sparfuse {
+
+// Momentum, with weight decay added to the gradient.
+struct SgdRule {
+  float momentum = 0;
+  float rate = 0;
+  float decay = 0;
+
+  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float& first, float*) const {
+    first = momentum * first + (g + decay * parameter);
+    parameter -= rate * first;
+  }
+};
+
+// Adam with decoupled weight decay; corrections for the first steps are in `rate` and `root`.
+struct AdamRule {
+  float beta1 = 0;
+  float beta2 = 0;
+  float rate = 0;
+  float keep = 0;  // of a parameter, in spite of weight decay
+  float root = 0;
+  float epsilon = 0;
+
+  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float& first,
+                                       float* second) const {
+    first = beta1 * first + (1.0f - beta1) * g;
+    *second = beta2 * *second + (1.0f - beta2) * (g * g);
+    parameter = keep * parameter - rate * first / (sqrtf(*second) * root + epsilon);
+  }
+};
+
+template <class Rule>
+struct OptimizerKernel {
+  static constexpr const char* kName = "optimizer";
+  static constexpr int kThreads = 256;
+  static constexpr std::size_t kElements = 2048;  // of a block
+  static constexpr int kParts = 96;               // parameters of a launch: its arguments fit 4 KB
+  using Shared = gpu::NoShared;
+
+  struct Part {
+    const float* gradient = nullptr;
+    std::size_t offset = 0;  // of the parameter's first element
+    std::size_t size = 0;
+    std::uint32_t first_block = 0;
+  };
+
+  Rule rule;
+  float* parameters = nullptr;  // all, and the state likewise
+  float* first = nullptr;
+  float* second = nullptr;  // null for SgdRule
+  int parts_used = 0;
+  Part parts[kParts];
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
+    const std::uint32_t number = block.block();
+    int p = 0;
+    for (int above = parts_used; above - p > 1;) {  // parts[p] begins here or before, `above` after
+      const int middle = (p + above) / 2;
+      (parts[middle].first_block <= number ? p : above) = middle;
+    }
+    const Part& part = parts[p];
+    const std::size_t begin = (number - part.first_block) * kElements;
+    const std::size_t end = begin + kElements < part.size ? begin + kElements : part.size;
+    for (std::size_t i = begin + block.thread(); i < end; i += kThreads) {
+      const std::size_t at = part.offset + i;
+      rule(part.gradient[i], parameters[at], first[at], second == nullptr ? nullptr : second + at);
+    }
+  }
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,72 @@
+// A model with its data: what is lost on a batch, and how good the model is on the test data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "workloads/data/data_file.hpp"
+#include "workloads/models/models.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+
+struct Batch {
+  at::Tensor inputs;  // as a ForwardPass takes them
+  // What the logits are compared with: classes [batch], tokens [batch * window], or an answer's
+  // first and last word [2, batch]; int64.
+  at::Tensor targets;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // Training samples of an epoch, over all ranks.
+  virtual std::size_t training_samples() const = 0;
+
+  // These training samples, in host memory. What varies by epoch (augmentation, where windows
+  // start) depends on `epoch_key` and the sample alone, so that a sample is the same on whichever
+  // rank it falls.
+  virtual Batch MakeBatch(std::span<const std::uint32_t> samples,
+                          std::uint64_t epoch_key) const = 0;
+
+  // Mean loss of a batch that is on the model's device: a scalar with its graph.
+  virtual at::Tensor Loss(const Batch& batch, Dropout& dropout) const = 0;
+
+  // See TrainingWorkload. Runs without a graph.
+  virtual Evaluation Evaluate(std::size_t max_samples) = 0;
+  virtual std::optional<double> UnigramBaseline() const = 0;
+};
+
+// Of all of them: `logits` takes a batch in host memory or on its own device, and gives float32.
+
+// Ten-class classification. Training images are shifted by up to one pixel each way.
+std::unique_ptr<Task> MakeImageTask(ImageSet images, ForwardPass logits);
+
+// Next-token prediction in windows of kTextWindow tokens that do not overlap; where the first
+// begins varies by epoch.
+std::unique_ptr<Task> MakeTextTask(TextSet text, ForwardPass logits);
+
+// Questions about the text, in words, whose answers are in it; sizes are those of the model's
+// window and vocabulary. A tenth of the words are not among the 1,021 most frequent and look alike.
+std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size,
+                                       ForwardPass logits);
+
+// Batches of the kind that the model of `size` takes, made up for each of `samples` samples. Cannot
+// be evaluated.
+std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,
+                                        ForwardPass logits);
+
+// Mean of the cross-entropies of an answer's first and last word, [2, batch], given logits
+// [batch, window, 2].
+inline at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& words,
+                             at::Reduction::Reduction reduction) {
+  return (at::cross_entropy_loss(logits.select(2, 0), words.select(0, 0), {}, reduction) +
+          at::cross_entropy_loss(logits.select(2, 1), words.select(0, 1), {}, reduction)) /
+         2;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,45 @@
+// What a forward pass drops: the same on every device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "workloads/torch/pch.hpp"
+
+namespace sparfuse {
+
+struct DroppedFrom {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;  // bits are drawn in the order of the memory
+  double probability = 0;
+  bool operator==(const DroppedFrom&) const = default;
+};
+
+// Sets elements to 0 at random and scales the others up, in training. It has random bits of its
+// own, as ranks may share a process: those of the host's generator, which are then copied to the
+// device. That takes the host milliseconds for a large model, so what will be asked for can be
+// drawn ahead.
+class Dropout {
+ public:
+  Dropout() = default;  // evaluation: drops nothing
+  // ahead: what will be asked for, in order, as asked() of an earlier pass had it; or nothing.
+  Dropout(std::uint64_t seed, at::Device device, std::vector<DroppedFrom> ahead = {});
+
+  // x is on the device. Of the type of x; elements are scaled in float32.
+  at::Tensor operator()(const at::Tensor& x, double probability);
+
+  const std::vector<DroppedFrom>& asked() const noexcept { return asked_; }
+
+ private:
+  // 0, or what an element that is kept is multiplied with; on the device.
+  at::Tensor Draw(const DroppedFrom& from);
+
+  at::Generator generator_;
+  at::Device device_ = at::kCPU;
+  std::vector<DroppedFrom> asked_;  // drawn ahead, or drawn
+  std::vector<at::Tensor> ahead_;
+  std::size_t used_ = 0;  // of ahead_
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,53 @@
+#include "workloads/torch/parameter_set.hpp"
+
+#include <string>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr std::size_t kAlignment = 16;  // elements
+
+}  // namespace
+
+ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at::Device device) {
+  std::size_t end = 0;
+  for (const ParameterDescription& parameter : model.parameters()) {
+    const std::size_t offset = (end + kAlignment - 1) / kAlignment * kAlignment;
+    infos_.push_back({parameter.name, parameter.shape, parameter.numel(), offset});
+    end = offset + parameter.numel();
+  }
+  flat_ = at::zeros({static_cast<std::int64_t>(end)}, at::kFloat);
+  const auto view = [&](std::size_t i) {
+    return flat_
+        .narrow(0, static_cast<std::int64_t>(infos_[i].offset),
+                static_cast<std::int64_t>(infos_[i].numel))
+        .view(infos_[i].shape);
+  };
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  for (std::size_t i = 0; i < infos_.size(); ++i) {
+    const ParameterDescription& parameter = model.parameters()[i];
+    if (parameter.deviation > 0) {
+      view(i).normal_(parameter.mean, parameter.deviation, generator);
+    } else {
+      view(i).fill_(parameter.mean);
+    }
+  }
+  flat_ = flat_.to(device);
+  for (std::size_t i = 0; i < infos_.size(); ++i) {
+    at::Tensor tensor = at::empty({0}, flat_.options());  // a leaf, where the view is none
+    tensor.set_data(view(i));
+    tensor.set_requires_grad(true);
+    tensors_.push_back(std::move(tensor));
+  }
+}
+
+const at::Tensor& ParameterSet::operator[](std::string_view name) const {
+  for (std::size_t i = 0; i < infos_.size(); ++i) {
+    if (infos_[i].name == name) return tensors_[i];
+  }
+  SPARFUSE_THROW(kInternal, "the model has no parameter \"" + std::string(name) + "\"");
+}
+
+}  // namespace sparfuse

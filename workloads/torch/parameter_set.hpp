@@ -1,0 +1,35 @@
+// The parameters of a model, made from its description and laid out as one flat array.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "workloads/models/description.hpp"
+#include "workloads/torch/pch.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse {
+
+class ParameterSet {
+ public:
+  // All parameters of `model` in registration order, views of one array that start at multiples of
+  // 64 bytes and require gradients. Initial values come from `seed` alone, in that order, drawn on
+  // the host and copied to the device.
+  ParameterSet(const ModelDescription& model, std::uint64_t seed, at::Device device);
+
+  const std::vector<ParameterInfo>& infos() const noexcept { return infos_; }
+  const at::Tensor& tensor(std::size_t parameter) const { return tensors_[parameter]; }
+  // By name. Throws Error{kInternal} if the model has none of that name.
+  const at::Tensor& operator[](std::string_view name) const;
+  // The flat array with its padding, which is 0.
+  const at::Tensor& flat() const noexcept { return flat_; }
+
+ private:
+  std::vector<ParameterInfo> infos_;
+  std::vector<at::Tensor> tensors_;
+  at::Tensor flat_;
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,334 @@
+// The one TrainingWorkload: a Task and its parameters, driven by LibTorch's autograd.
+#include "workloads/workload.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "workloads/catalog/catalog.hpp"
+#include "workloads/data/data_file.hpp"
+#include "workloads/models/description.hpp"
+#include "workloads/models/models.hpp"
+#include "workloads/optimizer/optimizer.hpp"
+#include "workloads/torch/parameter_set.hpp"
+#include "workloads/torch/pch.hpp"
+#include "workloads/torch/placement.hpp"
+#include "workloads/data/sampler.hpp"
+#include "workloads/tasks/task.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Streams of random bits that must differ although the seed is one.
+constexpr std::uint64_t kPermutationStream = 1;
+constexpr std::uint64_t kEpochStream = 2;
+
+constexpr std::int64_t kUnusedParameterSize = 64;
+
+void SetThreads(int threads) {
+  SPARFUSE_REQUIRE(threads >= 1,
+                   "workload: threads is " + std::to_string(threads) + ", expected at least 1");
+  at::set_num_threads(threads);
+  static std::once_flag once;  // LibTorch refuses a second call
+  std::call_once(once, [] { at::set_num_interop_threads(1); });
+}
+
+ModelDescription DescribeWith(const ModelSize& size, bool unused_parameter) {
+  ModelDescription model = Describe(size);
+  if (unused_parameter) {
+    model.WithoutGradient({.name = "unused", .shape = {kUnusedParameterSize}, .mean = 1});
+  }
+  return model;
+}
+
+// What is dropped on this batch: it depends on the samples and the epoch alone, hence differs
+// between ranks.
+std::uint64_t DropoutSeed(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) {
+  constexpr std::uint64_t kDropoutStream = 0x64726f70;
+  return RandomBits(RandomBits(epoch_key, kDropoutStream), samples.front());
+}
+
+std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor,
+                               const std::filesystem::path& data, const ParameterSet& parameters,
+                               Precision precision) {
+  const at::Device device = parameters.flat().device();
+  const ForwardPass model =
+      std::visit([&](const auto& size) { return Build(size, parameters); }, descriptor.model);
+  ForwardPass logits = [model, device, precision](const at::Tensor& batch, Dropout& dropout) {
+    const at::Tensor inputs = CopyTo(device, batch);
+    const Autocast autocast(device.type(), precision);
+    return model(inputs, dropout).to(at::kFloat);
+  };
+  if (descriptor.synthetic()) {
+    return MakeSyntheticTask(descriptor.model, descriptor.synthetic_samples, std::move(logits));
+  }
+  const DataFileSpec& file = descriptor.data_files.front();
+  if (descriptor.kind_of_data == "images") {
+    return MakeImageTask(ReadImages(data, file), std::move(logits));
+  }
+  TextSet text = ReadText(data, file);
+  SPARFUSE_REQUIRE(std::cmp_equal(text.vocabulary_size, kTextCharacters),
+                   "text: written with " + std::to_string(text.vocabulary_size) +
+                       " characters, expected " + std::to_string(kTextCharacters));
+  if (const auto* bert = std::get_if<BertSize>(&descriptor.model)) {
+    return MakeQuestionTask(text, *bert, std::move(logits));
+  }
+  return MakeTextTask(std::move(text), std::move(logits));
+}
+
+// LibTorch's error as ours, without its stack. Of a lack of memory only LibTorch's allocator on the
+// device makes a type of its own: cuBLAS, cuDNN and allocators on the host say it in words.
+[[noreturn]] void Rethrow(const std::string& during, const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const auto says = [&](std::string_view words) { return text.find(words) != std::string::npos; };
+  const bool no_room = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                       says("ALLOC_FAILED") || says("out of memory") || says("allocate memory");
+  throw Error(no_room ? FailureKind::kOutOfMemory : FailureKind::kInternal, during + ": " + text);
+}
+
+class TorchWorkload final : public TrainingWorkload {
+ public:
+  // What it makes belongs to the stream that is current, hooks too: an accumulator runs on the
+  // stream on which it was made.
+  TorchWorkload(const WorkloadDescriptor& descriptor, const WorkloadConfig& config,
+                const Options& options, at::Device device)
+      : stream_(config.stream),
+        device_(device),
+        rank_(config.rank),
+        accumulation_(config.accumulation),
+        total_steps_(config.total_steps),
+        nan_step_(IntOption(options, "nan_step")),
+        epoch_seed_(RandomBits(config.seed, kEpochStream)),
+        recipe_(RecipeFrom(options)),
+        parameters_(DescribeWith(descriptor.model, BoolOption(options, "unused_parameter")),
+                    config.seed, device_),
+        task_(MakeTask(descriptor, ResolveDataDirectory(config.data_directory), parameters_,
+                       config.precision)),
+        sampler_({.samples = task_->training_samples(),
+                  .batch = config.batch_per_worker == 0 ? descriptor.batch_per_worker
+                                                        : config.batch_per_worker,
+                  .rank = config.rank,
+                  .world = config.world,
+                  .accumulation = config.accumulation,
+                  .seed = RandomBits(config.seed, kPermutationStream)}) {
+    averaged_.assign(parameters_.infos().size(), nullptr);
+    optimizer_.emplace(recipe_, static_cast<std::size_t>(parameters_.flat().numel()), stream_);
+    for (std::size_t i = 0; i < parameters_.infos().size(); ++i) {
+      // One accumulator a parameter, which runs once all its uses have given their part.
+      auto accumulator = torch::autograd::impl::grad_accumulator(parameters_.tensor(i));
+      accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+          [this, i](const torch::autograd::variable_list& outputs,
+                    const torch::autograd::variable_list&) {
+            if (last_micro_step_) OnGradient(i);
+            return outputs;
+          }));
+      accumulators_.push_back(std::move(accumulator));
+    }
+  }
+
+  const std::vector<ParameterInfo>& Parameters() const override { return parameters_.infos(); }
+
+  void SetGradientHook(GradientHook hook) override { hook_ = std::move(hook); }
+
+  void ClearGradients() override {
+    const CurrentStream current(stream_);
+    for (std::size_t i = 0; i < averaged_.size(); ++i) {
+      parameters_.tensor(i).mutable_grad().reset();
+      averaged_[i] = nullptr;
+    }
+    losses_.clear();
+  }
+
+  void Prepare(std::uint64_t step, int micro_step) override {
+    OnDevice("a batch", [&] {
+      std::erase_if(prepared_, [&](const Prepared& made) { return made.step != step; });
+      prepared_.push_back(Make(step, micro_step, dropped_from_));
+    });
+  }
+
+  void BeginForward(std::uint64_t step, int micro_step) override {
+    OnDevice("the forward pass", [&] {
+      step_ = step;
+      Prepared made = Take(step, micro_step);
+      loss_ = task_->Loss(made.batch, made.dropout);
+      losses_.push_back(loss_.detach());
+      if (dropped_from_.empty()) dropped_from_ = made.dropout.asked();
+    });
+  }
+
+  float Forward(std::uint64_t step, int micro_step) override {
+    BeginForward(step, micro_step);
+    return OnDevice("the forward pass", [&] { return losses_.back().item<float>(); });
+  }
+
+  double MeanLoss() override {
+    return OnDevice("the loss", [&] {
+      double mean = 0;
+      for (const at::Tensor& loss : losses_) {
+        mean += loss.item<float>() / static_cast<float>(losses_.size());
+      }
+      return mean;
+    });
+  }
+
+  void Backward(bool last_micro_step) override {
+    OnDevice("the backward pass", [&] {
+      last_micro_step_ = last_micro_step;
+      at::Tensor loss = std::exchange(loss_, at::Tensor());
+      if (accumulation_ > 1) loss = loss / accumulation_;
+      loss.backward();
+    });
+  }
+
+  void SetGradient(std::size_t parameter, const float* averaged) override {
+    averaged_[parameter] = averaged;
+  }
+
+  void Update(std::uint64_t step) override {
+    parts_.clear();
+    for (std::size_t i = 0; i < averaged_.size(); ++i) {
+      if (averaged_[i] == nullptr) continue;
+      const ParameterInfo& info = parameters_.infos()[i];
+      parts_.push_back({info.offset, info.numel, averaged_[i]});
+    }
+    optimizer_->Step(parameters_.flat().mutable_data_ptr<float>(), parts_, step,
+                     LearningRate(recipe_, step, total_steps_));
+  }
+
+  std::vector<DeviceSpan<float>> DeviceState() override {
+    const at::Tensor& flat = parameters_.flat();
+    std::vector<DeviceSpan<float>> state{
+        {flat.mutable_data_ptr<float>(), static_cast<std::size_t>(flat.numel()), stream_}};
+    for (const DeviceSpan<float>& part : optimizer_->DeviceState()) state.push_back(part);
+    return state;
+  }
+
+  void CopyState(std::size_t part, std::span<float> host) override {
+    OnDevice("a copy of the state", [&] { OnHost(host.data(), host.size()).copy_(StateOf(part)); });
+  }
+
+  void SetState(std::size_t part, std::span<const float> host) override {
+    OnDevice("a copy of the state",
+             [&] { StateOf(part).copy_(OnHost(const_cast<float*>(host.data()), host.size())); });
+  }
+
+  Evaluation Evaluate(std::size_t max_samples) override {
+    return OnDevice("an evaluation", [&] { return task_->Evaluate(max_samples); });
+  }
+
+  std::optional<double> UnigramBaseline() const override { return task_->UnigramBaseline(); }
+
+ private:
+  // What a forward pass needs beside the parameters, on the device.
+  struct Prepared {
+    std::uint64_t step = 0;
+    int micro_step = 0;
+    Batch batch;
+    Dropout dropout;
+  };
+
+  // Runs `work` with the configured stream as LibTorch's.
+  template <class Work>
+  std::invoke_result_t<Work> OnDevice(const char* during, Work work) {
+    const CurrentStream current(stream_);
+    try {
+      return work();
+    } catch (const c10::Error& error) {
+      Rethrow(during, error);
+    }
+  }
+
+  Prepared Make(std::uint64_t step, int micro_step, const std::vector<DroppedFrom>& ahead) {
+    const std::span<const std::uint32_t> samples = sampler_.Batch(step, micro_step);
+    const std::uint64_t epoch_key = RandomBits(epoch_seed_, sampler_.EpochOf(step));
+    const Batch batch = task_->MakeBatch(samples, epoch_key);
+    return {step,
+            micro_step,
+            {CopyTo(device_, batch.inputs), CopyTo(device_, batch.targets)},
+            Dropout(DropoutSeed(samples, epoch_key), device_, ahead)};
+  }
+
+  Prepared Take(std::uint64_t step, int micro_step) {
+    for (auto made = prepared_.begin(); made != prepared_.end(); ++made) {
+      if (made->step != step || made->micro_step != micro_step) continue;
+      Prepared taken = std::move(*made);
+      prepared_.erase(made);
+      return taken;
+    }
+    return Make(step, micro_step, {});
+  }
+
+  void OnGradient(std::size_t parameter) {
+    const ParameterInfo& info = parameters_.infos()[parameter];
+    at::Tensor& gradient = parameters_.tensor(parameter).mutable_grad();
+    if (!gradient.is_contiguous() || gradient.scalar_type() != at::kFloat) {
+      SPARFUSE_THROW(kInternal, "gradient of " + info.name + " is not contiguous float32");
+    }
+    if (parameter == 0 && rank_ == 0 && std::cmp_equal(step_, nan_step_)) {
+      gradient.view({-1}).narrow(0, 0, 1).fill_(std::numeric_limits<float>::quiet_NaN());
+    }
+    if (hook_) hook_(parameter, gradient.const_data_ptr<float>(), info.numel);
+  }
+
+  static at::Tensor OnHost(float* values, std::size_t size) {
+    return at::from_blob(values, {static_cast<std::int64_t>(size)}, at::kFloat);
+  }
+  at::Tensor StateOf(std::size_t part) {
+    const DeviceSpan<float> state = DeviceState()[part];
+    return at::from_blob(state.data, {static_cast<std::int64_t>(state.size)},
+                         at::TensorOptions(at::kFloat).device(device_));
+  }
+
+  const Stream stream_;
+  const at::Device device_;
+  const int rank_;
+  const int accumulation_;
+  const std::uint64_t total_steps_;
+  const std::int64_t nan_step_;
+  const std::uint64_t epoch_seed_;
+  const Recipe recipe_;
+  ParameterSet parameters_;
+  std::unique_ptr<Task> task_;
+  Sampler sampler_;
+  std::optional<Optimizer> optimizer_;
+  std::vector<const float*> averaged_;     // by parameter; null: no gradient this step
+  std::vector<Optimizer::Part> parts_;     // of Update
+  std::vector<Prepared> prepared_;         // of one step
+  std::vector<DroppedFrom> dropped_from_;  // by a forward pass; empty: none has run, or none drops
+  // Autograd holds accumulators weakly; the hooks live as long as these.
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  GradientHook hook_;
+  std::uint64_t step_ = 0;
+  bool last_micro_step_ = false;
+  at::Tensor loss_;
+  std::vector<at::Tensor> losses_;  // of the micro-steps so far, without their graphs
+};
+
+}  // namespace
+
+std::vector<std::span<float>> TrainingWorkload::State() {
+  std::vector<std::span<float>> state;
+  for (const DeviceSpan<float>& part : DeviceState()) state.push_back(part.host());
+  return state;
+}
+
+std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name,
+                                               const WorkloadConfig& config) {
+  const WorkloadDescriptor& descriptor = FindWorkload(name);
+  const Options options =
+      ResolveOptions("workload " + descriptor.name, descriptor.options, config.options);
+  SetThreads(config.threads);
+  const at::Device device = PlaceOf(config.stream, config.precision);
+  SetNumerics(device.type(), config.precision, config.deterministic);
+  const CurrentStream current(config.stream);
+  try {
+    return std::make_unique<TorchWorkload>(descriptor, config, options, device);
+  } catch (const c10::Error& error) {
+    Rethrow("making " + descriptor.name, error);
+  }
+}
+
+}  // namespace sparfuse
