@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
-#include "core/quantize/payload_coding.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
+#include "core/quantize/payload_coding.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

@@ -16,7 +16,7 @@
 #include "core/base/options.hpp"
 #include "core/device/device.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // What products of matrices and convolutions are computed with; parameters, gradients and what the
 // optimizer keeps are float32 always.
@@ -160,4 +160,4 @@ class TrainingWorkload {
 // does not have or that lacks the precision.
 std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name, const WorkloadConfig& config);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

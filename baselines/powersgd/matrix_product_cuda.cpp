@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "baselines/powersgd/matrix_product.hpp"
 #include "core/base/error.hpp"
 #include "core/device/status.hpp"
-#include "baselines/powersgd/matrix_product.hpp"
 
 namespace sparfuse::internal {
 namespace {

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <string>
 
-#include "core/base/error.hpp"
-#include "core/quantize/quantize_kernels.hpp"
-#include "core/base/random_stream.hpp"
-#include "core/sparsify/scan/scan.hpp"
 #include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
+#include "core/base/random_stream.hpp"
+#include "core/quantize/quantize_kernels.hpp"
+#include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,5 +1,5 @@
-#include "core/device/cuda/cuda_launch.cuh"
 #include "baselines/powersgd/powersgd_kernels.hpp"
+#include "core/device/cuda/cuda_launch.cuh"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::CheckProduct)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::RedrawColumns)

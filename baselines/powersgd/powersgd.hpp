@@ -24,9 +24,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/quantize/quantizer.hpp"
 #include "core/base/random_stream.hpp"
 #include "core/device/device.hpp"
+#include "core/quantize/quantizer.hpp"
 
 namespace sparfuse {
 

@@ -2,10 +2,10 @@
 
 #include <cassert>
 
-#include "core/payload/accumulate_device.hpp"
-#include "core/device/launch.hpp"
 #include "baselines/powersgd/powersgd_kernels.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/device/launch.hpp"
+#include "core/payload/accumulate_device.hpp"
 
 namespace sparfuse {
 namespace {

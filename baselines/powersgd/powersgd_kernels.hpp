@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/payload/accumulate_kernels.hpp"
+#include "baselines/powersgd/powersgd.hpp"
 #include "core/device/kernel.hpp"
 #include "core/device/quads.hpp"
-#include "baselines/powersgd/powersgd.hpp"
+#include "core/payload/accumulate_kernels.hpp"
 #include "core/quantize/scalar_codes.hpp"
 #include "core/sparsify/device_selection.hpp"
 

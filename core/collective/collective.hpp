@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/device/device.hpp"
+#include "core/payload/payload.hpp"
 #include "core/transport/task.hpp"
 #include "core/transport/topology.hpp"
 
@@ -32,17 +32,6 @@ struct RoundPlan {
   std::vector<Round> rounds;
   std::vector<Traffic> per_rank;  // exact totals, [ranks]
 };
-
-// Wire form of a sparse payload that is not coded: `count` u32 indices, then `count` f32 values;
-// its length says the count. Indices are relative to the unit's range and strictly increasing.
-inline constexpr std::size_t kSparseElementBytes = sizeof(std::uint32_t) + sizeof(float);
-
-struct SparsePayload {
-  std::span<const std::uint32_t> indices;
-  std::span<const float> values;
-};
-// Views `bytes` as a payload. Precondition: 4-byte aligned, length a multiple of 8.
-SparsePayload ViewSparsePayload(std::span<const std::byte> bytes);
 
 // What an exchange works on. Which members are used follows from the collective's `payload`.
 struct ExchangeBuffers {

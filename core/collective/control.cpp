@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "core/collective/algorithms.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/collective/algorithms.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/collective/algorithms.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
 #include "core/transport/nccl/all_gather_cost.hpp"
 
 namespace sparfuse {

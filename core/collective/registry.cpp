@@ -1,9 +1,9 @@
 #include <array>
 #include <string>
 
-#include "core/collective/algorithms.hpp"
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
 

@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "core/payload/accumulate.hpp"
-#include "core/collective/algorithms.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
+#include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
 namespace {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <string>
 
-#include "core/collective/algorithms.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
 
@@ -94,13 +94,6 @@ Collective SparseAllGather() {
           false,
           &Run,
           &Rounds};
-}
-
-SparsePayload ViewSparsePayload(std::span<const std::byte> bytes) {
-  const std::size_t count = bytes.size() / kSparseElementBytes;
-  const auto* indices = reinterpret_cast<const std::uint32_t*>(bytes.data());
-  const auto* values = reinterpret_cast<const float*>(bytes.data() + count * sizeof(std::uint32_t));
-  return {{indices, count}, {values, count}};
 }
 
 }  // namespace sparfuse

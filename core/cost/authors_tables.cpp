@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/cost/cost_model.hpp"
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "core/cost/cost_model.hpp"
 
 namespace sparfuse {
 namespace {

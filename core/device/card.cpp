@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
-#include "core/device/status.hpp"
 #include "core/device/device.hpp"
+#include "core/device/status.hpp"
 #ifdef SPARFUSE_CUDA
 #include <cuda_runtime_api.h>
 #endif

@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
+#include "core/base/options.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/warmup.hpp"
-#include "core/base/options.hpp"
 
 namespace sparfuse {
 

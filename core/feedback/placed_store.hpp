@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/feedback/residual_store.hpp"
 #include "core/device/runtime.hpp"
+#include "core/feedback/residual_store.hpp"
 
 namespace sparfuse {
 

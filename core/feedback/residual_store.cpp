@@ -3,7 +3,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "core/feedback/momentum/norm.hpp"
+#include "core/feedback/norm/norm.hpp"
 
 namespace sparfuse {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "core/device/device.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "core/device/device.hpp"
 
 namespace sparfuse {
 

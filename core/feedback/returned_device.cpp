@@ -2,8 +2,8 @@
 
 #include <cassert>
 
-#include "core/feedback/returned_kernels.hpp"
 #include "core/device/launch.hpp"
+#include "core/feedback/returned_kernels.hpp"
 
 namespace sparfuse {
 

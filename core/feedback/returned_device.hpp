@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/payload/accumulate_device.hpp"
-#include "core/fusion/layout.hpp"
 #include "core/device/device.hpp"
+#include "core/fusion/layout.hpp"
+#include "core/payload/accumulate_device.hpp"
 
 namespace sparfuse {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/payload/accumulate_kernels.hpp"
 #include "core/device/kernel.hpp"
+#include "core/payload/accumulate_kernels.hpp"
 
 namespace sparfuse::gpu {
 

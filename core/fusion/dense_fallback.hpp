@@ -1,8 +1,8 @@
 // The option dense_fallback: units that take longer sparse than dense are left dense.
 #pragma once
 
-#include "core/quantize/payload_coding.hpp"
 #include "core/fusion/plan.hpp"
+#include "core/quantize/payload_coding.hpp"
 
 namespace sparfuse {
 

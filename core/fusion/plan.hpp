@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/fusion/layout.hpp"
 #include "core/base/options.hpp"
+#include "core/fusion/layout.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {

@@ -28,8 +28,8 @@ class PlanTimes {
   double Gather(std::uint64_t payload_bytes) const;
   // All-reduce of this many elements.
   double Reduce(std::size_t elements) const;
-  // What the host takes for the elements that an exchange covers, however they are sent: to be added
-  // to Gather and Reduce where more than their difference counts.
+  // What the host takes for the elements that an exchange covers, however they are sent: to be
+  // added to Gather and Reduce where more than their difference counts.
   double Covering(std::size_t elements) const;
   // Decompression of `entries` received from all ranks into `elements`.
   double Decompress(std::size_t elements, std::size_t entries) const;

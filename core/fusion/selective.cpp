@@ -6,8 +6,8 @@
 #include <numeric>
 #include <string>
 
-#include "core/cost/authors_tables.hpp"
 #include "core/base/error.hpp"
+#include "core/cost/authors_tables.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

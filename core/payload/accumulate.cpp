@@ -12,6 +12,7 @@
 #endif
 
 #include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,5 +1,5 @@
-#include "core/payload/accumulate_kernels.hpp"
 #include "core/device/cuda/cuda_launch.cuh"
+#include "core/payload/accumulate_kernels.hpp"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::FindChunks)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SumChunks)

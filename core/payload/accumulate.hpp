@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <span>
 
-#include "core/collective/collective.hpp"
 #include "core/base/thread_pool.hpp"
+#include "core/payload/payload.hpp"
 
 namespace sparfuse {
 

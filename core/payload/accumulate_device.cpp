@@ -4,9 +4,9 @@
 #include <cassert>
 #include <string>
 
-#include "core/payload/accumulate_kernels.hpp"
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
+#include "core/payload/accumulate_kernels.hpp"
 
 namespace sparfuse {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <span>
 
+#include "core/device/device.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "core/device/device.hpp"
 
 namespace sparfuse {
 

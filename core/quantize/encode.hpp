@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/base/cpu.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/scan/scan.hpp"
-#include "core/base/cpu.hpp"
 
 namespace sparfuse {
 

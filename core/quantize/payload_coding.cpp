@@ -7,11 +7,11 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 #include "core/sparsify/scan/quantiles.hpp"
 #include "core/sparsify/scan/simd/select_kernels.hpp"
-#include "core/base/cpu.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,5 +1,5 @@
-#include "core/quantize/payload_coding_kernels.hpp"
 #include "core/device/cuda/cuda_launch.cuh"
+#include "core/quantize/payload_coding_kernels.hpp"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::RoundToHalves)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::CountEscapes)

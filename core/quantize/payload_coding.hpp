@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/collective/collective.hpp"
+#include "core/payload/payload.hpp"
 
 namespace sparfuse {
 

@@ -4,9 +4,9 @@
 #include <cassert>
 #include <string>
 
-#include "core/quantize/payload_coding_kernels.hpp"
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
+#include "core/quantize/payload_coding_kernels.hpp"
 
 namespace sparfuse {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <span>
 
+#include "core/device/device.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/quantize/payload_coding.hpp"
-#include "core/device/device.hpp"
 
 namespace sparfuse {
 

@@ -12,9 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/device/kernel.hpp"
 #include "core/payload/accumulate_kernels.hpp"
 #include "core/quantize/payload_coding.hpp"
-#include "core/device/kernel.hpp"
 #include "core/quantize/scalar_codes.hpp"
 
 namespace sparfuse::gpu {

@@ -11,10 +11,10 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/base/random_stream.hpp"
 #include "core/quantize/encode.hpp"
 #include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"
-#include "core/base/random_stream.hpp"
 
 namespace sparfuse {
 namespace {

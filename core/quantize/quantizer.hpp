@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "core/base/options.hpp"
+#include "core/base/thread_pool.hpp"
+#include "core/device/device.hpp"
 #include "core/sparsify/device_selection.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "core/device/device.hpp"
-#include "core/base/thread_pool.hpp"
 
 namespace sparfuse {
 

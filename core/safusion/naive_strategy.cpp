@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/fusion/plan_times.hpp"
 #include "core/engine/apply_after_backward.hpp"
+#include "core/fusion/plan_times.hpp"
 
 namespace sparfuse {
 namespace {

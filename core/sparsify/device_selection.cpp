@@ -3,7 +3,7 @@
 #include <cassert>
 #include <string>
 
-#include "core/sparsify/scan/scan.hpp"
+#include "core/sparsify/select_arguments.hpp"
 
 namespace sparfuse {
 namespace {

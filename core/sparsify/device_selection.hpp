@@ -7,8 +7,8 @@
 #include <span>
 #include <string_view>
 
-#include "core/device/runtime.hpp"
 #include "core/device/device.hpp"
+#include "core/device/runtime.hpp"
 
 namespace sparfuse {
 

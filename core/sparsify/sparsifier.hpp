@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "core/base/options.hpp"
-#include "core/sparsify/device_selection.hpp"
-#include "core/device/device.hpp"
 #include "core/base/thread_pool.hpp"
+#include "core/device/device.hpp"
+#include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse {
 

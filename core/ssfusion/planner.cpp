@@ -13,9 +13,9 @@
 #include <string>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/cost/authors_tables.hpp"
 #include "core/fusion/plan_times.hpp"
-#include "core/base/error.hpp"
 #include "core/fusion/selective.hpp"
 
 namespace sparfuse {

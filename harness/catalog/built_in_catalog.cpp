@@ -5,7 +5,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/workload_entries.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 Catalog BuiltInCatalog() {
   Catalog catalog;
@@ -67,4 +67,4 @@ Catalog BuiltInCatalog() {
   return catalog;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

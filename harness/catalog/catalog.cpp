@@ -5,7 +5,7 @@
 #include "baselines/composition.hpp"
 #include "harness/catalog/config_keys.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 const nlohmann::json& Group(const nlohmann::json& given, const char* name) {
@@ -114,8 +114,9 @@ void CheckMethod(const Catalog& catalog, const Method& method) {
     }
     ResolveMethodOptions(catalog, method, nlohmann::json::object());
   } catch (const Error& error) {
-    SPARFUSE_THROW(kConfig, fmt::format("the file of method \"{}\": {}", method.name, error.what()));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("the file of method \"{}\": {}", method.name, error.what()));
   }
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -12,7 +12,7 @@
 #include "core/base/options.hpp"
 #include "harness/catalog/method_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
@@ -111,4 +111,4 @@ const Entry& NeedEntry(const std::vector<Entry>& entries, std::string_view what,
                               std::string(what) + "s)");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,7 +8,7 @@
 
 #include "core/base/options.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 std::string WhatIsWrongWithLink(const nlohmann::json& value) {
@@ -151,4 +151,4 @@ std::span<const std::string> MetricNames() {
   return kNames;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

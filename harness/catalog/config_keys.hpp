@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Of a shaped link: sleeping cannot emulate less.
 inline constexpr double kMinEmulableAlphaMicroseconds = 100;
@@ -52,4 +52,4 @@ std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value);
 // Names of the metrics that trials store, for claims and figures.
 std::span<const std::string> MetricNames();
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 using nlohmann::json;
 
@@ -62,4 +62,4 @@ json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t s
           {"tensors", {{"dense", dense}, {"offloaded", offloaded}, {"reduced", reduced}}}};
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 
 #include "core/fusion/plan.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Units and tensors, densities exactly.
 std::vector<std::uint8_t> EncodePlan(const Plan& plan);
@@ -21,4 +21,4 @@ Plan DecodePlan(std::span<const std::uint8_t> bytes);
 // `layout` travel in which way.
 nlohmann::json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t step);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

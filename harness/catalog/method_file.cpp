@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "harness/files/toml_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 Method ParseMethodFile(std::string_view path, std::string_view text) {
   const TomlFile file = TomlFile::Parse(text, std::string(path));
@@ -80,4 +80,4 @@ nlohmann::json OptionsToJson(const Options& options) {
   return table;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

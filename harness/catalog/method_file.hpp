@@ -1,5 +1,5 @@
-// The file of a method, NAME.toml: a named composition of a strategy, a planner, a sparsifier, feedback and a
-// collective.
+// The file of a method, NAME.toml: a named composition of a strategy, a planner, a sparsifier,
+// feedback and a collective.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 #include "core/base/options.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct Method {
   std::string name, title, paper, summary;
@@ -35,4 +35,4 @@ Method ParseMethodFile(std::string_view path, std::string_view text);
 Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);
 nlohmann::json OptionsToJson(const Options& options);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "harness/catalog/python_plugin.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/python/plugin/plugin.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace fs = std::filesystem;
 namespace {
 
@@ -158,4 +158,4 @@ const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {
   return found->second;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 
 #include "core/sparsify/sparsifier.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Raised when the results of sparsifiers written in Python may change though their files do not.
 inline constexpr int kPythonSparsifierRevision = 1;
@@ -28,4 +28,4 @@ bool MeansPythonSparsifier(std::string_view given, std::string_view resolved);
 // since, this build lacks the plugin, or Python refuses the file, the class or the keywords.
 const SparsifierDescriptor& ResolveSparsifier(const std::string& name);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -5,7 +5,7 @@
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/toml_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config) {
   nlohmann::json revisions;
@@ -55,4 +55,4 @@ std::string WhatDiffers(const nlohmann::json& from, const nlohmann::json& to) {
   return text;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -5,7 +5,7 @@
 
 #include "harness/catalog/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // {"engine": 1, "method:wfbp": 1, "strategy:ahead": 1, ...} for a resolved config.
 nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config);
@@ -14,4 +14,4 @@ nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config)
 // "" where nothing does.
 std::string WhatDiffers(const nlohmann::json& from, const nlohmann::json& to);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -6,7 +6,7 @@
 #include "harness/catalog/method_file.hpp"
 #include "harness/catalog/python_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 using nlohmann::json;
 
@@ -47,4 +47,4 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const json& conf
                     "workload " + config.at("workload").get<std::string>());
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -6,7 +6,7 @@
 
 #include "baselines/composition.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Throws Error{kConfig} naming what does not exist or does not fit.
 Composition Compose(const nlohmann::json& config);
@@ -15,4 +15,4 @@ Composition Compose(const nlohmann::json& config);
 // Throws Error{kConfig} when one fits no tensor.
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const nlohmann::json& config);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

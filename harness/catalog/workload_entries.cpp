@@ -5,12 +5,12 @@
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 std::vector<CatalogWorkload> WorkloadEntries() {
   std::vector<CatalogWorkload> entries;
-  const auto recipe_options = RecipeOptions(Recipe{});
-  for (const auto& from : Workloads()) {
+  const auto recipe_options = workloads::RecipeOptions(workloads::Recipe{});
+  for (const auto& from : workloads::Workloads()) {
     CatalogWorkload entry;
     entry.name = from.name;
     entry.summary = from.summary;
@@ -38,4 +38,4 @@ std::vector<CatalogWorkload> WorkloadEntries() {
   return entries;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

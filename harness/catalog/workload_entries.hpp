@@ -5,8 +5,8 @@
 
 #include "harness/catalog/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 std::vector<CatalogWorkload> WorkloadEntries();
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -5,7 +5,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -91,12 +91,11 @@ int Commands::Calibrate(const std::string& name) {
     fmt::print("{}\n", Describe(cluster).dump(1));
     return kDone;
   }
-  fmt::print("{}\n", sparfuse::Render(InputTable(cluster), TableFormat::kMarkdown));
+  fmt::print("{}\n", harness::Render(InputTable(cluster), TableFormat::kMarkdown));
   for (const ReferenceWorkload& reference : cluster.references) {
-    fmt::print("{}\n",
-               sparfuse::Render(ReferenceTable(cluster, reference), TableFormat::kMarkdown));
+    fmt::print("{}\n", harness::Render(ReferenceTable(cluster, reference), TableFormat::kMarkdown));
   }
   return kDone;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,16 +8,16 @@
 #include <map>
 
 #include "core/adtopk/proofs/proofs.hpp"
-#include "harness/files/canonical.hpp"
-#include "harness/experiment/cells.hpp"
-#include "harness/machine/doctor.hpp"
 #include "harness/cli/listing.hpp"
-#include "harness/run/trial_plan.hpp"
-#include "harness/run/progress.hpp"
-#include "harness/report/spec.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/machine/doctor.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/report/spec.hpp"
+#include "harness/run/progress.hpp"
+#include "harness/run/trial_plan.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -116,8 +116,8 @@ std::unique_ptr<Commands::Loaded> Commands::LoadWithResults(const std::string& n
 }
 
 int Commands::List(const std::string& what) {
-  const json entries = sparfuse::List(what, catalog(), ExperimentsFolder(),
-                                      [this](const fs::path& file) { return Load(file.string()); });
+  const json entries = harness::List(what, catalog(), ExperimentsFolder(),
+                                     [this](const fs::path& file) { return Load(file.string()); });
   if (settings_.json) {
     PrintJson(entries);
   } else {
@@ -273,7 +273,7 @@ int Commands::Table(const std::string& name, TableFormat format) {
     PrintJson(list);
     return kDone;
   }
-  for (const auto& table : tables) fmt::print("{}\n", sparfuse::Render(table, format));
+  for (const auto& table : tables) fmt::print("{}\n", harness::Render(table, format));
   return kDone;
 }
 
@@ -335,4 +335,4 @@ int Commands::Annotate(const std::string& trial, const std::string& reason) {
   return kDone;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -12,11 +12,11 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/report/results.hpp"
+#include "harness/report/table.hpp"
 #include "harness/run/runner.hpp"
 #include "harness/store/store.hpp"
-#include "harness/report/table.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Exit codes (DESIGN.md, section 6).
 enum ExitCode {
@@ -110,4 +110,4 @@ class Commands {
   std::optional<Catalog> catalog_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -7,7 +7,7 @@
 
 #include "workloads/models/layers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -76,7 +76,7 @@ json WorkloadsJson(const Catalog& catalog) {
     entry["kind_of_data"] = workload.kind_of_data;
     entry["synthetic"] = !workload.small.empty();
     entry["small"] = workload.small;
-    const LayerTable& layers = LayersOf(workload.name);
+    const workloads::LayerTable& layers = workloads::LayersOf(workload.name);
     entry["parameters"] = layers.numel();
     entry["tensors"] = layers.tensors.size();
     entry["unit"] = workload.unit;
@@ -231,4 +231,4 @@ std::string ListText(const std::string& what, const json& entries) {
   return text;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

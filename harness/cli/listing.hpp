@@ -10,7 +10,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/experiment/experiment.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // The .toml files beneath `folder`, sorted, fig3 before fig14.
 std::vector<std::filesystem::path> ExperimentFiles(const std::filesystem::path& folder);
@@ -27,4 +27,4 @@ nlohmann::json List(const std::string& what, const Catalog& catalog,
 // The same for people.
 std::string ListText(const std::string& what, const nlohmann::json& entries);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,7 +11,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/cli/listing.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -214,17 +214,17 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness
 
 int main(int argc, char** argv) {
   try {
-    return sparfuse::Main(argc, argv);
+    return sparfuse::harness::Main(argc, argv);
   } catch (const sparfuse::Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());
-    return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::kUsage
-                                                          : sparfuse::kTrialFailed;
+    return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::harness::kUsage
+                                                          : sparfuse::harness::kTrialFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
-    return sparfuse::kTrialFailed;
+    return sparfuse::harness::kTrialFailed;
   }
 }

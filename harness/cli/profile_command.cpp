@@ -3,21 +3,21 @@
 
 #include <charconv>
 
-#include "core/quantize/quantizer.hpp"
 #include "core/device/card.hpp"
-#include "harness/files/canonical.hpp"
-#include "harness/cli/commands.hpp"
+#include "core/quantize/quantizer.hpp"
 #include "harness/catalog/config_keys.hpp"
-#include "harness/machine/doctor.hpp"
-#include "harness/files/durable_file.hpp"
+#include "harness/catalog/python_file.hpp"
+#include "harness/cli/commands.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/machine/doctor.hpp"
+#include "harness/machine/system.hpp"
 #include "harness/report/profile_table.hpp"
 #include "harness/run/needed_profiles.hpp"
-#include "harness/catalog/python_file.hpp"
 #include "harness/run/runner.hpp"
-#include "harness/machine/system.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -199,7 +199,7 @@ int Commands::Profile(const ProfileRequest& request) {
     fmt::print("{}\n", outcomes.dump(1, ' ', false, json::error_handler_t::replace));
   } else {
     for (const auto& table : ProfileTables(outcomes)) {
-      fmt::print("{}\n", sparfuse::Render(table, TableFormat::kMarkdown));
+      fmt::print("{}\n", harness::Render(table, TableFormat::kMarkdown));
     }
   }
   if (!file.empty()) {
@@ -211,4 +211,4 @@ int Commands::Profile(const ProfileRequest& request) {
   return kDone;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

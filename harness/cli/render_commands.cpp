@@ -9,7 +9,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/report/spec.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ int Commands::Explain(const ExplainRequest& request, const fs::path& out) {
                 more);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/report/spec.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -120,7 +120,7 @@ int Commands::Reproduce(const std::string& name, const ReproduceOptions& options
     Render("report", one, report);
     fmt::print("\n");
     for (const auto& table : TablesOf(one.parts, one.results, catalog())) {
-      fmt::print("{}\n", sparfuse::Render(table, TableFormat::kMarkdown));
+      fmt::print("{}\n", harness::Render(table, TableFormat::kMarkdown));
     }
     fmt::print("figures: {}\n", (report.parent_path() / "figures").string());
   }
@@ -129,4 +129,4 @@ int Commands::Reproduce(const std::string& name, const ReproduceOptions& options
   return options.strict && any_fails ? kClaimNotReproduced : kDone;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

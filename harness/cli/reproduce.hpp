@@ -8,7 +8,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/report/results.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // What a report lists as not run: [{"experiment", "what", "reason"}], first what the file says of
 // itself, then, part by part and mode by mode, the cells without a trial.
@@ -17,4 +17,4 @@ nlohmann::json NotRunOf(const Experiment& experiment, const std::vector<PartResu
 // Whether --strict fails. With `modelled_only`, claims about other cells do not count.
 bool AnyClaimFails(const std::vector<PartResult>& results, bool modelled_only);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

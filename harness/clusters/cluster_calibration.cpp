@@ -11,7 +11,7 @@
 #include "harness/clusters/profile_data.hpp"
 #include "workloads/models/layers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -53,7 +53,7 @@ StepRecord ModelBar(const DeclaredCluster& cluster, const ReferenceWorkload& ref
 // once * tensors + each * elements = sparsification, of both bars.
 void SolveSelection(DeclaredCluster& cluster) {
   const auto row = [&](std::size_t bar) {
-    const LayerTable& layers = LayersOf(cluster.references[bar].workload);
+    const workloads::LayerTable& layers = workloads::LayersOf(cluster.references[bar].workload);
     return std::array{static_cast<double>(layers.tensors.size()),
                       static_cast<double>(layers.numel())};
   };
@@ -110,4 +110,4 @@ void CalibrateOnBars(DeclaredCluster& cluster) {
   for (ReferenceWorkload& reference : cluster.references) SolveHostOverhead(cluster, reference);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -3,7 +3,7 @@
 
 #include "harness/clusters/declared_cluster.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // What the bars' method selects with.
 inline constexpr const char* kCalibrationSparsifier = "dgc";
@@ -14,4 +14,4 @@ inline constexpr double kCalibrationDensity = 0.01;
 // some ten steps of each bar.
 void CalibrateOnBars(DeclaredCluster& cluster);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -12,7 +12,7 @@
 #include "harness/published/published.hpp"
 #include "workloads/catalog/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -171,7 +171,7 @@ class ClusterParser {
       file_.Fail(at, "families is missing: expected a list of workload families");
     reference.families = families->get<std::vector<std::string>>();
     reference.workload = file_.RequiredString(at, "workload");
-    FindWorkload(reference.workload);  // throws
+    workloads::FindWorkload(reference.workload);  // throws
     reference.batch_per_worker = static_cast<int>(file_.Integer(at, "batch_per_worker", 1, 1));
     reference.workers = static_cast<int>(file_.Integer(at, "workers", 1, 2));
     reference.batch_source = file_.RequiredString(at, "batch_source");
@@ -246,7 +246,7 @@ std::vector<DeclaredInput> DeclaredCluster::CalibratedInputs(
 }
 
 const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workload) const {
-  const std::string_view family = FindWorkload(workload).family();
+  const std::string_view family = workloads::FindWorkload(workload).family();
   std::vector<std::string> known;
   for (const ReferenceWorkload& reference : references) {
     if (std::find(reference.families.begin(), reference.families.end(), family) !=
@@ -287,4 +287,4 @@ const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
   return loaded.emplace(file, ParseDeclaredCluster(TomlFile::Read(file), profiles)).first->second;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -12,7 +12,7 @@
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // A number that a cluster's file declares, or that calibration found.
 struct DeclaredInput {
@@ -87,4 +87,4 @@ DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders&
 // `inputs`: links by class, what was calibrated (key "calibration") and all inputs (key "inputs").
 nlohmann::json DeclaredProfile(const DeclaredCluster& cluster, const nlohmann::json& config);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

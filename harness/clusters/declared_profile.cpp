@@ -3,7 +3,7 @@
 #include "harness/clusters/cluster_calibration.hpp"
 #include "workloads/models/layers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -41,9 +41,9 @@ json CurveThrough(double once, double each) {
 json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
   const std::string workload = config.at("workload");
   const double batch = config.at("batch_per_worker");
-  const LayerTable& layers = LayersOf(workload);
+  const workloads::LayerTable& layers = workloads::LayersOf(workload);
   const ReferenceWorkload& reference = cluster.ReferenceOf(workload);
-  const LayerTable& reference_layers = LayersOf(reference.workload);
+  const workloads::LayerTable& reference_layers = workloads::LayersOf(reference.workload);
 
   // Forward and backward take the bar's time a multiply-accumulate; backward is spread over tensors
   // as theirs are.
@@ -52,7 +52,7 @@ json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
                       cluster.ComputeRatio() * FactorOf(config, "compute");
   const double backward_seconds = reference.backward_seconds * work;
   json tensors = json::array();
-  for (const LayerTensor& tensor : layers.tensors) {
+  for (const workloads::LayerTensor& tensor : layers.tensors) {
     tensors.push_back({{"name", tensor.name},
                        {"shape", tensor.shape},
                        {"numel", tensor.numel},
@@ -134,4 +134,4 @@ json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
                        {"software", json::object()}}});
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -228,4 +228,4 @@ json PerturbedOutcomes(const json& outcomes, std::uint64_t seed) {
   return perturbed;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,7 +11,7 @@
 #include "core/fusion/layout.hpp"
 #include "harness/catalog/trial_composition.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // The tensors whose backward pass was measured, in ready order.
 std::vector<TensorShape> TensorsOf(const nlohmann::json& profile);
@@ -58,4 +58,4 @@ nlohmann::json Perturbed(const nlohmann::json& profile, std::uint64_t seed);
 // own.
 nlohmann::json PerturbedOutcomes(const nlohmann::json& outcomes, std::uint64_t seed);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -7,10 +7,10 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
-#include "harness/files/durable_file.hpp"
 #include "harness/catalog/revisions.hpp"
+#include "harness/files/durable_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ void WriteProfiles(const fs::path& file, const json& outcomes) {
   WriteFileDurably(file, text + "\n]\n");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

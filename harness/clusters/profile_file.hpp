@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // FOLDER/NAME.json. Throws Error{kConfig} for a name that is none: letters, digits, '.', '_', '-'.
 std::filesystem::path ProfileFile(const std::filesystem::path& folder, const std::string& name);
@@ -45,4 +45,4 @@ void PutProfile(nlohmann::json& outcomes, const nlohmann::json& measured);
 // Durably, one outcome a line, numbers to six digits.
 void WriteProfiles(const std::filesystem::path& file, const nlohmann::json& outcomes);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

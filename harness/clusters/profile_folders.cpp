@@ -2,7 +2,7 @@
 
 #include <set>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
 
@@ -30,4 +30,4 @@ std::string ProfileFolders::Text() const {
   return text;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

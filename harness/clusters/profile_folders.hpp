@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // A results folder's own profiles, then those that the project comes with.
 class ProfileFolders {
@@ -33,4 +33,4 @@ class ProfileFolders {
   std::vector<std::filesystem::path> folders_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

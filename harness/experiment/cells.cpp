@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/files/canonical.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/files/canonical.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -251,4 +251,4 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
   if (part.cells.empty()) source.file.Fail(pointer, "no cell is left: expected at least one");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

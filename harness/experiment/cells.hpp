@@ -9,7 +9,7 @@
 
 #include "harness/experiment/experiment.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // A value and the JSON pointer of where it stands in the file.
 struct GivenValue {
@@ -42,4 +42,4 @@ bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
 // How errors name a cell: "method = wfbp, workload = digits-resnet, workers = 4".
 std::string CellName(const nlohmann::json& config);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

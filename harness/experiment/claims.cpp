@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/experiment/cells.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/experiment/cells.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -222,4 +222,4 @@ void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part) {
   }
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

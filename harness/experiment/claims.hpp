@@ -5,10 +5,10 @@
 
 #include "harness/experiment/experiment.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Fills claims of `part`, whose tables are at `pointer` ("" or "/part/2") and whose cells are
 // there. Errors: Error{kConfig} with file, line, key and what was expected.
 void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/files/canonical.hpp"
+#include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/claims.hpp"
-#include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/figure_entries.hpp"
+#include "harness/files/canonical.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -251,4 +251,4 @@ std::vector<Part> PartsWithTwins(const Experiment& experiment) {
   return parts;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

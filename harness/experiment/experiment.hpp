@@ -9,10 +9,10 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/profile_folders.hpp"
-#include "harness/statistics/statistics.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/statistics/statistics.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct Cell {
   nlohmann::json config;  // every default resolved; harness/README.md
@@ -93,4 +93,4 @@ Part PredictedPart(const Part& part);
 // Every part, each followed by its twins where it asks for them.
 std::vector<Part> PartsWithTwins(const Experiment& experiment);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "core/base/options.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/experiment/cells.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -233,4 +233,4 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
   }
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -7,7 +7,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published_values.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Checks the entries at `pointer` ("" or "/part/2") and fills part.figures, whose cells are known;
 // harness/README.md, "Figures", has the keys. Where an entry asks for published values it gets the
@@ -15,4 +15,4 @@ namespace sparfuse {
 void ReadFigures(const TomlFile& file, const std::string& pointer,
                  const std::optional<Published>& published, Part& part);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "core/feedback/feedback.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/catalog/config_keys.hpp"
-#include "harness/clusters/declared_cluster.hpp"
-#include "harness/run/needed_profiles.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/own_clusters.hpp"
+#include "harness/experiment/cells.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -178,7 +178,7 @@ class Resolver {
     return own == all.end() ? nullptr : &*own;
   }
 
-  void Sparsity(const sparfuse::Method& method) {
+  void Sparsity(const harness::Method& method) {
     Take("sparsifier", method.sparsifier);
     if (Is("sparsifier", "none")) {
       Fail({"sparsifier", "method"},
@@ -198,7 +198,7 @@ class Resolver {
   }
 
   // Options appear only where they are not their defaults, as cells were before there were any.
-  void FeedbackOf(const sparfuse::Method& method) {
+  void FeedbackOf(const harness::Method& method) {
     Take("feedback", method.feedback);
     const std::string kind = config_["feedback"];
     const auto specs = FeedbackOptions(kind);
@@ -456,4 +456,4 @@ json ResolveCell(const CellSource& source, const std::string& at, const GivenKey
   return Resolver(source, at, given).Resolve();
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

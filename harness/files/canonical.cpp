@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 void AppendNumber(double value, std::string& out) {
@@ -82,4 +82,4 @@ std::string ConfigHash(const nlohmann::json& config) {
   return ContentHash(identity);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Keys sorted bytewise, no white space, numbers in the shortest form that reads back equal; 1.0 and
 // 1 are the same number and print alike. Throws Error{kInternal} for a number that is not finite.
@@ -19,4 +19,4 @@ std::string ContentHash(const nlohmann::json& value);
 // trial_id, label).
 std::string ConfigHash(const nlohmann::json& config);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 constexpr std::size_t kHeaderAlignment = 64;
@@ -100,4 +100,4 @@ void Columns::Write(const std::filesystem::path& path) const {
   }
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Columns of equal length under one header. Append values column by column, row after row.
 class Columns {
@@ -45,4 +45,4 @@ class Columns {
   std::vector<Column> columns_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

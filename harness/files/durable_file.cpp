@@ -13,7 +13,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ std::string UtcNow() {
                      milliseconds);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Writes beside `path`, fsyncs, renames, fsyncs the directory. On failure nothing is left at `path`
 // (or what was there before) and Error{kData} names the file and the reason from the system.
@@ -25,4 +25,4 @@ nlohmann::json ReadJsonFile(const std::filesystem::path& path);
 // "2026-01-31T12:34:56.789Z"
 std::string UtcNow();
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,7 +11,7 @@
 #include "core/base/options.hpp"
 #include "harness/files/durable_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Fills a TomlFile from toml++'s tree.
 struct TomlConverter {
@@ -178,4 +178,4 @@ bool TomlFile::Boolean(const std::string& pointer, const std::string& key, bool 
   return value->get<bool>();
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

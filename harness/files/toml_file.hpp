@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 class TomlFile {
  public:
@@ -56,4 +56,4 @@ class TomlFile {
 // How a value is shown in an error: strings in quotes, others as JSON.
 std::string Shown(const nlohmann::json& value);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,7 +11,7 @@
 #include "harness/machine/system.hpp"
 #include "workloads/catalog/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,10 +72,10 @@ Finding Torch(const fs::path& worker) {
 
 std::vector<Finding> Data() {
   std::vector<Finding> findings;
-  for (const auto& workload : Workloads()) {
+  for (const auto& workload : workloads::Workloads()) {
     if (workload.synthetic()) continue;
     try {
-      CheckData(workload, {});
+      workloads::CheckData(workload, {});
       findings.push_back({Level::kGood, "data of " + workload.name, "there"});
     } catch (const Error& error) {
       findings.push_back({Level::kWarning, "data of " + workload.name, error.what()});
@@ -131,4 +131,4 @@ std::vector<Finding> Examine(const DoctorPaths& paths) {
   return findings;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

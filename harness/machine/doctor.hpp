@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct Finding {
   enum class Level { kGood, kNote, kWarning } level = Level::kGood;
@@ -19,4 +19,4 @@ struct DoctorPaths {
 // Reads; changes nothing. Cost: a second, for asking mpirun and Python their versions.
 std::vector<Finding> Examine(const DoctorPaths& paths);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -10,7 +10,7 @@
 #include "core/device/device.hpp"
 #include "harness/machine/nvml_api.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -297,4 +297,4 @@ std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build
   return findings;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

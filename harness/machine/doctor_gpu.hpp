@@ -8,7 +8,7 @@
 #include "harness/machine/doctor.hpp"
 #include "harness/machine/nvml.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // What this build brings along.
 struct CudaBuild {
@@ -24,4 +24,4 @@ CudaBuild DescribeCudaBuild(const std::filesystem::path& root);
 
 std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -14,7 +14,7 @@
 
 #include "harness/machine/nvml_api.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nvml::Device;
@@ -312,4 +312,4 @@ std::vector<std::string> ThrottleWords(std::uint64_t reasons) {
   return words;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 namespace nvml {
 struct Functions;
@@ -72,4 +72,4 @@ GpuReport ReadGpus(const nvml::Functions& functions);  // null: what it would ha
 // The reasons in words: "power cap", "hot", ...; empty for none.
 std::vector<std::string> ThrottleWords(std::uint64_t reasons);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace sparfuse::nvml {
+namespace sparfuse::harness::nvml {
 
 // A handle, a status (0 is success) and plain structures.
 using Device = void*;
@@ -99,4 +99,4 @@ struct Functions {
 #undef SPARFUSE_NVML_MEMBER
 };
 
-}  // namespace sparfuse::nvml
+}  // namespace sparfuse::harness::nvml

@@ -17,7 +17,7 @@
 
 #include "core/device/card.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 // The value of the first line `key : value` of a /proc file, or "".
@@ -147,4 +147,4 @@ nlohmann::json DescribeEnvironment() {
   return environment;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

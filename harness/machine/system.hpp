@@ -6,7 +6,7 @@
 
 #include "harness/machine/nvml.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // {"cpu_model", "cores", "memory_gib", "gpus": [...], "kernel"}: what makes a number comparable.
 // `cores` are those that this process may use; `gpus` the cards' models, sorted: which card of a
@@ -29,4 +29,4 @@ nlohmann::json DescribeEnvironment();
 std::string CommandOutput(const std::string& command, bool& ok);
 std::string ShellQuoted(const std::string& text);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 constexpr std::string_view kColumns[] = {
@@ -116,4 +116,4 @@ std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file) {
   return ParsePublished(text, file.string());
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

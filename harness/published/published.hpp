@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct PublishedNumber {
   std::string paper, artifact, workload, model, dataset, workers, network, method, sparsifier,
@@ -22,4 +22,4 @@ struct PublishedNumber {
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,7 +11,7 @@
 #include "core/base/options.hpp"
 #include "harness/published/published.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -173,4 +173,4 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
   return {{"paper", published.paper}, {"methods", published.methods}, {"rows", std::move(rows)}};
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/files/toml_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // The [published] table of an experiment file: a paper, and what it calls our methods.
 struct Published {
@@ -32,4 +32,4 @@ nlohmann::json PublishedOfFigure(const TomlFile& file, const std::string& at,
                                  const Published& published, const std::string& metric,
                                  std::span<const std::string> workloads);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

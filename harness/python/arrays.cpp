@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -208,4 +208,4 @@ DenseResult MakeDense(const py::object& out, const std::vector<std::int64_t>& sh
   return {out, WritableFloats(view, what)};
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // Elements that become a NumPy array without being copied. Uninitialised.
 template <class T>
@@ -130,4 +130,4 @@ std::string ShapeText(std::span<const std::int64_t> shape);
 // Of the object's class, say "torch.Tensor".
 std::string TypeText(pybind11::handle object);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -10,7 +10,7 @@
 #include "harness/python/arrays.hpp"
 #include "harness/python/python_sparsifier.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -280,4 +280,4 @@ std::string ReprText(const char* type, const py::dict& descriptor, const std::st
   return text + ")";
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

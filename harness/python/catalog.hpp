@@ -14,7 +14,7 @@
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // A sparsifier with its options: what the selections of one or several objects share.
 struct ConfiguredSparsifier {
@@ -71,4 +71,4 @@ void RequireKnown(const std::string& owner, const pybind11::dict& keywords,
 std::string ReprText(const char* type, const pybind11::dict& descriptor, const std::string& first,
                      const pybind11::dict& options);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -3,11 +3,11 @@
 #include <pybind11/stl.h>
 
 #include "baselines/registry.hpp"
-#include "core/cost/declared.hpp"
 #include "core/base/error.hpp"
+#include "core/cost/declared.hpp"
 #include "harness/python/arrays.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -201,4 +201,4 @@ Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
   return MakePlan(composition_, layout_, topology_, &backward, &cost);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

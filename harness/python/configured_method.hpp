@@ -14,7 +14,7 @@
 #include "baselines/composition.hpp"
 #include "harness/python/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // Nothing of it is checked.
 struct MethodSettings {
@@ -73,4 +73,4 @@ class ConfiguredMethod {
   Plan plan_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -3,7 +3,7 @@
 #include "harness/python/selector.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 ArrayMemory<std::uint8_t> Encoder::Encode(const std::string& name,
                                           std::span<const std::int64_t> shape,
@@ -25,4 +25,4 @@ ArrayMemory<std::uint8_t> Encoder::Encode(const std::string& name,
   return payload;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -12,7 +12,7 @@
 #include "harness/python/arrays.hpp"
 #include "harness/python/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // A quantizer that counts the steps of tensors, by name. Not thread-safe; needs no GIL.
 class Encoder {
@@ -37,4 +37,4 @@ class Encoder {
   std::map<std::string, Tensor> tensors_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

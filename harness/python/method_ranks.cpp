@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/transport/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace {
 
 // How often ranks are told that another one failed, until they have noticed.
@@ -181,4 +181,4 @@ void MethodRanks::CheckReplicas() {
   }
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -15,11 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/engine/live/live_engine.hpp"
 #include "core/base/thread_pool.hpp"
+#include "core/engine/live/live_engine.hpp"
 #include "core/transport/progress.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // To be used by one thread at a time, without the GIL: a rank may wait for it, in a sparsifier that
 // is written in Python. Gradients and their averages are whole arrays, one a tensor in ready order.
@@ -87,4 +87,4 @@ class MethodRanks {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

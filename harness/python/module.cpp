@@ -3,15 +3,15 @@
 
 PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = SPARFUSE_VERSION;
-  sparfuse::BindErrors(module);
-  sparfuse::BindSparsifier(module);
-  sparfuse::BindQuantizer(module);
-  sparfuse::BindFeedback(module);
-  sparfuse::BindDecompress(module);
-  sparfuse::BindPayload(module);
-  sparfuse::BindPowerSgd(module);
-  sparfuse::BindMethod(module);
-  sparfuse::BindThreads(module);
+  sparfuse::python::BindErrors(module);
+  sparfuse::python::BindSparsifier(module);
+  sparfuse::python::BindQuantizer(module);
+  sparfuse::python::BindFeedback(module);
+  sparfuse::python::BindDecompress(module);
+  sparfuse::python::BindPayload(module);
+  sparfuse::python::BindPowerSgd(module);
+  sparfuse::python::BindMethod(module);
+  sparfuse::python::BindThreads(module);
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them
   }

@@ -5,7 +5,7 @@
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 
 PythonSparsifier::PythonSparsifier(std::string name, py::object object, bool exact_count)
@@ -88,4 +88,4 @@ void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const
   slot.count = count;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -8,7 +8,7 @@
 #include "core/sparsify/scan/scan.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // Wraps an object with a method select(g, k) that returns the indices to send:
 //
@@ -40,4 +40,4 @@ class PythonSparsifier final : public Sparsifier {
   bool exact_count_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -5,7 +5,7 @@
 #include "core/base/error.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 std::uint32_t TensorId(std::string_view name) {
   std::uint32_t hash = 2166136261u;  // FNV-1a
@@ -81,4 +81,4 @@ SelectedArrays Selector::Select(const std::string& name, std::span<const std::in
   return selected;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -18,7 +18,7 @@
 #include "harness/python/arrays.hpp"
 #include "harness/python/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // Lets one thread at a time work on an object. To be taken without the GIL: a sparsifier written in
 // Python waits for the GIL while its object is locked.
@@ -99,4 +99,4 @@ Tensor& FindTensor(std::map<std::string, Tensor>& tensors, const std::string& na
 void RequireShape(const std::string& tensor, std::span<const std::int64_t> known,
                   std::span<const std::int64_t> given);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -10,7 +10,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace {
 
 struct State {
@@ -60,4 +60,4 @@ int Threads() {
   return state.threads;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

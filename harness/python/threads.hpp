@@ -5,7 +5,7 @@
 
 #include "core/base/thread_pool.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // What an operation runs on; it keeps its pool alive while SetThreads puts another in place. A
 // child of fork() gets a pool of its own.
@@ -16,4 +16,4 @@ void SetThreads(int threads);
 // As many as processors may be used, unless set.
 int Threads();
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
-#include "harness/experiment/cells.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/experiment/cells.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -307,4 +307,4 @@ ExplainedCells ChooseExplained(const std::vector<Part>& parts,
   return chosen;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

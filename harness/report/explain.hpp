@@ -7,7 +7,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/report/results.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct ExplainRequest {
   std::string experiment;  // as it was typed, for the commands that errors offer
@@ -33,4 +33,4 @@ ExplainedCells ChooseExplained(const std::vector<Part>& parts,
                                const std::vector<PartResult>& results,
                                const std::vector<TrialRow>& rows, const ExplainRequest& request);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "harness/files/canonical.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/files/canonical.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -64,4 +64,4 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
   return summary;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

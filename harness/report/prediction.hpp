@@ -7,7 +7,7 @@
 
 #include "harness/report/results.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct PredictedCell {
   const Cell* cell = nullptr;  // the live one
@@ -29,4 +29,4 @@ struct PredictionSummary {
 // twins: the results of PredictedPart(*live.part).
 PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

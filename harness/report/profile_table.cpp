@@ -10,7 +10,7 @@
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -219,4 +219,4 @@ std::vector<Table> ProfileTables(const json& outcomes) {
   return tables;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -6,10 +6,10 @@
 
 #include "harness/report/table.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Of outcomes as a file of results/profiles has them (harness/README.md): passes, slowest tensors,
 // kernels, links. Intervals are 95 %.
 std::vector<Table> ProfileTables(const nlohmann::json& outcomes);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -217,4 +217,4 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
   return judged;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

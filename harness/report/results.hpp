@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "harness/experiment/experiment.hpp"
-#include "harness/store/index.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "harness/store/index.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct CellResult {
   const Cell* cell = nullptr;
@@ -56,4 +56,4 @@ struct ClaimResult {
 };
 std::vector<ClaimResult> JudgeClaims(const PartResult& result);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

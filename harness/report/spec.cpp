@@ -4,7 +4,7 @@
 
 #include "harness/report/prediction.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -113,4 +113,4 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
   return spec;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -7,7 +7,7 @@
 #include "harness/report/results.hpp"
 #include "harness/report/table.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // {id, title, paper, file, calibration, not_run: [{what, reason}], parts: [{id, title, kind, mode,
 // reference, blocks, defaults, axes, excluded: [{cell, reason}], cells: [config with config_hash],
@@ -22,4 +22,4 @@ nlohmann::json TableJson(const Table& table);
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

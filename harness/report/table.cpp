@@ -8,7 +8,7 @@
 
 #include "harness/catalog/config_keys.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -315,4 +315,4 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   return table;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

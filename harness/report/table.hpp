@@ -8,7 +8,7 @@
 #include "harness/report/prediction.hpp"
 #include "harness/report/results.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct Table {
   std::string title;
@@ -38,4 +38,4 @@ std::string Render(const Table& table, TableFormat format);
 // Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
 std::string Quantity(double value, std::string_view unit);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

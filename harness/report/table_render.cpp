@@ -4,7 +4,7 @@
 
 #include "harness/report/table.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 // Characters, not bytes: columns line up in a terminal.
@@ -110,4 +110,4 @@ std::string Render(const Table& table, TableFormat format) {
   return "";
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

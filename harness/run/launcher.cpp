@@ -19,7 +19,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -252,4 +252,4 @@ std::string Tail(const std::string& log, std::size_t lines) {
   return log.substr(begin);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

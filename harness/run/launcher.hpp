@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct LaunchRequest {
   std::vector<std::string> argv;
@@ -47,4 +47,4 @@ LauncherReport ParseLauncherReport(const std::string& log);
 // The last lines of a log: at most `lines` and at most 8 KiB.
 std::string Tail(const std::string& log, std::size_t lines);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -5,14 +5,14 @@
 #include <functional>
 
 #include "core/engine/model/model_engine.hpp"
-#include "harness/catalog/trial_composition.hpp"
 #include "harness/catalog/fusion_plan_json.hpp"
+#include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/store/step_log.hpp"
 #include "workloads/catalog/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -113,7 +113,8 @@ json RunModelledTrial(const json& config, const json& profiles,
                                 ": its profile is damaged: " + error.what());
     }
   }();
-  const WorkloadDescriptor& workload = FindWorkload(config.at("workload").get<std::string>());
+  const workloads::WorkloadDescriptor& workload =
+      workloads::FindWorkload(config.at("workload").get<std::string>());
   const int ranks = model.topology.ranks;
   const bool random = model.selection.sigma != 0;  // else every step is like the first
   const int steps = random ? config.at("steps").get<int>() : 1;
@@ -167,4 +168,4 @@ json RunModelledTrial(const json& config, const json& profiles,
   return outcome;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Simulates the cell and leaves steps.cols, spans.cols and trace.json in `directory`; returns the
 // outcome (harness/README.md).
@@ -19,4 +19,4 @@ namespace sparfuse {
 nlohmann::json RunModelledTrial(const nlohmann::json& config, const nlohmann::json& profiles,
                                 const std::filesystem::path& directory);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

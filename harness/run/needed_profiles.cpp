@@ -5,22 +5,17 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/files/canonical.hpp"
-#include "harness/experiment/cells.hpp"
 #include "harness/catalog/config_keys.hpp"
-#include "harness/clusters/declared_cluster.hpp"
-#include "harness/files/durable_file.hpp"
 #include "harness/catalog/revisions.hpp"
+#include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 using nlohmann::json;
-
-bool IsOwnCluster(const json& cluster) {
-  return std::any_of(std::begin(kOwnClusters), std::end(kOwnClusters),
-                     [&](const char* own) { return cluster == own; });
-}
 
 json ProfileConfig(const CatalogWorkload& workload, const json& workload_options,
                    const json& recipe, int batch_per_worker, int threads_per_worker, int ranks,
@@ -150,4 +145,4 @@ json ModelledSystem(const json& config, const json& profile, const json& machine
   return system;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -7,15 +7,11 @@
 #include <vector>
 
 #include "harness/catalog/catalog.hpp"
+#include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/store/store.hpp"
 
-namespace sparfuse {
-
-// Clusters whose profile is measured here: all ranks on this machine, sharing its cores; and a
-// machine like this one for every rank.
-inline constexpr const char* kOwnClusters[] = {"this-machine", "machines-like-this"};
-bool IsOwnCluster(const nlohmann::json& cluster);
+namespace sparfuse::harness {
 
 // What the profiles of an experiment must cover.
 struct ProfileNeeds {
@@ -65,4 +61,4 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
 nlohmann::json ModelledSystem(const nlohmann::json& config, const nlohmann::json& profile,
                               const nlohmann::json& machine);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

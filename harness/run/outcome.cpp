@@ -10,7 +10,7 @@
 
 #include "harness/files/durable_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -180,4 +180,4 @@ json CollectOutcome(const fs::path& directory, const LaunchResult& end, double t
   return outcome;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -7,7 +7,7 @@
 #include "core/base/error.hpp"
 #include "harness/run/launcher.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling"}, the
 // trial's part of a trial.json. An invalid trial has checks and no metrics: correctness comes
@@ -19,4 +19,4 @@ nlohmann::json CollectOutcome(const std::filesystem::path& directory, const Laun
 nlohmann::json JudgeOutcome(const nlohmann::json& outcome);
 nlohmann::json FailedOutcome(const Error& error);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

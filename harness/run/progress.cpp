@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 std::string TimeLeft(double seconds) {
   if (seconds < 0) return "";
@@ -59,4 +59,4 @@ void Progress::Say(const std::string& line) {
   std::fflush(out_);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // How a line of a trial's log begins that says what the trial does; the rest of it is shown.
 inline constexpr const char* kMeasuringLine = "measuring ";
@@ -40,4 +40,4 @@ class Progress {
 // "about 4 min left", "about 20 s left"; "" below 0.
 std::string TimeLeft(double seconds);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -12,14 +12,14 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/machine/system.hpp"
 #include "harness/run/launcher.hpp"
 #include "harness/run/model_trial.hpp"
-#include "harness/run/outcome.hpp"
 #include "harness/run/needed_profiles.hpp"
+#include "harness/run/outcome.hpp"
 #include "harness/run/progress.hpp"
-#include "harness/machine/system.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -327,4 +327,4 @@ RunSummary RunExperiments(const Catalog& catalog, const Store& store,
   return Runner(catalog, store, options, interrupted).Run(experiments);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -10,7 +10,7 @@
 
 #include "harness/run/trial_plan.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct RunOptions {
   std::filesystem::path root;    // of the project: for the source's identity
@@ -39,4 +39,4 @@ std::vector<std::string> LaunchCommand(const nlohmann::json& config,
                                        const std::filesystem::path& worker,
                                        const std::filesystem::path& directory);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,12 +9,12 @@
 #include <set>
 
 #include "core/device/card.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
+#include "harness/files/canonical.hpp"
 #include "harness/run/needed_profiles.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -244,4 +244,4 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
   return std::move(collector.plan);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/store/store.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct PlannedTrial {
   std::string experiment, part;
@@ -56,4 +56,4 @@ std::vector<std::string> ProblemsOf(const TrialPlan& plan);
 double EstimateSeconds(const nlohmann::json& config, const std::string& config_hash,
                        const std::vector<TrialRow>& rows);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

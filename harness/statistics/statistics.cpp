@@ -6,7 +6,7 @@
 
 #include "core/sparsify/scan/statistics.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 // Regularised incomplete beta function I_x(a, b), by Lentz's continued fraction.
@@ -212,4 +212,4 @@ Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slac
   return holds ? Verdict::kHolds : Verdict::kInconclusive;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

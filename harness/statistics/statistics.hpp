@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 inline constexpr std::size_t kPreliminaryBelowBlocks = 5;
 inline constexpr double kConfidence = 0.95;
@@ -96,4 +96,4 @@ struct Bound {
 // noise. kEquals wants every block's value to be the bound.
 Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slack, bool exact);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

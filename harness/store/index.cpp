@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 using nlohmann::json;
 
@@ -269,4 +269,4 @@ std::string WhatIsWrongWithTrial(const json& trial) {
   return "";
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -11,7 +11,7 @@
 
 struct sqlite3;
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // A trial as the index knows it.
 struct TrialRow {
@@ -60,4 +60,4 @@ class Index {
 // Checks what readers rely on in the content of a trial.json; "" or what is wrong with it.
 std::string WhatIsWrongWithTrial(const nlohmann::json& trial);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,7 +8,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/statistics/statistics.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 struct Duration {
@@ -165,4 +165,4 @@ void WriteSpans(const std::filesystem::path& directory, std::span<const TracedSt
   if (!steps.empty()) WriteFileDurably(directory / "trace.json", ChromeTrace(steps.back().by_rank));
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 
 #include "core/engine/timeline.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct LoggedStep {
   std::int64_t step = 0;
@@ -44,4 +44,4 @@ struct TracedStep {
 // spans.cols, and trace.json of the last traced step.
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -13,7 +13,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ std::vector<TrialRow> Store::ReadRows() const {
   return Index::OpenToRead(index_path()).Rows();
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

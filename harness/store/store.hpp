@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/store/index.hpp"
 #include "harness/clusters/profile_folders.hpp"
+#include "harness/store/index.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Held by whoever writes to a results folder.
 class StoreLock {
@@ -76,4 +76,4 @@ class Store {
   ProfileFolders profiles_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -13,18 +13,18 @@
 #include <limits>
 #include <thread>
 
-#include "core/device/runtime.hpp"
 #include "core/device/card.hpp"
+#include "core/device/runtime.hpp"
 #include "core/transport/mpi.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "core/transport/priority.hpp"
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/worker/card.hpp"
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/card.hpp"
+#include "harness/worker/rank/rank.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 // What a rank that failed leaves behind; the controller reads all of them.
@@ -141,7 +141,7 @@ int Run(const std::filesystem::path& directory) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness
 
 int main(int argc, char** argv) {
   if (argc != 2) {
@@ -160,5 +160,5 @@ int main(int argc, char** argv) {
   // Nobody would collect the trial of a launcher that was killed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sparfuse::PreferCommunication();
-  return sparfuse::Run(argv[1]);
+  return sparfuse::harness::Run(argv[1]);
 }

@@ -8,10 +8,10 @@
 #include "harness/catalog/fusion_plan_json.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
-#include "harness/worker/ready_order.hpp"
 #include "harness/worker/profiling/profiler.hpp"
+#include "harness/worker/rank/ready_order.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 // SAFusion's code times 50 passes after 5; here as many as two seconds allow.
@@ -113,4 +113,4 @@ void Planning::Describe(nlohmann::json& outcome) const {
   if (!profile_.is_null()) outcome["profile"] = profile_;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

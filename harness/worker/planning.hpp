@@ -11,9 +11,9 @@
 #include "core/cost/cost_model.hpp"
 #include "core/engine/timeline.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 class Planning {
  public:
@@ -54,4 +54,4 @@ class Planning {
   nlohmann::json plans_ = nlohmann::json::array();
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

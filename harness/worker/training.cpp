@@ -5,20 +5,20 @@
 #include <limits>
 #include <optional>
 
-#include "core/engine/live/live_engine.hpp"
 #include "core/device/runtime.hpp"
-#include "harness/files/columns.hpp"
+#include "core/engine/live/live_engine.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/files/columns.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/step_log.hpp"
-#include "harness/worker/ready_order.hpp"
 #include "harness/worker/planning.hpp"
-#include "harness/worker/rank.hpp"
-#include "harness/worker/replica.hpp"
+#include "harness/worker/rank/rank.hpp"
+#include "harness/worker/rank/ready_order.hpp"
+#include "harness/worker/rank/replica.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 constexpr std::uint64_t kVerifiedSteps = 2;  // whose selections are checked to conserve mass
@@ -27,7 +27,7 @@ constexpr std::size_t kTracedSteps = 3;
 struct EvaluatedStep {
   std::int64_t step = 0;
   double seconds = 0;
-  Evaluation evaluation;
+  workloads::Evaluation evaluation;
 };
 
 class Training {
@@ -35,7 +35,7 @@ class Training {
   explicit Training(const Rank& rank)
       : rank_(rank),
         config_(rank.config),
-        descriptor_(FindWorkload(config_.at("workload").get<std::string>())),
+        descriptor_(workloads::FindWorkload(config_.at("workload").get<std::string>())),
         workload_(MakeTrialWorkload(rank)),
         composition_(Compose(config_)),
         topology_{rank.size(), config_.at("ranks_per_node").get<int>()} {
@@ -63,7 +63,7 @@ class Training {
   void Build() {
     std::vector<TensorShape> tensors;
     for (const std::size_t parameter : ready_order_) {
-      const ParameterInfo& info = workload_->Parameters()[parameter];
+      const workloads::ParameterInfo& info = workload_->Parameters()[parameter];
       tensors.push_back({info.name, info.shape, info.numel});
     }
     GradientLayout layout = MakeLayout(tensors, config_);
@@ -132,7 +132,7 @@ class Training {
   bool EvaluateReachesTarget(std::uint64_t step) {
     std::int64_t reached = 0;
     if (rank_.rank() == 0) {
-      const Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
+      const workloads::Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
       evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
       if (!config_.at("target").is_null()) {
         const double target = config_.at("target");
@@ -247,8 +247,8 @@ class Training {
 
   const Rank& rank_;
   const nlohmann::json& config_;
-  const WorkloadDescriptor& descriptor_;
-  std::unique_ptr<TrainingWorkload> workload_;
+  const workloads::WorkloadDescriptor& descriptor_;
+  std::unique_ptr<workloads::TrainingWorkload> workload_;
   Composition composition_;
   Topology topology_;
   std::vector<std::size_t> ready_order_;  // parameters
@@ -265,4 +265,4 @@ class Training {
 
 void RunTraining(const Rank& rank) { Training(rank).Run(); }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "core/device/card.hpp"
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "core/device/card.hpp"
 #include "tests/bench/gpu_limit_kernels.hpp"
 #include "tests/bench/kernel_bench.hpp"
 

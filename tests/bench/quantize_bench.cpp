@@ -1,8 +1,8 @@
 // The quantizers, PowerSGD and the coding of sparse payloads, beside memcpy of the same bytes and
 // the limits of a pass over the tensor. Rows of encode have the limit/add with error feedback
 // (variant feedback), else limit/sum_abs.
-#include "core/quantize/payload_coding.hpp"
 #include "baselines/powersgd/powersgd.hpp"
+#include "core/quantize/payload_coding.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "tests/bench/kernel_bench.hpp"
 

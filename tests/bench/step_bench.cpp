@@ -31,10 +31,10 @@
 #include <string>
 #include <vector>
 
-#include "core/payload/accumulate.hpp"
+#include "baselines/powersgd/powersgd.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
-#include "baselines/powersgd/powersgd.hpp"
+#include "core/payload/accumulate.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "core/transport/shaped.hpp"
 #include "tests/bench/kernel_bench.hpp"

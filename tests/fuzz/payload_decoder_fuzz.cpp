@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/quantize/payload_coding.hpp"
 #include "core/base/error.hpp"
+#include "core/quantize/payload_coding.hpp"
 
 namespace {
 

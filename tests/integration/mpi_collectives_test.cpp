@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/collective/collective.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
 #include "core/transport/mpi.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped.hpp"

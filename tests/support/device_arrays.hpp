@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/device/device.hpp"
 #include "core/device/runtime.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "core/device/device.hpp"
 #include "tests/support/devices.hpp"
 
 namespace sparfuse {

@@ -12,7 +12,7 @@
 
 #include "harness/machine/nvml_api.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // An empty field is answered with kNotSupported.
 struct FakeCard {
@@ -208,4 +208,4 @@ inline nvml::Functions FakeFunctions() {
   return f;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,7 +8,7 @@
 
 #include "harness/catalog/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 inline Catalog SmallCatalog() {
   Catalog catalog;
@@ -80,4 +80,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

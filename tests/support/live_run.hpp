@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/live/live_engine.hpp"
 #include "core/device/runtime.hpp"
+#include "core/engine/live/live_engine.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::testing {

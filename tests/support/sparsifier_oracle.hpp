@@ -18,8 +18,8 @@
 #include <tuple>
 #include <vector>
 
-#include "core/sparsify/sparsifier.hpp"
 #include "core/base/cpu.hpp"
+#include "core/sparsify/sparsifier.hpp"
 #include "tests/support/sanitizers.hpp"
 
 namespace sparfuse::testing {

@@ -14,7 +14,7 @@
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse::testing {
+namespace sparfuse::workloads::testing {
 
 inline WorkloadConfig SmallConfig(const Stream& stream = {},
                                   Precision precision = Precision::kFp32) {
@@ -98,4 +98,4 @@ inline std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-}  // namespace sparfuse::testing
+}  // namespace sparfuse::workloads::testing

@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "workloads/catalog/workload_tables.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 std::span<const WorkloadDescriptor> Workloads() {
   static const std::vector<WorkloadDescriptor> table = [] {
@@ -34,4 +34,4 @@ void CheckData(const WorkloadDescriptor& workload, const std::filesystem::path& 
   for (const DataFileSpec& file : workload.data_files) CheckDataFile(directory, file);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -13,7 +13,7 @@
 #include "workloads/data/data_file.hpp"
 #include "workloads/models/model_sizes.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 struct WorkloadDescriptor {
   std::string name;          // stable: results are keyed by it
@@ -50,4 +50,4 @@ const WorkloadDescriptor& FindWorkload(std::string_view name);
 // CheckDataFile for each file of the workload, in ResolveDataDirectory(data_directory).
 void CheckData(const WorkloadDescriptor& workload, const std::filesystem::path& data_directory);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,7 +7,7 @@
 
 #include "workloads/catalog/workload_tables.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 // Training samples of the data sets.
@@ -217,4 +217,4 @@ std::vector<WorkloadDescriptor> PaperWorkloads() {
   return table;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

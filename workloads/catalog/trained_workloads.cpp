@@ -4,7 +4,7 @@
 
 #include "workloads/catalog/workload_tables.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr ImageSize kDigits{.image = kDigitPixels, .channels = 1, .classes = kDigitClasses};
@@ -176,4 +176,4 @@ std::vector<WorkloadDescriptor> TrainedWorkloads() {
   return table;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

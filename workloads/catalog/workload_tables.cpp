@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 std::vector<OptionSpec> OptionsWith(const Recipe& recipe) {
@@ -65,4 +65,4 @@ WorkloadDescriptor QuestionWorkload(std::string name, std::string summary, Model
   return w;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

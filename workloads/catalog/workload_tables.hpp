@@ -7,7 +7,7 @@
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // Models of a size that learns here, on real data.
 std::vector<WorkloadDescriptor> TrainedWorkloads();
@@ -23,4 +23,4 @@ WorkloadDescriptor TextWorkload(std::string name, std::string summary, ModelSize
 WorkloadDescriptor QuestionWorkload(std::string name, std::string summary, ModelSize model,
                                     std::size_t window, const Recipe& recipe);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

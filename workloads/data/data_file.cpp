@@ -14,7 +14,7 @@
 
 static_assert(std::endian::native == std::endian::little, "data files are little-endian");
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 64;
@@ -217,4 +217,4 @@ TextSet ReadText(const std::filesystem::path& data_directory, const DataFileSpec
   return set;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

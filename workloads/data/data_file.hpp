@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // A data file that a workload reads. Size and checksum are part of what a result means: a file of
 // another edition is refused.
@@ -67,4 +67,4 @@ TextSet ReadText(const std::filesystem::path& data_directory, const DataFileSpec
 // CRC-32 (IEEE 802.3, as zlib's crc32) of `bytes`, continued from `crc`.
 std::uint32_t Crc32(std::span<const std::uint8_t> bytes, std::uint32_t crc = 0);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

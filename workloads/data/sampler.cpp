@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 std::uint64_t RandomBits(std::uint64_t key, std::uint64_t index) {
   const auto mix = [](std::uint64_t z) {
@@ -57,4 +57,4 @@ std::span<const std::uint32_t> Sampler::Batch(std::uint64_t step, int micro_step
   return std::span<const std::uint32_t>(permutation_).subspan(batch * config_.batch, config_.batch);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

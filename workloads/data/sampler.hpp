@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // The `index`-th 64 random bits of the stream `key` (SplitMix64): equal on every machine.
 std::uint64_t RandomBits(std::uint64_t key, std::uint64_t index);
@@ -44,4 +44,4 @@ class Sampler {
   std::vector<std::uint32_t> permutation_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

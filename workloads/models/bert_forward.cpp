@@ -10,7 +10,7 @@
 #include "workloads/models/models.hpp"
 #include "workloads/torch/operators.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr double kEpsilon = 1e-12;
@@ -60,4 +60,4 @@ ForwardPass Build(const BertSize& size, const ParameterSet& parameters) {
   };
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -6,7 +6,7 @@
 
 #include "workloads/models/description.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 ModelDescription Describe(const BertSize& size) {
   constexpr std::int64_t kSegments = 2;
@@ -39,4 +39,4 @@ ModelDescription Describe(const BertSize& size) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 std::size_t ParameterDescription::numel() const {
   return static_cast<std::size_t>(
@@ -96,4 +96,4 @@ ModelDescription Describe(const ModelSize& size) {
   return std::visit([](const auto& family) { return Describe(family); }, size);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

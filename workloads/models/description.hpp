@@ -11,7 +11,7 @@
 #include "workloads/models/layers.hpp"
 #include "workloads/models/model_sizes.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 struct ParameterDescription {
   std::string name;
@@ -69,4 +69,4 @@ ModelDescription Describe(const LstmSize& size);
 ModelDescription Describe(const TransformerSize& size);
 ModelDescription Describe(const ModelSize& size);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -11,7 +11,7 @@
 #include "workloads/models/models.hpp"
 #include "workloads/torch/operators.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr int kStages = 3;
@@ -67,4 +67,4 @@ ForwardPass Build(const DigitsResnetSize&, const ParameterSet& parameters) {
   };
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -6,7 +6,7 @@
 
 #include "workloads/models/description.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 ModelDescription Describe(const DigitsResnetSize&) {
   constexpr std::array<std::int64_t, 3> kWidths{24, 64, 128};
@@ -39,4 +39,4 @@ ModelDescription Describe(const DigitsResnetSize&) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "workloads/models/models.hpp"
-#include "workloads/torch/operators.hpp"
 #include "workloads/models/parameter_names.hpp"
+#include "workloads/torch/operators.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -61,4 +61,4 @@ ForwardPass Build(const GptSize& size, const ParameterSet& parameters) {
   };
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -8,7 +8,7 @@
 #include "workloads/models/description.hpp"
 #include "workloads/models/parameter_names.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 GptParts PartsOf(GptNames names) {
   if (names == GptNames::kOpenAi) {
@@ -58,4 +58,4 @@ ModelDescription Describe(const GptSize& size) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

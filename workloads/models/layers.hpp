@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 struct LayerTensor {
   std::string name;  // as in the model, e.g. "layer1.0.conv1.weight"
@@ -35,4 +35,4 @@ struct LayerTable {
 // Cost: computed once, kept; may be called from any thread.
 const LayerTable& LayersOf(std::string_view workload);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

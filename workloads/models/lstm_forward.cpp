@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "workloads/models/models.hpp"
-#include "workloads/torch/operators.hpp"
 #include "workloads/models/parameter_names.hpp"
+#include "workloads/torch/operators.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr double kForgetBias = 1.0;  // remembers from the start (R. Jozefowicz et al., ICML 2015)
@@ -48,4 +48,4 @@ ForwardPass Build(const LstmSize& size, const ParameterSet& parameters) {
   };
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,7 +7,7 @@
 #include "workloads/models/description.hpp"
 #include "workloads/models/parameter_names.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 LstmParts PartsOf(LstmNames names, std::int64_t layer) {
   if (names == LstmNames::kPyTorch) {
@@ -49,4 +49,4 @@ ModelDescription Describe(const LstmSize& size) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 inline constexpr std::size_t kTextWindow = 64;       // tokens that a sample of the real text has
 inline constexpr std::int64_t kTextCharacters = 63;  // that the King James text is written with
@@ -105,4 +105,4 @@ using ModelSize = std::variant<DigitsResnetSize, ResnetSize, VggSize, VitSize, B
 // "resnet", "vgg", "vit", "bert", "gpt", "lstm" or "transformer".
 std::string_view FamilyOf(const ModelSize& size);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

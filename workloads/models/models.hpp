@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <functional>
 
-#include "workloads/torch/dropout.hpp"
 #include "workloads/models/model_sizes.hpp"
+#include "workloads/torch/dropout.hpp"
 #include "workloads/torch/parameter_set.hpp"
 #include "workloads/torch/pch.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // Maps a batch to logits; keeps no state between calls.
 //   images     [batch, channels, image, image] float32 -> [batch, classes]
@@ -28,4 +28,4 @@ ForwardPass Build(const GptSize& size, const ParameterSet& parameters);
 ForwardPass Build(const LstmSize& size, const ParameterSet& parameters);
 ForwardPass Build(const TransformerSize& size, const ParameterSet& parameters);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -6,7 +6,7 @@
 
 #include "workloads/models/model_sizes.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 struct GptParts {
   std::string embedding, position;  // whole names
@@ -25,4 +25,4 @@ struct LstmParts {
 
 LstmParts PartsOf(LstmNames names, std::int64_t layer);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -11,7 +11,7 @@
 #include "workloads/models/models.hpp"
 #include "workloads/torch/operators.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 struct Convolution {  // with its norm
@@ -86,4 +86,4 @@ ForwardPass Build(const ResnetSize& size, const ParameterSet& parameters) {
   };
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

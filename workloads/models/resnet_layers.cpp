@@ -6,7 +6,7 @@
 
 #include "workloads/models/description.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 ModelDescription Describe(const ResnetSize& size) {
   ModelDescription model;
@@ -50,4 +50,4 @@ ModelDescription Describe(const ResnetSize& size) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

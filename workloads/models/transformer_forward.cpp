@@ -11,7 +11,7 @@
 #include "workloads/models/models.hpp"
 #include "workloads/torch/operators.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -71,4 +71,4 @@ ForwardPass Build(const TransformerSize& size, const ParameterSet& parameters) {
   };
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,7 +7,7 @@
 
 #include "workloads/models/description.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 ModelDescription Describe(const TransformerSize& size) {
   constexpr double kDeviation = 0.05;
@@ -34,4 +34,4 @@ ModelDescription Describe(const TransformerSize& size) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -6,7 +6,7 @@
 
 #include "workloads/models/description.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 ModelDescription Describe(const VggSize& size) {
   constexpr std::int64_t kMostWidening = 8;
@@ -35,4 +35,4 @@ ModelDescription Describe(const VggSize& size) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -8,7 +8,7 @@
 #include "workloads/models/models.hpp"
 #include "workloads/torch/operators.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr double kEpsilon = 1e-12;  // of Hugging Face's norms
@@ -57,4 +57,4 @@ ForwardPass Build(const VitSize& size, const ParameterSet& parameters) {
   };
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -5,7 +5,7 @@
 
 #include "workloads/models/description.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 ModelDescription Describe(const VitSize& size) {
   const std::int64_t width = size.width;
@@ -41,4 +41,4 @@ ModelDescription Describe(const VitSize& size) {
   return model;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -9,7 +9,7 @@
 #include "core/device/launch.hpp"
 #include "workloads/optimizer/optimizer_kernel.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr double kAdamEpsilon = 1e-8;
@@ -160,4 +160,4 @@ std::vector<std::span<float>> Optimizer::State() {
   return state;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

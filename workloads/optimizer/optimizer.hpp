@@ -9,7 +9,7 @@
 #include "core/base/options.hpp"
 #include "core/device/device.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // How a workload is trained; read from a workload's options of the same names.
 struct Recipe {
@@ -72,4 +72,4 @@ class Optimizer {
   Buffer<float> second_;  // empty for sgd
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -8,7 +8,7 @@
 
 #include "core/device/kernel.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // Momentum, with weight decay added to the gradient.
 struct SgdRule {
@@ -79,4 +79,4 @@ struct OptimizerKernel {
   }
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

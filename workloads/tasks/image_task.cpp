@@ -5,7 +5,7 @@
 #include "workloads/data/sampler.hpp"
 #include "workloads/tasks/task.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr std::int64_t kMaxShift = 1;  // pixel
@@ -109,4 +109,4 @@ std::unique_ptr<Task> MakeImageTask(ImageSet images, ForwardPass logits) {
   return std::make_unique<ImageTask>(std::move(images), std::move(logits));
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

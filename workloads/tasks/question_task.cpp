@@ -13,7 +13,7 @@
 #include "workloads/data/sampler.hpp"
 #include "workloads/tasks/task.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 64;
@@ -206,4 +206,4 @@ std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size
   return std::make_unique<QuestionTask>(text, size, std::move(logits));
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,7 +7,7 @@
 #include "workloads/data/sampler.hpp"
 #include "workloads/tasks/task.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 class SyntheticTask : public Task {
@@ -153,4 +153,4 @@ std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t sampl
       size);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

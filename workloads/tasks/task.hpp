@@ -11,7 +11,7 @@
 #include "workloads/models/models.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 struct Batch {
   at::Tensor inputs;  // as a ForwardPass takes them
@@ -69,4 +69,4 @@ inline at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& words,
          2;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

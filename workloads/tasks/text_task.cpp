@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "workloads/models/model_sizes.hpp"
 #include "workloads/data/sampler.hpp"
+#include "workloads/models/model_sizes.hpp"
 #include "workloads/tasks/task.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 32;
@@ -107,4 +107,4 @@ std::unique_ptr<Task> MakeTextTask(TextSet text, ForwardPass logits) {
   return std::make_unique<TextTask>(std::move(text), std::move(logits));
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

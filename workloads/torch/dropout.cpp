@@ -5,7 +5,7 @@
 #include "core/base/error.hpp"
 #include "workloads/torch/placement.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 Dropout::Dropout(std::uint64_t seed, at::Device device, std::vector<DroppedFrom> ahead)
     : generator_(at::make_generator<at::CPUGeneratorImpl>(seed)),
@@ -38,4 +38,4 @@ at::Tensor Dropout::operator()(const at::Tensor& x, double probability) {
   return (x * factors).to(x.scalar_type());
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -7,7 +7,7 @@
 
 #include "workloads/torch/pch.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 struct DroppedFrom {
   std::vector<std::int64_t> shape;
@@ -42,4 +42,4 @@ class Dropout {
   std::size_t used_ = 0;  // of ahead_
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -6,7 +6,7 @@
 #include "workloads/torch/parameter_set.hpp"
 #include "workloads/torch/pch.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // A linear layer's weight [out, in] or a norm's weight [width], with their bias.
 struct Affine {
@@ -57,4 +57,4 @@ inline at::Tensor AttendBackwards(const at::Tensor& queries_keys_values, std::in
   return mixed.transpose(1, 2).reshape({batch, window, width});
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kAlignment = 16;  // elements
@@ -50,4 +50,4 @@ const at::Tensor& ParameterSet::operator[](std::string_view name) const {
   SPARFUSE_THROW(kInternal, "the model has no parameter \"" + std::string(name) + "\"");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

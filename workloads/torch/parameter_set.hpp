@@ -10,7 +10,7 @@
 #include "workloads/torch/pch.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 class ParameterSet {
  public:
@@ -32,4 +32,4 @@ class ParameterSet {
   at::Tensor flat_;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -13,11 +13,11 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/device/runtime.hpp"
 #include "core/base/options.hpp"
 #include "core/device/card.hpp"
+#include "core/device/runtime.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 const std::vector<std::string> kPrecisions = {"fp32", "tf32", "bf16"};
@@ -140,4 +140,4 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_dtype(device_, was_type_);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -10,7 +10,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #endif
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 // LibTorch's name of the device. Throws Error{kUnsupported} saying why where this process cannot
 // use it, or where it lacks the precision; Error{kConfig} for TF32 on the host.
@@ -65,4 +65,4 @@ class Autocast {
   at::ScalarType was_type_ = at::kBFloat16;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -1,6 +1,4 @@
 // The one TrainingWorkload: a Task and its parameters, driven by LibTorch's autograd.
-#include "workloads/workload.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -10,16 +8,17 @@
 #include "core/base/error.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/data/data_file.hpp"
+#include "workloads/data/sampler.hpp"
 #include "workloads/models/description.hpp"
 #include "workloads/models/models.hpp"
 #include "workloads/optimizer/optimizer.hpp"
+#include "workloads/tasks/task.hpp"
 #include "workloads/torch/parameter_set.hpp"
 #include "workloads/torch/pch.hpp"
 #include "workloads/torch/placement.hpp"
-#include "workloads/data/sampler.hpp"
-#include "workloads/tasks/task.hpp"
+#include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 // Streams of random bits that must differ although the seed is one.
@@ -331,4 +330,4 @@ std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name,
   }
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

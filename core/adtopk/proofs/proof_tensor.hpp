@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/adtopk/proofs/proofs.hpp"
 #include "core/collective/collective.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

@@ -8,8 +8,8 @@
 #include <cuda_runtime.h>
 
 #include "core/device/cuda/cuda_block.cuh"
-#include "core/device/status.hpp"
 #include "core/device/device.hpp"
+#include "core/device/status.hpp"
 
 namespace sparfuse::gpu {
 

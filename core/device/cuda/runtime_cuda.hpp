@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/device/runtime.hpp"
 #include "core/device/device.hpp"
+#include "core/device/runtime.hpp"
 
 namespace sparfuse::gpu::cuda {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/random_stream.hpp"
 #include "core/device/emulated/emulated_stack.hpp"
 #include "core/device/kernel.hpp"
-#include "core/base/random_stream.hpp"
 
 namespace sparfuse::gpu {
 namespace internal {

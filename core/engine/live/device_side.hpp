@@ -11,12 +11,12 @@
 #include <span>
 #include <vector>
 
-#include "core/engine/live/device_timeline.hpp"
-#include "core/engine/engine.hpp"
-#include "core/engine/live/live_state.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/device/event_pool.hpp"
 #include "core/device/runtime.hpp"
+#include "core/engine/engine.hpp"
+#include "core/engine/live/device_timeline.hpp"
+#include "core/engine/live/live_state.hpp"
 #include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse {

@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/quantize/payload_coding_device.hpp"
-#include "core/engine/live/exchange_staging.hpp"
 #include "core/base/error.hpp"
-#include "core/feedback/returned.hpp"
-#include "core/feedback/returned_device.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/engine/live/event_request.hpp"
+#include "core/engine/live/exchange_staging.hpp"
+#include "core/feedback/returned.hpp"
+#include "core/feedback/returned_device.hpp"
+#include "core/quantize/payload_coding_device.hpp"
 
 namespace sparfuse {
 namespace {

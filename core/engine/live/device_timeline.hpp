@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/timeline.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/device/event_pool.hpp"
+#include "core/engine/timeline.hpp"
 
 namespace sparfuse {
 

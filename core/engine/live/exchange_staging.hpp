@@ -4,10 +4,10 @@
 
 #include <memory>
 
-#include "core/quantize/payload_coding.hpp"
+#include "core/device/event_pool.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/engine/scheduler.hpp"
-#include "core/device/event_pool.hpp"
+#include "core/quantize/payload_coding.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/task.hpp"
 

@@ -1,8 +1,8 @@
 #include <cstring>
 #include <string>
 
-#include "core/engine/live/exchange_staging.hpp"
 #include "core/base/error.hpp"
+#include "core/engine/live/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
 
 namespace sparfuse {

@@ -3,11 +3,11 @@
 #include <cassert>
 #include <string>
 
+#include "core/base/error.hpp"
+#include "core/engine/live/live_engine.hpp"
+#include "core/feedback/momentum/momentum_device.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/quantize/payload_coding_device.hpp"
-#include "core/engine/live/live_engine.hpp"
-#include "core/base/error.hpp"
-#include "core/feedback/momentum/momentum_device.hpp"
 
 namespace sparfuse {
 

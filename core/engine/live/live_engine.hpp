@@ -29,8 +29,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/thread_pool.hpp"
 #include "core/collective/collective.hpp"
-#include "core/quantize/payload_coding.hpp"
 #include "core/engine/live/device_side.hpp"
 #include "core/engine/live/exchange_staging.hpp"
 #include "core/engine/live/live_state.hpp"
@@ -38,9 +38,9 @@
 #include "core/engine/timeline.hpp"
 #include "core/feedback/feedback.hpp"
 #include "core/feedback/placed_store.hpp"
+#include "core/quantize/payload_coding.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "core/base/thread_pool.hpp"
 #include "core/transport/progress.hpp"
 
 namespace sparfuse {

@@ -1,9 +1,9 @@
 // What lanes do on the host.
 #include <algorithm>
 
-#include "core/payload/accumulate.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/feedback/momentum/clipping.hpp"
+#include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
 

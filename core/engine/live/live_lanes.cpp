@@ -3,8 +3,8 @@
 #include <cassert>
 #include <string>
 
-#include "core/engine/live/live_engine.hpp"
 #include "core/base/error.hpp"
+#include "core/engine/live/live_engine.hpp"
 
 namespace sparfuse {
 

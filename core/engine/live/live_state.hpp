@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "core/payload/accumulate_device.hpp"
 #include "core/collective/collective.hpp"
-#include "core/fusion/layout.hpp"
-#include "core/device/runtime.hpp"
-#include "core/sparsify/sparsifier.hpp"
 #include "core/device/device.hpp"
+#include "core/device/runtime.hpp"
+#include "core/fusion/layout.hpp"
+#include "core/payload/accumulate_device.hpp"
+#include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
 

@@ -8,8 +8,8 @@
 #include <numbers>
 #include <tuple>
 
-#include "core/engine/scheduler.hpp"
 #include "core/engine/model/simulation.hpp"
+#include "core/engine/scheduler.hpp"
 
 namespace sparfuse {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
-#include "core/quantize/payload_coding.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/timeline.hpp"
+#include "core/quantize/payload_coding.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/feedback/momentum/norm.hpp"
+#include "core/feedback/norm/norm.hpp"
 
 namespace sparfuse {
 

@@ -1,5 +1,5 @@
-#include "core/feedback/momentum/momentum_kernels.hpp"
 #include "core/device/cuda/cuda_launch.cuh"
+#include "core/feedback/momentum/momentum_kernels.hpp"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::AdvanceVelocities<false>)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::AdvanceVelocities<true>)

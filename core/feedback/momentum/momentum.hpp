@@ -8,10 +8,10 @@
 #include <span>
 #include <string_view>
 
+#include "core/base/thread_pool.hpp"
+#include "core/device/device.hpp"
 #include "core/feedback/residual_store.hpp"
 #include "core/fusion/layout.hpp"
-#include "core/device/device.hpp"
-#include "core/base/thread_pool.hpp"
 
 namespace sparfuse {
 

@@ -2,8 +2,8 @@
 
 #include <cassert>
 
-#include "core/feedback/momentum/momentum_kernels.hpp"
 #include "core/device/launch.hpp"
+#include "core/feedback/momentum/momentum_kernels.hpp"
 
 namespace sparfuse {
 

@@ -1,4 +1,4 @@
-// Momentum correction (momentum.hpp) and clipping (clipping.hpp) on a device, with the host's bits.
+// Momentum correction (momentum.hpp) on a device, with the host's bits.
 //
 // Everything here returns before it is done, runs in the order of `stream`, waits for nothing and
 // allocates nothing once a step has run with the largest sizes.
@@ -6,16 +6,12 @@
 
 #include <span>
 
-#include "core/feedback/momentum/momentum.hpp"
-#include "core/sparsify/device_selection.hpp"
 #include "core/device/device.hpp"
+#include "core/feedback/momentum/momentum.hpp"
+#include "core/feedback/norm/norm.hpp"
+#include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse {
-
-// *factor = ClipFactor(gradient, max_norm), a word of the device. Throws Error{kConfig} unless
-// max_norm > 0. Two launches, one read of the gradient.
-void ClipFactorOnDevice(const Stream& stream, DeviceWorkspace& workspace,
-                        DeviceSpan<const float> gradient, double max_norm, float* factor);
 
 // AdvanceVelocity; returns what v grows by: velocity, or with nesterov `growth`.
 //

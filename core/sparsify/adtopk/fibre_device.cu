@@ -1,5 +1,5 @@
-#include "core/sparsify/adtopk/fibre_device_kernels.hpp"
 #include "core/device/cuda/cuda_launch.cuh"
+#include "core/sparsify/adtopk/fibre_device_kernels.hpp"
 
 namespace {
 template <int kThreads>

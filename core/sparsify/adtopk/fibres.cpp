@@ -5,8 +5,8 @@
 #include <cassert>
 #include <cmath>
 
-#include "core/sparsify/adtopk/fibre_kernels.hpp"
 #include "core/base/cpu.hpp"
+#include "core/sparsify/adtopk/fibre_kernels.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,6 +1,6 @@
+#include "core/device/launch.hpp"
 #include "core/sparsify/adtopk/fibre_device_kernels.hpp"
 #include "core/sparsify/adtopk/fibres.hpp"
-#include "core/device/launch.hpp"
 #include "core/sparsify/scan_device/position_bitmap_device.hpp"
 
 namespace sparfuse {

@@ -1,5 +1,5 @@
-#include "core/sparsify/adtopk/kept_threshold_kernels.hpp"
 #include "core/device/cuda/cuda_launch.cuh"
+#include "core/sparsify/adtopk/kept_threshold_kernels.hpp"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::BeginPhase)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::ChooseReaching)

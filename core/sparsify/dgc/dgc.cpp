@@ -21,10 +21,10 @@
 #include <bit>
 #include <cmath>
 
+#include "core/base/cpu.hpp"
+#include "core/base/random_stream.hpp"
 #include "core/sparsify/dgc/dgc_device.hpp"
 #include "core/sparsify/scan/largest.hpp"
-#include "core/base/random_stream.hpp"
-#include "core/base/cpu.hpp"
 
 namespace sparfuse {
 namespace {

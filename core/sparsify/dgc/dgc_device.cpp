@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "core/sparsify/scan_device/collect_with_measure.hpp"
 #include "core/sparsify/dgc/dgc_kernels.hpp"
+#include "core/sparsify/scan_device/collect_with_measure.hpp"
 
 namespace sparfuse {
 namespace {

@@ -15,9 +15,9 @@
 
 #include <algorithm>
 
-#include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/gaussiank/gaussiank_device.hpp"
 #include "core/sparsify/gaussiank/gaussiank_estimate.hpp"
+#include "core/sparsify/scan/corrected.hpp"
 
 namespace sparfuse {
 namespace {

@@ -19,12 +19,12 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/sparsify/scan/corrected.hpp"
-#include "core/sparsify/scan/largest.hpp"
+#include "core/base/cpu.hpp"
+#include "core/base/random_stream.hpp"
 #include "core/sparsify/mstopk/mstopk_bracket.hpp"
 #include "core/sparsify/mstopk/mstopk_device.hpp"
-#include "core/base/random_stream.hpp"
-#include "core/base/cpu.hpp"
+#include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan/largest.hpp"
 
 namespace sparfuse {
 namespace {

@@ -12,8 +12,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/sparsify/mstopk/mstopk_bracket.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/sparsify/mstopk/mstopk_bracket.hpp"
 #include "core/sparsify/scan_device/measure_on_device.hpp"
 
 namespace sparfuse::gpu {

@@ -21,8 +21,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/sparsify/sparsifier.hpp"
 #include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
 

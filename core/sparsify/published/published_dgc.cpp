@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "core/base/random_stream.hpp"
-#include "core/sparsify/randomk/randomk.hpp"
 #include "core/sparsify/published/published.hpp"
+#include "core/sparsify/randomk/randomk.hpp"
 
 namespace sparfuse {
 namespace {

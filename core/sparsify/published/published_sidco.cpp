@@ -11,8 +11,8 @@
 #include <mutex>
 #include <string>
 
-#include "core/sparsify/scan/quantiles.hpp"
 #include "core/sparsify/published/published.hpp"
+#include "core/sparsify/scan/quantiles.hpp"
 
 namespace sparfuse {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/sparsify/device_selection.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/sparsify/device_selection.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

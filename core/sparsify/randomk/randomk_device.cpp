@@ -1,7 +1,7 @@
 #include "core/device/launch.hpp"
-#include "core/sparsify/scan_device/position_bitmap_device.hpp"
 #include "core/sparsify/randomk/randomk.hpp"
 #include "core/sparsify/randomk/randomk_kernels.hpp"
+#include "core/sparsify/scan_device/position_bitmap_device.hpp"
 
 namespace sparfuse {
 namespace {

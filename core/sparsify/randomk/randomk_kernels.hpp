@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/device/kernel.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/device/kernel.hpp"
 
 namespace sparfuse::gpu {
 

@@ -16,10 +16,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan/largest.hpp"
 #include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan/warm_bound.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
 
 namespace sparfuse {
 namespace {

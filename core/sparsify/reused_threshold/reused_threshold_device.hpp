@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold_kernels.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
 
 namespace sparfuse {
 

@@ -7,8 +7,8 @@
 #include <bit>
 #include <cmath>
 
-#include "core/sparsify/scan/sample.hpp"
 #include "core/base/cpu.hpp"
+#include "core/sparsify/scan/sample.hpp"
 
 namespace sparfuse {
 namespace {

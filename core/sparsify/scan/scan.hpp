@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/sparsify/scan/simd/select_kernels.hpp"
+#include "core/sparsify/select_arguments.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -27,24 +28,11 @@ struct SelectInput {
   float At(std::size_t i) const { return pending ? gradient[i] + residual[i] : x()[i]; }
 };
 
-// For errors: the tensor's name, id and step.
-std::string Describe(const TensorInfo& info);
-
-// Checks what is selected from. Throws Error{kConfig}.
-void CheckSelectArguments(std::string_view sparsifier, const SelectSource& source, double density,
-                          const TensorInfo& info);
-
 // Checks the arguments of Sparsifier::Select, but for the slot's room, and counts the selection.
 // Throws Error{kConfig}; Error{kUnsupported} for memory on a device.
 SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& context,
                         const SelectSource& source, double density, const TensorInfo& info,
                         const Slot& slot);
-
-// Throws Error{kConfig} where the slot has no room for k elements.
-void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
-                 std::size_t k);
-void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,
-                 std::size_t k);
 
 // Throws Error{kNumeric} naming the tensor, the step and the first element that is not finite.
 [[noreturn]] void ThrowNotFinite(const SelectInput& input, const TensorInfo& info);

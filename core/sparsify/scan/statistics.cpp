@@ -4,8 +4,8 @@
 #include <cassert>
 #include <cmath>
 
-#include "core/sparsify/scan/largest.hpp"
 #include "core/base/cpu.hpp"
+#include "core/sparsify/scan/largest.hpp"
 
 namespace sparfuse {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "core/sparsify/scan_device/collect_with_measure.hpp"
-#include "core/sparsify/scan_device/threshold_scan.hpp"
 #include "core/sparsify/scan_device/send_kernels.hpp"
 #include "core/sparsify/scan_device/statistics_kernels.hpp"
+#include "core/sparsify/scan_device/threshold_scan.hpp"
 
 namespace sparfuse {
 

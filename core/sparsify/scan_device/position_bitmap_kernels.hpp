@@ -11,8 +11,8 @@
 
 #include "core/device/kernel.hpp"
 #include "core/device/look_back.hpp"
-#include "core/sparsify/scan_device/device_source.hpp"
 #include "core/sparsify/device_selection.hpp"
+#include "core/sparsify/scan_device/device_source.hpp"
 
 namespace sparfuse::gpu {
 

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/random_stream.hpp"
 #include "core/sparsify/scan_device/device_sample.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/device_source.hpp"
-#include "core/base/random_stream.hpp"
 #include "core/sparsify/scan_device/rank_kernels.hpp"
 
 namespace sparfuse::gpu {

@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "core/device/kernel.hpp"
-#include "core/sparsify/scan_device/rank_kernels.hpp"
 #include "core/sparsify/scan/tensor_statistics.hpp"
+#include "core/sparsify/scan_device/rank_kernels.hpp"
 
 namespace sparfuse::gpu {
 

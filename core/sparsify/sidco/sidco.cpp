@@ -25,12 +25,12 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/cpu.hpp"
 #include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/scan/largest.hpp"
 #include "core/sparsify/scan/sample.hpp"
 #include "core/sparsify/sidco/sidco_device.hpp"
 #include "core/sparsify/sidco/sidco_fits.hpp"
-#include "core/base/cpu.hpp"
 
 namespace sparfuse {
 namespace {

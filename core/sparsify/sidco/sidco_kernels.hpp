@@ -11,10 +11,10 @@
 
 #include <cstdint>
 
-#include "core/sparsify/scan_device/device_sample.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/sparsify/sidco/sidco_fits.hpp"
+#include "core/sparsify/scan_device/device_sample.hpp"
 #include "core/sparsify/scan_device/measure_on_device.hpp"
+#include "core/sparsify/sidco/sidco_fits.hpp"
 
 namespace sparfuse::gpu {
 

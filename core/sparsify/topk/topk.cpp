@@ -6,9 +6,9 @@
 // Deviations:  none known. Ties go to the lower index, so the result is unique.
 #include "core/sparsify/topk/topk.hpp"
 
-#include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "core/sparsify/scan/warm_bound.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
 
 namespace sparfuse {
 namespace {

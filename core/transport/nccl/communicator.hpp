@@ -21,10 +21,10 @@
 
 #include "core/base/error.hpp"
 #include "core/device/runtime.hpp"
-#include "core/transport/nccl/launch_order.hpp"
-#include "core/transport/nccl/nccl.hpp"
 #include "core/transport/nccl/control.hpp"
 #include "core/transport/nccl/handle.hpp"
+#include "core/transport/nccl/launch_order.hpp"
+#include "core/transport/nccl/nccl.hpp"
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {

@@ -5,8 +5,8 @@
 #include <istream>
 #include <string_view>
 
-#include "core/transport/nccl/nccl.hpp"
 #include "core/transport/nccl/handle.hpp"
+#include "core/transport/nccl/nccl.hpp"
 
 namespace sparfuse {
 namespace {

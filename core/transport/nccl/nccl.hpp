@@ -32,8 +32,8 @@
 #include <string>
 #include <vector>
 
-#include "core/transport/nccl/all_gather_cost.hpp"
 #include "core/transport/communicator.hpp"
+#include "core/transport/nccl/all_gather_cost.hpp"
 #include "core/transport/nccl/api.hpp"
 
 namespace sparfuse {

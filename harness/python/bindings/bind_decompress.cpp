@@ -1,13 +1,13 @@
 // decompress: payloads of several workers into one dense array.
 #include <pybind11/stl.h>
 
-#include "core/payload/accumulate.hpp"
 #include "core/base/error.hpp"
+#include "core/payload/accumulate.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/bindings/bindings.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -84,4 +84,4 @@ sparfuse.ConfigError: payloads[0][0][1] = 2: expected indices in [0, 2)
 )");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -4,7 +4,7 @@
 #include "core/base/error.hpp"
 #include "harness/python/bindings/bindings.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -98,4 +98,4 @@ True
   });
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -5,18 +5,18 @@
 #include <mutex>
 #include <variant>
 
-#include "core/payload/accumulate.hpp"
 #include "core/base/error.hpp"
 #include "core/feedback/momentum/clipping.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/warmup.hpp"
+#include "core/payload/accumulate.hpp"
 #include "harness/python/bindings/bind_payload.hpp"
 #include "harness/python/bindings/bind_quantizer.hpp"
 #include "harness/python/bindings/bind_sparsifier.hpp"
 #include "harness/python/bindings/bindings.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -297,4 +297,4 @@ schedule   instead of factor: the densities of the W epochs
 )");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

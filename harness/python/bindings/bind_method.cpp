@@ -15,7 +15,7 @@
 #include "harness/python/selector.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -355,4 +355,4 @@ void BindMethod(py::module_& module) {
   module.def("_method_options", &ListOptions, py::arg("strategy"), py::arg("planner"));
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

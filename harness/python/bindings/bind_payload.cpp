@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/quantize/payload_coding.hpp"
 #include "core/base/error.hpp"
+#include "core/quantize/payload_coding.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/bindings/bindings.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -143,4 +143,4 @@ sparfuse.ConfigError: malformed sparse payload: the last index is 9; expected on
 )");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -5,9 +5,9 @@
 
 #include "core/quantize/payload_coding.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 // "f16" or "f32". Throws Error{kConfig} for another.
 ValueCoding ReadValueCoding(const std::string& values);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -6,14 +6,14 @@
 #include <map>
 #include <mutex>
 
-#include "core/payload/accumulate.hpp"
-#include "core/base/error.hpp"
 #include "baselines/powersgd/powersgd.hpp"
+#include "core/base/error.hpp"
+#include "core/payload/accumulate.hpp"
 #include "harness/python/bindings/bindings.hpp"
 #include "harness/python/selector.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -481,4 +481,4 @@ Of tensors that are compressed; the others have none.
 )");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -8,7 +8,7 @@
 #include "harness/python/selector.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -243,4 +243,4 @@ Alistarh et al., NeurIPS 2017 ['levels', 'bucket']
 )");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -7,7 +7,7 @@
 
 #include "harness/python/encoder.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 struct BoundQuantizer {
   explicit BoundQuantizer(std::shared_ptr<const ConfiguredQuantizer> made)
@@ -18,4 +18,4 @@ struct BoundQuantizer {
   Encoder encoder;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

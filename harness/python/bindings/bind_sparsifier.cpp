@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "harness/python/bindings/bindings.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
@@ -216,4 +216,4 @@ is checked: ConfigError says what is wrong with it.
 )");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

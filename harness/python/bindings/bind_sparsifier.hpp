@@ -6,7 +6,7 @@
 
 #include "harness/python/selector.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 struct BoundSparsifier {
   explicit BoundSparsifier(std::shared_ptr<ConfiguredSparsifier> made)
@@ -17,4 +17,4 @@ struct BoundSparsifier {
   Selector selector;
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -1,7 +1,7 @@
 #include "harness/python/bindings/bindings.hpp"
 #include "harness/python/threads.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
 
 void BindThreads(py::module_& module) {
@@ -24,4 +24,4 @@ True
 )");
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

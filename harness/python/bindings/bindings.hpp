@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-namespace sparfuse {
+namespace sparfuse::python {
 
 void BindErrors(pybind11::module_& module);
 void BindSparsifier(pybind11::module_& module);
@@ -15,4 +15,4 @@ void BindPowerSgd(pybind11::module_& module);
 void BindMethod(pybind11::module_& module);
 void BindThreads(pybind11::module_& module);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

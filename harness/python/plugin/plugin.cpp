@@ -1,14 +1,15 @@
-#include "harness/python/plugin/plugin.hpp"
-
 #include <pybind11/embed.h>
 
 #include <mutex>
 
 #include "core/base/error.hpp"
+#include "harness/catalog/python_plugin.hpp"
 #include "harness/python/python_sparsifier.hpp"
 
-namespace sparfuse {
+namespace sparfuse::python {
 namespace py = pybind11;
+using harness::PythonClass;
+
 namespace {
 
 // The interpreter of the virtual environment that this was built with, NumPy beside it. It lives
@@ -119,4 +120,4 @@ extern "C" __attribute__((visibility("default"))) Sparsifier* SparfuseMakePython
   }
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::python

@@ -6,10 +6,10 @@
 #include <map>
 
 #include "core/device/runtime.hpp"
-#include "harness/worker/ready_order.hpp"
-#include "harness/worker/timing.hpp"
+#include "harness/worker/rank/ready_order.hpp"
+#include "harness/worker/rank/timing.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -22,7 +22,7 @@ double SecondsSince(Clock::time_point begin) {
 
 class BackwardProfiler {
  public:
-  BackwardProfiler(const Rank& rank, TrainingWorkload& workload,
+  BackwardProfiler(const Rank& rank, workloads::TrainingWorkload& workload,
                    const std::vector<std::size_t>& ready_order, const GradientLayout& layout)
       : rank_(rank),
         workload_(workload),
@@ -159,7 +159,7 @@ class BackwardProfiler {
   }
 
   const Rank& rank_;
-  TrainingWorkload& workload_;
+  workloads::TrainingWorkload& workload_;
   const std::vector<std::size_t>& ready_order_;
   const GradientLayout& layout_;
   const int micro_steps_;
@@ -184,11 +184,11 @@ LiveConfig MeasuringConfig(const Rank& rank, GradientLayout layout,
   return config;
 }
 
-void ProfileBackward(const Rank& rank, TrainingWorkload& workload,
+void ProfileBackward(const Rank& rank, workloads::TrainingWorkload& workload,
                      const std::vector<std::size_t>& ready_order, const GradientLayout& layout,
                      const BackwardEffort& effort,
                      const std::function<void(const std::string&)>& say, ProfileRecord& record) {
   BackwardProfiler(rank, workload, ready_order, layout).Measure(effort, say, record);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

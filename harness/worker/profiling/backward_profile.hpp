@@ -10,10 +10,10 @@
 #include "core/engine/live/live_engine.hpp"
 #include "core/fusion/layout.hpp"
 #include "harness/worker/profiling/profile_record.hpp"
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct BackwardEffort {
   int warmup_steps = 0;
@@ -40,9 +40,9 @@ class Idle final : public Strategy {
 //   say          hears which step is under way and how long the rest takes.
 //
 // Collective; takes the workload's gradient hook.
-void ProfileBackward(const Rank& rank, TrainingWorkload& workload,
+void ProfileBackward(const Rank& rank, workloads::TrainingWorkload& workload,
                      const std::vector<std::size_t>& ready_order, const GradientLayout& layout,
                      const BackwardEffort& effort,
                      const std::function<void(const std::string&)>& say, ProfileRecord& record);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,9 +8,9 @@
 #include "core/cost/fit.hpp"
 #include "core/device/device.hpp"
 #include "core/transport/topology.hpp"
-#include "harness/worker/timing.hpp"
+#include "harness/worker/rank/timing.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -213,4 +213,4 @@ void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
   if (!native.empty()) record.CurveWithErrors("/native_all_reduce"_json_pointer, native);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "harness/worker/profiling/profile_record.hpp"
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Adds "link": between neighbours of a ring through all ranks, hence between nodes where there are
 // several; "node_link", in rings of the ranks of a node, where several nodes have several ranks
@@ -13,4 +13,4 @@ namespace sparfuse {
 // one rank.
 void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -3,14 +3,14 @@
 #include <cstdlib>
 #include <string>
 
-#include "harness/run/progress.hpp"
 #include "harness/catalog/python_file.hpp"
-#include "harness/worker/ready_order.hpp"
+#include "harness/run/progress.hpp"
 #include "harness/worker/profiling/profiler.hpp"
-#include "harness/worker/rank.hpp"
-#include "harness/worker/replica.hpp"
+#include "harness/worker/rank/rank.hpp"
+#include "harness/worker/rank/ready_order.hpp"
+#include "harness/worker/rank/replica.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -19,7 +19,7 @@ constexpr int kRepeats = 9;
 constexpr std::size_t kElements = 1'000'000;
 constexpr double kDensities[] = {0.001, 0.01, 0.1};
 
-ProfileSubject SubjectOf(const Rank& rank, TrainingWorkload& workload) {
+ProfileSubject SubjectOf(const Rank& rank, workloads::TrainingWorkload& workload) {
   ProfileSubject subject{workload, ObserveReadyOrder(rank, workload), {}, {}};
   for (const json& name : rank.config.at("sparsifiers")) {
     const SparsifierDescriptor& descriptor = ResolveSparsifier(name.get<std::string>());
@@ -76,4 +76,4 @@ void RunProfile(const Rank& rank) {
   WriteOutcome(rank.directory, outcome);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

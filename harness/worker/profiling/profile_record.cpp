@@ -1,6 +1,6 @@
 #include "harness/worker/profiling/profile_record.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -50,4 +50,4 @@ void ProfileRecord::Errors(const Place& place, const std::vector<Estimate>& elem
   profile_["relative_errors"][place.to_string()] = RelativeErrors(elements);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -9,7 +9,7 @@
 
 #include "harness/statistics/statistics.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct CurvePoint {
   std::size_t size = 0;  // elements or bytes
@@ -39,4 +39,4 @@ class ProfileRecord {
   nlohmann::json profile_ = nlohmann::json::object();
 };
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -6,13 +6,13 @@
 #include <random>
 #include <span>
 
-#include "core/payload/accumulate.hpp"
 #include "core/engine/live/live_engine.hpp"
+#include "core/payload/accumulate.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/worker/profiling/link_profile.hpp"
-#include "harness/worker/timing.hpp"
+#include "harness/worker/rank/timing.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -63,7 +63,7 @@ class Profiler {
            const std::function<void(const std::string&)>& say)
       : rank_(rank), subject_(subject), effort_(effort), say_(say) {
     for (const std::size_t parameter : subject.ready_order) {
-      const ParameterInfo& info = subject.workload.Parameters()[parameter];
+      const workloads::ParameterInfo& info = subject.workload.Parameters()[parameter];
       layout_.Add(info.name, info.shape, info.numel);
     }
     largest_ = std::max(layout_.numel(), effort.elements);
@@ -258,4 +258,4 @@ json MeasureProfile(const Rank& rank, const ProfileSubject& subject, const Profi
   return profile;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

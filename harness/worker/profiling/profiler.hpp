@@ -11,11 +11,11 @@
 
 #include "core/quantize/quantizer.hpp"
 #include "harness/worker/profiling/backward_profile.hpp"
-#include "harness/worker/rank.hpp"
 #include "harness/worker/profiling/timed_kernels.hpp"
+#include "harness/worker/rank/rank.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct ProfileEffort {
   BackwardEffort backward;
@@ -24,8 +24,8 @@ struct ProfileEffort {
 };
 
 struct ProfileSubject {
-  TrainingWorkload& workload;            // is trained on
-  std::vector<std::size_t> ready_order;  // its parameters
+  workloads::TrainingWorkload& workload;  // is trained on
+  std::vector<std::size_t> ready_order;   // its parameters
   std::vector<TimedSparsifier> sparsifiers;
   std::vector<std::unique_ptr<Quantizer>> quantizers;
 };
@@ -38,4 +38,4 @@ nlohmann::json MeasureProfile(
     const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
     const std::function<void(const std::string&)>& say = [](const std::string&) {});
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <utility>
 
+#include "core/device/runtime.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/device/runtime.hpp"
-#include "harness/worker/timing.hpp"
+#include "harness/worker/rank/timing.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 constexpr float kScale = 0.5f;
@@ -203,4 +203,4 @@ std::unique_ptr<TimedKernels> KernelsOfRank(const Rank& rank, std::span<const fl
   return std::make_unique<DeviceKernels>(rank, gradient);
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
-#include "core/sparsify/sparsifier.hpp"
 #include "core/base/thread_pool.hpp"
+#include "core/sparsify/sparsifier.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct TimedSparsifier {
   const SparsifierDescriptor* descriptor = nullptr;
@@ -49,4 +49,4 @@ std::unique_ptr<TimedKernels> KernelsOnHost(std::span<const float> gradient, Thr
 // The rank's device; seconds are the stream's, by events.
 std::unique_ptr<TimedKernels> KernelsOfRank(const Rank& rank, std::span<const float> gradient);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -3,8 +3,8 @@
 #include <random>
 
 #include "core/adtopk/planner.hpp"
-#include "core/cost/cost_model.hpp"
 #include "core/base/error.hpp"
+#include "core/cost/cost_model.hpp"
 #include "tests/support/model_layouts.hpp"
 #include "tests/support/planning.hpp"
 

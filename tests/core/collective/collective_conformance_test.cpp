@@ -8,8 +8,8 @@
 #include <numeric>
 #include <string>
 
-#include "core/collective/collective.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 

@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "core/cost/fit.hpp"
 #include "core/base/error.hpp"
+#include "core/cost/fit.hpp"
 
 namespace sparfuse {
 namespace {

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/payload/accumulate_device.hpp"
 #include "core/base/error.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/device/event_pool.hpp"
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
 #include "core/device/status.hpp"
+#include "core/payload/accumulate_device.hpp"
 #include "tests/support/device_arrays.hpp"
 
 namespace sparfuse::gpu {

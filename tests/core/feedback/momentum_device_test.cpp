@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/feedback/momentum/clipping.hpp"
-#include "core/feedback/momentum/norm.hpp"
+#include "core/feedback/norm/norm.hpp"
 #include "core/feedback/returned.hpp"
 #include "core/feedback/returned_device.hpp"
 #include "tests/support/device_arrays.hpp"

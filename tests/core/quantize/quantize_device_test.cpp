@@ -5,8 +5,8 @@
 #include <memory>
 #include <random>
 
-#include "core/payload/accumulate_device.hpp"
 #include "core/base/error.hpp"
+#include "core/payload/accumulate_device.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "tests/support/device_arrays.hpp"
 

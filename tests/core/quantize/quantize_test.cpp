@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "core/quantize/quantizer.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/quantize/quantizer.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse {

@@ -1,11 +1,10 @@
 // The shipped forms: small cases worked by hand, the counts that they are known for, and what the
 // descriptors say of them.
-#include "core/sparsify/published/published.hpp"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "core/sparsify/published/published.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse {

@@ -1,12 +1,11 @@
 // What is measured on a device, beside sums in double precision one element after the other; and
 // thresholds computed from it, beside the host's.
-#include "core/sparsify/scan_device/measure_on_device.hpp"
-
 #include <gtest/gtest.h>
 
 #include "core/sparsify/gaussiank/gaussiank_estimate.hpp"
-#include "core/sparsify/sidco/sidco_fits.hpp"
 #include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/scan_device/measure_on_device.hpp"
+#include "core/sparsify/sidco/sidco_fits.hpp"
 #include "tests/support/device_selection.hpp"
 #include "tests/support/statistics_oracle.hpp"
 

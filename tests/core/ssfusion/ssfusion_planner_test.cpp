@@ -3,8 +3,8 @@
 #include <optional>
 #include <random>
 
-#include "core/fusion/plan_times.hpp"
 #include "core/base/error.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "core/fusion/selective.hpp"
 #include "core/ssfusion/planner.hpp"
 #include "tests/support/model_layouts.hpp"

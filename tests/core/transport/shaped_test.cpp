@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string>
 
-#include "core/collective/collective.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
 #include "core/transport/link_schedule.hpp"
 #include "tests/support/run_ranks.hpp"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
-#include "core/collective/collective.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
 #include "core/transport/threads.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"

@@ -1,14 +1,15 @@
 // What a paper's page lists as not run, and what --strict lets pass.
+#include "harness/cli/reproduce.hpp"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/cli/listing.hpp"
-#include "harness/cli/reproduce.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 // A measured part and a modelled one, of one cell and one claim each.
@@ -99,4 +100,4 @@ TEST(Listing, FilesOfAPaperStandInTheOrderOfTheirNumbers) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,15 +1,16 @@
+#include "harness/clusters/declared_cluster.hpp"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "core/base/error.hpp"
-#include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "workloads/models/layers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -49,7 +50,7 @@ TEST(DeclaredCluster, AModelledStepOfTheCalibrationBarIsTheBar) {
   const auto published = ReadPublished(kResults / "published" / "published-numbers.csv");
   for (const ReferenceWorkload& reference : local.references) {
     // What the solved selection times give for all tensors is the bar's sparsification.
-    const LayerTable& layers = LayersOf(reference.workload);
+    const workloads::LayerTable& layers = workloads::LayersOf(reference.workload);
     const double sparsify =
         local.selection_seconds_once * static_cast<double>(layers.tensors.size()) +
         local.selection_seconds_each * static_cast<double>(layers.numel());
@@ -123,7 +124,8 @@ TEST(DeclaredCluster, TimesOfAWorkloadFollowItsWork) {
   const json twice =
       DeclaredProfile(local, ConfigOf("resnet152-imagenet", 32)).front().at("profile");
   EXPECT_NEAR(twice.at("backward").at("forward_seconds").get<double>(), 2 * 22.14e-3, 1e-9);
-  const double ratio = LayersOf("resnet50-imagenet").macs() / LayersOf("resnet152-imagenet").macs();
+  const double ratio = workloads::LayersOf("resnet50-imagenet").macs() /
+                       workloads::LayersOf("resnet152-imagenet").macs();
   const json small =
       DeclaredProfile(local, ConfigOf("resnet50-imagenet", 16)).front().at("profile");
   EXPECT_NEAR(small.at("backward").at("forward_seconds").get<double>(), ratio * 22.14e-3, 1e-9);
@@ -145,7 +147,7 @@ TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
   EXPECT_DOUBLE_EQ(carried.at("exchange_dispatch_seconds"), 0);
   EXPECT_DOUBLE_EQ(carried.at("exchange_seconds_per_element"),
                    2 * base.at("exchange_seconds_per_element").get<double>());
-  const LayerTable& layers = LayersOf("bert-large-squad");
+  const workloads::LayerTable& layers = workloads::LayersOf("bert-large-squad");
   EXPECT_NEAR(carried.at("exchange_seconds_per_element").get<double>() *
                   static_cast<double>(layers.numel()),
               2 * base.at("exchange_dispatch_seconds").get<double>() *
@@ -241,4 +243,4 @@ TEST(Published, QuotedFieldsRangesAndMistakes) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,12 +1,13 @@
+#include "harness/clusters/profile_data.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "core/base/error.hpp"
 #include "harness/catalog/fusion_plan_json.hpp"
-#include "harness/clusters/profile_data.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -301,4 +302,4 @@ TEST(PlanData, SummaryCountsHowTensorsTravel) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,13 +1,14 @@
+#include "harness/clusters/profile_file.hpp"
+
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/clusters/profile_file.hpp"
 #include "harness/report/profile_table.hpp"
 #include "harness/run/needed_profiles.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -173,4 +174,4 @@ TEST(ProfileTables, SayHowWellTheyKnow) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

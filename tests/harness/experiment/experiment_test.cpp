@@ -1,14 +1,15 @@
 // Experiment files: what they expand to, and the errors that name file, line, key and value.
+#include "harness/experiment/experiment.hpp"
+
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "harness/files/canonical.hpp"
 #include "harness/experiment/cells.hpp"
-#include "harness/experiment/experiment.hpp"
+#include "harness/files/canonical.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -543,4 +544,4 @@ TEST(MethodFile, PayloadsAreCodedByTheFileOrTheExperiment) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -8,7 +8,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -149,4 +149,4 @@ TEST_F(FigureEntries, ADamagedFileOfNumbersIsNamedWithItsLine) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,12 +1,13 @@
+#include "harness/machine/doctor_gpu.hpp"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "harness/machine/doctor_gpu.hpp"
 #include "harness/machine/system.hpp"
 #include "tests/support/fake_nvml.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using Level = Finding::Level;
@@ -249,4 +250,4 @@ TEST(CudaBuildOf, FindsTheCudaOfLibTorchsWheel) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,10 +1,11 @@
 // Which cells `sparfuse explain` compares, and its errors.
+#include "harness/report/explain.hpp"
+
 #include <gtest/gtest.h>
 
-#include "harness/report/explain.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 #define EXPECT_SAYS(text, part)                              \
@@ -142,4 +143,4 @@ TEST_F(Explain, ACellWithoutResultSaysWhyAndWhatRunsIt) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

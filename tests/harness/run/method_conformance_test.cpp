@@ -13,7 +13,7 @@
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -409,4 +409,4 @@ TEST(SafusionNaive, AgreesOnBuffersWhenCountsDiffer) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,12 +1,13 @@
+#include "harness/run/model_trial.hpp"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "core/base/error.hpp"
-#include "harness/run/model_trial.hpp"
 #include "harness/statistics/statistics.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -151,4 +152,4 @@ TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

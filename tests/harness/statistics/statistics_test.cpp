@@ -1,17 +1,18 @@
 // Intervals, verdicts, and the tables' arithmetic.
+#include "harness/statistics/statistics.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 #include <vector>
 
-#include "harness/files/canonical.hpp"
 #include "harness/catalog/revisions.hpp"
-#include "harness/statistics/statistics.hpp"
+#include "harness/files/canonical.hpp"
 #include "harness/report/table.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 TEST(Statistics, TQuantilesAreThoseOfTheTables) {
@@ -325,4 +326,4 @@ TEST(Table, FormatsQuoteWhatTheyMust) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,4 +1,6 @@
 // The store: trials that are finished or absent, an index that can be made again, outcomes.
+#include "harness/store/store.hpp"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -8,10 +10,9 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/outcome.hpp"
-#include "harness/store/store.hpp"
 #include "tests/support/harness_fixture.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
@@ -244,4 +245,4 @@ TEST(Launcher, ReportsExitAndWhatCannotBeStarted) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,13 +1,14 @@
+#include "workloads/catalog/catalog.hpp"
+
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
 
 #include "core/base/error.hpp"
-#include "workloads/catalog/catalog.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 TEST(Catalog, DescribesEachWorkloadOnce) {
@@ -54,4 +55,4 @@ TEST(Catalog, TheDataFilesAreThere) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -1,3 +1,5 @@
+#include "workloads/data/data_file.hpp"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -6,9 +8,8 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "workloads/data/data_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -165,4 +166,4 @@ TEST(ResolveDataDirectory, PrefersArgumentThenEnvironmentThenCheckout) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -1,5 +1,7 @@
 // Over ranks, micro-steps and steps, an epoch deals each sample at most once, the same however the
 // work is cut.
+#include "workloads/data/sampler.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,9 +9,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "workloads/data/sampler.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kSamples = 1003;
@@ -92,4 +93,4 @@ TEST(Sampler, RefusesWhatCannotBeDealt) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

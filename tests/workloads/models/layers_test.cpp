@@ -1,5 +1,7 @@
 // The layer tables against what others publish of the same models, and against the arrays of the
 // SAFusion and SSFusion repositories.
+#include "workloads/models/layers.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,9 +11,8 @@
 
 #include "core/base/error.hpp"
 #include "workloads/catalog/catalog.hpp"
-#include "workloads/models/layers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 std::size_t NumelOf(const LayerTable& table, const std::string& name) {
@@ -192,4 +193,4 @@ TEST(Layers, OfBertBaseHaveTheReferencesSizesWithoutThePooler) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -1,11 +1,11 @@
+#include "workloads/optimizer/optimizer.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "workloads/optimizer/optimizer.hpp"
-
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 Recipe Sgd() {
@@ -128,4 +128,4 @@ TEST(Optimizer, ADeviceComputesTheBitsOfTheHost) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -8,7 +8,7 @@
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 class Convergence : public ::testing::TestWithParam<std::string> {};
@@ -56,4 +56,4 @@ std::vector<std::string> Names() {
 INSTANTIATE_TEST_SUITE_P(Workloads, Convergence, ::testing::ValuesIn(Names()));
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

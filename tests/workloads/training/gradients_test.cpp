@@ -8,7 +8,7 @@
 #include "tests/support/sparsifier_oracle.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 using testing::MakeSparsifier;
@@ -179,4 +179,4 @@ TEST(WorkloadGradients, AreSentAsTheSelectionModelsSay) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -4,7 +4,7 @@
 #include "tests/support/workload_state.hpp"
 #include "workloads/catalog/catalog.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 class PaperModel : public ::testing::TestWithParam<std::string> {};
@@ -27,4 +27,4 @@ std::vector<std::string> Names() {
 INSTANTIATE_TEST_SUITE_P(Workloads, PaperModel, ::testing::ValuesIn(Names()), testing::TestName);
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -4,7 +4,7 @@
 #include "tests/support/model_step.hpp"
 #include "tests/support/workload_state.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 class ReadyOrder : public ::testing::TestWithParam<std::string> {};
@@ -48,4 +48,4 @@ TEST(SyntheticBatches, CannotBeEvaluated) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

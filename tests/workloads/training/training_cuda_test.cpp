@@ -10,7 +10,7 @@
 #include "tests/support/devices.hpp"
 #include "tests/support/workload_state.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 using testing::Distance;
@@ -88,4 +88,4 @@ INSTANTIATE_TEST_SUITE_P(Workloads, WorkloadOnCuda, ::testing::ValuesIn(testing:
                          testing::TestName);
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/workload_state.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 using testing::SameBits;
@@ -144,4 +144,4 @@ TEST(WorkloadPlacement, PrecisionsHaveNames) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -15,7 +15,7 @@
 #include "workloads/models/layers.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 namespace {
 
 using testing::SmallConfig;
@@ -289,4 +289,4 @@ TEST(Baseline, OnlyTextHasOne) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

@@ -1,8 +1,8 @@
 // What exchanges of a device's memory are staged in.
 #include <gtest/gtest.h>
 
-#include "core/engine/live/exchange_staging.hpp"
 #include "core/device/event_pool.hpp"
+#include "core/engine/live/exchange_staging.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse {

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <string>
 
-#include "core/collective/collective.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/fake_nccl.hpp"
 #include "tests/support/run_ranks.hpp"

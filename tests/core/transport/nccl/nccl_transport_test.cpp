@@ -9,11 +9,11 @@
 #include <string>
 #include <thread>
 
-#include "core/collective/collective.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
 #include "core/device/runtime.hpp"
-#include "core/transport/nccl/nccl.hpp"
 #include "core/transport/nccl/handle.hpp"
+#include "core/transport/nccl/nccl.hpp"
 #include "core/transport/threads.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/fake_nccl.hpp"

@@ -1,4 +1,4 @@
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 
 #include <unistd.h>
 
@@ -6,16 +6,16 @@
 #include <fstream>
 #include <thread>
 
+#include "core/base/cpu.hpp"
 #include "core/collective/collective.hpp"
 #include "core/device/card.hpp"
-#include "core/base/cpu.hpp"
 #include "core/device/device.hpp"
 #include "core/transport/priority.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/system.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 // World traffic outside steps; the channels of the engine have communicators of their own.
@@ -96,4 +96,4 @@ nlohmann::json SoftwareOfWorker() {
   return {{"compiler", "g++ " __VERSION__}, {"cuda_build", CudaBuildInfo()}};
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,11 +1,11 @@
-#include "harness/worker/replica.hpp"
+#include "harness/worker/rank/replica.hpp"
 
 #include <cstring>
 #include <type_traits>
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
-void BroadcastState(const Rank& rank, TrainingWorkload& workload) {
+void BroadcastState(const Rank& rank, workloads::TrainingWorkload& workload) {
   const auto state = workload.DeviceState();
   for (std::size_t part = 0; part < state.size(); ++part) {
     if (state[part].size == 0) continue;
@@ -16,7 +16,7 @@ void BroadcastState(const Rank& rank, TrainingWorkload& workload) {
   }
 }
 
-bool StateEqualsRankZero(const Rank& rank, TrainingWorkload& workload) {
+bool StateEqualsRankZero(const Rank& rank, workloads::TrainingWorkload& workload) {
   std::int64_t differs = 0;
   const auto state = workload.DeviceState();
   for (std::size_t part = 0; part < state.size(); ++part) {
@@ -68,4 +68,4 @@ std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedSt
   return gathered;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

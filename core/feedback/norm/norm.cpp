@@ -1,4 +1,4 @@
-#include "core/feedback/momentum/norm.hpp"
+#include "core/feedback/norm/norm.hpp"
 
 #include <algorithm>
 #include <array>

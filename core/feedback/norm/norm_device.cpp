@@ -1,10 +1,9 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/feedback/momentum/momentum_device.hpp"
-#include "core/feedback/momentum/norm.hpp"
-#include "core/feedback/momentum/norm_kernels.hpp"
 #include "core/device/launch.hpp"
+#include "core/feedback/norm/norm.hpp"
+#include "core/feedback/norm/norm_kernels.hpp"
 
 namespace sparfuse {
 namespace {

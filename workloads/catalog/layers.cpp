@@ -7,7 +7,7 @@
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/models/description.hpp"
 
-namespace sparfuse {
+namespace sparfuse::workloads {
 
 std::size_t LayerTable::numel() const {
   return std::accumulate(
@@ -46,4 +46,4 @@ const LayerTable& LayersOf(std::string_view workload) {
   return found->second;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::workloads

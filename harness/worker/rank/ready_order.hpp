@@ -5,21 +5,21 @@
 #include <memory>
 #include <vector>
 
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // The workload of the trial's configuration, for this rank.
-std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank);
+std::unique_ptr<workloads::TrainingWorkload> MakeTrialWorkload(const Rank& rank);
 
 // On a device: makes what the passes of `step` need of the host, before a clock runs. On the host
 // the passes do that.
-void PrepareStep(const Rank& rank, TrainingWorkload& workload, std::uint64_t step);
+void PrepareStep(const Rank& rank, workloads::TrainingWorkload& workload, std::uint64_t step);
 
 // Parameters in the order in which one backward pass of rank 0 produced their gradients; those that
 // got none are not in it. The same on all ranks. Leaves parameters and optimizer state alone, and
 // takes the workload's gradient hook.
-std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, TrainingWorkload& workload);
+std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, workloads::TrainingWorkload& workload);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

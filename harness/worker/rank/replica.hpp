@@ -4,17 +4,17 @@
 #include <vector>
 
 #include "harness/store/step_log.hpp"
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Parameters and optimizer state of rank 0 to every rank.
-void BroadcastState(const Rank& rank, TrainingWorkload& workload);
+void BroadcastState(const Rank& rank, workloads::TrainingWorkload& workload);
 
 // Whether every rank's parameters and optimizer state equal rank 0's bit for bit; the same answer
 // on all ranks.
-bool StateEqualsRankZero(const Rank& rank, TrainingWorkload& workload);
+bool StateEqualsRankZero(const Rank& rank, workloads::TrainingWorkload& workload);
 
 // Every rank's steps, on every rank.
 StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own);
@@ -22,4 +22,4 @@ StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own);
 // Every rank's spans by step. `own`: this rank's spans in by_rank[0] of each step.
 std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedStep>& own);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

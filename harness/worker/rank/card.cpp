@@ -1,11 +1,11 @@
-#include "harness/worker/card.hpp"
+#include "harness/worker/rank/card.hpp"
 
 #include <cstdlib>
 
 #include "core/base/error.hpp"
 #include "core/device/card.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 int LocalRank(int rank) {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
@@ -24,4 +24,4 @@ Device ChooseDevice(const nlohmann::json& config, int local_rank) {
   return {DeviceKind::kCuda, local_rank % CudaDeviceCount()};
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

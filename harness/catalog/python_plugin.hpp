@@ -9,7 +9,7 @@
 #include "core/base/options.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct PythonClass {
   std::string sparsifier;  // its name, for errors
@@ -26,4 +26,4 @@ inline constexpr const char* kMakePythonSparsifier = "SparfuseMakePythonSparsifi
 // The caller owns what is returned. Throws Error{kConfig}.
 extern "C" using MakePythonSparsifier = Sparsifier * (const PythonClass& given);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

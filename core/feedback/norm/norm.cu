@@ -1,5 +1,5 @@
-#include "core/feedback/momentum/norm_kernels.hpp"
 #include "core/device/cuda/cuda_launch.cuh"
+#include "core/feedback/norm/norm_kernels.hpp"
 
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SumSquaresOfTiles)
 SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SumTiles)

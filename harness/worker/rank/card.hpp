@@ -5,7 +5,7 @@
 
 #include "core/device/device.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // The number of this process among those of its host, as mpirun or srun tell it; `rank` where
 // neither does.
@@ -20,4 +20,4 @@ int LocalRank(int rank);
 // takes the emulated device (core/device/runtime.hpp) for all that is done with gradients.
 Device ChooseDevice(const nlohmann::json& config, int local_rank);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-#include "harness/worker/timing.hpp"
+#include "harness/worker/rank/timing.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "core/device/runtime.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -100,4 +100,4 @@ ExchangeTime TimeExchange(const Rank& rank, const ProgressLoop::Make& task, int 
   return {MeanOverRanks(rank, MedianEstimate(wall)), MeanOverRanks(rank, Median(cpu))};
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

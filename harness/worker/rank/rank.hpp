@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "core/device/device.hpp"
 #include "core/base/thread_pool.hpp"
+#include "core/device/device.hpp"
 #include "core/transport/progress.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 struct Rank {
   const nlohmann::json& config;
@@ -51,4 +51,4 @@ void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& 
 nlohmann::json MachineOf(const Rank& rank);
 nlohmann::json SoftwareOfWorker();
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

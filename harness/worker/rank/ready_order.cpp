@@ -1,14 +1,14 @@
-#include "harness/worker/ready_order.hpp"
+#include "harness/worker/rank/ready_order.hpp"
 
 #include "core/device/runtime.hpp"
 #include "harness/catalog/method_file.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
-std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
+std::unique_ptr<workloads::TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
   const nlohmann::json& config = rank.config;
   const std::string name = config.at("workload");
-  WorkloadConfig made;
+  workloads::WorkloadConfig made;
   made.rank = rank.rank();
   made.world = rank.size();
   made.batch_per_worker = config.at("batch_per_worker");
@@ -16,23 +16,24 @@ std::unique_ptr<TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
   made.seed = config.at("seed");
   made.threads = config.at("threads_per_worker");
   if (rank.device.kind == DeviceKind::kCuda) made.stream = rank.compute;
-  made.precision = PrecisionOf(config.value("precision", "fp32"));
+  made.precision = workloads::PrecisionOf(config.value("precision", "fp32"));
   made.deterministic = config.at("kind") == "convergence";
   if (made.deterministic) made.total_steps = config.at("steps");
   made.options = OptionsFromJson("workload " + name, config.at("workload_options"));
   for (auto& [key, value] : OptionsFromJson("recipe of " + name, config.at("recipe")))
     made.options[key] = value;
-  return MakeWorkload(name, made);
+  return workloads::MakeWorkload(name, made);
 }
 
-void PrepareStep(const Rank& rank, TrainingWorkload& workload, std::uint64_t step) {
+void PrepareStep(const Rank& rank, workloads::TrainingWorkload& workload, std::uint64_t step) {
   if (rank.device.kind != DeviceKind::kCuda) return;
   const int micro_steps = rank.config.at("accumulation");
   for (int micro = 0; micro < micro_steps; ++micro) workload.Prepare(step, micro);
   gpu::Synchronize(rank.compute);
 }
 
-std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, TrainingWorkload& workload) {
+std::vector<std::size_t> ObserveReadyOrder(const Rank& rank,
+                                           workloads::TrainingWorkload& workload) {
   const std::size_t parameters = workload.Parameters().size();
   std::vector<std::int64_t> order;
   workload.SetGradientHook([&order](std::size_t parameter, const float*, std::size_t) {
@@ -54,4 +55,4 @@ std::vector<std::size_t> ObserveReadyOrder(const Rank& rank, TrainingWorkload& w
   return observed;
 }
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness

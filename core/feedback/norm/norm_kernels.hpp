@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/feedback/momentum/norm.hpp"
 #include "core/device/kernel.hpp"
 #include "core/device/quads.hpp"
+#include "core/feedback/norm/norm.hpp"
 
 namespace sparfuse::gpu {
 

@@ -4,9 +4,9 @@
 #include <functional>
 
 #include "harness/statistics/statistics.hpp"
-#include "harness/worker/rank.hpp"
+#include "harness/worker/rank/rank.hpp"
 
-namespace sparfuse {
+namespace sparfuse::harness {
 
 // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
 Estimate TimeOf(const std::function<void()>& body, int repeats);
@@ -32,4 +32,4 @@ struct ExchangeTime {
 // Collective.
 ExchangeTime TimeExchange(const Rank& rank, const ProgressLoop::Make& task, int repeats);
 
-}  // namespace sparfuse
+}  // namespace sparfuse::harness
