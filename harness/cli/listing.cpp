@@ -94,7 +94,7 @@ json ModesOf(const Experiment& experiment) {
   json modes = json::array();
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
-      const json& mode = cell.config["mode"];
+      const json& mode = cell.json["mode"];
       if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
     }
   }

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-bool IsModelled(const Cell& cell) { return cell.config["mode"] == "modelled"; }
+bool IsModelled(const Cell& cell) { return cell.json["mode"] == "modelled"; }
 
 // "64 claims: 4 consistent with the paper, 48 holds"
 std::string VerdictCounts(const std::vector<PartResult>& results) {
@@ -46,7 +46,7 @@ json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& resul
   for (const auto& result : results) {
     std::map<std::string, std::size_t> absent;  // by mode
     for (const auto& cell : result.cells) {
-      if (cell.failure == "not run") ++absent[cell.cell->config["mode"]];
+      if (cell.failure == "not run") ++absent[cell.cell->json["mode"]];
     }
     for (const auto& [mode, count] : absent) {
       list.push_back({{"experiment", experiment.id},

@@ -1,4 +1,4 @@
-// An experiment file, checked and expanded to cells.
+// Reads an experiment file: checks it and expands it to cells.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,12 @@
 namespace sparfuse::harness {
 
 struct Cell {
-  nlohmann::json config;  // every default resolved; harness/README.md
+  CellConfig config;
   std::string config_hash;
+  nlohmann::json json;  // the configuration as it is stored, for what chooses keys by name
+
+  Cell() = default;
+  explicit Cell(CellConfig made);
 };
 
 struct ExcludedCell {

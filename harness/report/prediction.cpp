@@ -34,7 +34,7 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
   PredictionSummary summary;
   std::size_t twin = 0;
   for (const auto& result : live.cells) {
-    const json& config = result.cell->config;
+    const json& config = result.cell->json;
     if (config["kind"] != "throughput" || config["mode"] == "modelled") continue;
     const CellResult& predicted = twins.cells.at(twin++);  // PredictedPart keeps the order
     const auto seconds = result.Over("step_seconds");
@@ -50,8 +50,7 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
     for (std::size_t j = 0; j < i; ++j) {
       const auto& a = summary.cells[i];
       const auto& b = summary.cells[j];
-      if (a.oversubscribed || b.oversubscribed ||
-          Setting(a.cell->config) != Setting(b.cell->config)) {
+      if (a.oversubscribed || b.oversubscribed || Setting(a.cell->json) != Setting(b.cell->json)) {
         continue;
       }
       // One block has no interval that could overlap.

@@ -45,7 +45,7 @@ std::string ChooseSystem(const Part& part, const std::vector<TrialRow>& rows,
                          const std::string& machine_hash) {
   std::set<std::string> hashes;
   for (const auto& cell : part.cells) {
-    if (cell.config["mode"] != "modelled") hashes.insert(cell.config_hash);
+    if (cell.json["mode"] != "modelled") hashes.insert(cell.config_hash);
   }
   std::string newest = machine_hash;
   for (const auto& row : rows) {
@@ -127,11 +127,11 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
 }
 
 std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
-  const json& config = cells[i].cell->config;
+  const json& config = cells[i].cell->json;
   if (part->reference.empty() || config["method"] == part->reference) return std::nullopt;
   std::optional<std::size_t> found;
   for (std::size_t j = 0; j < cells.size(); ++j) {
-    const json& other = cells[j].cell->config;
+    const json& other = cells[j].cell->json;
     if (other["method"] != part->reference || !SameButForTheMethod(config, other)) continue;
     if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"])
       return j;
@@ -152,7 +152,7 @@ PartResult ResultsOf(const Part& part, const Catalog& catalog, const std::vector
   for (const auto& cell : part.cells) {
     CellResult entry;
     entry.cell = &cell;
-    const bool modelled = cell.config["mode"] == "modelled";
+    const bool modelled = cell.json["mode"] == "modelled";
     const json revisions = RevisionsOf(catalog, cell.config);
     std::vector<const TrialRow*> current;
     bool stale = false;
@@ -204,8 +204,7 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
     entry.claim = &claim;
     entry.mode = "measured";
     for (const char* weaker : {"emulated", "modelled"}) {
-      if (of.cell->config["mode"] == weaker || over.cell->config["mode"] == weaker)
-        entry.mode = weaker;
+      if (of.cell->json["mode"] == weaker || over.cell->json["mode"] == weaker) entry.mode = weaker;
     }
     if (of.invalid || over.invalid) {
       entry.verdict = Verdict::kInvalid;

@@ -84,17 +84,17 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
     const Part& part = parts[i];
     json cells = json::array();
     for (const auto& cell : part.cells) {
-      json entry = cell.config;
+      json entry = cell.json;
       entry["config_hash"] = cell.config_hash;
       cells.push_back(std::move(entry));
     }
     json excluded = json::array();
     for (const auto& out : part.excluded)
       excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});
-    const json& first = part.cells.front().config;
+    const json& first = part.cells.front().json;
     const auto all_have = [&](const char* key) {
       return std::all_of(part.cells.begin(), part.cells.end(),
-                         [&](const Cell& cell) { return cell.config[key] == first[key]; });
+                         [&](const Cell& cell) { return cell.json[key] == first[key]; });
     };
     json entry = {{"id", part.id},
                   {"title", part.title},

@@ -43,7 +43,7 @@ constexpr KeyColumn kKeyColumns[] = {{"kind", "kind"},
 
 std::string KeyText(const json& config, const char* key) {
   if (std::string_view(key) == "link") return LinkText(config);
-  const json value = ConfigValue(config, key);
+  const json value = (config.contains(key) ? config[key] : json());
   return value.is_null()           ? kNone
          : value.is_string()       ? value.get<std::string>()
          : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
@@ -54,7 +54,7 @@ std::vector<KeyColumn> VaryingKeys(const Part& part) {
   std::vector<KeyColumn> columns;
   for (const auto& column : kKeyColumns) {
     std::set<std::string> values;
-    for (const auto& cell : part.cells) values.insert(KeyText(cell.config, column.key));
+    for (const auto& cell : part.cells) values.insert(KeyText(cell.json, column.key));
     const std::string_view key = column.key;
     if (values.size() > 1 || key == "workload" || key == "workers") columns.push_back(column);
   }
@@ -144,14 +144,14 @@ std::string RatioText(const std::optional<Interval>& ratio) {
 
 std::string Caption(const PartResult& result) {
   std::set<std::string> modes;
-  for (const auto& cell : result.part->cells) modes.insert(cell.config["mode"].get<std::string>());
+  for (const auto& cell : result.part->cells) modes.insert(cell.json["mode"].get<std::string>());
   std::string caption;
   for (const auto& mode : modes) caption += (caption.empty() ? "" : " and ") + mode;
   for (const auto& line : result.hardware) caption += "; " + line;
   std::size_t least = SIZE_MAX;
   bool live = false;
   for (const auto& cell : result.cells) {
-    if (cell.cell->config["mode"] == "modelled" || cell.trials.empty()) continue;
+    if (cell.cell->json["mode"] == "modelled" || cell.trials.empty()) continue;
     live = true;
     least = std::min(least, cell.trials.size());
   }
@@ -193,7 +193,7 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   table.caption = Caption(result);
   const auto keys = VaryingKeys(part);
   const bool convergence = std::any_of(part.cells.begin(), part.cells.end(), [](const Cell& cell) {
-    return cell.config["kind"] == "convergence";
+    return cell.json["kind"] == "convergence";
   });
   const auto& metrics = convergence ? kConvergence : kThroughput;
   table.columns.push_back("method");
@@ -208,9 +208,9 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const auto& cell = result.cells[i];
     const auto* workload =
-        FindEntry(catalog.workloads, cell.cell->config["workload"].get<std::string>());
-    std::vector<std::string> row = {cell.cell->config["method"].get<std::string>()};
-    for (const auto& key : keys) row.push_back(KeyText(cell.cell->config, key.key));
+        FindEntry(catalog.workloads, cell.cell->json["workload"].get<std::string>());
+    std::vector<std::string> row = {cell.cell->json["method"].get<std::string>()};
+    for (const auto& key : keys) row.push_back(KeyText(cell.cell->json, key.key));
     for (const auto& metric : metrics) {
       const bool first = &metric == &metrics.front();
       const std::string unit =
@@ -296,7 +296,7 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   for (const bool oversubscribed : {false, true}) {
     for (const auto& cell : summary.cells) {
       if (cell.oversubscribed != oversubscribed) continue;
-      const json& config = cell.cell->config;
+      const json& config = cell.cell->json;
       table.rows.push_back(
           {config["method"], config["workload"], KeyText(config, "workers"), LinkText(config),
            config["mode"], Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),

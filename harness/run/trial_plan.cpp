@@ -50,11 +50,12 @@ std::optional<std::string> WhyNotCurrent(const PlannedTrial& trial,
 }
 
 // For a cell that never ran: what differs from the stored trial whose config is nearest.
-std::string WhatIsNew(const json& config, const std::vector<TrialRow>& rows) {
+std::string WhatIsNew(const CellConfig& cell, const std::vector<TrialRow>& rows) {
+  const json config = ToJson(cell);
   const TrialRow* nearest = nullptr;
   std::size_t least = 4;  // more differences than three are another cell
   for (const auto& row : rows) {
-    if (row.kind != config["kind"] || row.workload != config["workload"]) continue;
+    if (row.kind != NameOf(cell.kind) || row.workload != cell.workload) continue;
     std::size_t differences = 0;
     for (const auto& [key, value] : config.items()) {
       differences += !row.config.contains(key) || row.config[key] != value;
@@ -69,7 +70,7 @@ std::string WhatIsNew(const json& config, const std::vector<TrialRow>& rows) {
 }
 
 PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment, const Part& part,
-                       const json& config, const std::string& config_hash, int block) {
+                       const CellConfig& config, const std::string& config_hash, int block) {
   PlannedTrial trial;
   trial.experiment = experiment;
   trial.part = part.id;
@@ -83,8 +84,8 @@ PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment
   return trial;
 }
 
-bool NeedsThisMachine(const json& config) {
-  return config["mode"] == "modelled" && IsOwnCluster(config["cluster"]);
+bool NeedsThisMachine(const CellConfig& config) {
+  return config.modelled() && IsOwnCluster(config.cluster);
 }
 
 // Adds `trial` unless the store has it or it is planned already.
@@ -133,13 +134,14 @@ class Collector {
 
 }  // namespace
 
-double EstimateSeconds(const json& config, const std::string& config_hash,
+double EstimateSeconds(const CellConfig& config, const std::string& config_hash,
                        const std::vector<TrialRow>& rows) {
   double sum[3] = {};
   std::size_t count[3] = {};
   for (const auto& row : rows) {
-    if (row.status != "ok" || row.kind != config["kind"] || row.mode != config["mode"]) continue;
-    const bool alike = row.workload == config["workload"] && row.workers == config["workers"];
+    if (row.status != "ok" || row.kind != NameOf(config.kind) || row.mode != NameOf(config.mode))
+      continue;
+    const bool alike = row.workload == config.workload && row.workers == config.workers;
     const int level = row.config_hash == config_hash ? 0 : alike ? 1 : 2;
     sum[level] += row.seconds;
     ++count[level];
@@ -158,7 +160,7 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
     for (const auto& part : PartsWithTwins(experiment)) {
       for (const auto& cell : part.cells) {
         if (!NeedsThisMachine(cell.config)) continue;
-        for (const auto& config : ProfileConfigsFor(context.catalog, cell.config, needs)) {
+        for (const auto& config : ProfileConfigsFor(cell.config, needs)) {
           Part profile;
           profile.id = "profile";
           profile.base_seed = part.base_seed;
@@ -179,7 +181,7 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
         if (block >= part.blocks) continue;
         std::vector<PlannedTrial> trials;
         for (const auto& cell : part.cells) {
-          if (cell.config["mode"] == "modelled") continue;
+          if (cell.config.modelled()) continue;
           trials.push_back(
               MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block));
         }
@@ -193,9 +195,8 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 
 std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
   const auto on_cards =
-      std::count_if(plan.trials.begin(), plan.trials.end(), [](const PlannedTrial& trial) {
-        return !trial.modelled() && ConfigValue(trial.config, "device") == "cuda";
-      });
+      std::count_if(plan.trials.begin(), plan.trials.end(),
+                    [](const PlannedTrial& trial) { return trial.config.device == Place::kCuda; });
   if (on_cards == 0) return {};
   const std::string why = WhyNoCuda();
   if (why.empty()) return {};
@@ -214,14 +215,13 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
     for (const auto& part : PartsWithTwins(experiment)) {
       std::map<std::string, Profile> profiles;  // cells that differ in the method share one
       for (const auto& cell : part.cells) {
-        if (cell.config["mode"] != "modelled") continue;
+        if (!cell.config.modelled()) continue;
         json of_profile;
-        for (const char* key : {"cluster", "workload", "workload_options", "recipe",
-                                "batch_per_worker", "threads_per_worker", "workers", "link"}) {
-          of_profile[key] = cell.config[key];
+        for (const char* key :
+             {"cluster", "workload", "workload_options", "recipe", "batch_per_worker",
+              "threads_per_worker", "workers", "link", "inputs", "device", "precision"}) {
+          of_profile[key] = cell.json.at(key);
         }
-        for (const char* key : {"inputs", "device", "precision"})
-          of_profile[key] = ConfigValue(cell.config, key);
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
         if (is_new) {
           found->second =

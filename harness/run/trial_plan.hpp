@@ -1,4 +1,4 @@
-// Which trials an experiment needs and the store does not have, and why.
+// Plans which trials an experiment needs and the store does not have, and says why.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace sparfuse::harness {
 
 struct PlannedTrial {
   std::string experiment, part;
-  nlohmann::json config;
+  CellConfig config;
   std::string config_hash;
   nlohmann::json system;   // null for a modelled trial whose profile is missing
   nlohmann::json profile;  // modelled trials: what the model gets
@@ -23,8 +23,6 @@ struct PlannedTrial {
   double timeout_seconds = 600;
   std::string why;               // "never run", "failed before (comm)", what differs
   double estimated_seconds = 0;  // from stored trials; 0: no history
-
-  bool modelled() const { return config["mode"] == "modelled"; }
 };
 
 struct PlanContext {
@@ -53,7 +51,7 @@ std::vector<std::string> ProblemsOf(const TrialPlan& plan);
 
 // Mean seconds of stored trials like this one: of the same cell, else of the same kind, mode,
 // workload and workers, else of the same kind and mode; 0 without any.
-double EstimateSeconds(const nlohmann::json& config, const std::string& config_hash,
+double EstimateSeconds(const CellConfig& config, const std::string& config_hash,
                        const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
@@ -98,10 +99,23 @@ Index::Index(const std::filesystem::path& path, int flags) : path_(path) {
 Index Index::OpenToWrite(const std::filesystem::path& path) {
   Index index(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   index.Execute(kSchema);
+  index.Execute(fmt::format("PRAGMA user_version = {}", kTrialSchema).c_str());
   return index;
 }
 
+bool Index::IsCurrent(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return true;
+  const Index index(path, SQLITE_OPEN_READONLY);
+  Statement version(index, "PRAGMA user_version");
+  return version.Step() && version.Integer(0) == kTrialSchema;
+}
+
 Index Index::OpenToRead(const std::filesystem::path& path) {
+  if (!IsCurrent(path)) {
+    SPARFUSE_THROW(kData, fmt::format("{} was written by an older sparfuse, whose trials do not "
+                                      "count; `sparfuse index --rebuild` makes it again",
+                                      path.string()));
+  }
   return Index(path, SQLITE_OPEN_READONLY);
 }
 
@@ -246,9 +260,16 @@ std::vector<TrialRow> Index::Rows() const {
   return rows;
 }
 
+bool IsOlderTrial(const json& trial) {
+  const json schema = Member(trial, "schema");
+  return schema.is_number_integer() && schema < kTrialSchema;
+}
+
 std::string WhatIsWrongWithTrial(const json& trial) {
   if (!trial.is_object()) return "not an object";
-  if (Member(trial, "schema") != 1) return "schema: expected 1";
+  if (Member(trial, "schema") != kTrialSchema) {
+    return fmt::format("schema: expected {}", kTrialSchema);
+  }
   for (const char* key :
        {"trial_id", "experiment", "part", "status", "config_hash", "system_hash", "started_utc"}) {
     if (!Member(trial, key).is_string()) return fmt::format("{}: expected a string", key);

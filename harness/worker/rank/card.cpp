@@ -14,8 +14,8 @@ int LocalRank(int rank) {
   return rank;
 }
 
-Device ChooseDevice(const nlohmann::json& config, int local_rank) {
-  if (config.value("device", "cpu") == "cpu") {
+Device ChooseDevice(Place place, int local_rank) {
+  if (place == Place::kCpu) {
     const bool emulated = std::getenv("SPARFUSE_EMULATED_DEVICE") != nullptr;
     return {emulated ? DeviceKind::kEmulated : DeviceKind::kHost, 0};
   }
