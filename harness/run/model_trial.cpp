@@ -138,9 +138,10 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   context.units_per_step = static_cast<double>(ranks) * config.batch_per_worker *
                            config.accumulation * static_cast<double>(workload.units_per_sample);
   context.unit = workload.unit;
-  context.counts_missing = false;
-  WriteSteps(directory, log, context);
-  WriteSpans(directory, traced);
+  context.knows_missing = false;
+  json series;
+  WriteSteps(directory, log, context, series);
+  WriteSpans(directory, traced, series);
 
   json layout = json::array();
   for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
@@ -159,7 +160,7 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
                   {"layout", std::move(layout)},
                   {"machine", profiles.front().at("machine")},
                   {"software", profiles.front().at("software")},
-                  {"sampling", "simulated; spans of the first ranks"}};
+                  {"series", std::move(series)}};
   const json uncertainty = StepUncertainty(trial, profiles, model);
   if (!uncertainty.is_null())
     outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};

@@ -8,8 +8,8 @@
 
 namespace sparfuse::harness {
 
-// Simulates the cell and leaves steps.cols, spans.cols and trace.json in `directory`; returns the
-// outcome (harness/README.md).
+// Simulates the cell and leaves steps.npy, spans.npy and trace.json in `directory`; returns the
+// outcome (docs/results-format.md).
 //
 // `profiles` are outcomes of profile trials, each with its "config": of this workload, batch and
 // threads, for one or more numbers of ranks at once. The cell's cluster says what is modelled:

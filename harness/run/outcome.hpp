@@ -1,4 +1,4 @@
-// What came of a launched trial, put together from its directory and its launcher's end.
+// Puts together the outcome of a launched trial from its directory and its launcher's end.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace sparfuse::harness {
 
-// {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling"}, the
-// trial's part of a trial.json. An invalid trial has checks and no metrics: correctness comes
-// before speed.
+// {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling",
+// "series"}, the trial's part of a trial.json. An invalid trial has checks and no metrics:
+// correctness comes before speed.
 nlohmann::json CollectOutcome(const std::filesystem::path& directory, const LaunchResult& end,
                               double timeout_seconds);
 

@@ -266,6 +266,7 @@ class Runner {
     trial["system_hash"] = ContentHash(planned.system);
     trial["source"] = source_;
     trial["revisions"] = planned.revisions;
+    trial["sources"] = planned.sources;
     trial["block"] = planned.block;
     trial["seed"] = planned.seed;
     trial["started_utc"] = started;

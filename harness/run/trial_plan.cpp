@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/device/card.hpp"
-#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/part_sources.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/needed_profiles.hpp"
@@ -26,10 +26,13 @@ void Shuffle(std::vector<T>& values, std::uint64_t seed) {
   for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random() % i]);
 }
 
-// What became of the stored trials of this cell and block; "" if one is what is asked for, nothing
-// if there is none.
-std::optional<std::string> WhyNotCurrent(const PlannedTrial& trial,
-                                         const std::vector<const TrialRow*>& rows, bool fresh) {
+// What became of the stored trials of a cell and block.
+struct Stored {
+  const TrialRow* current = nullptr;  // what is asked for
+  std::optional<std::string> why;     // why none is; nothing where there is no trial
+};
+
+Stored FindStored(const PlannedTrial& trial, const std::vector<const TrialRow*>& rows) {
   const std::string system_hash = ContentHash(trial.system);
   std::optional<std::string> why;
   for (const TrialRow* row : rows) {
@@ -43,14 +46,14 @@ std::optional<std::string> WhyNotCurrent(const PlannedTrial& trial,
     } else if (row->status != "ok") {
       why = fmt::format("{} before ({}): {}", row->status, row->failure_kind, row->failure_message);
     } else {
-      return fresh ? "--fresh" : "";
+      return {row, std::nullopt};
     }
   }
-  return why;
+  return {nullptr, why};
 }
 
 // For a cell that never ran: what differs from the stored trial whose config is nearest.
-std::string WhatIsNew(const CellConfig& cell, const std::vector<TrialRow>& rows) {
+std::string NearestStored(const CellConfig& cell, const std::vector<TrialRow>& rows) {
   const json config = ToJson(cell);
   const TrialRow* nearest = nullptr;
   std::size_t least = 4;  // more differences than three are another cell
@@ -78,6 +81,7 @@ PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment
   trial.config_hash = config_hash;
   trial.system = context.machine;
   trial.revisions = RevisionsOf(context.catalog, config);
+  trial.sources = SourcesOf(config);
   trial.block = block;
   trial.seed = part.base_seed + block;
   trial.timeout_seconds = part.timeout_seconds;
@@ -103,10 +107,14 @@ class Collector {
              .second) {
       return;
     }
-    if (trial.why.empty()) trial.why = Why(trial);
     if (trial.why.empty()) {
-      ++plan.present;
-      return;
+      const Stored stored = FindStored(trial, by_config_[trial.config_hash]);
+      if (stored.current != nullptr && !context_.fresh) {
+        ++plan.present;
+        CompareSources(trial.sources, stored.current->provenance);
+        return;
+      }
+      trial.why = stored.current != nullptr ? "--fresh" : stored.why.value_or(WhatIsNew(trial));
     }
     trial.estimated_seconds = EstimateSeconds(trial.config, trial.config_hash, rows_);
     plan.trials.push_back(std::move(trial));
@@ -115,14 +123,18 @@ class Collector {
   TrialPlan plan;
 
  private:
-  std::string Why(const PlannedTrial& trial) {
-    if (const auto why = WhyNotCurrent(trial, by_config_[trial.config_hash], context_.fresh)) {
-      return *why;
-    }
-    // The blocks of a cell share the answer.
+  // The blocks of a cell share the answer.
+  std::string WhatIsNew(const PlannedTrial& trial) {
     const auto [found, is_new] = what_is_new_.try_emplace(trial.config_hash);
-    if (is_new) found->second = WhatIsNew(trial.config, rows_);
+    if (is_new) found->second = NearestStored(trial.config, rows_);
     return found->second;
+  }
+
+  void CompareSources(const json& now, const json& provenance) {
+    const json then = provenance.value("sources", json::object());
+    for (const auto& [part, hash] : now.items()) {
+      if (then.contains(part) && then[part] != hash) ++plan.other_sources[part];
+    }
   }
 
   const PlanContext& context_;
@@ -194,16 +206,24 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 }
 
 std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
+  std::vector<std::string> problems;
+  for (const auto& [part, trials] : plan.other_sources) {
+    problems.push_back(fmt::format(
+        "{} trial(s) of the store count that were made with other sources of {}: run them again "
+        "with --fresh, or raise its revision, where results may differ",
+        trials, part));
+  }
   const auto on_cards =
       std::count_if(plan.trials.begin(), plan.trials.end(),
                     [](const PlannedTrial& trial) { return trial.config.device == Place::kCuda; });
-  if (on_cards == 0) return {};
-  const std::string why = WhyNoCuda();
-  if (why.empty()) return {};
-  return {
-      fmt::format("{} trial(s) with device = \"cuda\" will fail: this machine has no CUDA "
-                  "device: {}",
-                  on_cards, why)};
+  if (on_cards == 0) return problems;
+  if (const std::string why = WhyNoCuda(); !why.empty()) {
+    problems.push_back(
+        fmt::format("{} trial(s) with device = \"cuda\" will fail: this machine has no CUDA "
+                    "device: {}",
+                    on_cards, why));
+  }
+  return problems;
 }
 
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,

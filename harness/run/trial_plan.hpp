@@ -1,6 +1,7 @@
 // Plans which trials an experiment needs and the store does not have, and says why.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct PlannedTrial {
   nlohmann::json system;   // null for a modelled trial whose profile is missing
   nlohmann::json profile;  // modelled trials: what the model gets
   nlohmann::json revisions;
+  nlohmann::json sources;  // SourcesOf(config)
   int block = 0;
   std::int64_t seed = 0;
   double timeout_seconds = 600;
@@ -35,6 +37,8 @@ struct PlanContext {
 struct TrialPlan {
   std::vector<PlannedTrial> trials;
   std::size_t present = 0;  // trials that the store has
+  // Of those present: how many were made with other sources of a part, by part ("sparsifier:dgc").
+  std::map<std::string, std::size_t> other_sources;
 };
 
 // Live trials in the order in which they run: profiles first, then block by block, the cells of a
@@ -46,7 +50,8 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
                        const std::vector<TrialRow>& rows);
 
-// What this machine lacks for trials of the plan, a sentence each: they will fail, others go on.
+// Warnings, a sentence each: what this machine lacks for trials of the plan, which will fail, and
+// which trials that count were made with other sources of their parts.
 std::vector<std::string> ProblemsOf(const TrialPlan& plan);
 
 // Mean seconds of stored trials like this one: of the same cell, else of the same kind, mode,

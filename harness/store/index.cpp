@@ -147,7 +147,7 @@ void Index::AddTrial(const json& trial) {
   const std::string id = trial["trial_id"];
   json provenance;
   for (const char* key :
-       {"software", "source", "argv", "environment", "machine", "layout", "sampling"}) {
+       {"software", "source", "sources", "argv", "environment", "machine", "layout", "sampling"}) {
     provenance[key] = Member(trial, key);
   }
   Execute("BEGIN IMMEDIATE");

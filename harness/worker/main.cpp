@@ -1,5 +1,5 @@
-// sparfuse-worker TRIAL_DIRECTORY: one rank of a live trial (started by mpirun), or all of them as
-// threads of one process.
+// Starts sparfuse-worker TRIAL_DIRECTORY: one rank of a live trial (under mpirun), or all of them
+// as threads of one process.
 #include <malloc.h>
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// How long single operations take: what the model and the planners compute with, measured one
-// operation at a time on all ranks at once. No step of a method is timed here.
+// Measures the times that the model and the planners compute with, one operation at a time on all
+// ranks at once. No step of a method is timed here.
 #pragma once
 
 #include <cstddef>

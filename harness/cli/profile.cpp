@@ -1,4 +1,4 @@
-// sparfuse profile: measures workloads on this machine and keeps what it finds.
+// Measures workloads, kernels and links of this machine and keeps the profile: `sparfuse profile`.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -7,7 +7,7 @@
 #include "core/quantize/quantizer.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
-#include "harness/cli/commands.hpp"
+#include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -57,7 +57,7 @@ void CheckPlace(const ProfileRequest& request) {
 }
 
 // {gbps, alpha_us} of "10:100".
-json ParseLink(const std::string& text) {
+LinkShape ParseLink(const std::string& text) {
   double numbers[2] = {};
   const char* at = text.data();
   const char* end = text.data() + text.size();
@@ -75,7 +75,7 @@ json ParseLink(const std::string& text) {
                                "time of at least {} us, which sleeping can emulate; as in 1:100",
                                text, kMinEmulableAlphaMicroseconds));
   }
-  return link;
+  return link.get<LinkShape>();
 }
 
 bool IsAll(const std::vector<std::string>& names) {
@@ -86,11 +86,12 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
   ProfileNeeds needs;
   needs.warmup_steps = request.warmup;
   needs.steps = request.passes;
-  needs.device = request.device;
-  needs.precision = request.precision;
+  needs.device = ValueOf<Place>(request.device);
+  needs.precision = ValueOf<Precision>(request.precision);
+  needs.threads_per_worker = request.threads;
   if (IsAll(request.sparsifiers)) {
     for (const auto& entry : catalog.sparsifiers) {
-      if (entry.name.find('@') == std::string::npos) needs.sparsifiers.push_back(entry.name);
+      if (entry.name.find('@') == std::string::npos) needs.sparsifiers.emplace_back(entry.name);
     }
   } else {
     for (const std::string& name : request.sparsifiers) {
@@ -112,28 +113,24 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
 
 // A part a workload, whose cells are the profiles themselves.
 Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
-  const ProfileNeeds needs = NeedsOf(request, catalog);
-  const auto defaults = [](const std::vector<OptionSpec>& specs) {
-    return OptionsToJson(ResolveOptions("workload", specs, {}));
-  };
-  std::vector<json> links = {nullptr};
+  ProfileNeeds needs = NeedsOf(request, catalog);
+  std::vector<std::optional<LinkShape>> links = {std::nullopt};
   for (const std::string& link : request.links) links.push_back(ParseLink(link));
   Experiment experiment;
   experiment.id = "profile";
   for (const std::string& workload : request.workloads) {
     const auto& entry = NeedEntry(catalog.workloads, "workload", workload);
+    needs.workload = workload;
+    needs.workload_options = ResolveOptions("workload", OptionsWithoutRecipe(entry), {});
+    needs.recipe = ResolveOptions("recipe", RecipeOf(entry), {});
+    needs.batch_per_worker = request.batch.value_or(static_cast<int>(entry.batch_per_worker));
     Part part;
     part.id = workload;
     part.timeout_seconds = 3600;
-    for (const json& link : links) {
+    for (const auto& link : links) {
       for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) {
-        if (ranks == 1 && !link.is_null()) continue;
-        Cell cell;
-        cell.config = ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
-                                    request.batch.value_or(entry.batch_per_worker), request.threads,
-                                    ranks, link, needs);
-        cell.config_hash = ConfigHash(cell.config);
-        part.cells.push_back(std::move(cell));
+        if (ranks == 1 && link) continue;
+        part.cells.emplace_back(ProfileConfig(needs, ranks, link));
       }
     }
     experiment.parts.push_back(std::move(part));
@@ -143,11 +140,12 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
 
 }  // namespace
 
-int Commands::Profile(const ProfileRequest& request) {
-  const DoctorPaths paths{settings_.root, settings_.results, settings_.worker, Python()};
+int ProfileVerb(Program& program, const ProfileRequest& request) {
+  const DoctorPaths paths{program.root(), program.store().results(), program.worker(),
+                          program.Python()};
   CheckPlace(request);
-  Experiment experiment = ExperimentOf(request, catalog());
-  std::vector<json> wanted;
+  Experiment experiment = ExperimentOf(request, program.catalog());
+  std::vector<CellConfig> wanted;
   for (const Part& part : experiment.parts) {
     for (const Cell& cell : part.cells) wanted.push_back(cell.config);
   }
@@ -160,12 +158,12 @@ int Commands::Profile(const ProfileRequest& request) {
                                           "cluster; expected another name",
                                           request.name));
     }
-    file = ProfileFile(store_.profiles().own(), request.name);
+    file = ProfileFile(program.store().profiles().own(), request.name);
     if (fs::exists(file)) kept = ReadProfiles(file);
     CheckSameMachine(file, kept, machine);
   }
   // What the file has is not measured again, whatever became of its trials.
-  const auto in_file = [&](const json& config) {
+  const auto in_file = [&](const CellConfig& config) {
     return request.fresh ? nullptr : FindMeasured(file, kept, config);
   };
   for (Part& part : experiment.parts)
@@ -173,33 +171,29 @@ int Commands::Profile(const ProfileRequest& request) {
 
   if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
     fmt::print(stderr, "warning: load {}\n", load.message);
-  const RunOptions options{.root = settings_.root,
-                           .worker = settings_.worker,
-                           .fresh = request.fresh,
-                           .progress = settings_.json ? stderr : stdout};
-  const RunSummary summary =
-      RunExperiments(catalog(), store_, {experiment}, options, *settings_.interrupted);
+  const RunOptions options{.fresh = request.fresh, .progress = program.json() ? stderr : stdout};
+  const RunSummary summary = program.Run({experiment}, options);
   fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
              summary.failed, summary.present);
   if (summary.interrupted) return kInterrupted;
   if (summary.failed > 0) return kTrialFailed;
 
-  const std::vector<TrialRow> rows = Rows();
+  const std::vector<TrialRow> rows = program.Rows();
   json outcomes = json::array();
-  for (const json& config : wanted) {
+  for (const CellConfig& config : wanted) {
     if (const json* outcome = in_file(config)) {
       outcomes.push_back(*outcome);
       continue;
     }
-    const TrialRow* row = FindTrial(catalog(), rows, config, ContentHash(machine));
+    const TrialRow* row = FindTrial(program.catalog(), rows, config, ContentHash(machine));
     if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
-    outcomes.push_back(ProfileOutcome(store_.results() / row->directory));
+    outcomes.push_back(ProfileOutcome(program.store().results() / row->directory));
   }
-  if (settings_.json) {
-    fmt::print("{}\n", outcomes.dump(1, ' ', false, json::error_handler_t::replace));
+  if (program.json()) {
+    PrintJson(outcomes);
   } else {
     for (const auto& table : ProfileTables(outcomes)) {
-      fmt::print("{}\n", harness::Render(table, TableFormat::kMarkdown));
+      fmt::print("{}\n", Render(table, TableFormat::kMarkdown));
     }
   }
   if (!file.empty()) {

@@ -1,10 +1,12 @@
-#include "harness/cli/listing.hpp"
+#include "harness/cli/list.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "harness/cli/verbs.hpp"
+#include "harness/experiment/experiment_files.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -25,6 +27,7 @@ json OptionsJson(const std::vector<OptionSpec>& options) {
   return list;
 }
 
+// What a list says of a part; descriptors differ in what they know.
 template <class Part>
 json PartJson(const Part& part) {
   return {{"name", part.name},
@@ -35,17 +38,44 @@ json PartJson(const Part& part) {
           {"options", OptionsJson(part.options)}};
 }
 
-template <class Part>
-json PartsJson(const std::vector<Part>& parts) {
-  json list = json::array();
-  for (const auto& part : parts) list.push_back(PartJson(part));
-  return list;
+json PartJson(const SparsifierDescriptor& part) {
+  const std::string summary =
+      part.exact_count ? "keeps exactly k elements" : "keeps about k elements";
+  const Options defaults = ResolveOptions(part.name, part.options, {});
+  return {{"name", part.name},
+          {"summary", summary + (part.index_shared ? ", the same on every rank" : "")},
+          {"source", part.paper},
+          {"revision", part.revision},
+          {"deviations", part.deviations},
+          {"options", OptionsJson(part.options)},
+          {"on_device", part.make(defaults, 1)->SelectsOnDevice()}};
 }
 
-json SparsifiersJson(const Catalog& catalog) {
-  json list = PartsJson(catalog.sparsifiers);
-  for (std::size_t i = 0; i < list.size(); ++i)
-    list[i]["on_device"] = catalog.sparsifiers[i].on_device;
+json PartJson(const Collective& part) {
+  const std::string summary =
+      part.payload == PayloadKind::kSparse ? "sparse payloads of unequal length" : "dense sum";
+  return {{"name", part.name},
+          {"summary", summary + (part.native ? ", the backend's own, counted by formula" : "")},
+          {"source", part.source},
+          {"revision", part.revision},
+          {"deviations", ""},
+          {"options", json::array()}};
+}
+
+json PartJson(const workloads::WorkloadDescriptor& part) {
+  return {{"name", part.name},
+          {"summary", part.summary},
+          {"source", ""},
+          {"revision", part.revision},
+          {"deviations", ""},
+          {"options", OptionsJson(OptionsWithoutRecipe(part))},
+          {"recipe", OptionsJson(RecipeOf(part))}};
+}
+
+template <class Part>
+json PartsJson(std::span<const Part> parts) {
+  json list = json::array();
+  for (const auto& part : parts) list.push_back(PartJson(part));
   return list;
 }
 
@@ -63,7 +93,7 @@ json MethodsJson(const Catalog& catalog) {
                     {"sparsifier", method.sparsifier},
                     {"feedback", method.feedback},
                     {"collective", method.collective},
-                    {"options", ResolveMethodOptions(catalog, method, json::object())}});
+                    {"options", ToJson(ResolveMethodOptions(catalog, method, json::object()))}});
   }
   return list;
 }
@@ -72,7 +102,7 @@ json WorkloadsJson(const Catalog& catalog) {
   json list = json::array();
   for (const auto& workload : catalog.workloads) {
     json entry = PartJson(workload);
-    entry["family"] = workload.family;
+    entry["family"] = workload.family();
     entry["kind_of_data"] = workload.kind_of_data;
     entry["synthetic"] = !workload.small.empty();
     entry["small"] = workload.small;
@@ -82,8 +112,7 @@ json WorkloadsJson(const Catalog& catalog) {
     entry["unit"] = workload.unit;
     entry["metric"] = workload.metric;
     entry["batch_per_worker"] = workload.batch_per_worker;
-    entry["target"] = workload.convergence.target;
-    entry["recipe"] = OptionsJson(workload.recipe);
+    entry["target"] = workload.target;
     list.push_back(std::move(entry));
   }
   return list;
@@ -131,40 +160,7 @@ std::string ExperimentLine(const json& entry) {
       minutes.is_null() ? "" : fmt::format("; about {} min", minutes.get<double>()));
 }
 
-// fig3 before fig14: runs of digits compare as numbers.
-bool NaturallyBefore(const std::string& a, const std::string& b) {
-  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  std::size_t i = 0, j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (!digit(a[i]) || !digit(b[j])) {
-      if (a[i] != b[j]) return a[i] < b[j];
-      ++i, ++j;
-      continue;
-    }
-    const auto number = [&](const std::string& text, std::size_t& at) {
-      const std::size_t begin = at;
-      while (at < text.size() && digit(text[at])) ++at;
-      return std::pair(at - begin, text.substr(begin, at - begin));  // the longer is the larger
-    };
-    const auto of_a = number(a, i), of_b = number(b, j);
-    if (of_a != of_b) return of_a < of_b;
-  }
-  return a.size() - i < b.size() - j;
-}
-
 }  // namespace
-
-std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code none;  // a folder that is not there has none
-  for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
-    return NaturallyBefore(a.string(), b.string());
-  });
-  return files;
-}
 
 const std::vector<std::string>& Listings() {
   static const std::vector<std::string> kListings = {"methods",     "sparsifiers", "planners",
@@ -173,10 +169,10 @@ const std::vector<std::string>& Listings() {
   return kListings;
 }
 
-json List(const std::string& what, const Catalog& catalog, const fs::path& experiments,
-          const Loader& load) {
+json Listing(const std::string& what, const Catalog& catalog, const fs::path& experiments,
+             const Loader& load) {
   if (what == "methods") return MethodsJson(catalog);
-  if (what == "sparsifiers") return SparsifiersJson(catalog);
+  if (what == "sparsifiers") return PartsJson(catalog.sparsifiers);
   if (what == "planners") return PartsJson(catalog.planners);
   if (what == "collectives") return PartsJson(catalog.collectives);
   if (what == "strategies") return PartsJson(catalog.strategies);
@@ -229,6 +225,17 @@ std::string ListText(const std::string& what, const json& entries) {
     }
   }
   return text;
+}
+
+int ListVerb(Program& program, const ListRequest& request) {
+  const json entries = Listing(request.what, program.catalog(), program.experiments(),
+                               [&](const fs::path& file) { return program.Load(file.string()); });
+  if (program.json()) {
+    PrintJson(entries);
+  } else {
+    fmt::print("{}", ListText(request.what, entries));
+  }
+  return kDone;
 }
 
 }  // namespace sparfuse::harness

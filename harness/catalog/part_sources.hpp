@@ -1,0 +1,24 @@
+// Tells from which source files the parts of this program were built, so that stored trials of
+// other code can be told though nobody raised a revision.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "harness/catalog/cell_config.hpp"
+
+namespace sparfuse::harness {
+
+// The folder that a part's code stands in: of `kind` "sparsifier", "planner" or "strategy" the one
+// that begins with the same word as the part's name (core/sparsify/dgc for "dgc",
+// baselines/horovod-fusion for "horovod-cycle"), else where its kind has those of no paper. Forms
+// "name@origin" stand in core/sparsify/published.
+std::string SourceFolderOf(std::string_view kind, std::string_view name);
+
+// {"sparsifier:dgc": "0123456789ab", ...} for the parts of a cell or a profile: the head of the
+// hash of the files in their folder when this program was built; of a method its file's, of a
+// workload all of workloads/. Code that several parts share is not in it. Not part of any identity.
+nlohmann::json SourcesOf(const CellConfig& config);
+
+}  // namespace sparfuse::harness
