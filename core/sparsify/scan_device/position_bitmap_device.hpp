@@ -9,11 +9,6 @@
 
 namespace sparfuse {
 
-// Arrays of a DeviceWorkspace, from its end: those of a selection's own come first
-// (device_scan.hpp).
-inline constexpr std::size_t kUseMarks = 15;
-inline constexpr std::size_t kUseTransposed = 14;
-
 // Scratch of one selection, all zero: until the next ClearMarks on the same workspace.
 struct DeviceMarks {
   std::uint32_t* bitmap = nullptr;  // bit i % 32 of word i / 32 is element i's
