@@ -14,6 +14,8 @@ import time
 import unittest
 from pathlib import Path
 
+import numpy as np
+
 SPARFUSE = None
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,6 +66,14 @@ class Trials(unittest.TestCase):
         return json.loads(paths[0].read_text())
 
 
+    def series(self, trial, name):
+        """The file as numpy opens it; it is as trial.json says."""
+        table = np.load(next(self.results.rglob(name)))
+        self.assertEqual((len(table), set(table.dtype.names)),
+                         (trial["series"][name]["rows"], set(trial["series"][name]["units"])))
+        return table
+
+
 class TrialTest(Trials):
     def ranks(self):
         """Process ids of the worker's ranks by rank."""
@@ -112,6 +122,11 @@ class TrialTest(Trials):
         self.assertEqual(trial["metrics"]["sent_bytes"]["value"], by_hand)  # P = 2: to one other rank
         self.assertEqual(trial["metrics"]["tensors_missing"]["value"], 0)
         self.assertEqual(sum(map(int, outcome["plan"].split(","))), len(outcome["layout"]))
+        steps = self.series(trial, "steps.npy")
+        self.assertEqual(len(steps), 2 * (2 + 3))  # ranks, steps of warm-up and measured ones
+        self.assertEqual(steps["payload_bytes"][steps["measured"]].tolist(), [by_hand] * 6)
+        self.assertLessEqual({"compute", "data"}, set(self.series(trial, "spans.npy")["lane"]))
+        self.assertEqual(trial["metrics"]["exchanges"]["value"], len(outcome["plan"].split(",")))
         trace = json.loads(next(self.results.rglob("trace.json")).read_text())
         spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
         self.assertEqual({event["pid"] for event in spans}, {0, 1})
