@@ -54,6 +54,7 @@ class Pages(unittest.TestCase):
                     self.assertTrue((page.parent / target).exists())
 
     def test_tables_are_what_the_program_prints(self):
+        self.maxDiff = None
         found = []
         for page in PAGES:
             text = page.read_text()
