@@ -13,6 +13,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/machine/doctor.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/report/records.hpp"
 #include "harness/report/spec.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/run/trial_plan.hpp"
@@ -264,16 +265,21 @@ int Commands::Status(const std::string& name) {
   return kDone;
 }
 
-int Commands::Table(const std::string& name, TableFormat format) {
+int Commands::Table(const std::string& name, const std::string& format) {
   const auto loaded = LoadWithResults(name);
-  const auto tables = TablesOf(loaded->parts, loaded->results, catalog());
-  if (settings_.json) {
-    json list = json::array();
-    for (const auto& table : tables) list.push_back(TableJson(table));
-    PrintJson(list);
+  if (settings_.json || format == "csv") {
+    const auto records = RecordsOf(loaded->parts, loaded->results, catalog());
+    if (settings_.json) {
+      PrintJson(RecordsJson(records));
+    } else {
+      fmt::print("{}", RecordsCsv(records));
+    }
     return kDone;
   }
-  for (const auto& table : tables) fmt::print("{}\n", harness::Render(table, format));
+  const TableFormat layout = format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown;
+  for (const auto& table : TablesOf(loaded->parts, loaded->results, catalog())) {
+    fmt::print("{}\n", harness::Render(table, layout));
+  }
   return kDone;
 }
 

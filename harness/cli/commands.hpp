@@ -61,7 +61,7 @@ class Commands {
   int Plan(const std::string& name, bool why);
   int Run(const std::vector<std::string>& names, bool fresh);
   int Status(const std::string& experiment);
-  int Table(const std::string& experiment, TableFormat format);
+  int Table(const std::string& experiment, const std::string& format);
   int Figure(const std::string& experiment, const std::filesystem::path& out);
   int Report(const std::string& name, const std::filesystem::path& out);
   int Explain(const ExplainRequest& request, const std::filesystem::path& out);

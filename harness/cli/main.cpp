@@ -93,15 +93,9 @@ int Main(int argc, char** argv) {
 
   auto* table = verb("table", "results as text", true);
   table->add_option("experiment", experiment)->required();
-  table->add_option("--format", format, "md, csv or latex")
+  table->add_option("--format", format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
-  table->callback([&] {
-    act = [&](Commands& c) {
-      return c.Table(experiment, format == "md"    ? TableFormat::kMarkdown
-                                 : format == "csv" ? TableFormat::kCsv
-                                                   : TableFormat::kLatex);
-    };
-  });
+  table->callback([&] { act = [&](Commands& c) { return c.Table(experiment, format); }; });
 
   auto* figure = verb("figure", "figures as PNG, PDF and SVG", false);
   figure->add_option("experiment", experiment)->required();
