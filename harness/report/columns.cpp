@@ -91,7 +91,7 @@ std::vector<KeyColumn> KeyColumnsOf(const std::vector<json>& configs) {
   }
   std::map<json, std::vector<json>> alike;
   for (const json& config : configs) {
-    json shown = json::array({config.at("method")});
+    json shown = json::array({config.value("method", "")});
     for (const KeyColumn& column : columns) shown.push_back(KeyValue(config, column));
     alike[shown].push_back(config);
   }

@@ -17,9 +17,9 @@ struct KeyColumn {
   std::string title;
 };
 
-// The columns that, beside the method, tell the cells of a table apart: workload and workers; of
-// the usual keys (mode, link, density, ...) those in which the cells differ; then every other one
-// in which cells differ that all of these leave alike.
+// The columns that, beside the method, tell the cells (or profile trials) of a table apart:
+// workload and workers; of the usual keys (mode, link, density, ...) those in which the cells
+// differ; then every other one in which cells differ that all of these leave alike.
 std::vector<KeyColumn> KeyColumnsOf(const std::vector<nlohmann::json>& configs);
 std::vector<KeyColumn> KeyColumnsOf(const Part& part);
 
