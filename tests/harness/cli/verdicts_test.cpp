@@ -1,12 +1,9 @@
-// What a paper's page lists as not run, and what --strict lets pass.
-#include "harness/cli/reproduce.hpp"
+// Tests what a paper's page lists as not run, and what --strict lets pass.
+#include "harness/cli/verdicts.hpp"
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "harness/catalog/revisions.hpp"
-#include "harness/cli/listing.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -45,7 +42,7 @@ of = { workers = 2 }
 more_than = 5
 )";
 
-class Reproduce : public ::testing::Test {
+class Verdicts : public ::testing::Test {
  protected:
   Experiment experiment_ =
       ParseExperiment(TomlFile::Parse(kFile, "f.toml"), SmallCatalog(), "/nonexistent");
@@ -60,7 +57,7 @@ class Reproduce : public ::testing::Test {
   }
 };
 
-TEST_F(Reproduce, ListsWhatTheFileSaysAndTheCellsWithoutATrial) {
+TEST_F(Verdicts, ListsWhatTheFileSaysAndTheCellsWithoutATrial) {
   const auto list = NotRunOf(experiment_, Results());
   ASSERT_EQ(list.size(), 3u);
   EXPECT_EQ(list[0]["what"], "a GPU");
@@ -70,7 +67,7 @@ TEST_F(Reproduce, ListsWhatTheFileSaysAndTheCellsWithoutATrial) {
   EXPECT_EQ(list[1]["experiment"], "p/e");
 }
 
-TEST_F(Reproduce, OfModelledOnlyTheModelledClaimsCount) {
+TEST_F(Verdicts, OfModelledOnlyTheModelledClaimsCount) {
   EXPECT_TRUE(AnyClaimFails(Results(), false));
   EXPECT_TRUE(AnyClaimFails(Results(), true));
   TrialRow row;
@@ -86,17 +83,6 @@ TEST_F(Reproduce, OfModelledOnlyTheModelledClaimsCount) {
   EXPECT_FALSE(AnyClaimFails(Results(), true));
   rows_[0].metrics["throughput"] = 4;
   EXPECT_TRUE(AnyClaimFails(Results(), true));
-}
-
-TEST(Listing, FilesOfAPaperStandInTheOrderOfTheirNumbers) {
-  const TemporaryFolder folder;
-  for (const char* name : {"fig14.toml", "fig3.toml", "claims.toml", "fig3b.toml", "notes.md"}) {
-    std::ofstream(folder.path() / name) << "\n";
-  }
-  std::vector<std::string> names;
-  for (const auto& file : ExperimentFiles(folder.path())) names.push_back(file.stem());
-  EXPECT_EQ(names, (std::vector<std::string>{"claims", "fig3", "fig3b", "fig14"}));
-  EXPECT_TRUE(ExperimentFiles(folder.path() / "none").empty());
 }
 
 }  // namespace

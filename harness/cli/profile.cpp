@@ -1,4 +1,4 @@
-// sparfuse profile: measures workloads on this machine and keeps what it finds.
+// Measures workloads, kernels and links of this machine and keeps the profile: `sparfuse profile`.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -7,7 +7,7 @@
 #include "core/quantize/quantizer.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
-#include "harness/cli/commands.hpp"
+#include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -143,10 +143,11 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
 
 }  // namespace
 
-int Commands::Profile(const ProfileRequest& request) {
-  const DoctorPaths paths{settings_.root, settings_.results, settings_.worker, Python()};
+int ProfileVerb(Program& program, const ProfileRequest& request) {
+  const DoctorPaths paths{program.root(), program.store().results(), program.worker(),
+                          program.Python()};
   CheckPlace(request);
-  Experiment experiment = ExperimentOf(request, catalog());
+  Experiment experiment = ExperimentOf(request, program.catalog());
   std::vector<json> wanted;
   for (const Part& part : experiment.parts) {
     for (const Cell& cell : part.cells) wanted.push_back(cell.config);
@@ -160,7 +161,7 @@ int Commands::Profile(const ProfileRequest& request) {
                                           "cluster; expected another name",
                                           request.name));
     }
-    file = ProfileFile(store_.profiles().own(), request.name);
+    file = ProfileFile(program.store().profiles().own(), request.name);
     if (fs::exists(file)) kept = ReadProfiles(file);
     CheckSameMachine(file, kept, machine);
   }
@@ -173,33 +174,29 @@ int Commands::Profile(const ProfileRequest& request) {
 
   if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
     fmt::print(stderr, "warning: load {}\n", load.message);
-  const RunOptions options{.root = settings_.root,
-                           .worker = settings_.worker,
-                           .fresh = request.fresh,
-                           .progress = settings_.json ? stderr : stdout};
-  const RunSummary summary =
-      RunExperiments(catalog(), store_, {experiment}, options, *settings_.interrupted);
+  const RunOptions options{.fresh = request.fresh, .progress = program.json() ? stderr : stdout};
+  const RunSummary summary = program.Run({experiment}, options);
   fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
              summary.failed, summary.present);
   if (summary.interrupted) return kInterrupted;
   if (summary.failed > 0) return kTrialFailed;
 
-  const std::vector<TrialRow> rows = Rows();
+  const std::vector<TrialRow> rows = program.Rows();
   json outcomes = json::array();
   for (const json& config : wanted) {
     if (const json* outcome = in_file(config)) {
       outcomes.push_back(*outcome);
       continue;
     }
-    const TrialRow* row = FindTrial(catalog(), rows, config, ContentHash(machine));
+    const TrialRow* row = FindTrial(program.catalog(), rows, config, ContentHash(machine));
     if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
-    outcomes.push_back(ProfileOutcome(store_.results() / row->directory));
+    outcomes.push_back(ProfileOutcome(program.store().results() / row->directory));
   }
-  if (settings_.json) {
-    fmt::print("{}\n", outcomes.dump(1, ' ', false, json::error_handler_t::replace));
+  if (program.json()) {
+    PrintJson(outcomes);
   } else {
     for (const auto& table : ProfileTables(outcomes)) {
-      fmt::print("{}\n", harness::Render(table, TableFormat::kMarkdown));
+      fmt::print("{}\n", Render(table, TableFormat::kMarkdown));
     }
   }
   if (!file.empty()) {

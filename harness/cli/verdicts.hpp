@@ -1,4 +1,5 @@
-// `sparfuse reproduce`: run, judge, report; of one experiment or of all of a paper's.
+// Judges an experiment as a whole: what has not run, which claims fail, how many have which
+// verdict.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,11 +11,14 @@
 
 namespace sparfuse::harness {
 
-// What a report lists as not run: [{"experiment", "what", "reason"}], first what the file says of
-// itself, then, part by part and mode by mode, the cells without a trial.
+// The list of a report's section "not run": [{"experiment", "what", "reason"}], first the entries
+// of the experiment's file, then, part by part and mode by mode, the cells without a trial.
 nlohmann::json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results);
 
 // Whether --strict fails. With `modelled_only`, claims about other cells do not count.
 bool AnyClaimFails(const std::vector<PartResult>& results, bool modelled_only);
+
+// "64 claims: 4 consistent with the paper, 48 holds"
+std::string VerdictCounts(const std::vector<PartResult>& results);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-// `sparfuse list`: what the registries hold.
+// Lists the registries' entries and the experiments, as JSON and as text.
 #pragma once
 
 #include <filesystem>
@@ -12,19 +12,16 @@
 
 namespace sparfuse::harness {
 
-// The .toml files beneath `folder`, sorted, fig3 before fig14.
-std::vector<std::filesystem::path> ExperimentFiles(const std::filesystem::path& folder);
-
 // What can be listed: "methods", "sparsifiers", ...
 const std::vector<std::string>& Listings();
 
 // An array of objects, each with name, summary and what else there is to say. Experiments are those
 // beneath the folder of that name, as `load` reads them.
-nlohmann::json List(const std::string& what, const Catalog& catalog,
-                    const std::filesystem::path& experiments,
-                    const std::function<Experiment(const std::filesystem::path&)>& load);
+nlohmann::json Listing(const std::string& what, const Catalog& catalog,
+                       const std::filesystem::path& experiments,
+                       const std::function<Experiment(const std::filesystem::path&)>& load);
 
-// The same for people.
+// The same as lines of text.
 std::string ListText(const std::string& what, const nlohmann::json& entries);
 
 }  // namespace sparfuse::harness

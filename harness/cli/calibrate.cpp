@@ -1,8 +1,8 @@
-// `sparfuse calibrate`: what a declared cluster states, and what its bars make of it.
+// Prints what a declared cluster states and what is calibrated from it: `sparfuse calibrate`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "harness/cli/commands.hpp"
+#include "harness/cli/verbs.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 
 namespace sparfuse::harness {
@@ -80,20 +80,20 @@ json Describe(const DeclaredCluster& cluster) {
 
 }  // namespace
 
-int Commands::Calibrate(const std::string& name) {
-  const std::vector<std::string> known = store_.profiles().Names(".toml");
+int CalibrateVerb(Program& program, const std::string& name) {
+  const std::vector<std::string> known = program.store().profiles().Names(".toml");
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("unknown declared cluster \"{}\"{}", name, Suggestion(name, known)));
   }
-  const DeclaredCluster& cluster = LoadDeclaredCluster(store_.profiles(), name);
-  if (settings_.json) {
-    fmt::print("{}\n", Describe(cluster).dump(1));
+  const DeclaredCluster& cluster = LoadDeclaredCluster(program.store().profiles(), name);
+  if (program.json()) {
+    PrintJson(Describe(cluster));
     return kDone;
   }
-  fmt::print("{}\n", harness::Render(InputTable(cluster), TableFormat::kMarkdown));
+  fmt::print("{}\n", Render(InputTable(cluster), TableFormat::kMarkdown));
   for (const ReferenceWorkload& reference : cluster.references) {
-    fmt::print("{}\n", harness::Render(ReferenceTable(cluster, reference), TableFormat::kMarkdown));
+    fmt::print("{}\n", Render(ReferenceTable(cluster, reference), TableFormat::kMarkdown));
   }
   return kDone;
 }

@@ -1,10 +1,12 @@
-#include "harness/cli/listing.hpp"
+#include "harness/cli/list.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "harness/cli/verbs.hpp"
+#include "harness/experiment/experiment_files.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -131,40 +133,7 @@ std::string ExperimentLine(const json& entry) {
       minutes.is_null() ? "" : fmt::format("; about {} min", minutes.get<double>()));
 }
 
-// fig3 before fig14: runs of digits compare as numbers.
-bool NaturallyBefore(const std::string& a, const std::string& b) {
-  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  std::size_t i = 0, j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (!digit(a[i]) || !digit(b[j])) {
-      if (a[i] != b[j]) return a[i] < b[j];
-      ++i, ++j;
-      continue;
-    }
-    const auto number = [&](const std::string& text, std::size_t& at) {
-      const std::size_t begin = at;
-      while (at < text.size() && digit(text[at])) ++at;
-      return std::pair(at - begin, text.substr(begin, at - begin));  // the longer is the larger
-    };
-    const auto of_a = number(a, i), of_b = number(b, j);
-    if (of_a != of_b) return of_a < of_b;
-  }
-  return a.size() - i < b.size() - j;
-}
-
 }  // namespace
-
-std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code none;  // a folder that is not there has none
-  for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
-    return NaturallyBefore(a.string(), b.string());
-  });
-  return files;
-}
 
 const std::vector<std::string>& Listings() {
   static const std::vector<std::string> kListings = {"methods",     "sparsifiers", "planners",
@@ -173,8 +142,8 @@ const std::vector<std::string>& Listings() {
   return kListings;
 }
 
-json List(const std::string& what, const Catalog& catalog, const fs::path& experiments,
-          const Loader& load) {
+json Listing(const std::string& what, const Catalog& catalog, const fs::path& experiments,
+             const Loader& load) {
   if (what == "methods") return MethodsJson(catalog);
   if (what == "sparsifiers") return SparsifiersJson(catalog);
   if (what == "planners") return PartsJson(catalog.planners);
@@ -229,6 +198,17 @@ std::string ListText(const std::string& what, const json& entries) {
     }
   }
   return text;
+}
+
+int ListVerb(Program& program, const ListRequest& request) {
+  const json entries = Listing(request.what, program.catalog(), program.experiments(),
+                               [&](const fs::path& file) { return program.Load(file.string()); });
+  if (program.json()) {
+    PrintJson(entries);
+  } else {
+    fmt::print("{}", ListText(request.what, entries));
+  }
+  return kDone;
 }
 
 }  // namespace sparfuse::harness
