@@ -7,6 +7,7 @@
 
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/experiment_files.hpp"
+#include "harness/report/table.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {

@@ -8,7 +8,6 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/report/explain.hpp"
-#include "harness/report/table.hpp"
 
 namespace sparfuse::harness {
 
