@@ -1,4 +1,4 @@
-// Selection on a device: what a sparsifier is given there, and what it leaves.
+// Declares what a sparsifier is given on a device, and what it leaves there.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ enum DeviceWorkspaceUse : std::size_t {
   kUseControl,  // of a scan (scan_device/device_scan.hpp)
   kUseCandidateIndices,
   kUseCandidateValues,
-  kUseCandidateRuns,
+  kUseCandidateSegments,
   kUseList,
   kUseParts,  // of measures
   kUseStep,   // what a sparsifier's kernels tell one another in one step
