@@ -69,7 +69,7 @@ struct Composition {
 
   std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }
   std::unique_ptr<Sparsifier> MakeSparsifier(std::uint64_t seed) const;  // null: none
-  // What codes tensors of density 1; null: they have indices like others.
+  // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::unique_ptr<Quantizer> MakeDenseQuantizer(std::uint64_t seed) const;
   bool needs_profile() const;  // to plan
 };

@@ -48,7 +48,7 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
     assert(other >= 1 && other < handle);
     Op& first = op(other);
     if (first.done) return;
-    if (OrderedByStreams(first, self)) {
+    if (StreamsOrder(first, self)) {
       self.stream_predecessors.push_back(other);
       if (first.started) return;
       first.stream_successors.push_back(handle);

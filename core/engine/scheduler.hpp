@@ -2,15 +2,14 @@
 // channels, the end of the step. One class does it so that the two engines cannot drift apart.
 //
 // An operation is started when those that it comes after are done. Where streams keep two of them
-// in order by themselves (OrderedByStreams), the later one is started as soon as the earlier one
-// has been, and the step goes on when its last Apply has been started, done or not. On a device:
+// in order by themselves (StreamsOrder), the later one is started as soon as the earlier one has
+// been, and the step goes on when its last Apply has been started, done or not. On a device:
 //
-//   Pack(t)            given to the compute stream
-//   Sparsify(t)        after the pack: given to the stream at once, behind it
-//   Exchange({t})      after the selection: when that is done, as the host sends what it selected
-//   Apply(exchange)    when the exchange is done; once started, StepApplied: the update may be
-//   given
-//   ...                to the stream. When the stream has done it, StepComplete
+//   Pack(t)          is given to the compute stream.
+//   Sparsify(t)      comes after the pack: it is given to the stream at once, behind it.
+//   Exchange({t})    starts when the selection is done: the host must know its count.
+//   Apply(exchange)  starts when the exchange is done. It is given to the stream: StepApplied, the
+//                    update may be given to it too. When the stream has done it: StepComplete.
 #pragma once
 
 #include <array>
@@ -48,7 +47,7 @@ struct Op {
 
   std::uint32_t waits_for = 0;     // operations that it starts after and that it still waits for
   std::vector<Handle> dependents;  // start when this is done
-  // Where streams keep operations in order (StepScheduler::OrderedByStreams): those that start when
+  // Where streams keep operations in order (StepScheduler::StreamsOrder): those that start when
   // this has been started, and those behind which this has been started.
   std::vector<Handle> stream_successors;
   std::vector<Handle> stream_predecessors;
@@ -93,7 +92,7 @@ class StepScheduler : public Engine {
   virtual void StartTimerOp(Handle handle, Op& op) = 0;
   // Streams keep the two in order: `second`, a local operation, may be started once `first` has
   // been.
-  virtual bool OrderedByStreams(const Op& /*first*/, const Op& /*second*/) const { return false; }
+  virtual bool StreamsOrder(const Op& /*first*/, const Op& /*second*/) const { return false; }
   // The stream already orders later work of the compute lane behind this Apply, so the step need
   // not wait for its completion.
   virtual bool OrderedByStream(const Op& /*apply*/) const { return false; }
@@ -107,7 +106,6 @@ class StepScheduler : public Engine {
   void Finish(Handle handle);
   Op& op(Handle handle) { return ops_[handle - 1]; }
   const Op& op(Handle handle) const { return ops_[handle - 1]; }
-  std::size_t operations() const noexcept { return ops_.size(); }
   // "tensor 12 to 15 not applied", for errors about steps that do not end.
   std::string DescribeUnfinished() const;
 

@@ -198,7 +198,7 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
   lanes_->Start(handle, started);
 }
 
-bool LiveEngine::OrderedByStreams(const Op& first, const Op& second) const {
+bool LiveEngine::StreamsOrder(const Op& first, const Op& second) const {
   return lanes_->OnStream(first) && lanes_->OnStream(second);
 }
 

@@ -126,7 +126,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void StartLocal(Handle handle, Op& op) override;
   void StartExchange(Handle handle, Op& op) override;
   void StartTimerOp(Handle handle, Op& op) override;
-  bool OrderedByStreams(const Op& first, const Op& second) const override;
+  bool StreamsOrder(const Op& first, const Op& second) const override;
   bool OrderedByStream(const Op& apply) const override;
   void StepApplied() override;
   void StepComplete() override;

@@ -105,8 +105,7 @@ class DeviceLanes final : public Lanes {
   void SetInterrupted(std::optional<SpanKind> kind) override { timeline_.SetInterrupted(kind); }
   void Announce(std::size_t tensor) override { announced_[tensor] = part_end_; }
 
-  // Streams have it.
-  bool HasWork() override { return false; }
+  bool HasWork() override { return false; }  // streams have it
   Handle Work() override { return 0; }
 
   double EndStep() override {
@@ -261,14 +260,13 @@ class DeviceLanes final : public Lanes {
       lane.growth = {};
       lane.growth = Buffer<float>(n, device_, "what velocities grow by");
     }
-    const bool clips = feedback.clip > 0;
-    if (clips) {
-      ClipFactorOnDevice(lane.stream, lane.workspace, selection.source, feedback.clip,
-                         &report.clip);
+    float* const clip = feedback.clip > 0 ? &report.clip : nullptr;
+    if (clip != nullptr) {
+      ClipFactorOnDevice(lane.stream, lane.workspace, selection.source, feedback.clip, clip);
     }
-    selection.source = AdvanceVelocityOnDevice(lane.stream, feedback.momentum, selection.source,
-                                               clips ? &report.clip : nullptr, selection.velocity,
-                                               lane.growth.view(lane.stream));
+    selection.source =
+        AdvanceVelocityOnDevice(lane.stream, feedback.momentum, selection.source, clip,
+                                selection.velocity, lane.growth.view(lane.stream));
   }
 
   void Select(Selection& selection, double density, StreamLane& lane, OpReport& report) {
@@ -280,10 +278,8 @@ class DeviceLanes final : public Lanes {
     DeviceSlot slot = DeviceSlotOf(selection);
     config.sparsifier->SelectOnDevice(context, {selection.source, selection.residual}, density,
                                       selection.info, selection.state.get(), slot);
-    const DeviceSpan<const float> unsent =
-        selection.residual.size > 0
-            ? DeviceSpan<const float>{selection.residual.data, selection.residual.size, stream}
-            : selection.source;
+    DeviceSpan<const float> unsent = selection.source;
+    if (selection.residual.size > 0) unsent.data = selection.residual.data;
     CountMissingOnDevice(stream, lane.workspace, unsent, slot, BoundsOf(selection, stream),
                          &report.missing);
     RoundToCodingOnDevice(stream, config.coding, slot, selection.residual);
