@@ -4,40 +4,17 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 #include "core/base/options.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/experiment/joined_methods.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-
-struct FigureKind {
-  const char* name;
-  std::vector<std::string> keys;  // beside those that every kind has
-  // What a paper's number must be called to stand beside ours: "" takes every metric of the
-  // artifact, "y" the one that the figure shows; nullptr: the kind shows no published value.
-  const char* published = nullptr;
-};
-
-const std::vector<FigureKind>& FigureKinds() {
-  static const std::vector<FigureKind> kKinds = {
-      {"grouped_bars", {"x", "y", "metric", "series", "normalise", "published"}, "y"},
-      {"convergence", {"x", "y", "metric", "series"}},
-      {"breakdown", {"published"}, ""},
-      {"gantt", {"rank"}},
-      {"scaling", {"x", "y", "metric", "series", "log_y"}},
-      {"prediction", {}},
-      {"bytes", {}},
-      {"waiting", {"published"}, ""},
-      {"dual_line", {"x", "published"}, ""},
-      {"normalised_bars", {"y", "metric", "reference", "published"}, ""},
-      {"sensitivity", {"y", "metric", "reference"}},
-      {"ablation", {"x", "y", "metric", "published"}, "y"}};
-  return kKinds;
-}
 
 const FigureKind& KindOf(const TomlFile& file, const std::string& at) {
   const std::string name = file.RequiredString(at, "kind");
@@ -201,6 +178,37 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
 
 }  // namespace
 
+std::span<const FigureKind> FigureKinds() {
+  static const std::vector<FigureKind> kKinds = {
+      {"grouped_bars",
+       "a metric by x, a bar a method",
+       {"x", "y", "metric", "series", "normalise", "published"},
+       "y"},
+      {"convergence", "the metric over time and over steps", {"x", "y", "metric", "series"}},
+      {"breakdown", "where a step's time goes", {"published"}, ""},
+      {"gantt", "one step, lane by lane", {"rank"}},
+      {"scaling", "modelled lines with timed points", {"x", "y", "metric", "series", "log_y"}},
+      {"prediction", "modelled step times against measured ones", {}},
+      {"bytes", "payload and bytes sent of a step", {}},
+      {"waiting",
+       "copying, waiting for a buffer's close and exchange, by sparsifier, from spans",
+       {"published"},
+       ""},
+      {"dual_line", "final metric and rate of missing tensors over x", {"x", "published"}, ""},
+      {"normalised_bars",
+       "final metric over a reference's, seed by seed",
+       {"y", "metric", "reference", "published"},
+       ""},
+      {"sensitivity",
+       "what factors on a declared cluster's inputs do to ratios to a method",
+       {"y", "metric", "reference"}},
+      {"ablation",
+       "variants in sequence, the gain of each over the one before",
+       {"x", "y", "metric", "published"},
+       "y"}};
+  return kKinds;
+}
+
 void ReadFigures(const TomlFile& file, const std::string& pointer,
                  const std::optional<Published>& published, Part& part) {
   const json* figures = file.Find(pointer + "/figure");
@@ -216,6 +224,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     for (const auto& key : ConfigKeyNames()) keys.push_back(key);
     file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);
     CheckMethods(file, at, part);
+    JoinFigure(part.joined, figure);
     const auto cells = CellsOf(file, at, figure, part);
     CheckNeeds(file, at, figure, part, cells);
     CheckMetric(file, at, figure);
