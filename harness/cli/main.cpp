@@ -113,14 +113,10 @@ void AddTable(CommandLine& line) {
   };
   const auto request = std::make_shared<Request>();
   auto* verb =
-      AddVerb(line, "table", "results as text", Speaks::kTextOrJson, [=](Program& program) {
-        return TableVerb(program, request->name,
-                         request->format == "md"    ? TableFormat::kMarkdown
-                         : request->format == "csv" ? TableFormat::kCsv
-                                                    : TableFormat::kLatex);
-      });
+      AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
+              [=](Program& program) { return TableVerb(program, request->name, request->format); });
   verb->add_option("experiment", request->name)->required();
-  verb->add_option("--format", request->format, "md, csv or latex")
+  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
 }
 

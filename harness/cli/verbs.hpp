@@ -8,7 +8,6 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/report/explain.hpp"
-#include "harness/report/table.hpp"
 
 namespace sparfuse::harness {
 
@@ -47,7 +46,8 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
                        const RunOptions& options);
 
 int StatusVerb(Program& program, const std::string& experiment);
-int TableVerb(Program& program, const std::string& experiment, TableFormat format);
+// format: "md", "latex" or "csv".
+int TableVerb(Program& program, const std::string& experiment, const std::string& format);
 // `out`: a folder; "": reports/ID/figures in the results.
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.

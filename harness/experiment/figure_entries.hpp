@@ -1,8 +1,7 @@
-// Reads the [[figure]] entries of a part and names the kinds of figures.
+// Reads the [[figure]] entries of a part; knows the kinds of figures.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,13 +11,14 @@
 namespace sparfuse::harness {
 
 struct FigureKind {
-  std::string name, summary;
+  std::string name;
+  std::string summary;
   std::vector<std::string> keys;  // beside those that every kind has
   // What a paper's number must be called to stand beside ours: "" takes every metric of the
-  // artifact, "y" the one that the figure shows; nullptr: the kind shows no published value.
-  const char* published = nullptr;
+  // artifact, "y" the one that the figure shows. Nothing: the kind shows no published value.
+  std::optional<std::string> published;
 };
-std::span<const FigureKind> FigureKinds();
+const std::vector<FigureKind>& FigureKinds();
 
 // Checks the entries at `pointer` ("" or "/part/2") and fills part.figures, whose cells are known;
 // harness/README.md, "Figures", has the keys. Where an entry asks for published values it gets the

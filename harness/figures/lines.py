@@ -38,11 +38,9 @@ def convergence(experiment, part, figure, styles):
     units = {}  # workload -> unit of its metric
     for cell in chosen:
         for _, trial in sorted(cell.trials.items()):
-            series = trial.series("evaluations.cols")
+            series = trial.series("evaluations.npy")
             if series is not None and len(series):
-                units[cell.workload] = series.units.get("metric") or trial.units.get(
-                    "final_metric", ""
-                )
+                units[cell.workload] = trial.units.get("final_metric", "")
                 curves.setdefault(cell.hash, []).append(
                     (series["step"].astype(float), series["seconds"], series["metric"])
                 )

@@ -8,7 +8,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import cols
+import series
 
 
 class StoreError(Exception):
@@ -52,9 +52,8 @@ class Trial:
         return self.failure_kind or self.status
 
     def series(self, name):
-        """Reads `name` (such as "spans.cols"); None where the trial did not write it."""
-        path = self.directory / name
-        return cols.read(path) if path.exists() else None
+        """Reads `name` (such as "spans.npy"); None where the trial did not write it."""
+        return series.read(self.directory / name)
 
     def outcome(self):
         """outcome.json; {} where there is none. Read once: a paper's model has hundreds of tensors."""

@@ -3,6 +3,7 @@
   harness_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
+import csv
 import importlib.util
 import json
 import os
@@ -171,6 +172,11 @@ class HarnessTest(unittest.TestCase):
         self.assertIn("called bad: the fan stood still", self.call("plan", "--why", self.file))
         self.assertIn("1 ran well, 0 failed, 17 were in the store", self.call("run", self.file))
         self.assertIn("images/s", self.call("table", self.file))
+        rows = [*csv.DictReader(self.call("table", self.file, "--format", "csv").splitlines())]
+        steps = [row for row in rows if (row["what"], row["metric"]) == ("result", "step_seconds")]
+        self.assertEqual({(float(row["value"]), row["unit"], row["n"], row["mode"]) for row in steps},
+                         {(0.25, "seconds", "2", "measured")})
+        self.assertEqual(len(json.loads(self.call("table", self.file, "--json"))), len(rows))
         self.assertEqual(json.loads(self.call("plan", self.file, "--json"))["missing"], [])
 
     def test_blocks_share_a_seed_and_cells_of_a_block_are_shuffled(self):

@@ -11,6 +11,7 @@
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/experiment_files.hpp"
+#include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/figure_entries.hpp"
 #include "workloads/models/layers.hpp"
 
@@ -237,6 +238,19 @@ json CollectivesJson(const Catalog& catalog, bool rounds) {
   return list;
 }
 
+json KeysJson() {
+  json list = json::array();
+  for (const KeyRow& row : ExperimentKeys()) {
+    list.push_back({{"name", row.name},
+                    {"summary", row.meaning},
+                    {"table", row.table},
+                    {"type", row.type},
+                    {"unit", row.unit},
+                    {"default", row.fallback}});
+  }
+  return list;
+}
+
 using Maker = std::function<json(Program&, const ListRequest&)>;
 
 const std::vector<std::pair<std::string, Maker>>& Makers() {
@@ -254,7 +268,8 @@ const std::vector<std::pair<std::string, Maker>>& Makers() {
       {"workloads", [](Program& p, const auto&) { return WorkloadsJson(p.catalog()); }},
       {"clusters", [](Program& p, const auto&) { return ClustersJson(p.store().profiles()); }},
       {"metrics", [](Program&, const auto&) { return MetricsJson(); }},
-      {"figure-kinds", [](Program&, const auto&) { return FigureKindsJson(); }},
+      {"figures", [](Program&, const auto&) { return FigureKindsJson(); }},
+      {"keys", [](Program&, const auto&) { return KeysJson(); }},
       {"experiments", [](Program& p, const auto&) { return ExperimentsJson(p); }}};
   return kMakers;
 }

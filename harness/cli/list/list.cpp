@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "harness/report/table.hpp"
-
 namespace sparfuse::harness {
 namespace {
 
@@ -64,30 +62,62 @@ std::string DetailLine(const std::string& what, const json& entry) {
   if (what == "quantizers") return QuantizerLine(entry);
   if (what == "collectives") return CollectiveLine(entry);
   if (what == "experiments") return ExperimentLine(entry);
-  if (what == "figure-kinds") {
-    return entry["keys"].empty()
-               ? ""
-               : fmt::format("keys: {}",
-                             fmt::join(entry["keys"].get<std::vector<std::string>>(), ", "));
-  }
   return "";
 }
 
-// A Markdown table of the collective's rounds, as docs/algorithms.md has it.
-std::string RoundsText(const json& collective) {
-  Table table;
-  table.title = Text(collective, "name");
-  table.caption =
-      fmt::format("{}; {} payloads", Text(collective, "summary"), Text(collective, "payload"));
-  table.columns = {"payload of a rank", "ranks",       "steps",           "messages a rank",
-                   "sent by a rank",    "in payloads", "additions a rank"};
-  for (const json& row : collective["rounds"]) {
-    const double payload = row["payload_bytes"], sent = row["sent_bytes"];
-    table.rows.push_back({Quantity(payload, "B"), row["ranks"].dump(), row["steps"].dump(),
-                          row["messages"].dump(), Quantity(sent, "B"),
-                          fmt::format("{:.3f}", sent / payload), row["reduced_elements"].dump()});
+using Rows = std::vector<std::vector<std::string>>;
+
+// A Markdown table, the first row its head; docs/ has these tables as they are printed.
+std::string MarkdownTable(const Rows& rows) {
+  const std::size_t columns = rows.front().size();
+  std::vector<std::size_t> widths(columns);
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c + 1 < columns; ++c) widths[c] = std::max(widths[c], row[c].size());
   }
-  return Render(table, TableFormat::kMarkdown);
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < columns; ++c) text += fmt::format("| {:{}} ", row[c], widths[c]);
+    text += "|\n";
+    if (&row != &rows.front()) continue;
+    for (const std::size_t width : widths) text += "|" + std::string(width + 2, '-');
+    text += "|\n";
+  }
+  return text;
+}
+
+std::string RoundsText(const json& collectives) {
+  Rows rows = {{"collective", "payload of a rank", "ranks", "steps", "messages a rank",
+                "bytes sent by a rank", "in payloads", "additions a rank"}};
+  for (const json& collective : collectives) {
+    for (const json& row : collective["rounds"]) {
+      const double payload = row["payload_bytes"], sent = row["sent_bytes"];
+      rows.push_back({Text(collective, "name"), row["payload_bytes"].dump() + " B",
+                      row["ranks"].dump(), row["steps"].dump(), row["messages"].dump(),
+                      row["sent_bytes"].dump(), fmt::format("{:.3f}", sent / payload),
+                      row["reduced_elements"].dump()});
+    }
+  }
+  return MarkdownTable(rows);
+}
+
+std::string FiguresText(const json& kinds) {
+  Rows rows = {{"kind", "keys beside those of every figure", "shows"}};
+  for (const json& kind : kinds) {
+    rows.push_back(
+        {"`" + Text(kind, "name") + "`",
+         fmt::format("{}", fmt::join(kind["keys"].get<std::vector<std::string>>(), ", ")),
+         Text(kind, "summary")});
+  }
+  return MarkdownTable(rows);
+}
+
+std::string KeysText(const json& keys) {
+  Rows rows = {{"table", "key", "type", "unit", "default", "meaning"}};
+  for (const json& key : keys) {
+    rows.push_back({Text(key, "table"), "`" + Text(key, "name") + "`", Text(key, "type"),
+                    Text(key, "unit"), Text(key, "default"), Text(key, "summary")});
+  }
+  return MarkdownTable(rows);
 }
 
 std::string Summary(const std::string& what, const json& entry) {
@@ -99,15 +129,14 @@ std::string Summary(const std::string& what, const json& entry) {
 }  // namespace
 
 std::string ListText(const std::string& what, const json& entries) {
+  if (what == "figures") return FiguresText(entries);
+  if (what == "keys") return KeysText(entries);
+  if (what == "collectives" && entries.front().contains("rounds")) return RoundsText(entries);
   std::size_t width = 0;
   for (const json& entry : entries) width = std::max(width, Text(entry, "name").size());
   const std::string indent(width + 2, ' ');
   std::string text;
   for (const json& entry : entries) {
-    if (entry.contains("rounds")) {
-      text += RoundsText(entry) + "\n";
-      continue;
-    }
     text += fmt::format("{:{}}  {}\n", Text(entry, "name"), width, Summary(what, entry));
     if (const std::string line = DetailLine(what, entry); !line.empty())
       text += indent + line + "\n";

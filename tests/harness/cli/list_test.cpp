@@ -31,7 +31,8 @@ TEST_F(List, EveryEntryHasANameOfItsOwnAndASummary) {
     ASSERT_FALSE(entries.empty()) << what;
     std::set<std::string> names;
     for (const json& entry : entries) {
-      EXPECT_TRUE(names.insert(entry["name"]).second) << what << ": " << entry["name"];
+      EXPECT_TRUE(names.insert(entry.value("table", "") + entry["name"].get<std::string>()).second)
+          << what << ": " << entry["name"];
       EXPECT_NE(entry["summary"], "") << what << ": " << entry["name"];
       EXPECT_NE(ListText(what, entries).find(entry["name"].get<std::string>()), std::string::npos);
     }
