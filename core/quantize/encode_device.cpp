@@ -13,7 +13,7 @@
 namespace sparfuse {
 namespace {
 
-enum WorkspaceUse : std::size_t { kUseSums, kUseLargest };
+enum EncodeWorkspaceUse : std::size_t { kUseSums, kUseLargest };
 
 gpu::EncodeInput InputOf(const DeviceEncode& encode) {
   const SelectSource& source = encode.source;

@@ -11,7 +11,7 @@
 namespace sparfuse {
 namespace {
 
-enum WorkspaceUse : std::size_t { kUseTiles, kUseTileStarts };
+enum CodingWorkspaceUse : std::size_t { kUseTiles, kUseTileStarts };
 
 gpu::CodedLayout LayoutOf(PayloadCoding coding) {
   return {coding.values == ValueCoding::kF16, coding.indices == IndexCoding::kDelta};

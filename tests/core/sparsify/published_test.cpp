@@ -1,10 +1,11 @@
-// The shipped forms: small cases worked by hand, the counts that they are known for, and what the
+// The published forms: small cases worked by hand, the counts that they are known for, and what the
 // descriptors say of them.
+#include "core/sparsify/published/published.hpp"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "core/sparsify/published/published.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse {
@@ -53,21 +54,21 @@ std::vector<float> Ramp(int n) {
 // density 0.1 z = 1.644854: 48.4373, k = 10, 4 elements (49 and 50 of both signs).
 constexpr int kRamp = 100;
 
-TEST(Shipped, GaussianSsfSendsWhatReachesTheNormalQuantile) {
+TEST(Published, GaussianSsfSendsWhatReachesTheNormalQuantile) {
   EXPECT_EQ(Count("gaussiank@ssf", Ramp(kRamp), 0.4), 52u);
   EXPECT_EQ(Count("gaussiank@ssf", Ramp(kRamp), 0.1), 4u);
 }
 
 // Density 0.4: 52 > 48 -> 29.741, 42; below 0.8 * 100 * 40, so down -> 23.793, 54 -> 28.551, 44 ->
 // 22.841, 56 -> 27.409: 46 are left (28 ... 50). With the bound as meant it would stop at 42.
-TEST(Shipped, GaussianSafNeverComesToRest) {
+TEST(Published, GaussianSafNeverComesToRest) {
   EXPECT_EQ(Count("gaussiank@saf", Ramp(kRamp), 0.4), 46u);
 }
 
 // Density 0.1: 4 < floor(7.5): 48.4373 / 1.02 = 47.488, 6; / 1.02 = 46.556, 8 (47 ... 50): stop.
 // Steps of 1.2 %: 47.863, 6; 47.295, 6; 46.735, 8: stop at 3k/4 (LSTM). BERT goes on to
 // floor(50 / 6) = 8: the same. Density 0.4: 52 > 50, up: 25.280, 50: stop.
-TEST(Shipped, GaussianOkTopkMovesInOneDirection) {
+TEST(Published, GaussianOkTopkMovesInOneDirection) {
   EXPECT_EQ(Count("gaussiank@oktopk", Ramp(kRamp), 0.1), 8u);
   EXPECT_EQ(Count("gaussiank@oktopk-lstm", Ramp(kRamp), 0.1), 8u);
   EXPECT_EQ(Count("gaussiank@oktopk-bert", Ramp(kRamp), 0.1), 8u);
@@ -78,16 +79,18 @@ TEST(Shipped, GaussianOkTopkMovesInOneDirection) {
 
 // Density 0.1, k = 10: 4 < 6.67 -> 24.219, 52 > 13.3 -> 36.328, 28 -> 54.49, 0 -> 27.246, 46: the
 // fifth count ends it.
-TEST(Shipped, GaussianAdtopkSwings) { EXPECT_EQ(Count("gaussiank@adtopk", Ramp(kRamp), 0.1), 46u); }
+TEST(Published, GaussianAdtopkSwings) {
+  EXPECT_EQ(Count("gaussiank@adtopk", Ramp(kRamp), 0.1), 46u);
+}
 
 // |x| has mean 25.5 and variance (85850 - 65025) / 99 = 210.354. Density 0.1: 25.5 + 1.644854 *
 // 14.5036 = 49.356: 2 (the 50s) < 6.67 -> 24.678, 52 -> 37.017, 26 (38 ... 50).
-TEST(Shipped, GaussianSidcoFitsTheMagnitudes) {
+TEST(Published, GaussianSidcoFitsTheMagnitudes) {
   EXPECT_EQ(Count("gaussiank@sidco", Ramp(kRamp), 0.1), 26u);
 }
 
 // Of equal elements the deviation is 0 and the threshold their value.
-TEST(Shipped, GaussianOfEqualElements) {
+TEST(Published, GaussianOfEqualElements) {
   const std::vector<float> x(1000, 0.1f);
   EXPECT_EQ(Count("gaussiank@ssf", x, 0.01), 1000u);
   // All, none, all, none, all, none: what is empty becomes an exact top-k.
@@ -103,7 +106,7 @@ TEST(Shipped, GaussianOfEqualElements) {
 
 // All k = 4,000 samples count, so the threshold is the smallest of them. Of distinct values all but
 // about n / k = 10 reach it, times 1.69 on a uniform distribution all but some 17.
-TEST(Shipped, DgcWfbpSendsNearlyEverything) {
+TEST(Published, DgcWfbpSendsNearlyEverything) {
   std::vector<float> x(40'000);
   std::iota(x.begin(), x.end(), 1.0f);
   const std::size_t count = Count("dgc@wfbp", x, 0.1);
@@ -116,7 +119,7 @@ TEST(Shipped, DgcWfbpSendsNearlyEverything) {
 // Ten corrections: 1.3, 0.91, 1.183, 0.8281, 1.0765, 0.7536, 0.9796, 1.2735, 0.8915, 1.1589: none.
 // Two: 0.91. By 1.2 and 0.8: 1.2, 0.96, 1.152, 0.9216, 1.1059, 0.8847, 1.0617, 0.8493, 1.0192,
 // 0.8153: the half.
-TEST(Shipped, DgcCorrectionsAlternate) {
+TEST(Published, DgcCorrectionsAlternate) {
   std::vector<float> x(8000, 0.5f);
   for (std::size_t i = 0; i < x.size(); i += 2) x[i] = -1;
   const Result grace = Select("dgc@grace", x, 0.25);
@@ -128,7 +131,7 @@ TEST(Shipped, DgcCorrectionsAlternate) {
 }
 
 // Nothing is above the largest value, of which every sample has some.
-TEST(Shipped, DgcSidcoComparesStrictlyAndTrims) {
+TEST(Published, DgcSidcoComparesStrictlyAndTrims) {
   std::vector<float> x(8000, 0.5f);
   for (std::size_t i = 0; i < x.size(); i += 2) x[i] = -1;
   EXPECT_EQ(Select("dgc@sidco", x, 0.25).counters.fallbacks, 1u);
@@ -146,13 +149,13 @@ TEST(Shipped, DgcSidcoComparesStrictlyAndTrims) {
   EXPECT_GT(trimmed, 3);
 }
 
-TEST(Shipped, DgcPoolIsExactForSmallTensors) {
+TEST(Published, DgcPoolIsExactForSmallTensors) {
   const auto x = MakeData("gaussian", 16'383, 1);
   EXPECT_EQ(Select("dgc@pool", x, 0.01).selected.indices, LargestByDefinition(x, 164).indices);
 }
 
 // From 16,384 elements on it sends the first k that reach its threshold, or k random ones.
-TEST(Shipped, DgcPoolTruncatesByPositionOrDraws) {
+TEST(Published, DgcPoolTruncatesByPositionOrDraws) {
   const auto x = MakeData("gaussian", 16'384 * 3, 1);
   const std::size_t k = KeptCount(x.size(), 0.01);
   int truncated = 0;
@@ -184,7 +187,7 @@ TEST(Shipped, DgcPoolTruncatesByPositionOrDraws) {
 // k / 2: up. 0.75 of the way, 43.875, has 14, less than k / 2: down. 0.625: 40.8125 has 20: that
 // stays, though a lower threshold would have been nearer.
 // k = 20: 37.75 has 26, between k and 2k: stop.
-TEST(Shipped, RedSyncSearchesThreeTimes) {
+TEST(Published, RedSyncSearchesThreeTimes) {
   EXPECT_EQ(Count("redsync@saf", Ramp(kRamp), 0.4), 20u);
   EXPECT_EQ(Count("redsync@saf", Ramp(kRamp), 0.2), 26u);
   EXPECT_EQ(Count("redsync@ssf", Ramp(kRamp), 0.2), 26u);
@@ -192,14 +195,14 @@ TEST(Shipped, RedSyncSearchesThreeTimes) {
 
 // k = 20: 0.8 of the way, 45.1, has 10; 40.2 has 20: stop. k = 60: 35.3 30, 30.4 40, 25.5 50,
 // 20.6 60: stop. 95: 15.7 70, 10.8 80, 5.9 90, 1.0 98: stop.
-TEST(Shipped, RedSyncTrimmedStepsDown) {
+TEST(Published, RedSyncTrimmedStepsDown) {
   EXPECT_EQ(Count("redsynctrim@sidco", Ramp(kRamp), 0.2), 20u);
   EXPECT_EQ(Count("redsynctrim@sidco", Ramp(kRamp), 0.21), 30u);
   EXPECT_EQ(Count("redsynctrim@sidco", Ramp(kRamp), 0.6), 60u);
   EXPECT_EQ(Count("redsynctrim@sidco", Ramp(kRamp), 0.95), 98u);
 }
 
-TEST(Shipped, RedSyncOfEqualElementsEnds) {
+TEST(Published, RedSyncOfEqualElementsEnds) {
   const std::vector<float> x(1000, -0.3f);
   for (const char* name : {"redsync@saf", "redsynctrim@sidco"}) {
     const Result result = Select(name, x, 0.01);
@@ -213,7 +216,7 @@ TEST(Shipped, RedSyncOfEqualElementsEnds) {
 // Magnitudes 1 ... 50 twice, mean 25.5. Density 0.2: -25.5 ln 0.2 = 41.04: 18 are above it.
 // Pareto: variance 210.354, q = 650.25 / 210.354 = 3.0912, shape 1.0456, scale 52.163: 49.888 *
 // (1 - 0.2^1.0456) = 40.617: 20.
-TEST(Shipped, SidcoOneStage) {
+TEST(Published, SidcoOneStage) {
   EXPECT_EQ(Count("sidco@saf", Ramp(kRamp), 0.2), 18u);
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.2), 18u);
   EXPECT_EQ(Count("sidco@saf", Ramp(kRamp), 0.2, {{"fit", "pareto"}}), 20u);
@@ -226,7 +229,7 @@ TEST(Shipped, SidcoOneStage) {
 // stages: ratios sqrt(0.4): 36 - 7 * -0.458145 = 39.207: 40 ... 50, mean 45: 40 + 5 * 0.458145 =
 // 42.291: 16. At 0.02, k = 2: stages of 0.25 leave 35.351, then 36 + 7 ln 4 = 45.704: 46 ... 50,
 // mean 48; the rest is 0.02 / 0.25 / 0.25 = 0.32: 46 - 2 ln 0.32 = 48.279: 4.
-TEST(Shipped, SidcoLaterStages) {
+TEST(Published, SidcoLaterStages) {
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.1, {{"stages", std::int64_t{2}}}), 16u);
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.1, {{"stages", std::int64_t{3}}}), 16u);
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.02, {{"stages", std::int64_t{0}}}), 4u);
@@ -241,7 +244,7 @@ TEST(Shipped, SidcoLaterStages) {
 }
 
 // On data that is what is fitted, each fit finds its density: 100,000 quantiles in place of draws.
-TEST(Shipped, SidcoFitsFindTheDensityOfTheirOwnData) {
+TEST(Published, SidcoFitsFindTheDensityOfTheirOwnData) {
   constexpr std::size_t kN = 100'000;
   const auto quantiles = [](auto inverse) {
     std::vector<float> x(kN);
@@ -272,7 +275,7 @@ TEST(Shipped, SidcoFitsFindTheDensityOfTheirOwnData) {
 // A gamma distribution of shape 2: survival (1 + x) exp(-x). Its estimate in closed form is within
 // 1.5 % of the shape. The asymptotic quantile has -ln(density) - ln Gamma(2) = -ln(density) alone
 // for x, where 1 + x is missing: at 0.01 4.605 in place of 6.638, of which 5.6 % are above.
-TEST(Shipped, SidcoGammaQuantiles) {
+TEST(Published, SidcoGammaQuantiles) {
   constexpr std::size_t kN = 100'000;
   std::vector<float> x(kN);
   double at = 0;
@@ -290,7 +293,7 @@ TEST(Shipped, SidcoGammaQuantiles) {
               5600, 300);
 }
 
-TEST(Shipped, SidcoWithoutASpreadFallsBack) {
+TEST(Published, SidcoWithoutASpreadFallsBack) {
   const std::vector<float> x(1000, -0.3f);
   for (const char* fit : {"exponential", "pareto", "gamma", "normal"}) {
     for (const int stages : {1, 2, 0, -1}) {
@@ -304,7 +307,7 @@ TEST(Shipped, SidcoWithoutASpreadFallsBack) {
 
 // One stage sends far too few of Gaussian data. The mean of five selections adds a stage, for the
 // tensors that come after, whatever they are.
-TEST(Shipped, SidcoAdaptsTheStagesOfAllTensorsTogether) {
+TEST(Published, SidcoAdaptsTheStagesOfAllTensorsTogether) {
   const auto x = MakeData("gaussian", 50'000, 1);
   const auto adapted = MakeSparsifier("sidco@repo", {{"stages", std::int64_t{-1}}});
   Selection one(*adapted, x.size(), 0.01, 1, false);
@@ -326,7 +329,7 @@ TEST(Shipped, SidcoAdaptsTheStagesOfAllTensorsTogether) {
 
 // ---- Thresholds and random positions
 
-TEST(Shipped, ThresholdWfbpLeavesTheKth) {
+TEST(Published, ThresholdWfbpLeavesTheKth) {
   EXPECT_EQ(Select("threshold@wfbp", {4, -3, 2, 1, 5}, 0.6).selected.indices,
             (std::vector<std::uint32_t>{0, 4}));
   EXPECT_EQ(Select("threshold@wfbp", {3, -3, 2, 1, 5}, 0.6).selected.indices,
@@ -337,7 +340,7 @@ TEST(Shipped, ThresholdWfbpLeavesTheKth) {
   EXPECT_EQ(one.counters.fallbacks, 1u);
 }
 
-TEST(Shipped, ThresholdGraceDistIsNeverAboveTheLargestBySign) {
+TEST(Published, ThresholdGraceDistIsNeverAboveTheLargestBySign) {
   const std::vector<float> x = {0.02f, -0.5f, 0.004f, 0.01f, -0.009f};
   EXPECT_EQ(Select("threshold@grace-dist", x, 0.2).selected.indices,
             (std::vector<std::uint32_t>{0, 1, 3}));
@@ -346,7 +349,7 @@ TEST(Shipped, ThresholdGraceDistIsNeverAboveTheLargestBySign) {
   EXPECT_EQ(Count("threshold@grace-dist", {-0.02f, -0.5f, -0.004f, -1}, 0.25, {{"tau", 0.3}}), 4u);
 }
 
-TEST(Shipped, RandomKFollowsTheBytesOfTheName) {
+TEST(Published, RandomKFollowsTheBytesOfTheName) {
   const auto sparsifier = MakeSparsifier("randomk@saf");
   const std::vector<float> x(1000, 1.0f);
   const auto select = [&](std::string_view name, std::uint64_t step) {
@@ -367,7 +370,7 @@ TEST(Shipped, RandomKFollowsTheBytesOfTheName) {
 
 // Of k draws with replacement from n about k^2 / 2n repeat: 10,000 * 0.1 / 2, less a few that were
 // drawn more than twice: n (1 - exp(-0.1)) = 9,516 differ.
-TEST(Shipped, RandomKWithReplacementCollapses) {
+TEST(Published, RandomKWithReplacementCollapses) {
   const std::vector<float> x(100'000, 1.0f);
   double sum = 0;
   for (std::uint64_t step = 0; step < 100; ++step) {
@@ -394,7 +397,7 @@ std::vector<float> Student(std::size_t n, std::uint32_t seed) {
   return x;
 }
 
-TEST(Shipped, DeliverTheDensitiesTheyAreKnownFor) {
+TEST(Published, DeliverTheDensitiesTheyAreKnownFor) {
   constexpr std::size_t kN = 65'536;
   const auto k = static_cast<double>(KeptCount(kN, 0.01));
   for (const Known& known : {Known{"gaussiank@saf", 0.45, 1.77, 1.6, 0.15},
@@ -420,7 +423,7 @@ TEST(Shipped, DeliverTheDensitiesTheyAreKnownFor) {
 
 // Mean and deviation of count / k, and the mean part of the k largest that is among the selected,
 // of 100 seeds on one Gaussian tensor; standard errors are a tenth of the deviation.
-TEST(Shipped, SamplesSpreadAsTheyAreKnownTo) {
+TEST(Published, SamplesSpreadAsTheyAreKnownTo) {
   constexpr std::size_t kN = 65'536;
   constexpr int kSeeds = 100;
   const auto x = MakeData("gaussian", kN, 2);
@@ -464,9 +467,9 @@ TEST(Shipped, SamplesSpreadAsTheyAreKnownTo) {
 
 // ---- Slots and descriptors
 
-std::vector<SparsifierDescriptor> Forms() { return AndShipped({}); }
+std::vector<SparsifierDescriptor> Forms() { return AndPublished({}); }
 
-TEST(Shipped, OverflowOfASmallSlotBecomesExactTopK) {
+TEST(Published, OverflowOfASmallSlotBecomesExactTopK) {
   const auto x = MakeData("gaussian", 50'000, 1);
   const auto sparsifier = MakeSparsifier("dgc@wfbp");
   ThreadPool pool(1);
@@ -483,7 +486,7 @@ TEST(Shipped, OverflowOfASmallSlotBecomesExactTopK) {
   EXPECT_EQ(counters.overflows, 1u);
 }
 
-TEST(Shipped, NamesTellTheOrigin) {
+TEST(Published, NamesTellTheOrigin) {
   for (const SparsifierDescriptor& form : Forms()) {
     EXPECT_NE(form.name.find('@'), std::string_view::npos) << form.name;
     EXPECT_NE(form.deviations, "") << form.name;
@@ -495,7 +498,7 @@ TEST(Shipped, NamesTellTheOrigin) {
 }
 
 // Every one-element tensor and every constant is sent, at least in part, by every form.
-TEST(Shipped, NeverSendNothing) {
+TEST(Published, NeverSendNothing) {
   for (const SparsifierDescriptor& form : Forms()) {
     const std::string name(form.name);
     EXPECT_EQ(Count(name, {-2.5f}, 0.01), 1u) << name;
