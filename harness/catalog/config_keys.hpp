@@ -26,8 +26,8 @@ struct ConfigKey {
   std::string name;
   KeyType type;
   std::int64_t min = 0;
-  std::vector<std::string> choices =
-      {};  // strings only; empty: checked against the catalog, or any
+  // Of strings only. Empty: any, or what the catalog has.
+  std::vector<std::string> choices = {};
   std::string unit = "";
   std::string fallback = "";  // the default, in words or as TOML; "": the file must give the key
   std::string meaning = "";   // one sentence

@@ -1,7 +1,5 @@
 #include "harness/catalog/part_sources.hpp"
 
-#include <array>
-
 #include "baselines/registry.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/canonical.hpp"
@@ -9,20 +7,12 @@
 namespace sparfuse::harness {
 namespace {
 
-struct FolderHash {
-  std::string_view folder, hash;
-};
-
-constexpr FolderHash kFolders[] = {
-#include "source_hashes.inc"
-};
-
 constexpr std::size_t kHashDigits = 12;
 
 std::string_view FirstWord(std::string_view name) { return name.substr(0, name.find('-')); }
 
 std::string_view HashOf(std::string_view folder) {
-  for (const FolderHash& each : kFolders) {
+  for (const FolderHash& each : FolderHashes()) {
     if (each.folder == folder) return each.hash;
   }
   return "";
@@ -31,7 +21,7 @@ std::string_view HashOf(std::string_view folder) {
 // Of a folder and all beneath it.
 std::string HashOfAll(std::string_view top) {
   std::string all;
-  for (const FolderHash& each : kFolders) {
+  for (const FolderHash& each : FolderHashes()) {
     if (each.folder.starts_with(top)) all += each.hash;
   }
   return Sha256Hex(all).substr(0, kHashDigits);
@@ -51,7 +41,7 @@ std::string HashOfMethod(std::string_view name) {
 std::string SourceFolderOf(std::string_view kind, std::string_view name) {
   const bool sparsifier = kind == "sparsifier";
   if (sparsifier && name.find('@') != std::string_view::npos) return "core/sparsify/published";
-  for (const FolderHash& each : kFolders) {
+  for (const FolderHash& each : FolderHashes()) {
     const std::string_view folder = each.folder;
     const std::size_t slash = folder.rfind('/');
     const std::string_view room = folder.substr(0, slash);

@@ -3,12 +3,20 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "harness/catalog/cell_config.hpp"
 
 namespace sparfuse::harness {
+
+// A folder with code of parts, and the head of the hash of its source files when this program was
+// built; the table is written by source_hashes.cmake.
+struct FolderHash {
+  std::string_view folder, hash;
+};
+std::span<const FolderHash> FolderHashes();
 
 // The folder that a part's code stands in: of `kind` "sparsifier", "planner" or "strategy" the one
 // that begins with the same word as the part's name (core/sparsify/dgc for "dgc",

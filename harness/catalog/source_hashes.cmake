@@ -1,6 +1,7 @@
-# Writes OUT, a table of {"folder", "hash of its source files"} for every folder of ROOT that has
-# code of parts; run when the project is built. A table that stays the same is left as it is.
-set(text "")
+# Writes OUT, the C++ source of a table {"folder", "hash of its source files"} for every folder of
+# ROOT that has code of parts; run when the project is built. One that stays the same is left as it is.
+set(text "#include \"harness/catalog/part_sources.hpp\"\n\nnamespace sparfuse::harness {\n\n")
+string(APPEND text "std::span<const FolderHash> FolderHashes() {\n  static constexpr FolderHash kHashes[] = {\n")
 foreach(top core baselines workloads)
   file(GLOB_RECURSE entries LIST_DIRECTORIES true RELATIVE ${ROOT} ${ROOT}/${top}/*)
   list(APPEND entries ${top})
@@ -22,9 +23,10 @@ foreach(top core baselines workloads)
     endforeach()
     string(SHA256 hash "${all}")
     string(SUBSTRING ${hash} 0 12 hash)
-    string(APPEND text "{\"${folder}\", \"${hash}\"},\n")
+    string(APPEND text "      {\"${folder}\", \"${hash}\"},\n")
   endforeach()
 endforeach()
+string(APPEND text "  };\n  return kHashes;\n}\n\n}  // namespace sparfuse::harness\n")
 set(before "")
 if(EXISTS ${OUT})
   file(READ ${OUT} before)

@@ -8,19 +8,22 @@
 #include "harness/machine/system.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/run/trial_plan.hpp"
+#include "harness/run/vacuous_comparisons.hpp"
 
 namespace sparfuse::harness {
 
 using nlohmann::json;
 
 int PlanVerb(Program& program, const PlanRequest& request) {
-  const std::vector<Experiment> experiments = program.LoadAll(request.name);
+  const std::vector<Experiment> experiments =
+      program.LoadJoined({request.name}, request.with_methods);
   const bool several = experiments.size() > 1;
   const auto rows = program.Rows();
   const PlanContext context{program.catalog(), program.store(), DescribeSystem(), false};
   TrialPlan plan = PlanLive(context, experiments, rows);
   TrialPlan modelled = PlanModelled(context, experiments, rows);
   plan.present += modelled.present;
+  for (const auto& [part, trials] : modelled.other_sources) plan.other_sources[part] += trials;
   plan.trials.insert(plan.trials.end(), modelled.trials.begin(), modelled.trials.end());
   double seconds = 0;
   std::size_t unknown = 0;
@@ -36,16 +39,22 @@ int PlanVerb(Program& program, const PlanRequest& request) {
                     {"why", trial.why},
                     {"estimated_seconds", trial.estimated_seconds}});
   }
+  std::vector<std::string> problems = ProblemsOf(plan);
+  for (const Experiment& experiment : experiments) {
+    for (const std::string& warning : VacuousComparisons(experiment)) {
+      problems.push_back(several ? experiment.id + ": " + warning : warning);
+    }
+  }
   if (program.json()) {
     PrintJson({{"experiment", several ? request.name : experiments.front().id},
                {"present", plan.present},
                {"missing", list},
-               {"problems", ProblemsOf(plan)},
+               {"problems", problems},
                {"estimated_seconds", seconds},
                {"without_history", unknown}});
     return kDone;
   }
-  for (const std::string& problem : ProblemsOf(plan)) fmt::print("warning: {}\n", problem);
+  for (const std::string& problem : problems) fmt::print("warning: {}\n", problem);
   std::map<std::string, std::size_t> by_part;
   const auto place = [&](const PlannedTrial& trial) {
     return several ? trial.experiment + " " + trial.part : trial.part;

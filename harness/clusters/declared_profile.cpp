@@ -16,8 +16,8 @@ constexpr double kMicro = 1e-6;
 constexpr double kCopyBytes = 2 * kFloatBytes;    // read, write
 constexpr double kClearBytes = kFloatBytes;       // write
 constexpr double kReduceBytes = 3 * kFloatBytes;  // read two, write one
-constexpr double kUpdateBytes =
-    5 * kFloatBytes;  // parameter and momentum read and written, gradient read
+// Parameter and momentum are read and written, the gradient is read.
+constexpr double kUpdateBytes = 5 * kFloatBytes;
 // A scattered addition reads and writes a sector of 32 bytes; the entry itself is 8.
 constexpr double kEntryBytes = 2 * 32 + 8;
 
