@@ -1,4 +1,4 @@
-// The verbs that draw: they write the experiment as JSON and call harness/figures/render.py.
+// Runs the verbs that draw: writes the experiment as JSON and calls harness/figures/render.py.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/report/spec.hpp"
+#include "harness/report/step_differences.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -47,8 +48,10 @@ fs::path Commands::ReportFile(const std::string& id) const {
 
 fs::path Commands::WriteSpec(const Loaded& loaded) {
   const fs::path spec = ReportFile(loaded.experiment.id).replace_filename("spec.json");
-  WriteFileDurably(spec,
-                   ExperimentSpec(loaded.experiment, loaded.parts, loaded.results).dump(1) + "\n");
+  WriteFileDurably(
+      spec,
+      ExperimentSpec(loaded.experiment, loaded.parts, loaded.results, store_.results()).dump(1) +
+          "\n");
   return spec;
 }
 
@@ -104,15 +107,22 @@ int Commands::Explain(const ExplainRequest& request, const fs::path& out) {
   const ExplainedCells cells =
       ChooseExplained(loaded->parts, loaded->results, *loaded->rows, request);
   std::vector<std::string> more;
-  if (settings_.json) more.push_back("--json");
   for (const auto& [option, cell] :
        {std::pair("--of", cells.of), std::pair("--over", cells.over)}) {
     more.push_back(option);
-    for (const auto& [block, trial] : cell->trials) more.push_back(trial->trial_id);
+    more.push_back(cell->cell->config_hash);
   }
-  return Render("explain", *loaded,
-                out.empty() ? ReportFile(loaded->experiment.id).replace_filename("figures") : out,
-                more);
+  const fs::path folder = ReportFile(loaded->experiment.id).parent_path();
+  const fs::path parts = folder / "explained-parts.json";
+  const fs::path differences = folder / "explained-differences.json";
+  Render("parts", *loaded, parts, more);
+  const nlohmann::json found = ReadJsonFile(parts);
+  const bool same_mode = cells.of->cell->config["mode"] == cells.over->cell->config["mode"];
+  WriteFileDurably(differences,
+                   StepDifferences(found["of"], found["over"], same_mode).dump(1) + "\n");
+  more.insert(more.end(), {"--differences", differences.string()});
+  if (settings_.json) more.push_back("--json");
+  return Render("explain", *loaded, out.empty() ? folder / "figures" : out, more);
 }
 
 }  // namespace sparfuse::harness

@@ -24,9 +24,10 @@ STEP_END = {"color": style.INK, "linewidth": 1.3}
 
 def typical_trial(cell):
     """The trial whose step time is the (lower) median of its cell and that kept spans."""
+    steps = cell.values("step_seconds")
     trials = sorted(
         (trial for trial in cell.trials.values() if (trial.directory / "spans.cols").exists()),
-        key=lambda trial: (trial.metrics.get("step_seconds", 0.0), trial.block),
+        key=lambda trial: (steps.get(trial.block, 0.0), trial.block),
     )
     return trials[(len(trials) - 1) // 2] if trials else None
 

@@ -43,7 +43,7 @@ def _methods_down(axes, names):
 
 
 def _by_method(part, figure, metric):
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     if not any(cell.values(metric) for cell in chosen):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
     return chosen, selection.panels(chosen, ["method"])
