@@ -12,7 +12,6 @@ import numpy as np
 import cells as selection
 import cols
 import exposure
-import wording
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
 FACTS = ("exchanges", "messages_sent", "payload_bytes", "sent_bytes", "achieved_density")

@@ -1,4 +1,4 @@
-"""Two steps, one above the other, on one time axis: where one is longer than the other."""
+"""Draws two steps, one above the other, on one time axis: where one is longer than the other."""
 
 import re
 

@@ -75,7 +75,8 @@ def conclusion(found):
             head += ", by one block each" if found["paired"] else ", without an interval"
     if found["unlike_in"].get("mode"):
         head += f" (unlike numbers: {found['of']['mode']} against {found['over']['mode']})"
-    most = max(found["parts"], key=lambda part: part["difference"]["value"] * (1 if change > 0 else -1))
+    sign = 1 if change > 0 else -1
+    most = max(found["parts"], key=lambda part: sign * part["difference"]["value"])
     share = _ms(abs(most["difference"]["value"]))
     return f"{head}: {share} of {_ms(abs(change))} in {PART_NAMES[most['name']]}."
 
@@ -139,7 +140,8 @@ def _facts_table(found):
         waits = [_of_ms(found["align_wait"][side]) for side in ("of", "over")]
         rows.append(["agreeing on a buffer (beside the sum), ms", *waits])
     for position, words in enumerate(("lower quartile of the steps, ms", "upper quartile, ms")):
-        rows.append([words, *(_of_ms(found[side]["quartiles"][position]) for side in ("of", "over"))])
+        ends = [_of_ms(found[side]["quartiles"][position]) for side in ("of", "over")]
+        rows.append([words, *ends])
     return _table(["", found["of"]["name"], found["over"]["name"]], rows, (1, 2))
 
 

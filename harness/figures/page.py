@@ -10,7 +10,7 @@ CSS = """
 :root { --ink: #1f2328; --quiet: #57606a; --line: #d8dee4; --wash: #f6f8fa; --alarm: #9b1c1c; }
 * { box-sizing: border-box; }
 body { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif;
-  color: var(--ink);
+  color: var(--ink); overflow-wrap: break-word;
   margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 76rem; background: #fff; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .3rem; }
 h2 { font-size: 1.3rem; margin: 3rem 0 .6rem; padding-bottom: .3rem;
@@ -39,20 +39,20 @@ tbody td { border-bottom: 1px solid var(--line); }
 tr.group td { background: var(--wash); font-weight: 600; text-align: left; padding-left: .2rem; }
 tr.failed td { color: var(--alarm); } tr.absent td { color: var(--quiet); }
 table.text td, table.text th { text-align: left; white-space: normal; min-width: 5.5em; }
-table.text td { overflow-wrap: break-word; max-width: 32rem; }
+table.text td { max-width: 32rem; }
 table.text td.mark, table.text th.mark { min-width: 0; white-space: nowrap; }
 figure { margin: 1.4rem 0 2rem; } figure img { max-width: 100%; height: auto; display: block; }
 figcaption { max-width: 60rem; margin-top: .4rem; }
 pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
   padding: .6rem .8rem;
-  font-size: .78rem; overflow-x: auto; white-space: pre-wrap; overflow-wrap: break-word; }
+  font-size: .78rem; overflow-x: auto; white-space: pre-wrap; }
 details { margin: .4rem 0; } summary { cursor: pointer; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; font-size: .9rem; }
-dt { color: var(--quiet); } dd { margin: 0; overflow-wrap: break-word; min-width: 0; }
+dt { color: var(--quiet); } dd { margin: 0; min-width: 0; }
 ul.found { padding-left: 1.2rem; max-width: 60rem; } ul.found li { margin: .45rem 0; }
 @media (max-width: 40rem) {
   body { padding: 1.2rem .8rem 3rem; } nav ol { columns: 1; } dl { display: block; }
-  h1 { font-size: 1.35rem; } dd { margin: 0 0 .5rem; } td.group { white-space: normal; }
+  h1 { font-size: 1.35rem; } dd { margin: 0 0 .5rem; }
 }
 @media print {
   body { font-size: 9.5pt; padding: 0; max-width: none; }

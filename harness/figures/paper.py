@@ -1,4 +1,5 @@
-"""Writes the page of a paper: what its experiments found, their figures, verdicts, what did not run."""
+"""Writes the page of a paper: what its experiments found, their figures, verdicts, and what did not
+run."""
 
 import itertools
 import os
@@ -56,9 +57,9 @@ def _verdicts(experiments, own):
         if not claims:
             continue
         everything += claims
+        link = f"<a href='{escape(own[experiment.id])}'>{escape(experiment.id)}</a>"
         groups.append(
-            f"<tr class='group'><td colspan='{len(COLUMNS)}'><a href='{escape(own[experiment.id])}'>"
-            f"{escape(experiment.id)}</a>: {escape(experiment.title)}: "
+            f"<tr class='group'><td colspan='{len(COLUMNS)}'>{link}: {escape(experiment.title)}: "
             f"{escape(_summary(claims))}</td></tr>"
         )
         for part in experiment.parts:

@@ -1,9 +1,8 @@
-"""Published values that stand beside ours: the rows of a figure's entry (results/published), which
+"""Reads the published values that stand beside ours: a figure's rows of results/published, which
 panel and place they belong to, and which of them a profile was calibrated with."""
 
 import re
 
-import cells as selection
 import wording
 
 

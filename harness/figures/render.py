@@ -1,11 +1,11 @@
-"""Draws the figures and the report of one experiment, or of all of a paper's, from spec.json and the
-series that it names; nothing else of the store is read.
+"""Draws the figures and the report of one experiment, or of all of a paper's, from spec.json and
+the series that it names; nothing else of the store is read.
 
   render.py figure --results DIR --experiment ID --spec spec.json --out DIR
                    [--part P] [--figure NAME]      NAME is a figure's name or kind
                    [--data FILE.json]              gets the numbers that every figure drew
-      PNG (150 dpi), PDF and SVG for each figure, and CSV for the numbers of one that shows a paper's
-      beside ours; prints the files written.
+      PNG (150 dpi), PDF and SVG for each figure, and CSV for the numbers of one that shows a
+      paper's beside ours; prints the files written.
   render.py report --results DIR --experiment ID --spec spec.json --out FILE.html
       one self-contained HTML file.
   render.py paper  --results DIR --index index.json --out FILE.html
@@ -141,7 +141,7 @@ def _cells_of(arguments):
     for hash in (arguments.of, arguments.over):
         if hash not in by_hash:
             raise selection.SpecError(
-                f"no cell of experiment '{experiment.id}' has config_hash {hash} and trials that count"
+                f"experiment '{experiment.id}': no cell with trials that count has config_hash {hash}"
             )
     return experiment, by_hash[arguments.of], by_hash[arguments.over]
 

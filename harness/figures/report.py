@@ -238,7 +238,9 @@ def _provenance(experiment):
             ("older_profiles", "of older profiles"),
         )
     }
-    sources = [f"{each['source'] or 'unknown'} ({each['trials']} trials)" for each in said["sources"]]
+    sources = [
+        f"{each['source'] or 'unknown'} ({each['trials']} trials)" for each in said["sources"]
+    ]
     facts = [
         ("Trials", f"{said['trials']} count"),
         ("Left out", ", ".join(f"{n} {words}" for words, n in left_out.items() if n) or "none"),

@@ -1,4 +1,4 @@
-"""Spans of one step, lane under lane: which step shows a cell, and how lanes are drawn."""
+"""Draws the spans of one step, lane under lane, and chooses the step that shows a cell."""
 
 from matplotlib.lines import Line2D
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,7 +22,7 @@ struct Pair {
   Interval ratio;
 };
 
-// method, over, metric -> what the part has of them
+// What a part has of (method, over, metric).
 using Comparisons = std::map<std::tuple<std::string, std::string, std::string>, std::vector<Pair>>;
 
 bool SmallerIsBetter(const std::string& metric) {
@@ -161,7 +162,15 @@ std::vector<Finding> FindingsOf(const Experiment& experiment,
     if (result.part->id.ends_with(".predicted")) continue;
     Comparisons comparisons = OfClaims(result);
     if (comparisons.empty()) comparisons = OfReference(result, experiment.paper);
+    const std::size_t first = findings.size();
     for (const auto& comparison : comparisons) findings.push_back(Stated(result, comparison));
+    std::stable_sort(findings.begin() + static_cast<std::ptrdiff_t>(first), findings.end(),
+                     [&](const Finding& a, const Finding& b) {
+                       const bool own_a = a.method == experiment.paper;
+                       const bool own_b = b.method == experiment.paper;
+                       if (own_a != own_b) return own_a;
+                       return std::abs(std::log(a.best.value)) > std::abs(std::log(b.best.value));
+                     });
   }
   return findings;
 }

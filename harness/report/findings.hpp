@@ -20,7 +20,8 @@ struct Finding {
 };
 
 // For each part: the pairs of methods whose ratios its claims are about; of a part without such
-// claims, the paper's own method (else the best) against the part's reference. In the parts' order.
+// claims, the paper's own method (else the best) against the part's reference. In the parts' order,
+// in a part the paper's own method first, then the largest effect.
 std::vector<Finding> FindingsOf(const Experiment& experiment,
                                 const std::vector<PartResult>& results);
 

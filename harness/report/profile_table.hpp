@@ -1,4 +1,4 @@
-// What a profile says, for people.
+// Makes the table of what a profile says, for people.
 #pragma once
 
 #include <nlohmann/json.hpp>

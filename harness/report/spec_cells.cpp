@@ -80,18 +80,22 @@ json MetricsJson(const CellResult& cell, bool with_missing_rates,
   return metrics;
 }
 
-// What the figures of a part divide, and by what.
+// What the figures of an experiment divide, and by which methods those of a part.
 struct Denominators {
   std::set<std::string> methods;
   std::set<std::string> metrics = {"throughput", "final_metric", "seconds_to_target"};
 
-  explicit Denominators(const PartResult& result) {
+  Denominators(const std::vector<PartResult>& results, const PartResult& result) {
+    for (const PartResult& each : results) {
+      for (const json& figure : each.part->figures) {
+        for (const char* key : {"y", "metric"}) {
+          if (figure.contains(key)) metrics.insert(figure[key].get<std::string>());
+        }
+      }
+    }
     const Part& part = *result.part;
     if (!part.reference.empty()) methods.insert(part.reference);
     for (const json& figure : part.figures) {
-      for (const char* key : {"y", "metric"}) {
-        if (figure.contains(key)) metrics.insert(figure[key].get<std::string>());
-      }
       for (const char* key : {"normalise", "reference"}) {
         if (figure.contains(key)) methods.insert(figure[key].get<std::string>());
       }
@@ -176,7 +180,7 @@ json IntervalJson(const std::optional<Interval>& interval) {
 json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                const std::filesystem::path& folder) {
   const PartResult& result = results[part];
-  const Denominators denominators(result);
+  const Denominators denominators(results, result);
   const bool rates = HasFigure(*result.part, "dual_line");
   const bool scaling = HasFigure(*result.part, "scaling");
   const auto points = scaling ? LivePoints(results) : decltype(LivePoints(results))();

@@ -35,7 +35,8 @@ json StepDifferences(const json& of, const json& over, bool same_mode) {
     if (over.contains(block)) common.push_back(of_blocks.back());
   }
   for (const auto& [block, parts] : over.items()) over_blocks.push_back(std::stoi(block));
-  for (auto* blocks : {&of_blocks, &over_blocks, &common}) std::sort(blocks->begin(), blocks->end());
+  for (auto* blocks : {&of_blocks, &over_blocks, &common})
+    std::sort(blocks->begin(), blocks->end());
   const bool paired = same_mode && !common.empty();
   if (paired) of_blocks = over_blocks = common;
   json parts = json::object();

@@ -279,7 +279,8 @@ class Synthetic:
 
         found = []
         for i, cell in enumerate(part["cells"]):
-            twin = next((j for j, twin in enumerate(twins["cells"]) if key(twin) == key(cell)), None)
+            same = [j for j, twin in enumerate(twins["cells"]) if key(twin) == key(cell)]
+            twin = same[0] if same else None
             observed = cell["metrics"].get("step_seconds", {}).get("geometric")
             if twin is None or observed is None:
                 continue
@@ -297,7 +298,8 @@ class Synthetic:
             )
 
         def middle(crowded):
-            errors = sorted(abs(pair["error"]) for pair in found if pair["oversubscribed"] == crowded)
+            chosen = [pair for pair in found if pair["oversubscribed"] == crowded]
+            errors = sorted(abs(pair["error"]) for pair in chosen)
             return errors[len(errors) // 2] if errors else None
 
         return {
@@ -320,8 +322,8 @@ class Synthetic:
             parts.append({"kind": "throughput", **part, "cells": cells, "figures": figures})
         self._points(parts)
         for part in parts:
-            twins = next((other for other in parts if other["id"] == part["id"] + ".predicted"), None)
-            part["prediction"] = self._prediction(part, twins) if twins else None
+            twins = [other for other in parts if other["id"] == part["id"] + ".predicted"]
+            part["prediction"] = self._prediction(part, twins[0]) if twins else None
         return {
             "keys": KEYS,
             "preliminary_below": 5,

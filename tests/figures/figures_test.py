@@ -588,7 +588,9 @@ class Rendering(unittest.TestCase):
         drawn = [bar[3] for panel in panels for bar in panel["bars"]]
         cells_of = self.spec["parts"][0]["cells"]
         expected = [
-            cell["metrics"]["throughput"]["geometric"]["value"] for cell in cells_of if cell["trials"]
+            cell["metrics"]["throughput"]["geometric"]["value"]
+            for cell in cells_of
+            if cell["trials"]
         ]
         self.assertEqual(len(drawn), len(expected))
         for ours, theirs in zip(sorted(drawn), sorted(expected)):

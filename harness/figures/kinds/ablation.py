@@ -1,4 +1,4 @@
-"""The variants of a method in sequence, and what each gains over the one before it."""
+"""Draws the variants of a method in sequence, and what each gains over the one before it."""
 
 from matplotlib.patches import Patch
 

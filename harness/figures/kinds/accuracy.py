@@ -1,4 +1,4 @@
-"""The final metric of methods over a reference's, by workload."""
+"""Draws the final metric of methods over a reference's, by workload."""
 
 from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""Bars by method: the breakdown of a step, bytes on the wire."""
+"""Draws bars by method: the breakdown of a step, bytes on the wire."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""One step of one trial for each method, lane under lane, on one time axis."""
+"""Draws one step of one trial for each method, lane under lane, on one time axis."""
 
 import cells as selection
 import style

@@ -1,4 +1,5 @@
-"""A metric grouped by x, one bar for each value of a series; the papers' numbers over the bars."""
+"""Draws a metric grouped by x, one bar for each value of a series, and the papers' numbers over the
+bars."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Lines: convergence of training, and modelled scaling with the timed points drawn on it."""
+"""Draws lines: convergence of training, and modelled scaling with the timed points on it."""
 
 import numpy as np
 from matplotlib.lines import Line2D

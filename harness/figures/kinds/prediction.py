@@ -1,4 +1,4 @@
-"""Predicted against observed step time, for every cell that both engines ran."""
+"""Draws predicted against observed step time, for every cell that both engines ran."""
 
 from dataclasses import dataclass
 

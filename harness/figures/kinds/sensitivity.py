@@ -1,4 +1,4 @@
-"""What a factor on one declared input of the model does to the ratio of methods."""
+"""Draws what a factor on one declared input of the model does to the ratio of methods."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A metric of training and the rate of missing tensors over a swept option, on two axes."""
+"""Draws a metric of training and the rate of missing tensors over a swept option, on two axes."""
 
 import re
 
@@ -8,7 +8,6 @@ import cells as selection
 import layout
 import published as papers
 import style
-import wording
 from caption import caption
 from drawn import Drawn
 

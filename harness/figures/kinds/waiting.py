@@ -1,4 +1,5 @@
-"""What a method's fusion costs by sparsifier: copying, waiting for a buffer to close, exchange."""
+"""Draws what a method's fusion costs by sparsifier: copying, waiting for a buffer to close,
+exchange."""
 
 import numpy as np
 

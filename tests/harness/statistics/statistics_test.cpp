@@ -1,4 +1,4 @@
-// Intervals, verdicts, and the tables' arithmetic.
+// Tests intervals, verdicts, and the arithmetic of tables.
 #include "harness/statistics/statistics.hpp"
 
 #include <gtest/gtest.h>
