@@ -1,5 +1,5 @@
-// From the names and options of a method's parts to the parts themselves; used by everything that
-// runs methods, live and modelled.
+// Makes the parts of a method from their names and options, for everything that runs methods, live
+// and modelled.
 #pragma once
 
 #include <cstddef>

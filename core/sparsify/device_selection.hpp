@@ -1,4 +1,4 @@
-// Selection on a device: what a sparsifier is given there, and what it leaves.
+// Declares what a sparsifier is given on a device, and what it leaves there.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The keys of a cell's configuration: one table of names, types and meanings.
+// Lists the keys of a cell's configuration with types, defaults and meanings, and the metrics.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -28,6 +28,9 @@ struct ConfigKey {
   std::int64_t min = 0;
   std::vector<std::string> choices =
       {};  // strings only; empty: checked against the catalog, or any
+  std::string unit = "";
+  std::string fallback = "";  // the default, in words or as TOML; "": the file must give the key
+  std::string meaning = "";   // one sentence
   // What a configuration without the key has: it came after others, whose identity must not change,
   // and stands there only where it has another value. null: nothing is known of such a key.
   nlohmann::json absent = nullptr;
@@ -50,6 +53,9 @@ const ConfigKey* FindConfigKey(std::string_view name);
 nlohmann::json ConfigValue(const nlohmann::json& config, const std::string& key);
 // Gives `config` a key, but where it means the same without.
 void SetConfigValue(nlohmann::json& config, const std::string& key, nlohmann::json value);
+
+// "integer, at least 1": what a value of the key is, in words.
+std::string TypeText(const ConfigKey& key);
 
 // "" where `value` has the key's type and range, else what was expected: "a number in (0, 1]".
 std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value);

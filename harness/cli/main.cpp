@@ -1,15 +1,18 @@
-// sparfuse: from experiment files to figures. `sparfuse --help` lists the verbs.
+// Reads the command line of `sparfuse`, a function a verb, and calls the verb that it names.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 
-#include "harness/cli/commands.hpp"
-#include "harness/cli/listing.hpp"
+#include "harness/cli/list.hpp"
+#include "harness/cli/verbs.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -42,175 +45,252 @@ fs::path DefaultWorker() {
   return fs::exists(nested) ? nested : folder / "sparfuse-worker";
 }
 
-int Main(int argc, char** argv) {
+using Act = std::function<int(Program&)>;
+
+// The command line while its verbs are added, and what it says once it is parsed.
+struct CommandLine {
   CLI::App app{"sparfuse: benchmarks of gradient sparsification and tensor fusion", "sparfuse"};
-  app.require_subcommand(1);
-  app.fallthrough();
-  Commands::Settings settings;
+  Program::Settings settings;
   std::string results;
-  settings.root = DefaultRoot();
-  settings.worker = DefaultWorker();
-  app.add_option("--root", settings.root, "the project's folder");
-  app.add_option("--results", results,
-                 "the results folder (default: results in the project's folder)");
-  app.add_option("--worker", settings.worker, "the executable of live trials");
+  Act act;  // of the verb that was named
+};
 
-  std::function<int(Commands&)> act;
-  const auto verb = [&](const char* name, const char* help, bool reads) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    if (reads) sub->add_flag("--json", settings.json, "print JSON");
-    return sub;
+enum class Speaks { kText, kTextOrJson };
+
+CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act) {
+  CLI::App* verb = line.app.add_subcommand(name, help);
+  if (speaks == Speaks::kTextOrJson) verb->add_flag("--json", line.settings.json, "print JSON");
+  verb->callback([&line, act = std::move(act)] { line.act = act; });
+  return verb;
+}
+
+void AddList(CommandLine& line) {
+  const auto request = std::make_shared<ListRequest>();
+  auto* verb =
+      AddVerb(line, "list", "what experiment files may name, and the experiments there are",
+              Speaks::kTextOrJson, [=](Program& program) { return ListVerb(program, *request); });
+  verb->add_option("what", request->what, fmt::format("{}", fmt::join(Listings(), ", ")))
+      ->required();
+}
+
+void AddPlan(CommandLine& line) {
+  const auto request = std::make_shared<PlanRequest>();
+  auto* verb =
+      AddVerb(line, "plan", "what would run, why, and how long it will take", Speaks::kTextOrJson,
+              [=](Program& program) { return PlanVerb(program, *request); });
+  verb->add_option("experiment", request->name, kNames)->required();
+  verb->add_flag("--why", request->why, "say for each trial what the store lacks");
+}
+
+void AddRun(CommandLine& line) {
+  const auto request = std::make_shared<RunRequest>();
+  auto* verb = AddVerb(line, "run", "run what is missing; ^C is resumable", Speaks::kText,
+                       [=](Program& program) { return RunVerb(program, *request); });
+  verb->add_option("experiment", request->names, kNames)->required();
+  verb->add_flag("--fresh", request->fresh, "run everything again");
+}
+
+void AddStatus(CommandLine& line) {
+  const auto name = std::make_shared<std::string>();
+  auto* verb = AddVerb(line, "status", "what is there and what failed", Speaks::kTextOrJson,
+                       [=](Program& program) { return StatusVerb(program, *name); });
+  verb->add_option("experiment", *name)->required();
+}
+
+void AddTable(CommandLine& line) {
+  struct Request {
+    std::string name, format = "md";
   };
-  std::string what, experiment, reason, format = "md";
-  std::vector<std::string> experiments;
-  fs::path out;
-  bool why = false, fresh = false, rebuild = false;
-  Commands::ReproduceOptions how;
-  ProfileRequest measured;
-  int batch = 0;
-
-  auto* list = verb("list", "what experiment files may name, and the experiments there are", true);
-  list->add_option(
-          "what", what,
-          "methods, sparsifiers, planners, collectives, strategies, workloads, experiments")
-      ->required()
-      ->check(CLI::IsMember(Listings()));
-  list->callback([&] { act = [&](Commands& c) { return c.List(what); }; });
-
-  auto* plan = verb("plan", "what would run, why, and how long it will take", true);
-  plan->add_option("experiment", experiment, kNames)->required();
-  plan->add_flag("--why", why, "say for each trial what the store lacks");
-  plan->callback([&] { act = [&](Commands& c) { return c.Plan(experiment, why); }; });
-
-  auto* run = verb("run", "run what is missing; ^C is resumable", false);
-  run->add_option("experiment", experiments, kNames)->required();
-  run->add_flag("--fresh", fresh, "run everything again");
-  run->callback([&] { act = [&](Commands& c) { return c.Run(experiments, fresh); }; });
-
-  auto* status = verb("status", "what is there and what failed", true);
-  status->add_option("experiment", experiment)->required();
-  status->callback([&] { act = [&](Commands& c) { return c.Status(experiment); }; });
-
-  auto* table = verb("table", "results as text", true);
-  table->add_option("experiment", experiment)->required();
-  table->add_option("--format", format, "md, csv or latex")
+  const auto request = std::make_shared<Request>();
+  auto* verb =
+      AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
+              [=](Program& program) { return TableVerb(program, request->name, request->format); });
+  verb->add_option("experiment", request->name)->required();
+  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
-  table->callback([&] {
-    act = [&](Commands& c) {
-      return c.Table(experiment, format == "md"    ? TableFormat::kMarkdown
-                                 : format == "csv" ? TableFormat::kCsv
-                                                   : TableFormat::kLatex);
-    };
-  });
+}
 
-  auto* figure = verb("figure", "figures as PNG, PDF and SVG", false);
-  figure->add_option("experiment", experiment)->required();
-  figure->add_option("--out", out, "folder (default: reports/ID/figures in the results)");
-  figure->callback([&] { act = [&](Commands& c) { return c.Figure(experiment, out); }; });
+// What is drawn, and where to.
+struct DrawRequest {
+  std::string name;
+  fs::path out;
+};
 
-  auto* report = verb("report", "one self-contained HTML file", false);
-  report->add_option("experiment", experiment, kNames)->required();
-  report->add_option("--out", out, "file (default: reports/ID/report.html in the results)");
-  report->callback([&] { act = [&](Commands& c) { return c.Report(experiment, out); }; });
+void AddFigure(CommandLine& line) {
+  const auto request = std::make_shared<DrawRequest>();
+  auto* verb =
+      AddVerb(line, "figure", "figures as PNG, PDF and SVG", Speaks::kText,
+              [=](Program& program) { return FigureVerb(program, request->name, request->out); });
+  verb->add_option("experiment", request->name)->required();
+  verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
+}
 
-  ExplainRequest explained;
-  auto* explain =
-      verb("explain", "where the difference in step time of two cells comes from", true);
-  explain->add_option("experiment", explained.experiment)->required();
-  explain->add_option("--of", explained.of, "the cell: key=value,... (link.gbps=1 into a table)");
-  explain->add_option("--over", explained.over, "the cell that it is compared with, likewise");
-  explain->add_option("--part", explained.part, "the part of both (default: any)");
-  explain->add_option("--out", out, "folder (default: reports/ID/figures in the results)");
-  explain->callback([&] { act = [&](Commands& c) { return c.Explain(explained, out); }; });
+void AddReport(CommandLine& line) {
+  const auto request = std::make_shared<DrawRequest>();
+  auto* verb =
+      AddVerb(line, "report", "one self-contained HTML file", Speaks::kText,
+              [=](Program& program) { return ReportVerb(program, request->name, request->out); });
+  verb->add_option("experiment", request->name, kNames)->required();
+  verb->add_option("--out", request->out, "file (default: reports/ID/report.html in the results)");
+}
 
-  auto* reproduce = verb("reproduce", "run, verify, report", false);
-  reproduce->add_option("experiment", experiment, kNames)->required();
-  reproduce->add_flag("--fresh", how.fresh, "run everything again");
-  reproduce->add_flag("--strict", how.strict,
-                      "exit 3 where a claim is not reproduced or does not hold");
-  reproduce->add_flag("--modelled", how.modelled,
-                      "modelled trials only, with the profiles that they need");
-  reproduce->callback([&] { act = [&](Commands& c) { return c.Reproduce(experiment, how); }; });
+void AddExplain(CommandLine& line) {
+  struct Request {
+    ExplainRequest cells;
+    fs::path out;
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb = AddVerb(line, "explain", "where the difference in step time of two cells comes from",
+                       Speaks::kTextOrJson, [=](Program& program) {
+                         return ExplainVerb(program, request->cells, request->out);
+                       });
+  verb->add_option("experiment", request->cells.experiment)->required();
+  verb->add_option("--of", request->cells.of, "the cell: key=value,... (link.gbps=1 into a table)");
+  verb->add_option("--over", request->cells.over, "the cell that it is compared with, likewise");
+  verb->add_option("--part", request->cells.part, "the part of both (default: any)");
+  verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
+}
 
-  auto* profile = verb(
-      "profile", "measure workloads' backward passes and this machine's kernels and links", true);
-  profile->add_option("workload", measured.workloads)->required();
-  profile->add_option("--device", measured.device, "where kernels run: cpu or cuda")
+void AddReproduce(CommandLine& line) {
+  const auto request = std::make_shared<ReproduceRequest>();
+  auto* verb = AddVerb(line, "reproduce", "run, verify, report", Speaks::kText,
+                       [=](Program& program) { return ReproduceVerb(program, *request); });
+  verb->add_option("experiment", request->name, kNames)->required();
+  verb->add_flag("--fresh", request->fresh, "run everything again");
+  verb->add_flag("--strict", request->strict,
+                 "exit 3 where a claim is not reproduced or does not hold");
+  verb->add_flag("--modelled", request->modelled,
+                 "modelled trials only, with the profiles that they need");
+}
+
+void AddProfile(CommandLine& line) {
+  const auto request = std::make_shared<ProfileRequest>();
+  auto* verb = AddVerb(
+      line, "profile", "measure workloads' backward passes and this machine's kernels and links",
+      Speaks::kTextOrJson, [=](Program& program) { return ProfileVerb(program, *request); });
+  verb->add_option("workload", request->workloads)->required();
+  verb->add_option("--device", request->device, "where kernels run: cpu or cuda")
       ->capture_default_str();
-  profile
-      ->add_option("--precision", measured.precision, "of products: fp32, bf16 or, with cuda, tf32")
+  verb->add_option("--precision", request->precision, "of products: fp32, bf16 or, with cuda, tf32")
       ->capture_default_str();
-  profile
-      ->add_option("--ranks", measured.most_ranks,
+  verb->add_option("--ranks", request->most_ranks,
                    "measured with 1, 2, 4, ... up to this many ranks at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  profile->add_option("--threads", measured.threads, "threads of a rank")
+  verb->add_option("--threads", request->threads, "threads of a rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  profile->add_option("--batch", batch, "samples of a step (default: the workload's)")
+  verb->add_option("--batch", request->batch, "samples of a step (default: the workload's)")
       ->check(CLI::PositiveNumber);
-  profile
-      ->add_option("--sparsifiers", measured.sparsifiers,
+  verb->add_option("--sparsifiers", request->sparsifiers,
                    "whose selections are measured; all: every one without an @origin")
       ->delimiter(',')
       ->capture_default_str();
-  profile
-      ->add_option("--quantizers", measured.quantizers,
+  verb->add_option("--quantizers", request->quantizers,
                    "whose encodings are measured; none: of none")
       ->delimiter(',')
       ->capture_default_str();
-  profile->add_option("--passes", measured.passes, "timed backward passes")
+  verb->add_option("--passes", request->passes, "timed backward passes")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  profile->add_option("--warmup", measured.warmup, "steps before them")
+  verb->add_option("--warmup", request->warmup, "steps before them")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  profile->add_option("--link", measured.links,
-                      "GBPS:ALPHA_US, a shaped link to measure beside the machine's own");
-  profile->add_option("--name", measured.name,
-                      "keep it as results/profiles/NAME.json, for cluster = \"NAME\"");
-  profile->add_flag("--fresh", measured.fresh, "measure again what the store or NAME.json has");
-  profile->callback([&] {
-    if (batch > 0) measured.batch = batch;
-    act = [&](Commands& c) { return c.Profile(measured); };
-  });
+  verb->add_option("--link", request->links,
+                   "GBPS:ALPHA_US, a shaped link to measure beside the machine's own");
+  verb->add_option("--name", request->name,
+                   "keep it as results/profiles/NAME.json, for cluster = \"NAME\"");
+  verb->add_flag("--fresh", request->fresh, "measure again what the store or NAME.json has");
+}
 
-  auto* calibrate = verb(
-      "calibrate", "what a declared cluster states, and what its published bars make of it", true);
-  calibrate->add_option("cluster", what, "a .toml file of results/profiles, by its name")
+void AddCalibrate(CommandLine& line) {
+  const auto cluster = std::make_shared<std::string>();
+  auto* verb = AddVerb(
+      line, "calibrate", "what a declared cluster states, and what its published bars make of it",
+      Speaks::kTextOrJson, [=](Program& program) { return CalibrateVerb(program, *cluster); });
+  verb->add_option("cluster", *cluster, "a .toml file of results/profiles, by its name")
       ->required();
-  calibrate->callback([&] { act = [&](Commands& c) { return c.Calibrate(what); }; });
+}
 
-  auto* index = verb("index", "the SQLite index over the trials", false);
-  index->add_flag("--rebuild", rebuild, "make it again from the trial directories")->required();
-  index->callback([&] { act = [&](Commands& c) { return c.RebuildIndex(); }; });
+void AddIndex(CommandLine& line) {
+  const auto rebuild = std::make_shared<bool>(false);
+  auto* verb = AddVerb(line, "index", "the SQLite index over the trials", Speaks::kText,
+                       [rebuild](Program& program) { return IndexVerb(program); });
+  verb->add_flag("--rebuild", *rebuild, "make it again from the trial directories")->required();
+}
 
-  auto* doctor =
-      verb("doctor", "what this machine can run, and what would disturb a measurement", true);
-  doctor->callback([&] { act = [&](Commands& c) { return c.Doctor(); }; });
+void AddDoctor(CommandLine& line) {
+  AddVerb(line, "doctor", "what this machine can run, and what would disturb a measurement",
+          Speaks::kTextOrJson, DoctorVerb);
+}
 
-  auto* prove = verb("prove", "run a method's convergence proof, step by step, in numbers", true);
-  prove->add_option("method", what)->required()->check(CLI::IsMember({"adtopk"}));
-  prove->callback([&] { act = [&](Commands& c) { return c.Prove(what); }; });
+void AddProve(CommandLine& line) {
+  const auto method = std::make_shared<std::string>();
+  auto* verb =
+      AddVerb(line, "prove", "run a method's convergence proof, step by step, in numbers",
+              Speaks::kTextOrJson, [=](Program& program) { return ProveVerb(program, *method); });
+  verb->add_option("method", *method)->required()->check(CLI::IsMember({"adtopk"}));
+}
 
-  auto* annotate = verb("annotate", "call a trial bad: it stays, and readers leave it out", true);
-  annotate->add_option("trial", what, "its id, as `sparfuse status --json` prints it")->required();
-  annotate->add_option("--reason", reason)->required();
-  annotate->callback([&] { act = [&](Commands& c) { return c.Annotate(what, reason); }; });
+void AddAnnotate(CommandLine& line) {
+  struct Request {
+    std::string trial, reason;
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb = AddVerb(
+      line, "annotate", "call a trial bad: it stays, and readers leave it out", Speaks::kTextOrJson,
+      [=](Program& program) { return AnnotateVerb(program, request->trial, request->reason); });
+  verb->add_option("trial", request->trial, "its id, as `sparfuse status --json` prints it")
+      ->required();
+  verb->add_option("--reason", request->reason)->required();
+}
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kUsage;
+// The first argument that is neither an option nor the value of one; "" without one.
+std::string FirstWord(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (!argument.starts_with("-")) return argument;
+    if (argument == "--root" || argument == "--results" || argument == "--worker") ++i;
   }
-  settings.results = results.empty() ? settings.root / "results" : fs::path(results);
+  return "";
+}
+
+int Main(int argc, char** argv) {
+  CommandLine line;
+  line.app.require_subcommand(1);
+  line.app.fallthrough();
+  Program::Settings& settings = line.settings;
+  settings.root = DefaultRoot();
+  settings.worker = DefaultWorker();
+  line.app.add_option("--root", settings.root, "the project's folder");
+  line.app.add_option("--results", line.results,
+                      "the results folder (default: results in the project's folder)");
+  line.app.add_option("--worker", settings.worker, "the executable of live trials");
+  for (const auto add :
+       {AddList, AddPlan, AddRun, AddStatus, AddTable, AddFigure, AddReport, AddExplain,
+        AddReproduce, AddProfile, AddCalibrate, AddIndex, AddDoctor, AddProve, AddAnnotate}) {
+    add(line);
+  }
+  try {
+    line.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::vector<std::string> verbs;
+    for (const CLI::App* verb : line.app.get_subcommands({})) verbs.push_back(verb->get_name());
+    const std::string word = FirstWord(argc, argv);
+    if (!word.empty() && std::find(verbs.begin(), verbs.end(), word) == verbs.end()) {
+      fmt::print(stderr, "error: unknown verb \"{}\"{} (sparfuse --help lists them)\n", word,
+                 Suggestion(word, verbs));
+      return kUsage;
+    }
+    return line.app.exit(error) == 0 ? kDone : kUsage;
+  }
+  settings.results = line.results.empty() ? settings.root / "results" : fs::path(line.results);
   settings.interrupted = &interrupted;
   std::signal(SIGINT, OnInterrupt);
   std::signal(SIGTERM, OnInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
-  Commands commands(settings);
-  return act(commands);
+  Program program(settings);
+  return line.act(program);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/experiment/experiment_keys.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
@@ -79,8 +80,7 @@ std::vector<Exclusion> ReadExclusions(const CellSource& source, const std::strin
   if (!list->is_array()) source.file.FailValue(pointer + "/exclude", "[[exclude]] tables");
   for (std::size_t i = 0; i < list->size(); ++i) {
     const std::string at = pointer + "/exclude/" + std::to_string(i);
-    static const std::vector<std::string> kKeys = {"when", "reason"};
-    source.file.CheckKeys(at, "[[exclude]]", kKeys);
+    source.file.CheckKeys(at, "[[exclude]]", KeysOf("[[exclude]]"));
     const json* when = source.file.Find(at + "/when");
     if (when == nullptr || !when->is_object() || when->empty()) {
       source.file.Fail(at, "[[exclude]]: expected when = { key = value, ... }");

@@ -8,6 +8,7 @@
 
 #include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/experiment/experiment_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -166,10 +167,7 @@ std::string SettingText(const std::vector<std::string>& keys, const json& settin
 }
 
 void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
-  static const std::vector<std::string> kKeys = {
-      "quote",  "metric", "source", "of",     "over",    "for_each", "difference", "stated",
-      "figure", "judge",  "expect", "equals", "at_most", "at_least", "less_than",  "more_than"};
-  file.CheckKeys(at, "[[claim]]", kKeys);
+  file.CheckKeys(at, "[[claim]]", KeysOf("[[claim]]"));
   Claim claim;
   claim.quote = claim.sentence = file.RequiredString(at, "quote");
   claim.metric = file.RequiredString(at, "metric");

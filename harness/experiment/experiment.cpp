@@ -9,6 +9,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/claims.hpp"
+#include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/figure_entries.hpp"
 #include "harness/files/canonical.hpp"
 
@@ -17,18 +18,15 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kPartOnlyKeys = {"reference", "defaults", "axis",  "exclude",
-                                                "repeat",    "claim",    "figure"};
-
-std::vector<std::string> With(std::vector<std::string> keys, std::vector<std::string> more) {
-  keys.insert(keys.end(), more.begin(), more.end());
+std::vector<std::string> KeysOfBoth(std::string_view one, std::string_view other) {
+  std::vector<std::string> keys = KeysOf(one);
+  for (std::string& key : KeysOf(other)) keys.push_back(std::move(key));
   return keys;
 }
 
 void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
   const std::string at = pointer + "/repeat";
-  static const std::vector<std::string> kKeys = {"blocks", "seed", "timeout_seconds", "predict"};
-  file.CheckKeys(at, "[repeat]", kKeys);
+  file.CheckKeys(at, "[repeat]", KeysOf("[repeat]"));
   part.blocks = static_cast<int>(file.Integer(at, "blocks", part.blocks, 1));
   part.base_seed = file.Integer(at, "seed", part.base_seed, 0);
   part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, 0);
@@ -59,8 +57,7 @@ std::vector<NotRun> ReadNotRun(const TomlFile& file) {
   std::vector<NotRun> entries;
   for (std::size_t i = 0; i < list->size(); ++i) {
     const std::string at = "/not_run/" + std::to_string(i);
-    static const std::vector<std::string> kKeys = {"what", "reason"};
-    file.CheckKeys(at, "[[not_run]]", kKeys);
+    file.CheckKeys(at, "[[not_run]]", KeysOf("[[not_run]]"));
     entries.push_back({file.RequiredString(at, "what"), file.RequiredString(at, "reason")});
   }
   return entries;
@@ -137,10 +134,7 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
 Experiment ReadHead(const TomlFile& file) {
   Experiment experiment;
   experiment.file = file.name();
-  static const std::vector<std::string> kTopKeys =
-      With({"id", "title", "paper", "minutes", "calibration", "published", "not_run", "part"},
-           kPartOnlyKeys);
-  file.CheckKeys("", "experiment", kTopKeys);
+  file.CheckKeys("", "experiment", KeysOfBoth(kTopTable, kPartTable));
   experiment.id = file.RequiredString("", "id");
   for (const char c : experiment.id) {
     if (!std::isalnum(static_cast<unsigned char>(c)) &&
@@ -192,11 +186,11 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   }
   const GivenKeys inherited = ReadDefaults(source, "/defaults", {});
   ReadRepeat(file, "", base);
-  static const std::vector<std::string> kKeys = With({"id", "title"}, kPartOnlyKeys);
+  const std::vector<std::string> part_keys = KeysOfBoth("[[part]]", kPartTable);
   std::set<std::string> ids;
   for (std::size_t i = 0; i < parts->size(); ++i) {
     const std::string at = "/part/" + std::to_string(i);
-    file.CheckKeys(at, "[[part]]", kKeys);
+    file.CheckKeys(at, "[[part]]", part_keys);
     Part part = base;
     part.id = file.RequiredString(at, "id");
     for (const char c : part.id) {

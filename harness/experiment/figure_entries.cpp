@@ -8,36 +8,12 @@
 #include "core/base/options.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/experiment/experiment_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-
-struct FigureKind {
-  const char* name;
-  std::vector<std::string> keys;  // beside those that every kind has
-  // What a paper's number must be called to stand beside ours: "" takes every metric of the
-  // artifact, "y" the one that the figure shows; nullptr: the kind shows no published value.
-  const char* published = nullptr;
-};
-
-const std::vector<FigureKind>& FigureKinds() {
-  static const std::vector<FigureKind> kKinds = {
-      {"grouped_bars", {"x", "y", "metric", "series", "normalise", "published"}, "y"},
-      {"convergence", {"x", "y", "metric", "series"}},
-      {"breakdown", {"published"}, ""},
-      {"gantt", {"rank"}},
-      {"scaling", {"x", "y", "metric", "series", "log_y"}},
-      {"prediction", {}},
-      {"bytes", {}},
-      {"waiting", {"published"}, ""},
-      {"dual_line", {"x", "published"}, ""},
-      {"normalised_bars", {"y", "metric", "reference", "published"}, ""},
-      {"sensitivity", {"y", "metric", "reference"}},
-      {"ablation", {"x", "y", "metric", "published"}, "y"}};
-  return kKinds;
-}
 
 const FigureKind& KindOf(const TomlFile& file, const std::string& at) {
   const std::string name = file.RequiredString(at, "kind");
@@ -193,13 +169,50 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
     file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
   }
   const std::string metric = figure.value("y", figure.value("metric", "throughput"));
-  figure["published"] =
-      PublishedOfFigure(file, at + "/published", *published,
-                        std::string_view(kind.published) == "y" ? metric : std::string(),
-                        ValuesOf(cells, "workload"));
+  figure["published"] = PublishedOfFigure(file, at + "/published", *published,
+                                          kind.published == "y" ? metric : std::string(),
+                                          ValuesOf(cells, "workload"));
 }
 
 }  // namespace
+
+const std::vector<FigureKind>& FigureKinds() {
+  static const std::vector<FigureKind> kKinds = {
+      {"grouped_bars",
+       "a metric by x, a bar a method",
+       {"x", "y", "metric", "series", "normalise", "published"},
+       "y"},
+      {"convergence",
+       "the metric over training time and over steps",
+       {"x", "y", "metric", "series"},
+       {}},
+      {"breakdown", "where the time of a step goes", {"published"}, ""},
+      {"gantt", "one step of each method, lane by lane, from its spans", {"rank"}, {}},
+      {"scaling",
+       "modelled lines over workers, with measured and emulated points",
+       {"x", "y", "metric", "series", "log_y"},
+       {}},
+      {"prediction", "modelled step times against those measured or emulated", {}, {}},
+      {"bytes", "bytes a step and rank, by method", {}, {}},
+      {"waiting",
+       "copying, waiting for a buffer's close, and exchange, by sparsifier",
+       {"published"},
+       ""},
+      {"dual_line", "final metric and rate of missing tensors over x", {"x", "published"}, ""},
+      {"normalised_bars",
+       "final metric over a reference's, seed by seed",
+       {"y", "metric", "reference", "published"},
+       ""},
+      {"sensitivity",
+       "what factors on a declared cluster's inputs do to ratios and to the order",
+       {"y", "metric", "reference"},
+       {}},
+      {"ablation",
+       "variants in sequence, and the gain of each over the one before",
+       {"x", "y", "metric", "published"},
+       "y"}};
+  return kKinds;
+}
 
 void ReadFigures(const TomlFile& file, const std::string& pointer,
                  const std::optional<Published>& published, Part& part) {
@@ -211,7 +224,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
         pointer + "/figure" + (figures->is_array() ? "/" + std::to_string(i) : "");
     const FigureKind& kind = KindOf(file, at);
     json& figure = part.figures[i];
-    std::vector<std::string> keys = {"kind", "name", "title", "where", "methods", "link_gbps"};
+    std::vector<std::string> keys = KeysOf("[[figure]]");
     keys.insert(keys.end(), kind.keys.begin(), kind.keys.end());
     for (const auto& key : ConfigKeyNames()) keys.push_back(key);
     file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);

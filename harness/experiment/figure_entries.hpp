@@ -1,13 +1,24 @@
-// Reads the [[figure]] entries of a part.
+// Reads the [[figure]] entries of a part; knows the kinds of figures.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published_values.hpp"
 
 namespace sparfuse::harness {
+
+struct FigureKind {
+  std::string name;
+  std::string summary;
+  std::vector<std::string> keys;  // beside those that every kind has
+  // What a paper's number must be called to stand beside ours: "" takes every metric of the
+  // artifact, "y" the one that the figure shows. Nothing: the kind shows no published value.
+  std::optional<std::string> published;
+};
+const std::vector<FigureKind>& FigureKinds();
 
 // Checks the entries at `pointer` ("" or "/part/2") and fills part.figures, whose cells are known;
 // harness/README.md, "Figures", has the keys. Each entry gets `cells`, the positions of the cells

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import cols
+import series
 import wording
 
 
@@ -54,9 +54,8 @@ class Trial:
         self.directory = Path(results) / fields["directory"]
 
     def series(self, name):
-        """Reads `name` (such as "spans.cols"); None where the trial did not write it."""
-        path = self.directory / name
-        return cols.read(path) if path.exists() else None
+        """Reads `name` (such as "spans.npy"); None where the trial did not write it."""
+        return series.read(self.directory / name)
 
 
 class Cell:
@@ -176,14 +175,14 @@ class Experiment:
     """What spec.json says; `results` is the folder that trials' directories are relative to."""
 
     def __init__(self, spec, results):
-        missing = {"id", "keys", "parts", "findings", "provenance"} - set(spec)
+        missing = {"id", "keys", "parts", "headlines", "provenance"} - set(spec)
         if missing:
             raise SpecError(f"spec.json: expected {', '.join(sorted(missing))}")
         self.id, self.title = spec["id"], spec.get("title") or spec["id"]
         self.paper, self.results, self.keys = spec.get("paper"), results, spec["keys"]
         self.preliminary_below = spec["preliminary_below"]
         self.confidence = spec["confidence"]
-        self.calibration, self.findings = spec.get("calibration") or [], spec["findings"]
+        self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
         self.provenance = spec["provenance"]
         self.parts = []
         for part in spec["parts"]:

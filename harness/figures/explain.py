@@ -10,8 +10,8 @@ import json
 import numpy as np
 
 import cells as selection
-import cols
 import exposure
+import series
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
 FACTS = ("exchanges", "messages_sent", "payload_bytes", "sent_bytes", "achieved_density")
@@ -38,10 +38,10 @@ def _slowest(steps, step):
 
 
 def _steps_of(trial):
-    steps = trial.series("steps.cols")
-    if steps is None or not (steps["measured"] == 1).any():
-        raise cols.SeriesError(
-            f"{trial.directory / 'steps.cols'}: expected at least one measured step"
+    steps = trial.series("steps.npy")
+    if steps is None or not steps["measured"].any():
+        raise series.SeriesError(
+            f"{trial.directory / 'steps.npy'}: expected at least one measured step"
         )
     return steps
 
@@ -51,7 +51,7 @@ def parts_of(trial):
     of the steps' durations, and what of `other` is only the median's distance (`remainder`)."""
     steps = _steps_of(trial)
     rows = np.array(
-        [_slowest(steps, step) for step in np.unique(steps["step"][steps["measured"] == 1])]
+        [_slowest(steps, step) for step in np.unique(steps["step"][steps["measured"]])]
     )
     seconds = steps["step_seconds"][rows]
     drop = len(rows) // 3
@@ -85,12 +85,12 @@ def _outcome(trial):
 
 def traced_steps(trial):
     """[(step, rank, spans)]: of each step that kept spans, the slowest of the ranks that did."""
-    spans = trial.series("spans.cols")
+    spans = trial.series("spans.npy")
     if spans is None or not len(spans):
         return []
     found = []
     for step in np.unique(spans["step"]):
-        inside = spans.where(spans["step"] == step)
+        inside = spans[spans["step"] == step]
         ends = {
             int(rank): float(inside["end_seconds"][inside["rank"] == rank].max())
             for rank in np.unique(inside["rank"])
@@ -111,9 +111,9 @@ def _traces(side):
         for step, rank, inside in traced_steps(trial):
             shortest = {}
             for other in np.unique(inside["rank"]):
-                for key, seconds in exposure.lasting(inside.where(inside["rank"] == other)).items():
+                for key, seconds in exposure.lasting(inside[inside["rank"] == other]).items():
                     shortest[key] = min(seconds, shortest.get(key, seconds))
-            spans = inside.where(inside["rank"] == rank)
+            spans = inside[inside["rank"] == rank]
             for key, (seconds, late) in exposure.exposure(spans, shortest).items():
                 whole = total.setdefault(key, [0.0, 0.0])
                 whole[0] += seconds
@@ -131,7 +131,7 @@ def _traces(side):
             ranks |= {int(each) for each in np.unique(inside["rank"])}
             count += 1
         if count:
-            sampling = trial.series("spans.cols").sampling
+            sampling = series.describe(trial.directory / "spans.npy")["sampling"]
             blocks.append(
                 (
                     {key: [each / count for each in value] for key, value in total.items()},

@@ -30,7 +30,7 @@ def _shown_step(cell):
     steps = explain.traced_steps(trial) if trial else []
     if not steps:
         raise selection.NoData(f"no trial of {cell.describe()} kept spans")
-    own = [(step, rank, spans.where(spans["rank"] == rank)) for step, rank, spans in steps]
+    own = [(step, rank, spans[spans["rank"] == rank]) for step, rank, spans in steps]
     own.sort(key=lambda each: (float(each[2]["end_seconds"].max()), each[0]))
     return (trial, *own[(len(own) - 1) // 2])
 

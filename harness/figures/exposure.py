@@ -67,7 +67,7 @@ def exposure(spans, shortest):
     """{(what, label): (seconds, seconds of it until the last rank had come)} of the spans of one
     rank and step. `shortest` has the least of the ranks' `lasting`."""
     ready = _ready_by(spans, shortest)
-    waited = spans.where((spans["lane"] == COMPUTE) & (spans["kind"] == "wait"))
+    waited = spans[(spans["lane"] == COMPUTE) & (spans["kind"] == "wait")]
     edges = np.unique(np.concatenate([spans["begin_seconds"], spans["end_seconds"]]))
     held = defaultdict(lambda: [0.0, 0.0])
     for begin, end in zip(waited["begin_seconds"], waited["end_seconds"]):

@@ -26,13 +26,13 @@ import sys
 from pathlib import Path
 
 import cells as selection
-import cols
 import explain
 import explain_picture
 import explain_words
 import kinds
 import paper
 import report
+import series
 import style
 import tables
 from drawn import numbers
@@ -210,7 +210,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     try:
         return arguments.act(arguments)
-    except (selection.SpecError, cols.SeriesError, OSError) as error:
+    except (selection.SpecError, series.SeriesError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

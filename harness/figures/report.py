@@ -48,10 +48,10 @@ def found(experiments):
     """What the experiments show, a sentence a comparison; of several, under the title of each."""
     out = []
     for experiment in experiments:
-        if len(experiments) > 1 and experiment.findings:
+        if len(experiments) > 1 and experiment.headlines:
             out.append(f"<h3>{escape(experiment.title)}</h3>")
         said = "".join(
-            f"<li>{escape(finding['sentence'])}</li>" for finding in experiment.findings
+            f"<li>{escape(headline['sentence'])}</li>" for headline in experiment.headlines
         )
         out.append(f"<ul class='found'>{said}</ul>" if said else "")
     return "".join(out) or "<p>No trial that counts compares two methods yet.</p>"

@@ -26,7 +26,7 @@ def typical_trial(cell):
     """The trial whose step time is the (lower) median of its cell and that kept spans."""
     steps = cell.values("step_seconds")
     trials = sorted(
-        (trial for trial in cell.trials.values() if (trial.directory / "spans.cols").exists()),
+        (trial for trial in cell.trials.values() if (trial.directory / "spans.npy").exists()),
         key=lambda trial: (steps.get(trial.block, 0.0), trial.block),
     )
     return trials[(len(trials) - 1) // 2] if trials else None

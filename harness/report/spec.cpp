@@ -4,7 +4,7 @@
 #include <set>
 
 #include "harness/catalog/config_keys.hpp"
-#include "harness/report/findings.hpp"
+#include "harness/report/headlines.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/spec_cells.hpp"
@@ -34,21 +34,21 @@ json ClaimsJson(const PartResult& result) {
   return claims;
 }
 
-json FindingsJson(const Experiment& experiment, const std::vector<PartResult>& results) {
-  json findings = json::array();
-  for (const Finding& finding : FindingsOf(experiment, results)) {
-    findings.push_back({{"part", finding.part},
-                        {"sentence", finding.sentence},
-                        {"method", finding.method},
-                        {"over", finding.over},
-                        {"metric", finding.metric},
-                        {"mode", finding.mode},
-                        {"settings", finding.settings},
-                        {"best", IntervalJson(finding.best)},
-                        {"least", finding.least},
-                        {"most", finding.most}});
+json HeadlinesJson(const Experiment& experiment, const std::vector<PartResult>& results) {
+  json headlines = json::array();
+  for (const Headline& headline : HeadlinesOf(experiment, results)) {
+    headlines.push_back({{"part", headline.part},
+                         {"sentence", headline.sentence},
+                         {"method", headline.method},
+                         {"over", headline.over},
+                         {"metric", headline.metric},
+                         {"mode", headline.mode},
+                         {"settings", headline.settings},
+                         {"best", IntervalJson(headline.best)},
+                         {"least", headline.least},
+                         {"most", headline.most}});
   }
-  return findings;
+  return headlines;
 }
 
 json PredictionJson(const PredictionSummary& summary) {
@@ -104,14 +104,6 @@ std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
 
 }  // namespace
 
-json TableJson(const Table& table) {
-  return {{"title", table.title},
-          {"caption", table.caption},
-          {"columns", table.columns},
-          {"rows", table.rows},
-          {"notes", table.notes}};
-}
-
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog) {
   std::vector<Table> tables;
@@ -133,7 +125,7 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       {"keys", {{"method", MethodKeys()}, {"sparsity", SparsityKeys()}, {"panel", PanelKeys()}}},
       {"preliminary_below", kPreliminaryBelowBlocks},
       {"confidence", kConfidence},
-      {"findings", FindingsJson(experiment, results)},
+      {"headlines", HeadlinesJson(experiment, results)},
       {"provenance", ProvenanceOf(results)},
       {"parts", json::array()}};
   for (const auto& [what, reason] : experiment.not_run) {

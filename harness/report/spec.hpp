@@ -11,15 +11,13 @@
 namespace sparfuse::harness {
 
 // {id, title, paper, file, calibration, not_run: [{what, reason}], keys: {method, sparsity, panel},
-// preliminary_below, confidence, findings, provenance, parts: [{id, title, kind, mode, reference,
+// preliminary_below, confidence, headlines, provenance, parts: [{id, title, kind, mode, reference,
 // blocks, defaults, axes, excluded: [{cell, reason}], left_out, cells (CellsJson), figures, claims,
 // prediction}]}, twins of predicted parts included as parts of their own. `results` and `parts` are
 // in the same order; `folder` is the results folder that they come from.
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                               const std::vector<PartResult>& results,
                               const std::filesystem::path& folder);
-
-nlohmann::json TableJson(const Table& table);
 
 // Makes the result, claim and prediction tables of an experiment, in the order of its parts.
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,

@@ -13,10 +13,10 @@ namespace sparfuse::harness {
 // {value, low, high, n}; low and high are null where one block leaves no interval.
 nlohmann::json IntervalJson(const std::optional<Interval>& interval);
 
-// The cells of results[part] (docs/results-format.md, "spec.json"): config with every key,
-// config_hash, dense, trials [{id, block, directory}], metrics {name: {unit, values {block:
-// value}, average, geometric}}, reference, ratios {method: {cell, metrics {name: interval with
-// values}}}, points, failure, oversubscribed, hardware, sources, set_aside.
+// The cells of results[part], each: config with every key, config_hash, dense, trials [{id, block,
+// directory}], metrics {name: {unit, values {block: value}, average, geometric}}, reference, ratios
+// {method: {cell, metrics {name: interval with values}}}, points, failure, oversubscribed,
+// hardware, sources, set_aside.
 //
 // `ratios` are those to the part's reference and to the methods that its figures divide by, of the
 // metrics that these show. `points` are the live cells, as [part, cell], that equal a modelled cell

@@ -137,9 +137,10 @@ json RunModelledTrial(const json& config, const json& profiles,
       static_cast<double>(ranks) * config.at("batch_per_worker").get<double>() *
       config.at("accumulation").get<double>() * static_cast<double>(workload.units_per_sample);
   context.unit = workload.unit;
-  context.counts_missing = false;
-  WriteSteps(directory, log, context);
-  WriteSpans(directory, traced);
+  context.knows_missing = false;
+  json series;
+  WriteSteps(directory, log, context, series);
+  WriteSpans(directory, traced, series);
 
   json layout = json::array();
   for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
@@ -158,7 +159,7 @@ json RunModelledTrial(const json& config, const json& profiles,
                   {"layout", std::move(layout)},
                   {"machine", profiles.front().at("machine")},
                   {"software", profiles.front().at("software")},
-                  {"sampling", "simulated; spans of the first ranks"}};
+                  {"series", std::move(series)}};
   const json uncertainty = StepUncertainty(config, profiles, model);
   if (!uncertainty.is_null())
     outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};

@@ -114,7 +114,7 @@ json JudgeOutcome(const json& outcome) {
     return Empty("failed", Failure("internal", "outcome.json: expected status and metrics"));
   }
   json judged = Empty("ok", nullptr);
-  for (const char* key : {"software", "machine", "layout", "sampling"}) {
+  for (const char* key : {"software", "machine", "layout", "sampling", "series"}) {
     if (outcome.contains(key)) judged[key] = outcome[key];
   }
   std::string reason;

@@ -9,9 +9,9 @@
 
 namespace sparfuse::harness {
 
-// {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling"}, the
-// trial's part of a trial.json. An invalid trial has checks and no metrics: correctness comes
-// before speed.
+// {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling",
+// "series"}, the trial's part of a trial.json. An invalid trial has checks and no metrics:
+// correctness comes before speed.
 nlohmann::json CollectOutcome(const std::filesystem::path& directory, const LaunchResult& end,
                               double timeout_seconds);
 

@@ -1,11 +1,13 @@
 #include "harness/store/step_log.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <functional>
 
-#include "harness/files/columns.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/npy.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
@@ -44,6 +46,15 @@ constexpr std::array kCounters = {
 double AccountedSeconds(const StepRecord& record) {
   return record.forward_seconds + record.backward_seconds + record.sparsify_seconds +
          record.exposed_communication_seconds + record.decompress_seconds + record.update_seconds;
+}
+
+// A column: what `of` makes of each row.
+template <class Row, class Of>
+auto Collect(const std::vector<Row>& rows, const Of& of) {
+  std::vector<decltype(of(rows.front()))> values;
+  values.reserve(rows.size());
+  for (const Row& row : rows) values.push_back(of(row));
+  return values;
 }
 
 nlohmann::json Value(double value, const std::string& unit) {
@@ -90,12 +101,12 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
   const double step_seconds = metrics["step_seconds"]["value"];
   metrics["throughput"] = Value(context.units_per_step / step_seconds, context.unit + "/s");
   for (std::size_t c = 0; c < kCounters.size(); ++c) {
-    if (kCounters[c].member == &StepRecord::tensors_missing && !context.counts_missing) continue;
+    if (kCounters[c].member == &StepRecord::tensors_missing && !context.knows_missing) continue;
     metrics[kCounters[c].name] = Value(sums[c] / measured, kCounters[c].unit);
   }
   metrics["achieved_density"] =
       Value(metrics["selected"]["value"].get<double>() / context.dense_elements, "");
-  if (context.counts_missing) {  // what a model that moves no data cannot know
+  if (context.knows_missing) {  // a model moves no data, so that it has neither of these
     metrics["residual_norm"] = Value(residual_norm / measured, "");
     metrics["loss"] = Value(loss / measured, "nats");
   }
@@ -103,65 +114,69 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
 }
 
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
-                const StepLogContext& context) {
-  using Type = Columns::Type;
-  Columns columns("every step of every rank");
-  const auto step = columns.AddColumn("step", Type::kI64, "");
-  const auto rank_column = columns.AddColumn("rank", Type::kI64, "");
-  const auto measured = columns.AddColumn("measured", Type::kI64, "");
-  const auto loss = columns.AddColumn("loss", Type::kF64, "nats");
-  std::vector<std::size_t> durations;
-  for (const Duration& duration : kDurations)
-    durations.push_back(columns.AddColumn(duration.name, Type::kF64, "seconds"));
-  std::vector<std::size_t> counters;
-  for (const Counter& counter : kCounters)
-    counters.push_back(columns.AddColumn(counter.name, Type::kI64, counter.unit));
-  const auto density = columns.AddColumn("achieved_density", Type::kF64, "");
-  const auto residual = columns.AddColumn("residual_norm", Type::kF64, "");
+                const StepLogContext& context, nlohmann::json& series) {
+  struct Row {
+    std::int64_t rank;
+    const LoggedStep* logged;
+  };
+  std::vector<Row> rows;
   for (std::size_t r = 0; r < log.size(); ++r) {
-    for (const LoggedStep& logged : log[r]) {
-      columns.Append(step, logged.step);
-      columns.Append(rank_column, static_cast<std::int64_t>(r));
-      columns.Append(measured, static_cast<std::int64_t>(logged.measured));
-      columns.Append(loss, logged.loss);
-      for (std::size_t d = 0; d < kDurations.size(); ++d)
-        columns.Append(durations[d], logged.record.*kDurations[d].member);
-      for (std::size_t c = 0; c < kCounters.size(); ++c) {
-        columns.Append(counters[c], static_cast<std::int64_t>(logged.record.*kCounters[c].member));
-      }
-      columns.Append(density, static_cast<double>(logged.record.selected) / context.dense_elements);
-      columns.Append(residual, logged.record.residual_norm);
-    }
+    for (const LoggedStep& logged : log[r]) rows.push_back({static_cast<std::int64_t>(r), &logged});
   }
-  columns.Write(directory / "steps.cols");
+  NpyTable table("every step of every rank");
+  const auto add = [&](const char* name, const char* unit, const auto& of) {
+    table.AddColumn(name, unit, Collect(rows, of));
+  };
+  add("step", "", [](const Row& row) { return row.logged->step; });
+  add("rank", "", [](const Row& row) { return row.rank; });
+  add("measured", "", [](const Row& row) { return row.logged->measured; });
+  add("loss", "nats", [](const Row& row) { return row.logged->loss; });
+  for (const Duration& duration : kDurations) {
+    add(duration.name, "seconds",
+        [&](const Row& row) { return row.logged->record.*duration.member; });
+  }
+  for (const Counter& counter : kCounters) {
+    add(counter.name, counter.unit, [&](const Row& row) {
+      return static_cast<std::int64_t>(row.logged->record.*counter.member);
+    });
+  }
+  add("achieved_density", "", [&](const Row& row) {
+    return static_cast<double>(row.logged->record.selected) / context.dense_elements;
+  });
+  add("residual_norm", "", [](const Row& row) { return row.logged->record.residual_norm; });
+  table.Write(directory / "steps.npy");
+  series["steps.npy"] = table.Description();
 }
 
-void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps) {
-  using Type = Columns::Type;
-  Columns columns("the last " + std::to_string(steps.size()) + " measured steps");
-  const auto step = columns.AddColumn("step", Type::kI64, "");
-  const auto rank_column = columns.AddColumn("rank", Type::kI64, "");
-  const auto kind = columns.AddColumn("kind", Type::kString, "");
-  const auto lane = columns.AddColumn("lane", Type::kString, "");
-  const auto label = columns.AddColumn("label", Type::kString, "");
-  const auto begin = columns.AddColumn("begin_seconds", Type::kF64, "seconds");
-  const auto end = columns.AddColumn("end_seconds", Type::kF64, "seconds");
-  const auto bytes = columns.AddColumn("bytes", Type::kI64, "bytes");
+void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
+                nlohmann::json& series) {
+  struct Row {
+    std::int64_t step, rank;
+    const Span* span;
+  };
+  std::vector<Row> rows;
   for (const TracedStep& traced : steps) {
     for (std::size_t r = 0; r < traced.by_rank.size(); ++r) {
       for (const Span& span : traced.by_rank[r]) {
-        columns.Append(step, traced.step);
-        columns.Append(rank_column, static_cast<std::int64_t>(r));
-        columns.Append(kind, std::string(SpanKindName(span.kind)));
-        columns.Append(lane, span.lane);
-        columns.Append(label, span.label);
-        columns.Append(begin, span.begin_seconds);
-        columns.Append(end, span.end_seconds);
-        columns.Append(bytes, static_cast<std::int64_t>(span.bytes));
+        rows.push_back({traced.step, static_cast<std::int64_t>(r), &span});
       }
     }
   }
-  columns.Write(directory / "spans.cols");
+  NpyTable table(fmt::format("the last {} measured step(s) of the first {} rank(s)", steps.size(),
+                             steps.empty() ? 0 : steps.back().by_rank.size()));
+  const auto add = [&](const char* name, const char* unit, const auto& of) {
+    table.AddColumn(name, unit, Collect(rows, of));
+  };
+  add("step", "", [](const Row& row) { return row.step; });
+  add("rank", "", [](const Row& row) { return row.rank; });
+  add("kind", "", [](const Row& row) { return std::string(SpanKindName(row.span->kind)); });
+  add("lane", "", [](const Row& row) { return row.span->lane; });
+  add("label", "", [](const Row& row) { return row.span->label; });
+  add("begin_seconds", "seconds", [](const Row& row) { return row.span->begin_seconds; });
+  add("end_seconds", "seconds", [](const Row& row) { return row.span->end_seconds; });
+  add("bytes", "bytes", [](const Row& row) { return static_cast<std::int64_t>(row.span->bytes); });
+  table.Write(directory / "spans.npy");
+  series["spans.npy"] = table.Description();
   if (!steps.empty()) WriteFileDurably(directory / "trace.json", ChromeTrace(steps.back().by_rank));
 }
 

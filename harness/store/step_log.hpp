@@ -1,4 +1,4 @@
-// What a training trial records step by step, and the metrics made of it.
+// Records a training trial step by step, makes its metrics and writes its series.
 #pragma once
 
 #include <filesystem>
@@ -22,26 +22,27 @@ struct LoggedStep {
 using StepLog = std::vector<std::vector<LoggedStep>>;
 
 struct StepLogContext {
-  double dense_elements = 0;   // of the layout: the denominator of achieved density
-  double units_per_step = 0;   // workers * batch * accumulation * units per sample
-  std::string unit;            // of throughput
-  bool counts_missing = true;  // false where tensors_missing is unknown (modelled)
+  double dense_elements = 0;  // of the layout: the denominator of achieved density
+  double units_per_step = 0;  // workers * batch * accumulation * units per sample
+  std::string unit;           // of throughput
+  bool knows_missing = true;  // false where tensors_missing is unknown (modelled)
 };
 
-// Metrics of harness/README.md over the measured steps. step_seconds is the median over steps of
-// the maximum over ranks; the breakdown is that of the slowest rank.
+// The metrics of docs/results-format.md over the measured steps. step_seconds is the median over
+// steps of the maximum over ranks; the breakdown is that of the slowest rank.
 nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context);
 
-// steps.cols.
+// Writes steps.npy and adds to `series` what trial.json says of it (docs/results-format.md).
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
-                const StepLogContext& context);
+                const StepLogContext& context, nlohmann::json& series);
 
 struct TracedStep {
   std::int64_t step = 0;
   std::vector<std::vector<Span>> by_rank;
 };
 
-// spans.cols, and trace.json of the last traced step.
-void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps);
+// Likewise spans.npy; and trace.json of the last traced step.
+void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
+                nlohmann::json& series);
 
 }  // namespace sparfuse::harness

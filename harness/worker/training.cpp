@@ -1,4 +1,4 @@
-// A training trial: broadcast, calibration, steps, checks, outcome.
+// Runs a training trial: broadcast, calibration, steps, checks, outcome.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include "core/device/runtime.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/files/columns.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/npy.hpp"
 #include "harness/store/step_log.hpp"
 #include "harness/worker/planning.hpp"
 #include "harness/worker/rank/rank.hpp"
@@ -174,7 +174,6 @@ class Training {
     outcome["plan"] = engine_->plan().UnitSizes();
     planning_->Describe(outcome);
     outcome["layout"] = LayoutJson();
-    outcome["sampling"] = "steps: every step of every rank; spans: the last measured steps";
     const auto sparsifier = composition_.MakeSparsifier(0);
     if (sparsifier != nullptr && rank_.device.kind != DeviceKind::kHost) {
       outcome["selection"] =
@@ -184,9 +183,10 @@ class Training {
                                      {"overflows", engine_->select_counters().overflows},
                                      {"fallbacks", engine_->select_counters().fallbacks},
                                      {"mass_checks", engine_->mass_checks()}};
-    WriteSteps(rank_.directory, log, context);
-    WriteSpans(rank_.directory, traced);
-    if (!evaluations_.empty()) WriteEvaluations();
+    nlohmann::json& series = outcome["series"];
+    WriteSteps(rank_.directory, log, context, series);
+    WriteSpans(rank_.directory, traced, series);
+    if (!evaluations_.empty()) WriteEvaluations(series);
     WriteOutcome(rank_.directory, outcome);
   }
 
@@ -227,20 +227,22 @@ class Training {
     }
   }
 
-  void WriteEvaluations() const {
-    using Type = Columns::Type;
-    Columns columns("every evaluation");
-    const auto step = columns.AddColumn("step", Type::kI64, "");
-    const auto seconds = columns.AddColumn("seconds", Type::kF64, "seconds");
-    const auto metric = columns.AddColumn("metric", Type::kF64, descriptor_.metric);
-    const auto loss = columns.AddColumn("loss", Type::kF64, "nats");
+  void WriteEvaluations(nlohmann::json& series) const {
+    std::vector<std::int64_t> steps;
+    std::vector<double> seconds, metrics, losses;
     for (const EvaluatedStep& evaluated : evaluations_) {
-      columns.Append(step, evaluated.step);
-      columns.Append(seconds, evaluated.seconds);
-      columns.Append(metric, evaluated.evaluation.metric);
-      columns.Append(loss, evaluated.evaluation.loss);
+      steps.push_back(evaluated.step);
+      seconds.push_back(evaluated.seconds);
+      metrics.push_back(evaluated.evaluation.metric);
+      losses.push_back(evaluated.evaluation.loss);
     }
-    columns.Write(rank_.directory / "evaluations.cols");
+    NpyTable table("every evaluation");
+    table.AddColumn("step", "", std::move(steps));
+    table.AddColumn("seconds", "seconds", std::move(seconds));
+    table.AddColumn("metric", descriptor_.metric, std::move(metrics));
+    table.AddColumn("loss", "nats", std::move(losses));
+    table.Write(rank_.directory / "evaluations.npy");
+    series["evaluations.npy"] = table.Description();
   }
 
   static constexpr std::size_t kNotInLayout = std::numeric_limits<std::size_t>::max();

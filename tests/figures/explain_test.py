@@ -15,35 +15,18 @@ import figures_fixture as example  # puts harness/figures on the path
 import numpy as np
 
 import cells
-import cols
 import explain
 import explain_words
 import exposure
 import render
 
-SPAN_COLUMNS = (
-    ("step", "i64"),
-    ("rank", "i64"),
-    ("kind", "str"),
-    ("lane", "str"),
-    ("label", "str"),
-    ("begin_seconds", "f64"),
-    ("end_seconds", "f64"),
-    ("bytes", "i64"),
-)
+SPAN_COLUMNS = ("step", "rank", "kind", "lane", "label", "begin_seconds", "end_seconds", "bytes")
 
 
 def spans(*rows):
     """Of one rank and step, from (kind, lane, label, begin, end)."""
-    kinds, lanes, labels, begins, ends = zip(*rows)
-    columns = {
-        "kind": np.array(kinds, dtype=object),
-        "lane": np.array(lanes, dtype=object),
-        "label": np.array(labels, dtype=object),
-        "begin_seconds": np.array(begins, dtype=float),
-        "end_seconds": np.array(ends, dtype=float),
-    }
-    return cols.Series(columns, {}, "")
+    names = [(name, "U16") for name in ("kind", "lane", "label")]
+    return np.array(list(rows), dtype=names + [("begin_seconds", "f8"), ("end_seconds", "f8")])
 
 
 class Exposure(unittest.TestCase):
@@ -139,27 +122,17 @@ def write_steps(directory, rows):
     align_wait)."""
     names = ("step", "forward", "backward", "sparsify", "exposed_communication")
     names += ("decompress", "update", "align_wait")
-    columns = list(zip(*rows))
-    example.write_cols(
-        directory / "steps.cols",
-        len(rows),
-        [
-            ("step", "i64", "", columns[0]),
-            ("rank", "i64", "", columns[1]),
-            ("measured", "i64", "", columns[2]),
-        ]
-        + [(f"{name}_seconds", "f64", "s", columns[3 + i]) for i, name in enumerate(names)],
+    step, rank, measured, *seconds = zip(*rows)
+    example.write_series(
+        directory / "steps.npy",
+        {"step": step, "rank": rank, "measured": np.array(measured, dtype=bool)}
+        | {f"{name}_seconds": values for name, values in zip(names, seconds)},
     )
 
 
 def write_spans(directory, rows):
-    columns = list(zip(*rows))
-    example.write_cols(
-        directory / "spans.cols",
-        len(rows),
-        [(name, dtype, "", columns[i]) for i, (name, dtype) in enumerate(SPAN_COLUMNS)],
-        "the last measured steps",
-    )
+    columns = dict(zip(SPAN_COLUMNS, zip(*rows)))
+    example.write_series(directory / "spans.npy", columns, "the last measured steps")
 
 
 # Milliseconds of a step: forward 10, backward 20, exposed as given, update 1, other 1.
@@ -296,7 +269,7 @@ class Explained(unittest.TestCase):
 
     def test_a_trial_without_steps_is_named(self):
         self.make()
-        path = next((self.folder / "results").rglob("steps.cols"))
+        path = next((self.folder / "results").rglob("steps.npy"))
         path.unlink()
         code, _, error = self.explain(verb="parts")
         self.assertEqual(code, 2)
@@ -328,7 +301,7 @@ class Explained(unittest.TestCase):
 
     def test_without_spans_the_parts_are_still_told(self):
         self.make()
-        for path in (self.folder / "results").rglob("spans.cols"):
+        for path in (self.folder / "results").rglob("spans.npy"):
             path.unlink()
         code, out, _ = self.explain()
         self.assertEqual(code, 0)

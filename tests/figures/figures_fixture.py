@@ -7,10 +7,11 @@ tested where they are computed (tests/harness).
 import hashlib
 import json
 import math
-import struct
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "harness" / "figures"))
 
@@ -44,29 +45,23 @@ PROVENANCE = {
 }
 
 
-def write_cols(path, rows, columns, sampling="every step"):
-    """columns: [(name, dtype, unit, values)]."""
-    header = {
-        "format": "sparfuse-cols-1",
-        "rows": rows,
+def write_series(path, columns, sampling="every step"):
+    """Writes {name: values} as a trial does: the NumPy file, and what trial.json says of it."""
+    arrays = [np.asarray(values) for values in columns.values()]
+    table = np.empty(
+        len(arrays[0]), dtype=[(name, array.dtype) for name, array in zip(columns, arrays)]
+    )
+    for name, array in zip(columns, arrays):
+        table[name] = array
+    np.save(path, table)
+    described = Path(path).with_name("trial.json")
+    trial = json.loads(described.read_text()) if described.exists() else {"series": {}}
+    trial["series"][Path(path).name] = {
+        "rows": len(table),
         "sampling": sampling,
-        "strings": {},
-        "columns": [
-            {"name": name, "dtype": dtype, "unit": unit} for name, dtype, unit, _ in columns
-        ],
+        "units": dict.fromkeys(columns, ""),
     }
-    data = b""
-    for name, dtype, _, values in columns:
-        if dtype == "str":
-            words = sorted(set(values))
-            header["strings"][name] = words
-            values = [words.index(value) for value in values]
-        code = {"f64": "d", "i64": "q", "u32": "I", "str": "I"}[dtype]
-        data += struct.pack(f"<{rows}{code}", *values)
-        data += b"\0" * (-len(data) % 8)
-    text = json.dumps(header).encode()
-    text += b" " * (-(len(text) + 1) % 64) + b"\n"
-    Path(path).write_bytes(text + data)
+    described.write_text(json.dumps(trial))
 
 
 def config(method, workload, workers, gbps, mode, kind="throughput", **more):
@@ -328,7 +323,7 @@ class Synthetic:
             "keys": KEYS,
             "preliminary_below": 5,
             "confidence": 0.95,
-            "findings": [],
+            "headlines": [],
             "provenance": PROVENANCE,
             **fields,
             "parts": parts,
@@ -450,19 +445,18 @@ class Schedule:
             (step, rank, *span) for step in (13, 14, 15) for rank in (0, 1) for span in self.spans
         ]
         stretch = {13: 1.0, 14: 1.03, 15: 0.98}
-        write_cols(
-            directory / "spans.cols",
-            len(rows),
-            [
-                ("step", "i64", "", [row[0] for row in rows]),
-                ("rank", "i64", "", [row[1] for row in rows]),
-                ("kind", "str", "", [row[2] for row in rows]),
-                ("lane", "str", "", [row[3] for row in rows]),
-                ("label", "str", "", [row[4] for row in rows]),
-                ("begin_seconds", "f64", "s", [row[5] * stretch[row[0]] for row in rows]),
-                ("end_seconds", "f64", "s", [row[6] * stretch[row[0]] for row in rows]),
-                ("bytes", "i64", "B", [row[7] for row in rows]),
-            ],
+        write_series(
+            directory / "spans.npy",
+            {
+                "step": [row[0] for row in rows],
+                "rank": [row[1] for row in rows],
+                "kind": [row[2] for row in rows],
+                "lane": [row[3] for row in rows],
+                "label": [row[4] for row in rows],
+                "begin_seconds": [row[5] * stretch[row[0]] for row in rows],
+                "end_seconds": [row[6] * stretch[row[0]] for row in rows],
+                "bytes": [row[7] for row in rows],
+            },
             "the last three measured steps",
         )
 

@@ -17,7 +17,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from figures_fixture import Page, Synthetic, config, shown, write_cols
+from figures_fixture import Page, Synthetic, config, shown, write_series
 
 import cells
 import kinds
@@ -192,16 +192,8 @@ class Store14:
                         spans.append((step, rank, "wait", "align", 0.011, 0.011 + wait))
                         spans.append((step, rank, "wait", "compute", 0.05, 0.06))  # exposed
                         spans.append((step, rank, "exchange", "data", 0.03, 0.0325))
-                columns = ("step", "i64"), ("rank", "i64"), ("kind", "str"), ("lane", "str")
-                columns += ("begin_seconds", "f64"), ("end_seconds", "f64")
-                write_cols(
-                    folder / "spans.cols",
-                    len(spans),
-                    [
-                        (name, dtype, "", [span[i] for span in spans])
-                        for i, (name, dtype) in enumerate(columns)
-                    ],
-                )
+                columns = "step", "rank", "kind", "lane", "begin_seconds", "end_seconds"
+                write_series(folder / "spans.npy", dict(zip(columns, zip(*spans))))
         entry = {"kind": "waiting", "published": brought({"digits-resnet": "Fig7"})}
         self.part("fig7", found, [entry])
 

@@ -24,11 +24,10 @@ from figures_fixture import (
     Synthetic,
     config,
     shown,
-    write_cols,
+    write_series,
 )
 
 import cells
-import cols
 import render
 import style
 import tables
@@ -139,15 +138,14 @@ def example(folder):
                     "step_seconds": (pace, "s"),
                 },
             )
-            write_cols(
-                directory / "evaluations.cols",
-                len(steps),
-                [
-                    ("step", "i64", "", steps),
-                    ("seconds", "f64", "s", seconds),
-                    ("metric", "f64", "accuracy", values),
-                    ("loss", "f64", "", [2 - value for value in values]),
-                ],
+            write_series(
+                directory / "evaluations.npy",
+                {
+                    "step": steps,
+                    "seconds": seconds,
+                    "metric": values,
+                    "loss": [2 - value for value in values],
+                },
             )
     figures = [
         {
@@ -183,7 +181,7 @@ def example(folder):
         "id": "quick",
         "title": "Sparsification and fusion on two cores",
         "paper": "safusion",
-        "findings": [{"sentence": "safusion-inter: 1.12x the throughput of wfbp."}],
+        "headlines": [{"sentence": "safusion-inter: 1.12x the throughput of wfbp."}],
         "parts": [
             {
                 "id": "throughput",
@@ -263,54 +261,6 @@ class Wording(unittest.TestCase):
         text = wording.with_interval(cells.Interval(0.5, 0.2, 1.25, 2), "s")
         self.assertEqual(text, f"500{wording.THIN}ms [200, 1{wording.THIN}250]")
 
-
-class Columns(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.path = self.folder / "spans.cols"
-
-    def write(self, rows=3):
-        write_cols(
-            self.path,
-            rows,
-            [
-                ("step", "i64", "", [1, -2, 1 << 40][:rows]),
-                ("kind", "str", "", ["wait", "pack", "wait"][:rows]),
-                ("count", "u32", "", [7, 8, (1 << 32) - 1][:rows]),
-                ("end", "f64", "s", [0.5, -1e300, 3.0][:rows]),
-            ],
-        )
-
-    def test_reads_what_was_written(self):
-        self.write()
-        series = cols.read(self.path)
-        self.assertEqual(len(series), 3)
-        self.assertEqual(list(series["step"]), [1, -2, 1 << 40])
-        self.assertEqual(list(series["kind"]), ["wait", "pack", "wait"])
-        self.assertEqual(list(series["count"]), [7, 8, (1 << 32) - 1])
-        self.assertEqual(list(series["end"]), [0.5, -1e300, 3.0])
-        self.assertEqual(series.units["end"], "s")
-        self.assertEqual(list(series.where(series["kind"] == "wait")["end"]), [0.5, 3.0])
-
-    def test_reads_no_rows(self):
-        self.write(0)
-        self.assertEqual(len(cols.read(self.path)), 0)
-
-    def test_names_what_is_wrong(self):
-        self.write()
-        whole = self.path.read_bytes()
-        for data, word in (
-            (whole[:-8], "truncated in column 'end'"),
-            (b"", "no header line"),
-            (whole.replace(b"cols-1", b"cols-9"), "sparfuse-cols-9"),
-            (whole.replace(b'"u32"', b'"x32"'), "x32"),
-            (b"{]\n", "not JSON"),
-        ):
-            self.path.write_bytes(data)
-            with self.assertRaisesRegex(cols.SeriesError, word) as caught:
-                cols.read(self.path)
-            self.assertIn(str(self.path), str(caught.exception))
 
 
 class Panels(unittest.TestCase):
@@ -614,7 +564,7 @@ class Rendering(unittest.TestCase):
             (
                 (),
                 {"id": "quick", "parts": []},
-                "expected findings, keys, provenance",
+                "expected headlines, keys, provenance",
             ),
         ):
             code, _, error = self.render("figure", *more, spec=spec)

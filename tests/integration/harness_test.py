@@ -329,7 +329,9 @@ class HarnessTest(unittest.TestCase):
             self.assertIn(said, output)
         self.assertFalse(self.results.exists())
         self.assertIn("unknown experiment", self.call("run", "qick", code=2))
-        self.call("frobnicate", code=2)
+        self.assertIn('unknown verb "frobnicate"; known: list,', self.call("frobnicate", code=2))
+        self.assertIn('did you mean "table"?', self.call("--root", "/", "tabel", self.file, code=2))
+        self.assertIn('did you mean "methods"?', self.call("list", "method", code=2))
 
     def test_verbs_that_read_speak_json(self):
         self.call("run", self.file)

@@ -4,7 +4,9 @@ the same numbers, and what must not count is in none of them.
   one_truth_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
+import csv
 import importlib.util
+import io
 import json
 import math
 import re
@@ -75,6 +77,9 @@ def geometric(values):
     deviation = math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
     half = T * deviation / math.sqrt(len(logs))
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+RATIO = geometric([a / b for a, b in zip(VALUES["wfbp"], VALUES["dense"])])
 
 
 def numbers(text):
@@ -187,30 +192,49 @@ class OneTruth(unittest.TestCase):
                 wrong = [each for each in found if near and abs(each / near - 1) < 2e-4]
                 self.assertEqual(wrong, [], value)
 
-    def rows(self, text, separator):
-        """{method: numbers of its row} of the live part's table."""
+    def test_markdown(self):
+        text = self.call("table", self.file)
         rows = {}
         for line in text.splitlines():
-            cells = [cell.strip() for cell in line.strip("| ").split(separator)]
-            if cells[0] in ("dense", "wfbp", "syncea") and cells[0] not in rows:
-                rows[cells[0]] = numbers(" ".join(cells[1:]))
-        return rows
-
-    def check_rows(self, rows):
-        ratio = geometric([a / b for a, b in zip(VALUES["wfbp"], VALUES["dense"])])
+            cells = [cell.strip() for cell in line.strip("| ").split("|")]
+            rows.setdefault(cells[0], " ".join(cells[1:]))
         for method in ("dense", "wfbp"):
-            self.has(rows[method], geometric(VALUES[method])[0])
-        for value in ratio:
-            self.has(rows["wfbp"], value, within=1e-2)
-        for found in rows.values():
-            self.has_none_that_must_not_count(found)
-
-    def test_markdown_and_csv(self):
-        text = self.call("table", self.file)
-        self.check_rows(self.rows(text, "|"))
+            self.has(numbers(rows[method]), geometric(VALUES[method])[0])
+        for value in RATIO:
+            self.has(numbers(rows["wfbp"]), value, within=1e-2)
+        self.assertIn("stale", rows["syncea"])
+        self.assertIn("left out: 1 of other machines, 4 of older revisions", text)
         self.has_none_that_must_not_count(numbers(text))
-        self.assertIn("stale", next(line for line in text.splitlines() if "syncea" in line))
-        self.check_rows(self.rows(self.call("table", self.file, "--format", "csv"), ","))
+
+    def test_csv_and_json(self):
+        text = self.call("table", self.file, "--format", "csv")
+        rows = list(csv.DictReader(io.StringIO(text)))
+        self.check_records(rows)
+        self.has_none_that_must_not_count(numbers(text))
+        records = json.loads(self.call("table", self.file, "--json"))
+        self.check_records(records)
+        self.has_none_that_must_not_count([value for value in leaves(records) if value > 0])
+
+    def check_records(self, records):
+        def of(method, what):
+            return [
+                [float(record[name]) for name in ("value", "low", "high")]
+                for record in records
+                if (record["what"], record["method"], record["metric"], record["part"])
+                == (what, method, "throughput", "live")
+                and record["value"] not in (None, "")
+            ]
+
+        for method in ("dense", "wfbp"):
+            self.equal(of(method, "result"), [geometric(VALUES[method])])
+        self.equal(of("wfbp", "ratio"), [RATIO])
+        self.assertEqual(of("syncea", "result"), [])
+
+    def equal(self, found, expected):
+        self.assertEqual(len(found), len(expected), found)
+        for ours, theirs in zip(found, expected):
+            for value, other in zip(ours, theirs):
+                self.assertAlmostEqual(value / other, 1, places=6)
 
     @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib in this Python")
     def test_spec_figures_and_report(self):
@@ -224,8 +248,7 @@ class OneTruth(unittest.TestCase):
         page = re.sub(r"<[^>]*>", " ", page)
         found = numbers(page)
         self.has_none_that_must_not_count(found)
-        ratio = geometric([a / b for a, b in zip(VALUES["wfbp"], VALUES["dense"])])
-        words = "{:.2f}x [{:.2f}, {:.2f}]".format(*ratio)
+        words = "{:.2f}x [{:.2f}, {:.2f}]".format(*RATIO)
         self.assertIn(f"wfbp: {words} the throughput of dense", page)
         self.assertEqual(page.count(words), 3)  # found, table, verdict
         for method in ("dense", "wfbp"):
@@ -245,11 +268,10 @@ class OneTruth(unittest.TestCase):
                 self.assertAlmostEqual(throughput["geometric"][name] / value, 1, places=6)
         self.assertEqual(live["cells"][2]["failure"], "stale")
         ratio = live["cells"][1]["ratios"]["dense"]["metrics"]["throughput"]
-        expected = geometric([a / b for a, b in zip(VALUES["wfbp"], VALUES["dense"])])
-        for name, value in zip(("value", "low", "high"), expected):
+        for name, value in zip(("value", "low", "high"), RATIO):
             self.assertAlmostEqual(ratio[name] / value, 1, places=6)
             self.assertAlmostEqual(live["claims"][0]["interval"][name] / value, 1, places=6)
-            self.assertAlmostEqual(spec["findings"][0]["best"][name] / value, 1, places=6)
+            self.assertAlmostEqual(spec["headlines"][0]["best"][name] / value, 1, places=6)
         computed = modelled["cells"][0]["metrics"]["throughput"]["values"]
         self.assertEqual(computed, {"0": self.modelled})
         self.has_none_that_must_not_count([value for value in leaves(spec) if value > 0])
@@ -270,9 +292,8 @@ class OneTruth(unittest.TestCase):
         }
         for height, method in zip(heights["plain"], VALUES):
             self.assertAlmostEqual(height / geometric(VALUES[method])[0], 1, places=6)
-        ratio = geometric([a / b for a, b in zip(VALUES["wfbp"], VALUES["dense"])])
         self.assertEqual(len(heights["ratios"]), 1)
-        self.assertAlmostEqual(heights["ratios"][0], ratio[0], places=6)
+        self.assertAlmostEqual(heights["ratios"][0], RATIO[0], places=6)
         self.assertEqual(len(heights["computed"]), 1)
         self.assertAlmostEqual(heights["computed"][0] / self.modelled, 1, places=6)
         self.assertEqual(len(heights["plain"]), 2)

@@ -11,11 +11,10 @@ import shutil
 import subprocess
 import sys
 import unittest
-from pathlib import Path
 
+import numpy as np
 import trial_test
 
-ROOT = Path(__file__).resolve().parents[2]
 ONE_CARD = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
 # Of plans made by measured times only those that decide how tensors travel, not which of them whole.
@@ -45,7 +44,7 @@ class CardTest(trial_test.Trials):
         self.assertEqual(trial["status"], "ok", method)
         self.assertEqual((trial["checks"]["replicas_equal"], trial["checks"].get("mass_conserved", True)),
                          (True, True), method)
-        steps = cols.read(next(self.results.rglob("steps.cols")))
+        steps = np.load(next(self.results.rglob("steps.npy")))
         by_step = sorted(zip(steps["step"], steps["rank"], steps["loss"]))
         self.assertEqual(len(by_step), 2 * (2 + 8), method)  # ranks, steps of warm-up and measured ones
         return [loss for _, _, loss in by_step]
@@ -77,7 +76,4 @@ if __name__ == "__main__":
     if why := why_no_card(trial_test.SPARFUSE):
         print(f"no CUDA device: {why}")
         sys.exit(77)
-    sys.path.insert(0, str(ROOT / "harness" / "figures"))
-    import cols
-
     unittest.main()

@@ -14,6 +14,8 @@ import time
 import unittest
 from pathlib import Path
 
+import numpy as np
+
 SPARFUSE = None
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,6 +66,14 @@ class Trials(unittest.TestCase):
         return json.loads(paths[0].read_text())
 
 
+    def series(self, trial, name):
+        """The file as numpy opens it; it is as trial.json says."""
+        table = np.load(next(self.results.rglob(name)))
+        self.assertEqual((len(table), set(table.dtype.names)),
+                         (trial["series"][name]["rows"], set(trial["series"][name]["units"])))
+        return table
+
+
 class TrialTest(Trials):
     def ranks(self):
         """Process ids of the worker's ranks by rank."""
@@ -112,6 +122,11 @@ class TrialTest(Trials):
         self.assertEqual(trial["metrics"]["sent_bytes"]["value"], by_hand)  # P = 2: to one other rank
         self.assertEqual(trial["metrics"]["tensors_missing"]["value"], 0)
         self.assertEqual(sum(map(int, outcome["plan"].split(","))), len(outcome["layout"]))
+        steps = self.series(trial, "steps.npy")
+        self.assertEqual(len(steps), 2 * (2 + 3))  # ranks, steps of warm-up and measured ones
+        self.assertEqual(steps["payload_bytes"][steps["measured"]].tolist(), [by_hand] * 6)
+        self.assertLessEqual({"compute", "data"}, set(self.series(trial, "spans.npy")["lane"]))
+        self.assertEqual(trial["metrics"]["exchanges"]["value"], len(outcome["plan"].split(",")))
         trace = json.loads(next(self.results.rglob("trace.json")).read_text())
         spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
         self.assertEqual({event["pid"] for event in spans}, {0, 1})
@@ -128,10 +143,24 @@ class TrialTest(Trials):
         trial = self.run_trial(more='transport = "threads"')
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
 
+    def worker(self, name="sparfuse-worker"):
+        return Path(SPARFUSE).parent / "worker" / name
+
+    def emulated_worker(self):
+        return {"SPARFUSE_WORKER": str(self.worker("sparfuse-emulated-worker"))}
+
+    def test_no_trial_of_the_product_runs_on_the_emulated_device(self):
+        self.assertNotIn(b"emulated kernel", self.worker().read_bytes())
+        environment = {"SPARFUSE_EMULATED_DEVICE": "1", "SPARFUSE_GPU_FAULT": "launch:1:700"}
+        trial = self.run_trial(environment=environment)  # nothing is launched
+        self.assertEqual(trial["status"], "ok")
+        self.assertNotIn("cards", trial["machine"])
+
     def on_emulated_device(self, method, emulated=True):
-        """Its streams, kernels and staging are real, its memory the host's."""
+        """With the tests' own worker: streams, kernels and staging are real, the memory is the host's."""
         shutil.rmtree(self.results, ignore_errors=True)
-        trial = self.run_trial(method=method, environment={"SPARFUSE_EMULATED_DEVICE": "1"} if emulated else {})
+        trial = self.run_trial(method=method, environment=self.emulated_worker() if emulated else {})
+        self.assertEqual("cards" in trial["machine"], emulated)
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
         trace = json.loads(next(self.results.rglob("trace.json")).read_text())
         self.assertLessEqual({"backward", "exchange", "decompress", "update"},
@@ -148,8 +177,7 @@ class TrialTest(Trials):
             self.on_emulated_device(method)
 
     def test_a_device_that_breaks_ends_its_trial_alone(self):
-        trial = self.run_trial(code=1, environment={"SPARFUSE_EMULATED_DEVICE": "1",
-                                                    "SPARFUSE_GPU_FAULT": "launch:40:700"})
+        trial = self.run_trial(code=1, environment={**self.emulated_worker(), "SPARFUSE_GPU_FAULT": "launch:40:700"})
         self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", "internal"))
         self.assertIn("the context is lost", trial["failure"]["message"])
         shutil.rmtree(self.results)

@@ -1,5 +1,5 @@
-// What the tests of sparsifiers share: test data by name, one selection with its memory, and top-k
-// as one would write it on paper.
+// Holds what the tests of sparsifiers share: test data by name, one selection with its memory, and
+// top-k as one would write it on paper.
 #pragma once
 
 #include <algorithm>

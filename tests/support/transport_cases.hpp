@@ -1,4 +1,4 @@
-// What tests of transports share.
+// Holds what the tests of transports share.
 #pragma once
 
 #include <cstddef>

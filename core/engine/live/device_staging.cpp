@@ -265,6 +265,24 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
+  // Of any length: a collective that sums may give one payload of all that its ranks have sent.
+  void CopyToDevice(const Op& exchange, std::span<const std::span<const std::byte>> payloads,
+                    DeviceExchange& at) {
+    constexpr std::size_t kAlignment = 16;
+    std::vector<std::size_t> begins;
+    std::size_t room = 0;
+    for (const auto payload : payloads) {
+      begins.push_back(room);
+      room += (payload.size() + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    Grow(at.received, room, device_, "the payloads received for " + exchange.label);
+    for (std::size_t i = 0; i < payloads.size(); ++i) {
+      std::byte* const to = at.received.data() + begins[i];
+      gpu::CopyAsync(in_.view(), to, payloads[i].data(), payloads[i].size());
+      at.runs[i] = to;
+    }
+  }
+
   void DeliverPayloads(const Op& exchange, ExchangeState& state, bool stays) {
     RequireRuns(state);
     DeviceExchange& at = state.device;
@@ -275,17 +293,8 @@ class DeviceStaging final : public ExchangeStaging {
     gpu::FillAsync(stream, at.fault.data(), 0, sizeof(std::uint64_t));
     at.runs.assign(ranks, nullptr);
     at.payloads.assign(ranks, {});
-    if (!stays) {
-      Grow(at.received, ranks * state.buffers.capacity_bytes, device_,
-           "the payloads received for " + exchange.label);
-    }
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      at.runs[rank] = by_rank[rank].data();
-      if (stays) continue;
-      std::byte* const to = at.received.data() + rank * state.buffers.capacity_bytes;
-      gpu::CopyAsync(stream, to, by_rank[rank].data(), by_rank[rank].size());
-      at.runs[rank] = to;
-    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) at.runs[rank] = by_rank[rank].data();
+    if (!stays) CopyToDevice(exchange, by_rank, at);
     if (state.headed) return Decode(exchange, state);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto* const indices =

@@ -155,6 +155,7 @@ void LiveEngine::React(const Event& event) {
     case EventKind::kStepBegin: {
       ResetStep();
       exchanges_used_ = 0;
+      for (auto& [key, selection] : selections_) selection.selected = false;
       waits_.clear();
       record_ = {};
       {
@@ -198,7 +199,8 @@ void LiveEngine::Account(const Op& done) {
 }
 
 Selection& LiveEngine::SelectionOf(const Op& sparsify) {
-  Selection& selection = selections_[{sparsify.range.begin, sparsify.range.end}];
+  Selection& selection =
+      selections_[{sparsify.range.begin, sparsify.range.end, std::string(sparsify.residual)}];
   const std::size_t first = layout().PositionOf(sparsify.range.begin);
   const TensorEntry& tensor = layout().tensor(first);
   const std::size_t n = sparsify.range.size();
@@ -215,6 +217,13 @@ Selection& LiveEngine::SelectionOf(const Op& sparsify) {
     selection.info.name = selection.name;
     if (whole) selection.info.shape = tensor.shape;
   }
+  // An exchange may still read what the first one selected.
+  if (selection.selected) {
+    SPARFUSE_THROW(kInternal, selection.name + " is selected twice in step " +
+                                  std::to_string(step_) + " for the residual \"" +
+                                  std::string(sparsify.residual) + "\"");
+  }
+  selection.selected = true;
   PrepareSlot(sparsify, selection);
   selection.info.step = step_;
   const bool feedback = config_.feedback.kind != FeedbackKind::kNone && tensor.feedback;

@@ -26,6 +26,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -243,7 +244,7 @@ class LiveEngine final : public StepScheduler {
   Task SplitChannels(Communicator& world);
   Task RunExchange(Op& op, ExchangeState& state);
   Task RunNegotiate(Op& op);
-  Communicator& ChannelOf(const Op& op) { return *channels_[static_cast<std::size_t>(op.channel)]; }
+  Communicator& ChannelOf(const Op& exchange);
   int NextTag(const Op& op);
 
   LiveConfig config_;
@@ -262,8 +263,9 @@ class LiveEngine final : public StepScheduler {
 
   std::vector<std::span<const float>> gradients_;  // [tensors] of this step; empty: not announced
   std::vector<std::uint8_t> packed_;               // [tensors]
-  std::map<std::pair<std::size_t, std::size_t>, Selection> selections_;  // by range; reactions
-  std::vector<std::unique_ptr<ExchangeState>> exchanges_;                // reactions
+  // By range and residual; reactions.
+  std::map<std::tuple<std::size_t, std::size_t, std::string>, Selection> selections_;
+  std::vector<std::unique_ptr<ExchangeState>> exchanges_;  // reactions
   std::size_t exchanges_used_ = 0;
   std::atomic<std::uint64_t> mass_checks_ = 0;
   std::atomic<std::uint64_t> mass_violations_ = 0;

@@ -1,4 +1,8 @@
 // The communication thread of LiveEngine: exchanges and the channels that they take.
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
 #include "core/engine/live/live_engine.hpp"
 
 namespace sparfuse {
@@ -7,7 +11,37 @@ namespace {
 constexpr int kTagsPerExchange = 16;
 constexpr int kTagBlocks = 1024;
 
+// By formula: what a backend sends cannot be seen.
+Traffic NativeTraffic(const Collective& collective, const Communicator& communicator,
+                      const Op& exchange, const ExchangeState& state) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<std::uint64_t> sizes(ranks, exchange.payload_bytes);
+  if (collective.payload == PayloadKind::kSparse) {
+    const auto& by_rank = state.buffers.by_rank;
+    if (by_rank.size() != ranks) {
+      SPARFUSE_THROW(kInternal, std::string(collective.name) + ": " +
+                                    std::to_string(by_rank.size()) + " payloads on " +
+                                    std::to_string(ranks) +
+                                    " ranks: a native collective, which is counted by the payloads "
+                                    "of all ranks, must give one a rank");
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) sizes[rank] = by_rank[rank].size();
+  }
+  return collective.rounds(sizes, communicator.topology())
+      .per_rank[static_cast<std::size_t>(communicator.rank())];
+}
+
 }  // namespace
+
+Communicator& LiveEngine::ChannelOf(const Op& exchange) {
+  const auto& channel = channels_[static_cast<std::size_t>(exchange.channel)];
+  if (channel) return *channel;
+  SPARFUSE_THROW(kUnsupported, "exchange " + exchange.label + " on channel " +
+                                   std::string(ChannelName(exchange.channel)) +
+                                   ", which the transport lacks: it has one rank a node, the "
+                                   "strategy's topology " +
+                                   std::to_string(topology().ranks_per_node));
+}
 
 int LiveEngine::NextTag(const Op& exchange) {
   int& next = next_tag_[static_cast<std::size_t>(exchange.channel)];
@@ -25,15 +59,8 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   state.buffers.returned.clear();
   co_await collective.run(communicator, state.buffers, tag);
   co_await staging_->Deliver(communicator, exchange, state);
-  if (collective.native) {
-    std::vector<std::uint64_t> sizes(static_cast<std::size_t>(workers()), exchange.payload_bytes);
-    for (std::size_t r = 0; sparse && r < sizes.size(); ++r) {
-      sizes[r] = state.buffers.by_rank[r].size();
-    }
-    state.traffic = collective.rounds(sizes, topology()).per_rank[static_cast<std::size_t>(rank())];
-  } else {
-    state.traffic = Total(communicator.traffic()) - before;
-  }
+  state.traffic = collective.native ? NativeTraffic(collective, communicator, exchange, state)
+                                    : Total(communicator.traffic()) - before;
   timeline_.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)), exchange.label,
                  begin, Now(), exchange.payload_bytes});
 }

@@ -34,6 +34,7 @@ struct Selection {
   Buffer<std::uint32_t> bounds_on_device;
 
   // Of this step.
+  bool selected = false;
   DeviceSpan<const float> source;
   DeviceSpan<float> residual;    // empty: what is not sent is lost
   DeviceSpan<float> velocity;    // with momentum

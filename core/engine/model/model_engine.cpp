@@ -26,6 +26,14 @@ double UniformOf(std::initializer_list<std::uint64_t> key) {
   return (static_cast<double>(state >> 11) + 0.5) / 9007199254740992.0;
 }
 
+// 0 for the residual that most selections have; FNV-1a for others.
+std::uint64_t KeyOf(std::string_view residual) {
+  if (residual == SparsifyRequest().residual) return 0;
+  std::uint64_t key = 0xcbf29ce484222325ull;
+  for (const char c : residual) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return key;
+}
+
 class ModelRank;
 
 // Everything that ranks share: the clock, machines, links, and the exchanges under way.
@@ -251,10 +259,12 @@ class ModelRank final : public StepScheduler {
     if (model.sigma == 0 && model.mean == 0) return k;
     const std::uint64_t who =
         cluster_.config().index_shared ? 0 : static_cast<std::uint64_t>(rank()) + 1;
-    const double u =
-        UniformOf({cluster_.config().seed, cluster_.step(), who, sparsify.range.begin, 0});
-    const double v =
-        UniformOf({cluster_.config().seed, cluster_.step(), who, sparsify.range.begin, 1});
+    const auto uniform = [&](std::uint64_t draw) {
+      return UniformOf({cluster_.config().seed, cluster_.step(), who, sparsify.range.begin,
+                        KeyOf(sparsify.residual) + draw});
+    };
+    const double u = uniform(0);
+    const double v = uniform(1);
     const double normal = std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
     const double count = static_cast<double>(k) * std::exp(model.mean + model.sigma * normal);
     const std::size_t room = SlotCapacity(n, sparsify.density, cluster_.config().unbounded_count);

@@ -25,11 +25,11 @@ def gantt(experiment, part, figure, styles):
     rank = figure.get("rank", 0)
     steps = []  # (cell, trial, step, spans)
     for cell, trial in sorted(kept, key=lambda pair: styles.order.index(pair[0].method)):
-        spans = trial.series("spans.cols")
-        spans = spans.where(spans["rank"] == rank)
+        spans = trial.series("spans.npy")
+        spans = spans[spans["rank"] == rank]
         if len(spans):
             step = timeline.typical_step(spans)
-            steps.append((cell, trial, step, spans.where(spans["step"] == step)))
+            steps.append((cell, trial, step, spans[spans["step"] == step]))
     if not steps:
         raise selection.NoData(f"no span of rank {rank} in the trials of part '{part.id}'")
     heights = [len(timeline.lanes(spans)) for *_, spans in steps]

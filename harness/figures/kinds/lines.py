@@ -38,7 +38,7 @@ def convergence(experiment, part, figure, styles):
     units = {}  # workload -> unit of its metric
     for cell in chosen:
         for _, trial in sorted(cell.trials.items()):
-            series = trial.series("evaluations.cols")
+            series = trial.series("evaluations.npy")
             if series is not None and len(series):
                 units[cell.workload] = cell.unit("final_metric")
                 curves.setdefault(cell.hash, []).append(

@@ -24,7 +24,7 @@ def _seconds(spans):
     """{kind: seconds of a step and rank} over the sampled steps."""
     lengths = spans["end_seconds"] - spans["begin_seconds"]
     steps = len(set(zip(spans["step"].tolist(), spans["rank"].tolist())))
-    kinds, lanes = np.asarray(spans["kind"]), np.asarray(spans["lane"])
+    kinds, lanes = spans["kind"], spans["lane"]
     return {
         kind: float(lengths[(kinds == kind) & ((lanes == lane) if lane else True)].sum()) / steps
         for kind, lane, *_ in PARTS
@@ -36,7 +36,7 @@ def _of_cell(cell):
     found = [
         _seconds(spans)
         for trial in cell.trials.values()
-        if (spans := trial.series("spans.cols")) is not None and len(spans)
+        if (spans := trial.series("spans.npy")) is not None and len(spans)
     ]
     return {kind: sum(one[kind] for one in found) / len(found) for kind in LOOKS} if found else None
 

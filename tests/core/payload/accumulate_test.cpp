@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 namespace {

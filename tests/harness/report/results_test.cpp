@@ -7,7 +7,7 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
-#include "harness/report/findings.hpp"
+#include "harness/report/headlines.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -145,7 +145,7 @@ TEST_F(Results, ADenseCellIsComparedWithTheOnlySparseOneOfItsSetting) {
   }
 }
 
-TEST_F(Results, FindingsAreAboutWhatClaimsCompare) {
+TEST_F(Results, HeadlinesAreAboutWhatClaimsCompare) {
   Read(
       "mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
       "[[axis]]\nbatch_per_worker = [8, 16]\n"
@@ -156,12 +156,12 @@ TEST_F(Results, FindingsAreAboutWhatClaimsCompare) {
     const double factor = config["method"] == "wfbp" ? config["batch_per_worker"] == 8 ? 2 : 3 : 1;
     for (int block = 0; block < 3; ++block) Add(0, i, block, factor * (100 + block));
   }
-  const auto findings = FindingsOf(experiment_, Found());
-  ASSERT_EQ(findings.size(), 1u);
-  EXPECT_EQ(findings[0].settings, 2u);
-  EXPECT_NEAR(findings[0].best.value, 3, 1e-12);
-  EXPECT_NEAR(findings[0].least, 2, 1e-12);
-  EXPECT_EQ(findings[0].sentence,
+  const auto headlines = HeadlinesOf(experiment_, Found());
+  ASSERT_EQ(headlines.size(), 1u);
+  EXPECT_EQ(headlines[0].settings, 2u);
+  EXPECT_NEAR(headlines[0].best.value, 3, 1e-12);
+  EXPECT_NEAR(headlines[0].least, 2, 1e-12);
+  EXPECT_EQ(headlines[0].sentence,
             "wfbp: 2.00x to 3.00x the throughput of syncea in 2 settings, 3.00x [3.00, 3.00] at "
             "best (digits-resnet, 2 workers, topk at density 0.01; measured, 3 blocks, "
             "preliminary).");
@@ -170,13 +170,13 @@ TEST_F(Results, FindingsAreAboutWhatClaimsCompare) {
 TEST_F(Results, WithoutClaimsTheBestOrThePapersOwnMethodStandsAgainstTheReference) {
   Read("mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n");
   parts_[0].reference = "dense";
-  EXPECT_TRUE(FindingsOf(experiment_, Found()).empty());
+  EXPECT_TRUE(HeadlinesOf(experiment_, Found()).empty());
   Add(0, 0, 0, 100);
   Add(0, 1, 0, 150);
   Add(0, 2, 0, 120);
-  EXPECT_EQ(FindingsOf(experiment_, Found()).at(0).method, "wfbp");
+  EXPECT_EQ(HeadlinesOf(experiment_, Found()).at(0).method, "wfbp");
   experiment_.paper = "syncea";
-  const Finding own = FindingsOf(experiment_, Found()).at(0);
+  const Headline own = HeadlinesOf(experiment_, Found()).at(0);
   EXPECT_EQ(own.method, "syncea");
   EXPECT_EQ(own.sentence,
             "syncea: 1.20x the throughput of dense (digits-resnet, 2 workers, topk at density "

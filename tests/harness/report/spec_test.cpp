@@ -78,7 +78,7 @@ TEST_F(Spec, CellsHaveTheirTrialsNumbersAndRatios) {
   EXPECT_EQ(wfbp["sources"], json({"0123456789 with changes"}));
   EXPECT_EQ(spec["provenance"]["trials"], 2);
   EXPECT_FALSE(spec["provenance"]["facts"].contains("layout.name"));
-  EXPECT_EQ(spec["findings"][0]["method"], "wfbp");
+  EXPECT_EQ(spec["headlines"][0]["method"], "wfbp");
 }
 
 TEST_F(Spec, PredictionsAndPointsJoinBothEngines) {

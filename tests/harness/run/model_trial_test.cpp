@@ -96,9 +96,21 @@ TEST_F(ModelTrial, ComputesAStepByHand) {
   const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
   // 5 + 10 + 1 ms, and two rounds of 1 ms + 200,000 bytes * 10 ns.
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
-  EXPECT_TRUE(std::filesystem::exists(directory_ / "steps.cols"));
-  EXPECT_TRUE(std::filesystem::exists(directory_ / "spans.cols"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "steps.npy"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "spans.npy"));
   EXPECT_TRUE(std::filesystem::exists(directory_ / "trace.json"));
+}
+
+TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
+  const json link = Config(2, "")["link"];
+  const json outcome = RunModelledTrial(
+      Config(2, "this-machine"), json::array({ProfileOf(1, link), ProfileOf(2, link)}), directory_);
+  const json& series = outcome.at("series");
+  EXPECT_EQ(series.at("steps.npy").at("rows"), 2);
+  EXPECT_EQ(series.at("steps.npy").at("sampling"), "every step of every rank");
+  EXPECT_EQ(series.at("steps.npy").at("units").at("step_seconds"), "seconds");
+  EXPECT_EQ(series.at("spans.npy").at("units").at("bytes"), "bytes");
+  EXPECT_EQ(outcome.at("metrics").at("exchanges").at("value"), 1);
 }
 
 TEST_F(ModelTrial, RanksShareOneMachineOrHaveOneEach) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "baselines/registry.hpp"
+#include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/status.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/devices.hpp"
@@ -239,9 +240,9 @@ TEST(DeviceTimeline, HostTimeIsThatOfTheEventHoweverLateTheStepEnds) {
   gpu::CompletionThread completions;
   const gpu::GpuStream stream(kEmulated);
   timeline.SetCompute(stream.view());
-  gpu::internal::Enqueue(stream.view(), [&] { begin.get_future().wait(); });
+  gpu::emulated::Enqueue(stream.view(), [&] { begin.get_future().wait(); });
   timeline.BeginStep(completions);
-  gpu::internal::Enqueue(stream.view(), [&] { end.get_future().wait(); });
+  gpu::emulated::Enqueue(stream.view(), [&] { end.get_future().wait(); });
   timeline.EndPart(SpanKind::kBackward, "all");
   Timeline spans;
   spans.Add({SpanKind::kExchange, "data", "", 1, 2, 0});

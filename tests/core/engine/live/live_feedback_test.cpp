@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "core/base/error.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
 #include "core/feedback/momentum/clipping.hpp"
@@ -272,6 +273,69 @@ TEST(Feedback, WarmsTheDensityUp) {
   EXPECT_NEAR(feedback.DensityFactor(3, 0.001), 10, 1e-9);
   EXPECT_EQ(feedback.DensityFactor(6, 0.001), 1);
   EXPECT_EQ(Feedback{}.DensityFactor(0, 0.001), 1);
+}
+
+// Selects each tensor for the residual "local", which it sends and applies, and then, into
+// `others`, once more.
+class SelectsAgain final : public Strategy {
+ public:
+  explicit SelectsAgain(std::vector<std::string_view> others) : others_(std::move(others)) {}
+  void StepBegin(Engine&) override { exchanges_.clear(); }
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    const Range range = engine.layout().tensor(tensor).range();
+    const Handle local = engine.Sparsify({.range = range, .density = kDensity});
+    std::vector<Handle> selections;
+    for (const std::string_view other : others_) {
+      selections.push_back(
+          engine.Sparsify({.range = range, .density = 4 * kDensity, .residual = other}));
+    }
+    exchanges_.push_back(Send(engine, local));
+    for (const Handle selection : selections) Send(engine, selection);
+  }
+  void BackwardEnd(Engine& engine) override {
+    for (const Handle exchange : exchanges_) engine.Apply({.exchange = exchange});
+  }
+
+ private:
+  static Handle Send(Engine& engine, Handle selection) {
+    ExchangeRequest request;
+    request.selections = {selection};
+    return engine.Exchange(std::move(request));
+  }
+
+  std::vector<std::string_view> others_;
+  std::vector<Handle> exchanges_;
+};
+
+std::vector<RankResult> RunSelectingAgain(Device device, std::vector<std::string_view> others) {
+  return testing::RunLive(
+      [&] {
+        LiveConfig config = Configure(device);
+        config.strategy = std::make_unique<SelectsAgain>(others);
+        return config;
+      },
+      kWorkers, IntegerGradient);
+}
+
+TEST_P(LiveFeedback, ASelectionForAnotherResidualLeavesTheFirstAlone) {
+  const auto once = RunSelectingAgain(GetParam(), {});
+  const auto again = RunSelectingAgain(GetParam(), {"other"});
+  for (std::size_t rank = 0; rank < once.size(); ++rank) {
+    EXPECT_EQ(again[rank].averaged, once[rank].averaged);
+    EXPECT_EQ(again[rank].residual, once[rank].residual);
+    EXPECT_EQ(again[rank].mass_violations, 0u);
+  }
+}
+
+TEST_P(LiveFeedback, ASecondSelectionForTheSameResidualIsRefused) {
+  try {
+    RunSelectingAgain(GetParam(), {"local"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kInternal);
+    EXPECT_NE(std::string(error.what()).find("t10 is selected twice"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) {

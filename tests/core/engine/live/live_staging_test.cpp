@@ -1,5 +1,8 @@
-// What exchanges of a device's memory are staged in.
+// Tests the buffers that exchanges of a device's memory are staged in.
 #include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
 
 #include "core/device/event_pool.hpp"
 #include "core/engine/live/exchange_staging.hpp"
@@ -28,6 +31,36 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
       if (made.empty() || made.back() != size) made.push_back(size);
     }
     EXPECT_EQ(made, (std::vector<std::size_t>{100, 150, 225, 337, 505}));
+  });
+}
+
+// A collective that sums may return more than one rank can send: the union of what all of them
+// sent.
+TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
+  testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
+    constexpr std::size_t kElements = 50;
+    constexpr std::size_t kCapacity = 20;  // of one rank of three
+    gpu::EventPool events(testing::kEmulated);
+    const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
+    const auto staging =
+        MakeDeviceStaging({{}, 3, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+    std::vector<std::byte> sums(kElements * kSparseElementBytes);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
+    Op exchange;
+    exchange.kind = OpKind::kExchange;
+    exchange.range = {0, flat.size()};
+    exchange.selections = {1};
+    ExchangeState state;
+    state.capacity = kCapacity;
+    state.buffers.capacity_bytes = kCapacity * kSparseElementBytes;
+    state.buffers.by_rank = {sums};
+    loop.RunBlocking([&](Communicator& world) { return staging->Deliver(world, exchange, state); });
+    state.device.ready->Wait();
+    ASSERT_GE(state.device.received.size(), sums.size());
+    ASSERT_EQ(state.device.payloads.size(), 1u);
+    EXPECT_EQ(state.device.payloads[0].count, kElements);
+    const std::byte* const received = state.device.received.data();  // the emulated device's: ours
+    EXPECT_EQ(std::vector<std::byte>(received, received + sums.size()), sums);
   });
 }
 

@@ -172,6 +172,37 @@ TEST(ModelEngine, DrawsTheSameCountsAgain) {
   EXPECT_NE(first.records[1].selected, other.records[1].selected);
 }
 
+// Selects its one tensor twice, for two residuals.
+class TwoResiduals final : public Strategy {
+ public:
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    const Range range = engine.layout().tensor(tensor).range();
+    for (const char* residual : {"local", "inter"}) {
+      ExchangeRequest request;
+      request.selections = {
+          engine.Sparsify({.range = range, .density = 0.1, .residual = residual})};
+      exchanges_.push_back(engine.Exchange(std::move(request)));
+    }
+  }
+  void BackwardEnd(Engine& engine) override { engine.Apply({.exchange = exchanges_.front()}); }
+
+ private:
+  std::vector<Handle> exchanges_;
+};
+
+TEST(ModelEngine, DrawsOtherCountsForEachResidual) {
+  ModelConfig config = OneTensor(2);
+  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
+  config.sparsifier = "dgc";
+  config.selection = {0.0, 0.2};
+  config.cost.selection["dgc"].Add(0.1, PiecewiseLinear({{0, 1e-5}}));
+  const std::uint64_t once = SimulateStep(config, 3, 0).records[0].selected;
+  config.make_strategy = [] { return std::make_unique<TwoResiduals>(); };
+  const std::uint64_t both = SimulateStep(config, 3, 0).records[0].selected;
+  EXPECT_NE(both, 2 * once);
+}
+
 TEST(ModelEngine, NamesASparsifierThatTheProfileLacks) {
   ModelConfig config = OneTensor(2);
   config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};

@@ -1,0 +1,86 @@
+#include "harness/cli/drawing.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/cli/verdicts.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/report/spec.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Writes what render.py is told of an experiment.
+fs::path WriteSpec(const Program& program, const LoadedExperiment& loaded) {
+  const fs::path spec = ReportFile(program, loaded.experiment.id).replace_filename("spec.json");
+  WriteFileDurably(spec, ExperimentSpec(loaded.experiment, loaded.parts, loaded.results,
+                                        program.store().results())
+                                 .dump(1) +
+                             "\n");
+  return spec;
+}
+
+// Runs render.py; `name` is what `sparfuse run` would be given.
+void Draw(const Program& program, const std::vector<std::string>& arguments,
+          const std::string& name) {
+  const fs::path script = program.root() / "harness" / "figures" / "render.py";
+  if (!fs::exists(script))
+    SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
+  if (!fs::exists(program.store().index_path())) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: nothing has run yet; `sparfuse run {}` comes first",
+                                        program.store().results().string(), name));
+  }
+  std::vector<std::string> command = {program.Python().string(), script.string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  if (const int status = RunCommand(command); status != 0) {
+    SPARFUSE_THROW(kInternal, fmt::format("{} {} ended with status {}", script.string(),
+                                          arguments.front(), status));
+  }
+}
+
+}  // namespace
+
+fs::path ReportFile(const Program& program, const std::string& id) {
+  const fs::path folder = program.store().results() / "reports" / id;
+  MakeDirectories(folder);
+  return folder / "report.html";
+}
+
+fs::path FiguresFolder(const Program& program, const std::string& id) {
+  return ReportFile(program, id).replace_filename("figures");
+}
+
+void DrawExperiment(const Program& program, const std::string& verb, const LoadedExperiment& loaded,
+                    const fs::path& out, const std::vector<std::string>& more) {
+  const std::string& id = loaded.experiment.id;
+  std::vector<std::string> arguments = {
+      verb,        "--results", program.store().results().string(),  "--experiment",
+      id,          "--spec",    WriteSpec(program, loaded).string(), "--out",
+      out.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  Draw(program, arguments, id);
+}
+
+void DrawPaper(const Program& program, const std::string& paper,
+               const std::vector<std::unique_ptr<LoadedExperiment>>& loaded, const fs::path& out) {
+  json index = {{"id", paper}, {"experiments", json::array()}, {"not_run", json::array()}};
+  for (const auto& each : loaded) {
+    const std::string& id = each->experiment.id;
+    index["experiments"].push_back({{"id", id},
+                                    {"spec", WriteSpec(program, *each).string()},
+                                    {"report", ReportFile(program, id).string()}});
+    for (auto& entry : NotRunOf(each->experiment, each->results)) {
+      index["not_run"].push_back(std::move(entry));
+    }
+  }
+  const fs::path file = ReportFile(program, paper).replace_filename("index.json");
+  WriteFileDurably(file, index.dump(1) + "\n");
+  Draw(program,
+       {"paper", "--results", program.store().results().string(), "--index", file.string(), "--out",
+        out.string()},
+       paper);
+}
+
+}  // namespace sparfuse::harness

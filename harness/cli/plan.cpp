@@ -1,0 +1,71 @@
+// Says what would run, why, and how long it will take: `sparfuse plan`.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "harness/cli/verbs.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/machine/system.hpp"
+#include "harness/run/progress.hpp"
+#include "harness/run/trial_plan.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+int PlanVerb(Program& program, const PlanRequest& request) {
+  const std::vector<Experiment> experiments = program.LoadAll(request.name);
+  const bool several = experiments.size() > 1;
+  const auto rows = program.Rows();
+  const PlanContext context{program.catalog(), program.store(), DescribeSystem(), false};
+  TrialPlan plan = PlanLive(context, experiments, rows);
+  TrialPlan modelled = PlanModelled(context, experiments, rows);
+  plan.present += modelled.present;
+  plan.trials.insert(plan.trials.end(), modelled.trials.begin(), modelled.trials.end());
+  double seconds = 0;
+  std::size_t unknown = 0;
+  json list = json::array();
+  for (const auto& trial : plan.trials) {
+    seconds += trial.estimated_seconds;
+    unknown += trial.estimated_seconds <= 0;
+    list.push_back({{"experiment", trial.experiment},
+                    {"part", trial.part},
+                    {"block", trial.block},
+                    {"config_hash", trial.config_hash},
+                    {"config", trial.config},
+                    {"why", trial.why},
+                    {"estimated_seconds", trial.estimated_seconds}});
+  }
+  if (program.json()) {
+    PrintJson({{"experiment", several ? request.name : experiments.front().id},
+               {"present", plan.present},
+               {"missing", list},
+               {"problems", ProblemsOf(plan)},
+               {"estimated_seconds", seconds},
+               {"without_history", unknown}});
+    return kDone;
+  }
+  for (const std::string& problem : ProblemsOf(plan)) fmt::print("warning: {}\n", problem);
+  std::map<std::string, std::size_t> by_part;
+  const auto place = [&](const PlannedTrial& trial) {
+    return several ? trial.experiment + " " + trial.part : trial.part;
+  };
+  for (const auto& trial : plan.trials) ++by_part[place(trial)];
+  if (request.why) {
+    for (const auto& trial : plan.trials) {
+      fmt::print("{} block {}: {}\n    {}\n", place(trial), trial.block, CellName(trial.config),
+                 trial.why);
+    }
+  }
+  for (const auto& [part, count] : by_part) fmt::print("{:36} {} trial(s) to run\n", part, count);
+  fmt::print("{} trial(s) to run, {} in the store; {}{}\n", plan.trials.size(), plan.present,
+             plan.trials.empty()             ? "nothing is missing"
+             : unknown == plan.trials.size() ? "no history to estimate the time from"
+                                             : TimeLeft(seconds),
+             unknown > 0 && unknown < plan.trials.size()
+                 ? fmt::format(" for those with history, {} have none", unknown)
+                 : "");
+  return kDone;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,211 @@
+// Measures workloads, kernels and links of this machine and keeps the profile: `sparfuse profile`.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/device/card.hpp"
+#include "core/quantize/quantizer.hpp"
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/python_file.hpp"
+#include "harness/cli/verbs.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/machine/doctor.hpp"
+#include "harness/machine/system.hpp"
+#include "harness/report/profile_table.hpp"
+#include "harness/run/needed_profiles.hpp"
+#include "harness/run/runner.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// What `sparfuse doctor` finds out about `what`.
+Finding Ask(const std::string& what, const DoctorPaths& paths) {
+  for (Finding& finding : Examine(paths)) {
+    if (finding.what == what) return finding;
+  }
+  SPARFUSE_THROW(kInternal, "doctor does not look at " + what);
+}
+
+void CheckPlace(const ProfileRequest& request) {
+  for (const auto& [key, value] : {std::pair<std::string, std::string>("device", request.device),
+                                   {"precision", request.precision}}) {
+    const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
+    if (!wrong.empty())
+      SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", key, value, wrong));
+  }
+  if (request.device == "cpu") {
+    if (request.precision != "tf32") return;
+    SPARFUSE_THROW(kConfig,
+                   "--precision tf32 with --device cpu: only tensor cores compute with TF32; "
+                   "expected fp32 or bf16, or --device cuda");
+  }
+  if (!request.links.empty()) {
+    SPARFUSE_THROW(
+        kConfig, fmt::format("--link {} with --device cuda: a shaped link delays messages between "
+                             "hosts; expected no --link, or --device cpu",
+                             request.links.front()));
+  }
+  if (const std::string why = WhyNoCuda(); !why.empty()) {
+    SPARFUSE_THROW(kUnsupported,
+                   fmt::format("--device cuda: this machine has no CUDA device: {}", why));
+  }
+}
+
+// {gbps, alpha_us} of "10:100".
+json ParseLink(const std::string& text) {
+  double numbers[2] = {};
+  const char* at = text.data();
+  const char* end = text.data() + text.size();
+  bool good = true;
+  for (int i = 0; i < 2 && good; ++i) {
+    const auto [stopped, error] = std::from_chars(at, end, numbers[i]);
+    good = error == std::errc() && (i == 0 ? stopped != end && *stopped == ':' : stopped == end);
+    at = good && i == 0 ? stopped + 1 : stopped;
+  }
+  const json link = {{"gbps", numbers[0]}, {"alpha_us", numbers[1]}};
+  if (!good || !WhatIsWrong(*FindConfigKey("link"), link).empty() ||
+      numbers[1] < kMinEmulableAlphaMicroseconds) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("--link {}: expected GBPS:ALPHA_US, Gbit/s above 0 and a start-up "
+                               "time of at least {} us, which sleeping can emulate; as in 1:100",
+                               text, kMinEmulableAlphaMicroseconds));
+  }
+  return link;
+}
+
+bool IsAll(const std::vector<std::string>& names) {
+  return names == std::vector<std::string>{"all"};
+}
+
+ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
+  ProfileNeeds needs;
+  needs.warmup_steps = request.warmup;
+  needs.steps = request.passes;
+  needs.device = request.device;
+  needs.precision = request.precision;
+  if (IsAll(request.sparsifiers)) {
+    for (const auto& entry : catalog.sparsifiers) {
+      if (entry.name.find('@') == std::string::npos) needs.sparsifiers.push_back(entry.name);
+    }
+  } else {
+    for (const std::string& name : request.sparsifiers) {
+      const bool python = IsPythonSparsifier(name);
+      if (!python) NeedEntry(catalog.sparsifiers, "sparsifier", name);
+      needs.sparsifiers.push_back(python ? PythonSparsifierName(name, fs::current_path()) : name);
+    }
+  }
+  if (IsAll(request.quantizers)) {
+    for (const auto& descriptor : Quantizers()) needs.quantizers.emplace_back(descriptor.name);
+  } else if (request.quantizers != std::vector<std::string>{"none"}) {
+    for (const std::string& name : request.quantizers) {
+      FindQuantizer(name);  // throws
+      needs.quantizers.push_back(name);
+    }
+  }
+  return needs;
+}
+
+// A part a workload, whose cells are the profiles themselves.
+Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
+  const ProfileNeeds needs = NeedsOf(request, catalog);
+  const auto defaults = [](const std::vector<OptionSpec>& specs) {
+    return OptionsToJson(ResolveOptions("workload", specs, {}));
+  };
+  std::vector<json> links = {nullptr};
+  for (const std::string& link : request.links) links.push_back(ParseLink(link));
+  Experiment experiment;
+  experiment.id = "profile";
+  for (const std::string& workload : request.workloads) {
+    const auto& entry = NeedEntry(catalog.workloads, "workload", workload);
+    Part part;
+    part.id = workload;
+    part.timeout_seconds = 3600;
+    for (const json& link : links) {
+      for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) {
+        if (ranks == 1 && !link.is_null()) continue;
+        Cell cell;
+        cell.config = ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
+                                    request.batch.value_or(entry.batch_per_worker), request.threads,
+                                    ranks, link, needs);
+        cell.config_hash = ConfigHash(cell.config);
+        part.cells.push_back(std::move(cell));
+      }
+    }
+    experiment.parts.push_back(std::move(part));
+  }
+  return experiment;
+}
+
+}  // namespace
+
+int ProfileVerb(Program& program, const ProfileRequest& request) {
+  const DoctorPaths paths{program.root(), program.store().results(), program.worker(),
+                          program.Python()};
+  CheckPlace(request);
+  Experiment experiment = ExperimentOf(request, program.catalog());
+  std::vector<json> wanted;
+  for (const Part& part : experiment.parts) {
+    for (const Cell& cell : part.cells) wanted.push_back(cell.config);
+  }
+  const json machine = DescribeSystem();
+  fs::path file;
+  json kept = json::array();
+  if (!request.name.empty()) {
+    if (IsOwnCluster(request.name)) {
+      SPARFUSE_THROW(kConfig, fmt::format("--name {}: means the profile trials of the store as a "
+                                          "cluster; expected another name",
+                                          request.name));
+    }
+    file = ProfileFile(program.store().profiles().own(), request.name);
+    if (fs::exists(file)) kept = ReadProfiles(file);
+    CheckSameMachine(file, kept, machine);
+  }
+  // What the file has is not measured again, whatever became of its trials.
+  const auto in_file = [&](const json& config) {
+    return request.fresh ? nullptr : FindMeasured(file, kept, config);
+  };
+  for (Part& part : experiment.parts)
+    std::erase_if(part.cells, [&](const Cell& cell) { return in_file(cell.config) != nullptr; });
+
+  if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
+    fmt::print(stderr, "warning: load {}\n", load.message);
+  const RunOptions options{.fresh = request.fresh, .progress = program.json() ? stderr : stdout};
+  const RunSummary summary = program.Run({experiment}, options);
+  fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
+             summary.failed, summary.present);
+  if (summary.interrupted) return kInterrupted;
+  if (summary.failed > 0) return kTrialFailed;
+
+  const std::vector<TrialRow> rows = program.Rows();
+  json outcomes = json::array();
+  for (const json& config : wanted) {
+    if (const json* outcome = in_file(config)) {
+      outcomes.push_back(*outcome);
+      continue;
+    }
+    const TrialRow* row = FindTrial(program.catalog(), rows, config, ContentHash(machine));
+    if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
+    outcomes.push_back(ProfileOutcome(program.store().results() / row->directory));
+  }
+  if (program.json()) {
+    PrintJson(outcomes);
+  } else {
+    for (const auto& table : ProfileTables(outcomes)) {
+      fmt::print("{}\n", Render(table, TableFormat::kMarkdown));
+    }
+  }
+  if (!file.empty()) {
+    for (const json& outcome : outcomes) PutProfile(kept, outcome);
+    WriteProfiles(file, kept);
+    fmt::print(options.progress, "{}: for modelled trials, cluster = \"{}\"\n", file.string(),
+               request.name);
+  }
+  return kDone;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,137 @@
+#include "harness/cli/program.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "harness/experiment/experiment_files.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/machine/system.hpp"
+
+namespace sparfuse::harness {
+
+namespace fs = std::filesystem;
+
+Program::Program(Settings settings)
+    : settings_(std::move(settings)),
+      store_(settings_.results, settings_.root / "results" / "profiles") {}
+
+const Catalog& Program::catalog() {
+  if (!catalog_) catalog_ = BuiltInCatalog();
+  return *catalog_;
+}
+
+fs::path Program::Python() const {
+  const fs::path own = settings_.root / ".venv" / "bin" / "python";
+  return fs::exists(own) ? own : fs::path("python3");
+}
+
+bool Program::IsPaper(const std::string& name) const {
+  return !fs::exists(experiments() / (name + ".toml")) &&
+         !ExperimentFiles(experiments() / name).empty();
+}
+
+fs::path Program::FileOf(const std::string& name) const {
+  if (fs::path(name).extension() == ".toml") return name;
+  const fs::path folder = experiments();
+  const fs::path file = folder / (name + ".toml");
+  if (fs::exists(file)) return file;
+  std::vector<std::string> known;
+  for (const auto& path : ExperimentFiles(folder)) {
+    known.push_back(fs::relative(path, folder).replace_extension("").string());
+  }
+  if (IsPaper(name)) {
+    std::erase_if(known, [&](const std::string& each) { return !each.starts_with(name + "/"); });
+    SPARFUSE_THROW(kConfig, fmt::format("{} is a folder of experiments: expected one of {}", name,
+                                        fmt::join(known, ", ")));
+  }
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "
+                             "that ends in .toml)",
+                             name, Suggestion(name, known)));
+}
+
+Experiment Program::Load(const std::string& name) {
+  return LoadExperiment(FileOf(name), catalog(), store_.profiles(),
+                        settings_.root / "results" / "published");
+}
+
+std::vector<Experiment> Program::LoadAll(const std::string& name) {
+  std::vector<Experiment> loaded;
+  if (!IsPaper(name)) {
+    loaded.push_back(Load(name));
+    return loaded;
+  }
+  for (const auto& file : ExperimentFiles(experiments() / name)) {
+    loaded.push_back(Load(file.string()));
+  }
+  return loaded;
+}
+
+std::vector<TrialRow> Program::Rows() const {
+  if (!fs::exists(store_.results())) return {};
+  std::vector<std::string> problems;
+  if (::access(store_.results().c_str(), W_OK) == 0) {
+    if (const auto lock = StoreLock::TryLock(store_.results())) {
+      auto rows = store_.OpenIndex(*lock, problems).Rows();
+      for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+      return rows;
+    }
+  }
+  return store_.ReadRows();
+}
+
+std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
+    std::vector<Experiment> experiments) {
+  const auto rows = std::make_shared<const std::vector<TrialRow>>(Rows());
+  const std::string machine = ContentHash(DescribeSystem());
+  std::vector<std::unique_ptr<LoadedExperiment>> all;
+  for (auto& experiment : experiments) {
+    auto loaded = std::make_unique<LoadedExperiment>();
+    loaded->experiment = std::move(experiment);
+    loaded->parts = PartsWithTwins(loaded->experiment);
+    loaded->rows = rows;
+    loaded->results = ResultsOf(loaded->parts, catalog(), *rows, machine);
+    all.push_back(std::move(loaded));
+  }
+  return all;
+}
+
+std::unique_ptr<LoadedExperiment> Program::LoadWithResults(const std::string& name) {
+  std::vector<Experiment> one;
+  one.push_back(Load(name));
+  return std::move(WithResults(std::move(one)).front());
+}
+
+RunSummary Program::Run(const std::vector<Experiment>& experiments, RunOptions options) {
+  options.root = settings_.root;
+  options.worker = settings_.worker;
+  return RunExperiments(catalog(), store_, experiments, options, *settings_.interrupted);
+}
+
+int RunCommand(const std::vector<std::string>& command) {
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child < 0) SPARFUSE_THROW(kInternal, "cannot fork");
+  if (child == 0) {
+    std::vector<char*> argv;
+    for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void PrintJson(const nlohmann::json& value) {
+  fmt::print("{}\n", value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace sparfuse::harness

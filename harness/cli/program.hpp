@@ -1,0 +1,75 @@
+// Holds what every verb of the program works on: the project's folder, its store and the catalog.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/experiment/experiment.hpp"
+#include "harness/report/results.hpp"
+#include "harness/run/runner.hpp"
+#include "harness/store/store.hpp"
+
+namespace sparfuse::harness {
+
+// An experiment with the trials that the store has of it.
+struct LoadedExperiment {
+  Experiment experiment;
+  std::vector<Part> parts;                            // twins included
+  std::shared_ptr<const std::vector<TrialRow>> rows;  // of all that were loaded together
+  std::vector<PartResult> results;                    // point into parts and rows
+};
+
+class Program {
+ public:
+  struct Settings {
+    std::filesystem::path root, results, worker;
+    bool json = false;                               // print JSON
+    const std::atomic<bool>* interrupted = nullptr;  // runs end soon after it is set
+  };
+  explicit Program(Settings settings);
+
+  const std::filesystem::path& root() const noexcept { return settings_.root; }
+  const std::filesystem::path& worker() const noexcept { return settings_.worker; }
+  bool json() const noexcept { return settings_.json; }
+  const Store& store() const noexcept { return store_; }
+  const Catalog& catalog();  // joined by the first call
+  std::filesystem::path experiments() const { return settings_.root / "experiments"; }
+  std::filesystem::path Python() const;  // of the project's environment, or the system's
+
+  // Whether `name` is a folder beneath experiments/: all of its experiments are meant.
+  bool IsPaper(const std::string& name) const;
+  // The experiment named, a .toml file or a name beneath experiments/. Throws Error{kConfig}.
+  Experiment Load(const std::string& name);
+  std::vector<Experiment> LoadAll(const std::string& name);  // of a paper, or the one
+
+  // The store's trials; the index is first brought up to date where no run holds the store.
+  std::vector<TrialRow> Rows() const;
+  std::vector<std::unique_ptr<LoadedExperiment>> WithResults(std::vector<Experiment> experiments);
+  std::unique_ptr<LoadedExperiment> LoadWithResults(const std::string& name);
+
+  // Runs what the store lacks of `experiments`; root, worker and the interruption are the
+  // program's.
+  RunSummary Run(const std::vector<Experiment>& experiments, RunOptions options);
+
+ private:
+  std::filesystem::path FileOf(const std::string& name) const;
+
+  Settings settings_;
+  Store store_;
+  std::optional<Catalog> catalog_;
+};
+
+// Runs a command on this program's terminal and returns its exit status; 127 where there is none of
+// that name, 128 + N where signal N ended it.
+int RunCommand(const std::vector<std::string>& command);
+
+// Prints `value` on standard output; bytes that are not UTF-8 are replaced.
+void PrintJson(const nlohmann::json& value);
+
+}  // namespace sparfuse::harness

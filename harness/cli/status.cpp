@@ -1,0 +1,69 @@
+// Says what the store has of an experiment and what failed: `sparfuse status`.
+#include <fmt/format.h>
+
+#include "harness/cli/verbs.hpp"
+#include "harness/experiment/cells.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+int StatusVerb(Program& program, const std::string& name) {
+  const auto loaded = program.LoadWithResults(name);
+  json parts = json::array();
+  for (const auto& result : loaded->results) {
+    json failures = json::array();
+    std::size_t complete = 0;
+    for (const auto& cell : result.cells) {
+      complete += cell.trials.size() >= static_cast<std::size_t>(result.part->blocks);
+      if (cell.failure.empty()) continue;
+      json entry = {{"cell", CellName(cell.cell->config)}, {"failure", cell.failure}};
+      for (const auto& row : *loaded->rows) {
+        if (row.config_hash != cell.cell->config_hash || row.status == "ok") continue;
+        entry["trial_id"] = row.trial_id;
+        entry["message"] = row.failure_message;
+      }
+      failures.push_back(std::move(entry));
+    }
+    parts.push_back({{"part", result.part->id},
+                     {"cells", result.cells.size()},
+                     {"complete", complete},
+                     {"blocks", result.part->blocks},
+                     {"hardware", result.hardware},
+                     {"without_result", failures}});
+  }
+  std::vector<json> trials;
+  for (const auto& row : *loaded->rows) {
+    if (row.experiment != loaded->experiment.id) continue;
+    trials.push_back({{"trial_id", row.trial_id},
+                      {"status", row.status},
+                      {"seconds", row.seconds},
+                      {"failure", row.failure_message},
+                      {"annotations", row.annotations}});
+  }
+  if (program.json()) {
+    PrintJson({{"experiment", loaded->experiment.id}, {"parts", parts}, {"trials", trials}});
+    return kDone;
+  }
+  for (const auto& part : parts) {
+    fmt::print("{}: {} of {} cells complete ({} block(s))\n", part["part"].get<std::string>(),
+               part["complete"].dump(), part["cells"].dump(), part["blocks"].dump());
+    for (const auto& failure : part["without_result"]) {
+      fmt::print("  {}: {}{}\n", failure["failure"].get<std::string>(),
+                 failure["cell"].get<std::string>(),
+                 failure.contains("message") ? "\n    " + failure["trial_id"].get<std::string>() +
+                                                   ": " + failure["message"].get<std::string>()
+                                             : "");
+    }
+  }
+  for (const auto& trial : trials) {
+    if (trial["annotations"].empty()) continue;
+    fmt::print("left out: {} ({})\n", trial["trial_id"].get<std::string>(),
+               trial["annotations"].dump());
+  }
+  fmt::print("{} trial(s) of this experiment in {}\n", trials.size(),
+             program.store().results().string());
+  return kDone;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,86 @@
+// Declares the verbs of the program: what each is asked for, and the function that does it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/program.hpp"
+#include "harness/report/explain.hpp"
+#include "harness/report/table.hpp"
+
+namespace sparfuse::harness {
+
+enum ExitCode {
+  kDone = 0,
+  kTrialFailed = 1,
+  kUsage = 2,
+  kClaimNotReproduced = 3,
+  kInterrupted = 130
+};
+
+// Each verb returns an ExitCode and throws Error for what ends it early. Where `name` may be a
+// paper, that is a folder of experiments/, all of its experiments are meant.
+
+struct ListRequest {
+  std::string what;  // "methods", "sparsifiers", ...: Listings()
+};
+int ListVerb(Program& program, const ListRequest& request);
+
+struct PlanRequest {
+  std::string name;
+  bool why = false;  // say for each trial what the store lacks
+};
+int PlanVerb(Program& program, const PlanRequest& request);
+
+struct RunRequest {
+  std::vector<std::string> names;
+  bool fresh = false;  // run everything again
+};
+int RunVerb(Program& program, const RunRequest& request);
+// Runs what the store lacks and prints how many trials ran well, failed and were there.
+RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experiments,
+                       const RunOptions& options);
+
+int StatusVerb(Program& program, const std::string& experiment);
+// format: "md", "latex" or "csv".
+int TableVerb(Program& program, const std::string& experiment, const std::string& format);
+// `out`: a folder; "": reports/ID/figures in the results.
+int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
+// `out`: a file; "": reports/ID/report.html in the results.
+int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out);
+int ExplainVerb(Program& program, const ExplainRequest& request, const std::filesystem::path& out);
+
+struct ReproduceRequest {
+  std::string name;
+  bool fresh = false;     // run everything again
+  bool strict = false;    // kClaimNotReproduced where a claim fails
+  bool modelled = false;  // modelled trials and the profiles that they need, no others
+};
+int ReproduceVerb(Program& program, const ReproduceRequest& request);
+
+struct ProfileRequest {
+  std::vector<std::string> workloads;
+  std::string device = "cpu";
+  std::string precision = "fp32";
+  int most_ranks = 2;  // at once: 1, 2, 4, ... up to these
+  int threads = 1;     // of a rank
+  std::optional<int> batch;
+  std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
+  std::vector<std::string> quantizers = {"all"};
+  int warmup = 5;                  // steps of training before the timed ones
+  int passes = 50;                 // timed
+  std::vector<std::string> links;  // "GBPS:ALPHA_US": beside the machine's own
+  std::string name;                // of the file in results/profiles, or ""
+  bool fresh = false;
+};
+int ProfileVerb(Program& program, const ProfileRequest& request);
+
+int CalibrateVerb(Program& program, const std::string& cluster);
+int IndexVerb(Program& program);
+int DoctorVerb(Program& program);
+int ProveVerb(Program& program, const std::string& method);
+int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,46 @@
+"""Reads the series of a trial: NumPy files, of which trial.json has units and sampling
+(docs/results-format.md)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+
+class SeriesError(Exception):
+    """A series that cannot be read; the message names the file and what was expected."""
+
+
+def read(path):
+    """The structured array in `path`, such as .../spans.npy; None where the trial did not write it.
+
+    Throws SeriesError where the file is damaged, or of a trial of an earlier version."""
+    path = Path(path)
+    if not path.exists():
+        if path.with_suffix(".cols").exists():
+            raise SeriesError(
+                f"{path.parent}: this trial's series are *.cols files of an earlier version; "
+                f"expected {path.name}; run the trial again (sparfuse run EXPERIMENT --fresh)"
+            )
+        return None
+    said = describe(path)
+    expected = f"a NumPy file of {said['rows']} records of {', '.join(sorted(said['units']))}"
+    try:
+        table = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError) as error:
+        raise SeriesError(f"{path}: {error}; expected {expected}") from error
+    columns = sorted(getattr(getattr(table, "dtype", None), "names", None) or ())
+    if columns != sorted(said["units"]) or table.shape != (said["rows"],):
+        found = f"{len(table)} records of {', '.join(columns)}" if columns else "no columns"
+        raise SeriesError(f"{path}: {found}; expected {expected}")
+    return table
+
+
+def describe(path):
+    """{"rows", "sampling", "units": {column: unit}}: what trial.json says of the series."""
+    path = Path(path)
+    trial = path.with_name("trial.json")
+    try:
+        return json.loads(trial.read_text(encoding="utf-8"))["series"][path.name]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SeriesError(f'{trial}: expected series["{path.name}"]: {error!r}') from error

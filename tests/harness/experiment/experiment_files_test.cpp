@@ -1,0 +1,25 @@
+#include "harness/experiment/experiment_files.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+TEST(ExperimentFiles, StandInTheOrderOfTheirNumbers) {
+  const TemporaryFolder folder;
+  for (const char* name : {"fig14.toml", "fig3.toml", "claims.toml", "fig3b.toml", "notes.md"}) {
+    std::ofstream(folder.path() / name) << "\n";
+  }
+  std::vector<std::string> names;
+  for (const auto& file : ExperimentFiles(folder.path())) names.push_back(file.stem());
+  EXPECT_EQ(names, (std::vector<std::string>{"claims", "fig3", "fig3b", "fig14"}));
+  EXPECT_TRUE(ExperimentFiles(folder.path() / "none").empty());
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

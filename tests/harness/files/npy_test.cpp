@@ -1,0 +1,87 @@
+#include "harness/files/npy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/base/error.hpp"
+#include "harness/files/durable_file.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+// The table of every_type.npy, which tests/figures/series_test.py reads with numpy.
+NpyTable EveryType() {
+  NpyTable table("every step");
+  table.AddColumn("step", "", std::vector<std::int64_t>{1, -2, std::int64_t{1} << 40});
+  table.AddColumn("seconds", "seconds", std::vector<double>{0.5, -1e300, 3.0});
+  table.AddColumn("measured", "", std::vector<bool>{false, true, true});
+  table.AddColumn("kind", "", std::vector<std::string>{"wait", "", "sparsify"});
+  return table;
+}
+
+std::string Written(const NpyTable& table) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      (std::string("sparfuse-npy-") +
+       ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+       std::to_string(::testing::UnitTest::GetInstance()->random_seed()));
+  table.Write(path);
+  std::string bytes = ReadFile(path);
+  std::filesystem::remove(path);
+  return bytes;
+}
+
+TEST(NpyTable, WritesTheBytesThatNumpyIsTestedToRead) {
+  EXPECT_EQ(Written(EveryType()), ReadFile(std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) /
+                                           "tests" / "harness" / "files" / "every_type.npy"));
+}
+
+TEST(NpyTable, RecordsBeginAtAMultipleOf64AndHaveNoPadding) {
+  const std::string bytes = Written(EveryType());
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\1\0", 8));
+  const std::size_t header = bytes.find('\n') + 1;
+  EXPECT_EQ(header % 64, 0u);
+  EXPECT_EQ(static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]),
+            header - 10);
+  EXPECT_EQ(bytes.size() - header, 3 * (8 + 8 + 1 + 4 * 8));  // text as wide as "sparsify"
+}
+
+TEST(NpyTable, ATableWithoutRowsHasItsColumns) {
+  NpyTable table("every step");
+  table.AddColumn("step", "", std::vector<std::int64_t>{});
+  table.AddColumn("kind", "", std::vector<std::string>{});
+  EXPECT_NE(Written(table).find("{'descr': [('step', '<i8'), ('kind', '<U1'), ], "
+                                "'fortran_order': False, 'shape': (0,), }"),
+            std::string::npos);
+}
+
+TEST(NpyTable, BytesThatAreNotAsciiBecomeQuestionMarks) {
+  NpyTable table("");
+  table.AddColumn("kind", "", std::vector<std::string>{"a\xc3\xa9"});
+  const std::string bytes = Written(table);
+  EXPECT_EQ(bytes.substr(bytes.size() - 12), std::string("a\0\0\0?\0\0\0?\0\0\0", 12));
+}
+
+TEST(NpyTable, DescriptionHoldsWhatTheFileCannot) {
+  EXPECT_EQ(
+      EveryType().Description(),
+      json({{"rows", 3},
+            {"sampling", "every step"},
+            {"units", {{"step", ""}, {"seconds", "seconds"}, {"measured", ""}, {"kind", ""}}}}));
+}
+
+TEST(NpyTable, AnErrorOfWritingNamesTheFile) {
+  try {
+    EveryType().Write("/dev/full");
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kData);
+    EXPECT_NE(std::string(error.what()).find("/dev/full"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
