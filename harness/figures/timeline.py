@@ -2,6 +2,7 @@
 
 from matplotlib.lines import Line2D
 
+import series
 import style
 import wording
 
@@ -26,7 +27,7 @@ def typical_trial(cell):
     """The trial whose step time is the (lower) median of its cell and that kept spans."""
     steps = cell.values("step_seconds")
     trials = sorted(
-        (trial for trial in cell.trials.values() if (trial.directory / "spans.npy").exists()),
+        (trial for trial in cell.trials.values() if series.kept(trial.directory / "spans.npy")),
         key=lambda trial: (steps.get(trial.block, 0.0), trial.block),
     )
     return trials[(len(trials) - 1) // 2] if trials else None

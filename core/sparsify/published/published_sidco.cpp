@@ -20,12 +20,12 @@ namespace {
 constexpr double kFirstDensity = 0.25;  // aim of the first of several stages
 constexpr double kNoThreshold = std::numeric_limits<double>::quiet_NaN();
 
-enum class Fit { kExponential, kPareto, kGamma, kNormal };
+enum class PublishedFit { kExponential, kPareto, kGamma, kNormal };
 
-Fit FitOf(const std::string& name) {
-  if (name == "exponential") return Fit::kExponential;
-  if (name == "pareto") return Fit::kPareto;
-  return name == "gamma" ? Fit::kGamma : Fit::kNormal;
+PublishedFit PublishedFitOf(const std::string& name) {
+  if (name == "exponential") return PublishedFit::kExponential;
+  if (name == "pareto") return PublishedFit::kPareto;
+  return name == "gamma" ? PublishedFit::kGamma : PublishedFit::kNormal;
 }
 
 double ExponentialQuantile(const Moments& y, double density) { return -y.mean * std::log(density); }
@@ -143,7 +143,7 @@ Survivors SurvivorsOf(const PublishedCall& call, double threshold) {
 }
 
 struct SidcoForm {
-  Fit fit;
+  PublishedFit fit;
   int stages;            // 0: as many as stage_density asks for
   double stage_density;  // with stages = 0: what a later stage leaves of the one before it
   bool approximate_gamma;
@@ -152,13 +152,13 @@ struct SidcoForm {
 double FirstThreshold(const PublishedCall& call, const SidcoForm& form, double density) {
   const Moments x = call.Magnitudes();
   switch (form.fit) {
-    case Fit::kExponential:
+    case PublishedFit::kExponential:
       return ExponentialQuantile(x, density);
-    case Fit::kPareto:
+    case PublishedFit::kPareto:
       return ParetoQuantile(x.mean, x.variance, density);
-    case Fit::kGamma:
+    case PublishedFit::kGamma:
       return GammaThreshold(call, x, density, form.approximate_gamma);
-    case Fit::kNormal:
+    case PublishedFit::kNormal:
       return NormalQuantile(x, density);
   }
   return kNoThreshold;
@@ -181,10 +181,10 @@ double Threshold(const PublishedCall& call, const SidcoForm& form) {
     const Survivors survivors = SurvivorsOf(call, threshold);
     if (survivors.count == 0) return kNoThreshold;
     const Moments& y = survivors.above;
-    threshold = survivors.smallest + (form.fit == Fit::kExponential ? ExponentialQuantile(y, ratio)
-                                      : form.fit == Fit::kNormal
-                                          ? NormalQuantile(y, ratio)
-                                          : ParetoQuantile(y.mean, y.variance, ratio));
+    threshold = survivors.smallest +
+                (form.fit == PublishedFit::kExponential ? ExponentialQuantile(y, ratio)
+                 : form.fit == PublishedFit::kNormal    ? NormalQuantile(y, ratio)
+                                                     : ParetoQuantile(y.mean, y.variance, ratio));
   }
   return threshold;
 }
@@ -230,7 +230,7 @@ class StageControl {
 };
 
 std::unique_ptr<Sparsifier> MakeSaf(const Options& resolved, std::uint64_t /*seed*/) {
-  const SidcoForm form{FitOf(StringOption(resolved, "fit")), 1, 1, true};
+  const SidcoForm form{PublishedFitOf(StringOption(resolved, "fit")), 1, 1, true};
   return MakePublished("sidco@saf", [form](const PublishedCall& call) {
     call.Take(Comparison::kAbove, Threshold(call, form));
   });
@@ -238,7 +238,7 @@ std::unique_ptr<Sparsifier> MakeSaf(const Options& resolved, std::uint64_t /*see
 
 std::unique_ptr<Sparsifier> MakeRepo(const Options& resolved, std::uint64_t /*seed*/) {
   const int stages = static_cast<int>(IntOption(resolved, "stages"));
-  const SidcoForm form{FitOf(StringOption(resolved, "fit")), stages,
+  const SidcoForm form{PublishedFitOf(StringOption(resolved, "fit")), stages,
                        DoubleOption(resolved, "stage_density"),
                        BoolOption(resolved, "approximate_gamma")};
   // Shared with nobody but the copies of the rule.

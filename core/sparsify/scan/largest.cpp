@@ -148,14 +148,13 @@ Bin FindBin(const Candidates& candidates, std::size_t k) {
 }
 
 // Keys between which the one of a rank lies.
-struct Bracket {
+struct KeyRange {
   std::uint32_t first;
   std::uint32_t last;
 };
 
 // Most likely such a bracket, with few candidates in it, from every so many-th of them.
-Bracket LikelyBracket(const SelectKernels& kernels, const Candidates& candidates,
-                      std::size_t rank) {
+KeyRange LikelyRange(const SelectKernels& kernels, const Candidates& candidates, std::size_t rank) {
   constexpr std::size_t kSampled = 1024;
   if (candidates.count <= 4 * kSampled) return {candidates.lo, candidates.largest};
   std::uint32_t keys[kSampled];
@@ -166,7 +165,7 @@ Bracket LikelyBracket(const SelectKernels& kernels, const Candidates& candidates
   const double expected = fraction * kSampled;
   const double reach = 3 * std::sqrt(expected * (1 - fraction)) + 2;
   const int bits = std::bit_width(candidates.largest - candidates.lo);
-  Bracket bracket{candidates.lo, candidates.largest};
+  KeyRange bracket{candidates.lo, candidates.largest};
   if (expected + reach < kSampled) {
     const auto low = static_cast<std::size_t>(expected + reach);
     bracket.first = FindCut(kernels, keys, low, candidates.lo, bits, kBracketBits).key;
@@ -187,7 +186,7 @@ struct Counted {
 };
 
 Counted KeysInBracket(const SelectContext& context, const Candidates& candidates,
-                      const Bracket& bracket, std::uint32_t* keys) {
+                      const KeyRange& bracket, std::uint32_t* keys) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
     for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
@@ -219,7 +218,7 @@ struct KthCut {
 KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::size_t k) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
-  Bracket bracket = LikelyBracket(kernels, candidates, k);
+  KeyRange bracket = LikelyRange(kernels, candidates, k);
   Counted counted = KeysInBracket(context, candidates, bracket, keys.data());
   if (counted.above >= k || counted.above + counted.inside < k) {
     bracket = {candidates.lo, candidates.largest};

@@ -1,4 +1,4 @@
-// The shipped forms: small cases worked by hand, the counts that they are known for, and what the
+// The published forms: small cases worked by hand, the counts that they are known for, and what the
 // descriptors say of them.
 #include "core/sparsify/published/published.hpp"
 
