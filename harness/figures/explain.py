@@ -2,7 +2,8 @@
 
 The parts of a trial's step are those of the slowest rank of each step, as its metrics'; means over
 the third of the measured steps whose durations lie around the median, so that they add up. What
-they miss of the median itself is in `other`. Waits by unit are means over the steps that kept spans.
+they miss of the median itself is in `other`. Waits by unit are means over the steps that kept
+spans.
 """
 
 import json

@@ -141,7 +141,7 @@ def _cells_of(arguments):
     for hash in (arguments.of, arguments.over):
         if hash not in by_hash:
             raise selection.SpecError(
-                f"experiment '{experiment.id}': no cell with trials that count has config_hash {hash}"
+                f"experiment '{experiment.id}': no cell with results has config_hash {hash}"
             )
     return experiment, by_hash[arguments.of], by_hash[arguments.over]
 

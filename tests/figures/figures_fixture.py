@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "harness" / "figure
 
 METHODS = ["dense", "wfbp", "horovod-fusion", "syncea", "safusion-naive", "safusion-inter"]
 HARDWARE = "Intel Xeon Processor @ 2.80GHz, 2 cores, 8 GiB"
-METHOD_KEYS = ["method", "method_options", "sparsifier", "sparsifier_options", "density", "feedback"]
+METHOD_KEYS = ["method", "method_options", "sparsifier", "sparsifier_options"]
+METHOD_KEYS += ["density", "feedback"]
 KEYS = {
     "method": METHOD_KEYS,
     "sparsity": METHOD_KEYS[2:],
