@@ -62,8 +62,9 @@ struct Wanted {
       const auto current = revisions.find(row.config_hash);
       if (current == revisions.end()) continue;
       trials[row.config_hash].push_back(&row);
-      const std::string& made_by =
-          machines.try_emplace(row.system_hash, MachineOf(row)).first->second;
+      const auto [known, is_new] = machines.try_emplace(row.system_hash);
+      if (is_new) known->second = MachineOf(row);
+      const std::string& made_by = known->second;
       if (!row.counts() || row.revisions != current->second || made_by.empty()) continue;
       here = here || made_by == machine_hash;
       if (!here) machine = made_by;
