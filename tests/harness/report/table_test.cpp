@@ -39,8 +39,12 @@ TrialRow Row(const Catalog& catalog, const Cell& cell, int block, double step_se
   return row;
 }
 
+// `part` must outlive the result.
 PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows) {
-  return ResultsOf(part, catalog, rows, "machine");
+  PartResult result = ResultsOf({part}, catalog, rows, "machine").front();
+  result.part = &part;
+  for (std::size_t i = 0; i < part.cells.size(); ++i) result.cells[i].cell = &part.cells[i];
+  return result;
 }
 
 std::vector<std::string> TitlesOf(const std::vector<KeyColumn>& columns) {
