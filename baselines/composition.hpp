@@ -1,5 +1,5 @@
-// From the names and options of a method's parts to the parts themselves; used by everything that
-// runs methods, live and modelled.
+// Makes the parts of a method from their names and options, for everything that runs methods, live
+// and modelled.
 #pragma once
 
 #include <cstddef>
@@ -69,8 +69,8 @@ struct Composition {
 
   std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }
   std::unique_ptr<Sparsifier> MakeSparsifier(std::uint64_t seed) const;  // null: none
-  // What codes tensors of density 1; null: they have indices like others.
-  std::unique_ptr<Quantizer> MakeRuns(std::uint64_t seed) const;
+  // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
+  std::unique_ptr<Quantizer> MakeDenseQuantizer(std::uint64_t seed) const;
   bool needs_profile() const;  // to plan
 };
 

@@ -1,4 +1,5 @@
-// The one explicit table of strategies and planners: core's, then a line for each baseline's own.
+// Holds the one explicit table of strategies and planners: core's, then a line for each baseline's
+// own.
 #include "baselines/registry.hpp"
 
 #include <string>

@@ -1,4 +1,4 @@
-// Everything a method can be composed of, and the methods themselves.
+// Lists everything that a method can be composed of, and the methods themselves.
 #pragma once
 
 #include <span>

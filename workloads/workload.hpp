@@ -1,5 +1,5 @@
-// A model with its data and its optimizer, as one rank trains it. This header is free of LibTorch;
-// nothing here knows of compression or of other ranks' messages.
+// Declares a model with its data and its optimizer, as one rank trains it. This header is free of
+// LibTorch; nothing here knows of compression or of other ranks' messages.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Products of matrices on a device: cuBLAS's on CUDA, loops on the emulated device.
+// Multiplies matrices on a device: cuBLAS does on CUDA.
 #pragma once
 
 #include <cstddef>

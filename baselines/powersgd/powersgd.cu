@@ -1,7 +1,7 @@
 #include "baselines/powersgd/powersgd_kernels.hpp"
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::CheckProduct)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::RedrawColumns)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::OrthonormalizeColumns)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::ReconstructRows)
+SPARFUSE_KERNEL(sparfuse::gpu::CheckProduct)
+SPARFUSE_KERNEL(sparfuse::gpu::RedrawColumns)
+SPARFUSE_KERNEL(sparfuse::gpu::OrthonormalizeColumns)
+SPARFUSE_KERNEL(sparfuse::gpu::ReconstructRows)

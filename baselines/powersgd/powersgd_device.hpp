@@ -34,10 +34,9 @@ class PowerSgdOnDevice {
 
   // As PowerSgd::ComputeP; throws Error{kConfig} if sizes differ.
   //
-  //   not_finite  a word of the device, zero before: raised to NotFiniteCode
-  //   (sparsify/on_device.hpp)
-  //               of the first element of x that is not finite; without a residual, or where P
-  //               overflows, of its row.
+  //   not_finite  a word of the device, zero before: raised to the NotFiniteCode
+  //               (core/sparsify/device_selection.hpp) of the first element of x that is not
+  //               finite; without a residual, or where P overflows, of the element's row.
   void ComputeP(const Stream& stream, const SelectSource& source, const TensorInfo& info,
                 std::uint32_t* not_finite);
 

@@ -1,4 +1,4 @@
-// Kernels of powersgd_device.hpp, beside the two products.
+// Holds the kernels of powersgd_device.hpp, beside the two products.
 #pragma once
 
 #include <cmath>

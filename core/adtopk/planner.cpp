@@ -1,14 +1,13 @@
-// Partial sparsification and hybrid collective communication.
+// Plans partial sparsification and hybrid collective communication.
 //
 // Source:      ADTopk, "All-dimension Top-k compression for high-performance data-parallel DNN
 //              training", HPDC 2024, and its published code.
 // Deviations:  in the code units hold one tensor, so that none is ever left dense, and no
-// all-reduce
-//              is issued. Here units hold L / 20 tensors. With form = "profiled", times are
-//              measured, the density counts once, and a cut is judged by when its unit ends on a
-//              link that earlier units may still occupy. What dense tensors take of a unit's budget
-//              is taken from the others, down to a tenth of the density; the code's formula never
-//              takes any.
+//              all-reduce is issued. Here units hold L / 20 tensors. With form = "profiled", times
+//              are measured, the density counts once, and a cut is judged by when its unit ends on
+//              a link that earlier units may still occupy. What dense tensors take of a unit's
+//              budget is taken from the others, down to a tenth of the density; the code's formula
+//              never takes any.
 #include "core/adtopk/planner.hpp"
 
 #include <algorithm>
@@ -153,8 +152,10 @@ class Planning {
       work.until_reducible = work.compute;
     }
     const std::size_t entries = EntriesOf(unit);
-    if (reduced > 0) work.reduce = times_->Reduce(reduced) + times_->Covering(reduced);
-    if (entries > 0) work.gather = GatherSeconds(entries) + times_->Covering(gathered);
+    if (reduced > 0)
+      work.reduce = times_->Reduce(reduced) + times_->HostSecondsPerExchange(reduced);
+    if (entries > 0)
+      work.gather = GatherSeconds(entries) + times_->HostSecondsPerExchange(gathered);
     return work;
   }
 

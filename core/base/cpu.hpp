@@ -1,4 +1,4 @@
-// Which instruction set the kernels run on: chosen once at run time, so that one binary serves
+// Chooses the instruction set that the kernels run on, once at run time, so that one binary serves
 // every x86-64 machine.
 #pragma once
 

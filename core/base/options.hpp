@@ -1,4 +1,4 @@
-// Named, typed, documented options of a registered part, checked where a file is read.
+// Declares named, typed, documented options of a registered part, and checks what a file gives.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The one thread pool of a rank. Sized once; waits block, so that ranks that share cores do not
-// steal from one another by spinning.
+// Runs loops on the one thread pool of a rank. The pool is sized once; its waits block, so that
+// ranks that share cores do not steal from one another by spinning.
 #pragma once
 
 #include <condition_variable>

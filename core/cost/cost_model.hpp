@@ -1,6 +1,6 @@
-// How long single operations take: what the ModelEngine and planners compute with. Filled from
-// single-operation measurements and a backward profile, never from the step time of a compared
-// cell.
+// Holds how long single operations take, for the ModelEngine and for planners. A cost model is
+// filled from single-operation measurements and a backward profile, never from the step time of a
+// compared cell.
 #pragma once
 
 #include <array>
@@ -48,8 +48,8 @@ class SelectionCost {
 // much. The value at 0 bytes is the start-up time (alpha); what exceeds it occupies the link.
 struct LinkCost {
   PiecewiseLinear round_seconds;
-  double seconds_per_extra_message =
-      0;  // for each message beyond the first that a rank sends at once
+  // For each message beyond the first that a rank sends at once.
+  double seconds_per_extra_message = 0;
 
   static LinkCost FromAlphaBeta(double alpha_seconds, double seconds_per_byte);
 };

@@ -1,4 +1,4 @@
-// A profile that is declared where none was measured.
+// Makes a profile that is declared where none was measured.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Constants of a link from measured times: for people and for declared clusters. The model itself
-// computes with the measured curve.
+// Fits constants of a link to measured times, for people and for declared clusters. The model
+// itself computes with the measured curve.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The CUDA devices that this process can use, or why it can use none.
+// Lists the CUDA devices that this process can use, or says why it can use none.
 #pragma once
 
 #include <cstddef>

@@ -4,8 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/device/cuda/runtime_cuda.hpp"
-#include "core/device/emulated/runtime_emulated.hpp"
+#include "core/device/backend.hpp"
 
 namespace sparfuse::internal {
 namespace {
@@ -27,36 +26,23 @@ void* AllocateOnHost(std::size_t bytes, std::string_view what) {
 
 void* Allocate(std::size_t bytes, Device device, std::string_view what) {
   if (bytes == 0) return nullptr;
-  switch (device.kind) {
-    case DeviceKind::kCuda:
-      return gpu::cuda::Allocate(bytes, device.index, what);
-    case DeviceKind::kEmulated:
-      return gpu::emulated::Allocate(bytes, what);
-    case DeviceKind::kHost:
-      break;
-  }
-  return AllocateOnHost(bytes, what);
+  if (device.kind == DeviceKind::kHost) return AllocateOnHost(bytes, what);
+  return gpu::BackendOf(device).Allocate(bytes, device.index, what);
 }
 
 void Free(void* pointer, Device device) noexcept {
   if (pointer == nullptr) return;
-  switch (device.kind) {
-    case DeviceKind::kCuda:
-      return gpu::cuda::Free(pointer, device.index);
-    case DeviceKind::kEmulated:
-      return gpu::emulated::Free(pointer);
-    case DeviceKind::kHost:
-      break;
-  }
-  std::free(pointer);
+  if (device.kind == DeviceKind::kHost) return std::free(pointer);
+  gpu::BackendOf(device).Free(pointer, device.index);
 }
 
 void FillZero(void* pointer, std::size_t bytes, Device device) {
   if (bytes == 0) return;
-  if (device.kind == DeviceKind::kCuda) {
-    return gpu::cuda::FillZero(pointer, bytes, device.index);
+  if (device.kind == DeviceKind::kHost) {
+    std::memset(pointer, 0, bytes);
+  } else {
+    gpu::BackendOf(device).FillZero(pointer, bytes, device.index);
   }
-  std::memset(pointer, 0, bytes);
 }
 
 }  // namespace sparfuse::internal

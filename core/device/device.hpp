@@ -1,4 +1,5 @@
-// Where memory lives and in which order work on it runs: Device, Stream, DeviceSpan, Buffer.
+// Declares Device, Stream, DeviceSpan and Buffer, which say where memory lies and in which order
+// work on it runs.
 #pragma once
 
 #include <cassert>
@@ -13,7 +14,7 @@
 
 namespace sparfuse {
 
-// kEmulated is for tests: a device whose kernels run on the host (core/device/runtime.hpp).
+// kEmulated is for tests: a device whose kernels run on the host. No product is linked with it.
 enum class DeviceKind : std::uint8_t { kHost, kCuda, kEmulated };
 
 struct Device {
@@ -23,8 +24,8 @@ struct Device {
 };
 
 // An ordered queue of work on one device. On the host work is synchronous and `native` is null;
-// on CUDA `native` is a cudaStream_t that the caller owns, on an emulated device null or a stream
-// of core/device/runtime.hpp.
+// on CUDA `native` is a cudaStream_t that the caller owns, on an emulated device null or its own
+// kind of queue.
 struct Stream {
   Device device;
   void* native = nullptr;

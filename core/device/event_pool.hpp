@@ -1,4 +1,4 @@
-// Events that a step records and the next one records again.
+// Keeps events that a step records and the next one records again.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How kernels are written: once, for CUDA and for the emulated device that tests use.
+// Defines how kernels are written: once, for CUDA and for the emulated device that tests use.
 //
 // A kernel is a functor over one thread of a block. Its members are its arguments:
 //
@@ -27,7 +27,8 @@
 //   AtomicAdd(p, v), AtomicMax(p, v), AtomicOr(p, v) -> before
 //                                           u32 or u64, in global or shared memory, relaxed
 //   LoadAcquire(p), StoreRelease(p, v)      between blocks: what was written before is seen as well
-//   LoadRelaxed(p), StoreRelaxed(p, v)      likewise, without that: the word says all that is told
+//   LoadRelaxed(p), StoreRelaxed(p, v)      relaxed: only this word is communicated, no other
+//                                           memory is ordered
 //   LoadStreaming(p)                        a load of what is not read again soon
 //   Pause()                                 in a loop that waits for a block of lower number
 //

@@ -3,18 +3,27 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/base/error.hpp"
-#include "core/device/emulated/emulated_block.hpp"
-#include "core/device/runtime.hpp"
+#include "core/device/device.hpp"
+#include "core/device/kernel.hpp"
 #include "core/device/status.hpp"
 
 namespace sparfuse::gpu {
 
-// Defined by SPARFUSE_CUDA_KERNEL(Kernel) in a .cu file.
+// Defined by SPARFUSE_KERNEL(Kernel) in a .cu file (compile_kernel.hpp).
 template <class Kernel>
 void LaunchOnCuda(const Stream& stream, unsigned blocks, const Kernel& kernel,
                   const std::uint32_t* only_if);
+
+// What runs the kernel on the emulated device: the same .cu file sets it where it is compiled for
+// that device, which tests alone are linked with.
+template <class Kernel>
+using LaunchOnEmulated = void (*)(const Stream& stream, unsigned blocks, const Kernel& kernel,
+                                  const std::uint32_t* only_if);
+template <class Kernel>
+inline LaunchOnEmulated<Kernel> launch_on_emulated = nullptr;
 
 // Runs `blocks` blocks of the kernel in stream order. Returns at once, but for errors of the
 // launch.
@@ -26,15 +35,11 @@ void Launch(const Stream& stream, std::size_t blocks, const Kernel& kernel,
             const std::uint32_t* only_if = nullptr) {
   if (blocks == 0) return;
   if (stream.device.kind == DeviceKind::kEmulated) {
+    if (launch_on_emulated<Kernel> == nullptr) {
+      SPARFUSE_THROW(kInternal, std::string(Kernel::kName) + " has no emulated kernel");
+    }
     CheckStatus(InjectedStatus("launch"), Kernel::kName, "injected");
-    internal::Enqueue(stream, [blocks = static_cast<unsigned>(blocks), kernel, only_if] {
-      if (only_if != nullptr && *only_if == 0) return;
-      RunGrid(blocks, Kernel::kThreads, sizeof(typename Kernel::Shared),
-              [&kernel](EmulatedThread& thread, void* shared) {
-                EmulatedBlock<Kernel::kThreads> block(thread);
-                kernel(block, *static_cast<typename Kernel::Shared*>(shared));
-              });
-    });
+    launch_on_emulated<Kernel>(stream, static_cast<unsigned>(blocks), kernel, only_if);
     return;
   }
 #ifdef SPARFUSE_CUDA
@@ -47,12 +52,3 @@ void Launch(const Stream& stream, std::size_t blocks, const Kernel& kernel,
 }
 
 }  // namespace sparfuse::gpu
-
-// For a kernel of a test that has no .cu file: there it runs on the emulated device alone. At
-// namespace scope, before the kernel is launched.
-#define SPARFUSE_EMULATED_KERNEL(...)                                                     \
-  template <>                                                                             \
-  [[maybe_unused]] inline void ::sparfuse::gpu::LaunchOnCuda<__VA_ARGS__>(                \
-      const ::sparfuse::Stream&, unsigned, const __VA_ARGS__&, const std::uint32_t*) {    \
-    SPARFUSE_THROW(kInternal, "a kernel that is compiled for the emulated device alone"); \
-  }

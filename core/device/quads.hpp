@@ -1,4 +1,4 @@
-// How kernels walk over arrays of floats: four at a time, with one 16-byte access where the arrays
+// Walks over arrays of floats in kernels, four at a time, with one 16-byte access where the arrays
 // allow it, whatever their alignment.
 #pragma once
 

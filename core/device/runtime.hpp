@@ -1,8 +1,5 @@
-// Streams, events and copies of a device: CUDA's, or those of the emulated device that tests use.
-//
-// The emulated device (DeviceKind::kEmulated) runs kernels on the host, thread by thread. Its
-// memory is host memory; a stream is a thread with a queue, so that what CUDA would leave unordered
-// is a race here too; a stream whose `native` is null runs at once. It says nothing about speed.
+// Declares streams, events and copies of a device: CUDA's, or, in tests alone, those of the
+// emulated device (emulated/runtime_emulated.hpp).
 //
 // Errors of device calls are Errors as status.hpp maps them. Those of work that a stream does later
 // come out of a later call on that stream.
@@ -10,8 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -43,7 +38,7 @@ class GpuStream {
 // Waits until all work given to the stream is done.
 void Synchronize(const Stream& stream);
 
-// The same where an error is on its way already: tells none, waits even after an injected one.
+// Waits like Synchronize, but never throws: for clean-up while another error propagates.
 void Quiesce(const Stream& stream) noexcept;
 
 // Declared after memory that a stream is given: it is not freed while the stream uses it, also
@@ -64,8 +59,13 @@ class GpuEvent {
  public:
   GpuEvent() = default;
   explicit GpuEvent(Device device);
-  GpuEvent(GpuEvent&&) noexcept;
-  GpuEvent& operator=(GpuEvent&&) noexcept;
+  GpuEvent(GpuEvent&& other) noexcept
+      : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+  GpuEvent& operator=(GpuEvent&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(event_, other.event_);
+    return *this;
+  }
   ~GpuEvent();
 
   void Record(const Stream& stream);
@@ -74,11 +74,10 @@ class GpuEvent {
   // Between the last records of both, which are done. On CUDA in steps of about 0.5 us.
   double SecondsSince(const GpuEvent& earlier) const;
 
-  struct State;
-  const State* state() const noexcept { return state_.get(); }
-
  private:
-  std::unique_ptr<State> state_;
+  friend void StreamWait(const Stream& stream, const GpuEvent& event);
+  Device device_;
+  void* event_ = nullptr;
 };
 
 // What is given to `stream` from now on starts when the event's last record is done.
@@ -133,36 +132,10 @@ DeviceMemory MemoryOf(Device device);
 
 int MultiprocessorCount(Device device);
 
-// Work of one stream, recorded once and replayed. What is called while it records must not wait for
-// the device, copy from memory that is not pinned, or allocate.
-class GpuGraph {
- public:
-  GpuGraph(const Stream& stream, const std::function<void()>& record);
-  GpuGraph(GpuGraph&&) noexcept;
-  GpuGraph& operator=(GpuGraph&&) noexcept;
-  ~GpuGraph();
-
-  void Launch(const Stream& stream) const;
-
-  struct State;
-
- private:
-  std::unique_ptr<State> state_;
-};
-
-// For tests: bytes that the emulated device has from now on, in all (allocated ones count), how
-// many are allocated, and how many allocations there have been.
-void SetEmulatedMemory(std::size_t bytes);
-std::size_t EmulatedMemoryInUse();
-std::size_t EmulatedAllocations();
-
 namespace internal {
 
 void* AllocatePinned(std::size_t bytes, Device device, std::string_view what);
 void FreePinned(void* pointer, Device device) noexcept;
-
-// Gives work to a stream of the emulated device.
-void Enqueue(const Stream& stream, std::function<void()> work);
 
 }  // namespace internal
 

@@ -1,5 +1,5 @@
-// What the numbers of cudaError_t mean for a trial. Plain numbers, so that it is tested, and faults
-// are injected, without CUDA.
+// Maps the numbers of cudaError_t to what they mean for a trial. Plain numbers, so that the mapping
+// is tested, and faults are injected, without CUDA.
 #pragma once
 
 #include <string_view>

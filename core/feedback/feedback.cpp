@@ -1,5 +1,6 @@
 #include "core/feedback/feedback.hpp"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -9,15 +10,24 @@ namespace sparfuse {
 namespace {
 
 FeedbackKind KindOf(std::string_view name) {
-  static const std::vector<std::string> kNames = {"none", "residual", "momentum"};
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<FeedbackKind>(i);
+  std::vector<std::string> known;
+  for (const FeedbackDescriptor& feedback : Feedbacks()) {
+    if (feedback.name == name) return static_cast<FeedbackKind>(known.size());
+    known.emplace_back(feedback.name);
   }
   SPARFUSE_THROW(kConfig,
-                 "unknown feedback \"" + std::string(name) + "\"" + Suggestion(name, kNames));
+                 "unknown feedback \"" + std::string(name) + "\"" + Suggestion(name, known));
 }
 
 }  // namespace
+
+std::span<const FeedbackDescriptor> Feedbacks() {
+  static constexpr std::array<FeedbackDescriptor, 3> kFeedbacks{
+      {{"none", "what is not sent is lost"},
+       {"residual", "what is not sent is added to the next gradient"},
+       {"momentum", "DGC's momentum correction: velocities are what is kept and added"}}};
+  return kFeedbacks;
+}
 
 double Feedback::DensityFactor(std::uint64_t step, double density) const {
   if (warmup_epochs == 0 || density >= 1) return 1;

@@ -1,4 +1,4 @@
-// What becomes of the part of a gradient that is not sent.
+// Describes what becomes of the part of a gradient that is not sent.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,13 @@ struct Feedback {
   double DensityFactor(std::uint64_t step, double density) const;
 };
 
-// Of "none", "residual" or "momentum". Throws Error{kConfig} naming the nearest known name.
+struct FeedbackDescriptor {
+  std::string_view name, summary;
+};
+// "none", "residual" and "momentum", in the order of FeedbackKind.
+std::span<const FeedbackDescriptor> Feedbacks();
+
+// `kind`: one of their names. Throws Error{kConfig} naming the nearest known name.
 std::span<const OptionSpec> FeedbackOptions(std::string_view kind);
 Feedback MakeFeedback(std::string_view kind, const Options& resolved);
 

@@ -1,4 +1,4 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/feedback/returned_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::AddReturnedElements)
+SPARFUSE_KERNEL(sparfuse::gpu::AddReturnedElements)

@@ -1,4 +1,5 @@
-// What the quantizers' encoders share: the checks, the pass over blocks, and their descriptors.
+// Holds what the quantizers' encoders share: the checks, the pass over blocks, and their
+// descriptors.
 #pragma once
 
 #include <algorithm>

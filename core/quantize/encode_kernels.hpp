@@ -1,12 +1,11 @@
-// Kernels of the quantizers (encode_device.hpp). They give the host's bits: sums are added in the
-// order of SelectKernels::measure, random numbers depend on the element alone.
+// Holds the kernels of the quantizers (encode_device.hpp). These kernels give the host's bits: sums
+// are added in the order of SelectKernels::measure, random numbers depend on the element alone.
 //
 // fp32, fp16     one launch: reads gradient and residual, writes residual and code
 // qsgd           the same with buckets; of a whole tensor three, as sign
 // sign           measures and packs, chains the sums of blocks of 4096 elements, and with a
-// residual
-//                reads and writes it again. The chain is one thread's, some 8 cycles a block: 30 us
-//                for 25.6M elements, beside 90 us of memory traffic.
+//                residual reads and writes that again. The chain is one thread's, some 8 cycles a
+//                block: 30 us for 25.6M elements, beside 90 us of memory traffic.
 // accumulation   reads the payloads and writes the output once. Of an element, a payload costs some
 //                5 instructions in fp32 and sign, 8 in qsgd (a step for 16 elements; for buckets
 //                below 512, for fewer), 13 in fp16: for qsgd of 25.6M elements 7 us are expected,

@@ -1,9 +1,9 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/quantize/payload_coding_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::RoundToHalves)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::CountEscapes)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::EncodeElements)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::DecodeElements)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::ChainTiles)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::WriteIndices)
+SPARFUSE_KERNEL(sparfuse::gpu::RoundToHalves)
+SPARFUSE_KERNEL(sparfuse::gpu::CountEscapes)
+SPARFUSE_KERNEL(sparfuse::gpu::EncodeElements)
+SPARFUSE_KERNEL(sparfuse::gpu::DecodeElements)
+SPARFUSE_KERNEL(sparfuse::gpu::ChainTiles)
+SPARFUSE_KERNEL(sparfuse::gpu::WriteIndices)

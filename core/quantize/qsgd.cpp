@@ -2,8 +2,8 @@
 // is right in expectation, and travels as a signed byte.
 //
 // Source:      D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic, "QSGD:
-// communication-efficient
-//              SGD via gradient quantization and encoding", NeurIPS 2017, section 3.1.
+//              communication-efficient SGD via gradient quantization and encoding", NeurIPS 2017,
+//              section 3.1.
 // Deviations:  levels travel as bytes instead of in Elias code.
 #include <cmath>
 #include <cstring>

@@ -76,9 +76,8 @@ class Quantizer {
 
   // AccumulateQuantized on a device, for payloads of EncodedBytes(out.size) there, 4-byte aligned.
   //
-  //   fault   as AccumulateSparseOnDevice's (collective/accumulate_device.hpp); where
-  //   WorksOnDevice()
-  //           is false, a corrupt payload throws instead.
+  //   fault   as AccumulateSparseOnDevice's (core/payload/accumulate_device.hpp); where
+  //           WorksOnDevice() is false, a corrupt payload throws instead.
   virtual void AccumulateOnDevice(const DeviceContext& context,
                                   std::span<const std::byte* const> payloads, float scale,
                                   DeviceSpan<float> out, std::uint64_t* fault) const;

@@ -20,7 +20,7 @@
 namespace sparfuse {
 
 std::span<const SparsifierDescriptor> Sparsifiers() {
-  static const std::vector<SparsifierDescriptor> table = AndShipped({
+  static const std::vector<SparsifierDescriptor> table = AndPublished({
       TopKDescriptor(),
       RandomKDescriptor(),
       DgcDescriptor(),

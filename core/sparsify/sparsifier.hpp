@@ -65,21 +65,43 @@ struct TensorInfo {
 // Counted over the life of a rank; a step's counts are differences.
 struct SelectCounters {
   std::uint64_t selections = 0;
-  std::uint64_t overflows =
-      0;  // the slot was too small for what a threshold kept: exact top-k instead
+  // Exact top-k instead of a threshold: what the threshold kept did not fit the slot.
+  std::uint64_t overflows = 0;
   std::uint64_t fallbacks = 0;   // empty or non-finite threshold, or a failed speculation
   std::uint64_t candidates = 0;  // elements that reached a bound, over all passes
+
+  SelectCounters& operator+=(const SelectCounters& other) {
+    selections += other.selections;
+    overflows += other.overflows;
+    fallbacks += other.fallbacks;
+    candidates += other.candidates;
+    return *this;
+  }
+};
+
+// The arrays of a Workspace. One function's are free again when it returns, except the candidates
+// of a scan.
+enum WorkspaceUse : std::size_t {
+  kUseIndices,  // candidates
+  kUseValues,
+  kUseSegments,
+  kUseHistograms,
+  kUseOffsets,
+  kUseKeys,
+  kUseBinKeys,
+  kUseSample,
+  kWorkspaceUses
 };
 
 // Scratch memory shared by the selections of one lane, grown on demand and kept.
 class Workspace {
  public:
   // At least `bytes` of 64-byte aligned host memory, contents undefined. Valid until the next call
-  // with the same `which`. which in [0, 8).
-  std::span<std::byte> Get(std::size_t which, std::size_t bytes);
+  // with the same `use`.
+  std::span<std::byte> Get(WorkspaceUse use, std::size_t bytes);
 
  private:
-  Buffer<std::byte> buffers_[8];
+  Buffer<std::byte> buffers_[kWorkspaceUses];
 };
 
 struct SelectContext {
@@ -131,9 +153,8 @@ class Sparsifier {
   // Selects what Select selects, bit for bit, where the count is exact or the threshold is given;
   // else with a threshold within 1e-6 of Select's. Deterministic, whatever the device.
   // Errors:      as Select's for its arguments; an x that is not finite is in the report.
-  // Cost:        no allocation after the first call for a given n, no wait for the device, but
-  // where
-  //              SelectsOnDevice() is false: then SelectStaged (on_device.hpp).
+  // Cost:        no allocation after the first call for a given n and no wait for the device;
+  //              but where SelectsOnDevice() is false: SelectStaged (device_selection.hpp).
   virtual void SelectOnDevice(const DeviceContext& context, const SelectSource& source,
                               double density, const TensorInfo& info, SparsifierState* state,
                               DeviceSlot& slot) const;

@@ -1,4 +1,4 @@
-// A Communicator moves messages between the ranks of a group.
+// Declares Communicator, which moves messages between the ranks of a group.
 //
 // Its whole surface is non-blocking: a request is started, then tested. Collectives are coroutines
 // over it (core/collective), driven by the one communication thread of a rank (ProgressLoop), which
@@ -33,6 +33,11 @@ class Request {
   // Rank in the world that this request waits for, also in a split communicator, or -1 (a native
   // collective).
   virtual int peer() const noexcept = 0;
+};
+
+struct RingNeighbours {
+  int previous = 0;
+  int next = 0;
 };
 
 class Communicator {
@@ -73,6 +78,16 @@ class Communicator {
     return nullptr;
   }
   virtual bool has_native_all_gather() const noexcept { return false; }
+
+  // One step of a ring, as NCCL's own collectives take it: rank `ring.next` gets `out` while as
+  // much comes from rank `ring.previous`, each as `messages` messages of equal size. Null where
+  // Isend and Irecv take such a step. Every rank of a ring posts it at the same place among its
+  // collectives. Not counted in traffic().
+  virtual std::unique_ptr<Request> NativeRingStep(RingNeighbours /*ring*/,
+                                                  std::span<const std::byte> /*out*/,
+                                                  std::span<std::byte> /*in*/, int /*messages*/) {
+    return nullptr;
+  }
 
   // Blocks the caller until something may have changed, or for `limit`. Never spins for long.
   // Returns at once when Wake was called since the last call.

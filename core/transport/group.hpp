@@ -1,4 +1,4 @@
-// What every transport checks and computes alike about groups of ranks.
+// Checks and computes what all transports have in common about groups of ranks.
 #pragma once
 
 #include <chrono>

@@ -1,15 +1,13 @@
+// Implements a communicator over Open MPI.
 #include "core/transport/mpi.hpp"
 
 #include <mpi.h>
 #include <sched.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <limits>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +15,8 @@
 
 #include "core/base/error.hpp"
 #include "core/transport/group.hpp"
+#include "core/transport/mpi_check.hpp"
+#include "core/transport/mpi_doorbells.hpp"
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {
@@ -28,93 +28,11 @@ constexpr std::size_t kMaxMessageBytes = std::numeric_limits<int>::max();
 
 std::atomic<bool> finalize_on_close{false};
 
-[[noreturn]] void ThrowMpi(int code, const std::string& call) {
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
-  SPARFUSE_THROW(kComm, call + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
-}
-void Check(int code, const char* call) {
-  if (code != MPI_SUCCESS) ThrowMpi(code, call);
-}
-
-// Doorbells in memory that the ranks of a host share. MPI has no way to block on several requests
-// beside a time and a caller's wish, and looks taken in a loop are taken from the computation: a
-// sender rings instead.
-//
-// That is enough only where a rank that is rung completes a message in one look: where all ranks
-// are on one host and large messages are copied by the receiver from the sender's memory. Elsewhere
-// `complete()` is false, and what is in flight must be looked at again and again.
-class Doorbells {
- public:
-  // Collective over `world`; MPI is initialised.
-  explicit Doorbells(MPI_Comm world) {
-    int rank = 0;
-    int size = 0;
-    Check(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
-    Check(MPI_Comm_size(world, &size), "MPI_Comm_size");
-    MPI_Comm host = MPI_COMM_NULL;
-    Check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host),
-          "MPI_Comm_split_type");
-    int on_host = 0;
-    Check(MPI_Comm_size(host, &on_host), "MPI_Comm_size");
-    if (on_host != size) return;
-    Place* own = nullptr;
-    MPI_Win window = MPI_WIN_NULL;  // lives as long as the process
-    Check(MPI_Win_allocate_shared(sizeof(Place), 1, MPI_INFO_NULL, host, static_cast<void*>(&own),
-                                  &window),
-          "MPI_Win_allocate_shared");
-    new (own) Place;
-    own->process = getpid();
-    own->probe = &own->process;
-    Check(MPI_Barrier(host), "MPI_Barrier");
-    std::vector<Place*> places(static_cast<std::size_t>(size));
-    for (int r = 0; r < size; ++r) {
-      MPI_Aint bytes = 0;
-      int unit = 0;
-      Check(MPI_Win_shared_query(window, r, &bytes, &unit,
-                                 static_cast<void*>(&places[static_cast<std::size_t>(r)])),
-            "MPI_Win_shared_query");
-    }
-    int readable = CanRead(*places[static_cast<std::size_t>((rank + 1) % size)]) ? 1 : 0;
-    Check(MPI_Allreduce(MPI_IN_PLACE, &readable, 1, MPI_INT, MPI_MIN, host), "MPI_Allreduce");
-    complete_ = readable == 1;
-    for (Place* place : places) bells_.push_back(&place->bell);
-  }
-
-  bool complete() const { return complete_; }
-  // Null where there is none.
-  Doorbell* of(int world_rank) const {
-    return bells_.empty() ? nullptr : bells_[static_cast<std::size_t>(world_rank)];
-  }
-  void Ring(int world_rank) {
-    if (complete_) bells_[static_cast<std::size_t>(world_rank)]->Ring();
-  }
-
- private:
-  struct alignas(64) Place {
-    Doorbell bell;
-    pid_t process = 0;
-    pid_t* probe = nullptr;  // in the memory of `process`
-  };
-  // Whether this process may copy from the memory of another, as the transport then does.
-  static bool CanRead(const Place& other) {
-    pid_t read = 0;
-    const iovec to{&read, sizeof(read)};
-    const iovec from{other.probe, sizeof(read)};
-    return process_vm_readv(other.process, &to, 1, &from, 1, 0) == sizeof(read) &&
-           read == other.process;
-  }
-
-  std::vector<Doorbell*> bells_;  // by world rank
-  bool complete_ = false;
-};
-
 // What the communicators of this process share.
 struct Session {
   bool initialized_here = false;
   std::int64_t last_completion = MonotonicNanoseconds();
-  std::optional<Doorbells> bells;
+  std::optional<MpiDoorbells> bells;
   int native = 0;  // all-reduces under way: nobody rings for those
   Doorbell own;    // for Wake; the shared bell, where there is one
   Doorbell* bell = &own;
@@ -162,7 +80,7 @@ class MpiRequest final : public Request {
     if (!complete) return false;
     if (kind_ == Kind::kReceive) {
       int received = 0;
-      Check(MPI_Get_count(&status, MPI_BYTE, &received), "MPI_Get_count");
+      CheckMpi(MPI_Get_count(&status, MPI_BYTE, &received), "MPI_Get_count");
       bytes_ = static_cast<std::size_t>(received);
       if (traffic_ != nullptr) {
         ++traffic_->messages_received;
@@ -225,7 +143,7 @@ class MpiCommunicator final : public Communicator {
         rank_(rank),
         topology_(topology),
         is_world_(is_world) {
-    Check(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    CheckMpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
   // Handles are not freed: MPI_Comm_free is collective, and ranks may destroy theirs in different
   // orders or, after an error, not at all. There are few, and they live as long as the process.
@@ -286,7 +204,7 @@ class MpiCommunicator final : public Communicator {
     AwaitPeers(*this, receives, sends, deadline, "split");
     SplitGroup group = ComputeSplit(topology_, rank_, choices);
     MPI_Comm handle = MPI_COMM_NULL;
-    Check(MPI_Comm_split(handle_, color, group.rank, &handle), "MPI_Comm_split");
+    CheckMpi(MPI_Comm_split(handle_, color, group.rank, &handle), "MPI_Comm_split");
     for (int& member : group.members) member = members_[static_cast<std::size_t>(member)];
     return std::make_unique<MpiCommunicator>(session_, handle, std::move(group.members), group.rank,
                                              group.topology, false);
@@ -333,10 +251,11 @@ std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
                                             " ranks per node: expected at least 1");
   auto session = std::make_shared<Session>();
   int initialized = 0;
-  Check(MPI_Initialized(&initialized), "MPI_Initialized");
+  CheckMpi(MPI_Initialized(&initialized), "MPI_Initialized");
   if (!initialized) {
     int provided = MPI_THREAD_SINGLE;
-    Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    CheckMpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
+             "MPI_Init_thread");
     session->initialized_here = true;
     if (provided < MPI_THREAD_SERIALIZED) {
       SPARFUSE_THROW(kUnsupported,
@@ -344,21 +263,21 @@ std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
                      "communication thread needs");
     }
   }
-  Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  CheckMpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int* tag_limit = nullptr;
   int found = 0;
-  Check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found),
-        "MPI_Comm_get_attr");
+  CheckMpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found),
+           "MPI_Comm_get_attr");
   if (!found || *tag_limit < kSplitTag) {
     SPARFUSE_THROW(kUnsupported, "mpi: largest tag is " + std::to_string(found ? *tag_limit : 0) +
                                      ": expected at least " + std::to_string(kSplitTag));
   }
   MPI_Comm handle = MPI_COMM_NULL;
-  Check(MPI_Comm_dup(MPI_COMM_WORLD, &handle), "MPI_Comm_dup");
+  CheckMpi(MPI_Comm_dup(MPI_COMM_WORLD, &handle), "MPI_Comm_dup");
   int rank = 0;
   int size = 0;
-  Check(MPI_Comm_rank(handle, &rank), "MPI_Comm_rank");
-  Check(MPI_Comm_size(handle, &size), "MPI_Comm_size");
+  CheckMpi(MPI_Comm_rank(handle, &rank), "MPI_Comm_rank");
+  CheckMpi(MPI_Comm_size(handle, &size), "MPI_Comm_size");
   session->bells.emplace(handle);
   if (Doorbell* shared = session->bells->of(rank)) session->bell = shared;
   std::vector<int> members(static_cast<std::size_t>(size));

@@ -1,4 +1,4 @@
-// How the kernel schedules the threads that communicate.
+// Asks the kernel to schedule threads that communicate before others.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,8 @@ struct Header {
 class ShapedRequest;
 
 // A rank's network card.
-struct Card {
-  explicit Card(LinkShape shape)
+struct NetworkCard {
+  explicit NetworkCard(LinkShape shape)
       : nanoseconds_per_byte(8.0 / shape.gbps),
         alpha(static_cast<std::int64_t>(std::ceil(shape.alpha_seconds * 1e9))) {}
   std::int64_t Duration(std::size_t bytes) const {
@@ -64,12 +64,12 @@ class ShapedRequest : public Request {
   virtual std::int64_t End() const = 0;
 
  protected:
-  explicit ShapedRequest(std::shared_ptr<Card> card)
+  explicit ShapedRequest(std::shared_ptr<NetworkCard> card)
       : card_(std::move(card)), place_(card_->in_flight.insert(card_->in_flight.end(), this)) {}
   virtual void HeaderComplete() = 0;
   virtual void Delivered() = 0;
 
-  std::shared_ptr<Card> card_;  // shared with this rank's communicators
+  std::shared_ptr<NetworkCard> card_;  // shared with this rank's communicators
   Header header_;
   std::unique_ptr<Request> header_request_;
   std::unique_ptr<Request> payload_;
@@ -92,7 +92,7 @@ class ShapedRequest : public Request {
 
 class ShapedSend final : public ShapedRequest {
  public:
-  ShapedSend(std::shared_ptr<Card> card, Communicator& inner, int destination, int tag,
+  ShapedSend(std::shared_ptr<NetworkCard> card, Communicator& inner, int destination, int tag,
              std::span<const std::byte> data)
       : ShapedRequest(std::move(card)) {
     header_.departure = std::max(MonotonicNanoseconds(), card_->send_free);
@@ -113,7 +113,7 @@ class ShapedSend final : public ShapedRequest {
 
 class ShapedReceive final : public ShapedRequest {
  public:
-  ShapedReceive(std::shared_ptr<Card> card, Communicator& inner, int source, int tag,
+  ShapedReceive(std::shared_ptr<NetworkCard> card, Communicator& inner, int source, int tag,
                 std::span<std::byte> buffer, Traffic& traffic)
       : ShapedRequest(std::move(card)), traffic_(traffic) {
     header_request_ = inner.Irecv(source, tag, std::as_writable_bytes(std::span(&header_, 1)));
@@ -144,7 +144,7 @@ class ShapedReceive final : public ShapedRequest {
 
 class ShapedCommunicator final : public Communicator {
  public:
-  ShapedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<Card> card)
+  ShapedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<NetworkCard> card)
       : inner_(std::move(inner)), card_(std::move(card)), topology_{inner_->size(), 1} {}
 
   std::string_view backend() const noexcept override { return "shaped"; }
@@ -195,7 +195,8 @@ class ShapedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> inner_;
-  std::shared_ptr<Card> card_;  // shared with communicators split from this one and with requests
+  std::shared_ptr<NetworkCard>
+      card_;  // shared with communicators split from this one and with requests
   Topology topology_;
   TrafficByLink traffic_{};
 };
@@ -214,7 +215,8 @@ std::unique_ptr<Communicator> MakeShaped(std::unique_ptr<Communicator> inner, Li
          << kSmallestAlphaSeconds << " s";
     SPARFUSE_THROW(kConfig, text.str());
   }
-  return std::make_unique<ShapedCommunicator>(std::move(inner), std::make_shared<Card>(shape));
+  return std::make_unique<ShapedCommunicator>(std::move(inner),
+                                              std::make_shared<NetworkCard>(shape));
 }
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// Where ranks are, and over what kind of link two of them talk.
+// Says on which node each rank is, and over what kind of link two ranks talk.
 #pragma once
 
 #include <array>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/options.hpp"
+#include "harness/catalog/metrics.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -322,19 +323,11 @@ std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value) {
 }
 
 std::span<const std::string> MetricNames() {
-  static const std::vector<std::string> kNames = {
-      "step_seconds",       "throughput",
-      "forward_seconds",    "backward_seconds",
-      "sparsify_seconds",   "exposed_communication_seconds",
-      "decompress_seconds", "update_seconds",
-      "other_seconds",      "align_wait_seconds",
-      "payload_bytes",      "sent_bytes",
-      "received_bytes",     "messages_sent",
-      "achieved_density",   "residual_norm",
-      "tensors_missing",    "fibres_missing",
-      "exchanges",          "loss",
-      "final_metric",       "steps_to_target",
-      "seconds_to_target"};
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const Metric& metric : Metrics()) names.push_back(metric.name);
+    return names;
+  }();
   return kNames;
 }
 

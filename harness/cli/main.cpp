@@ -11,7 +11,7 @@
 #include <functional>
 #include <memory>
 
-#include "harness/cli/list.hpp"
+#include "harness/cli/list/list.hpp"
 #include "harness/cli/verbs.hpp"
 
 namespace sparfuse::harness {
@@ -71,6 +71,14 @@ void AddList(CommandLine& line) {
               Speaks::kTextOrJson, [=](Program& program) { return ListVerb(program, *request); });
   verb->add_option("what", request->what, fmt::format("{}", fmt::join(Listings(), ", ")))
       ->required();
+  verb->add_flag("--rounds", request->rounds,
+                 "of collectives: steps, messages and bytes for some numbers of ranks");
+}
+
+void AddWithMethod(CLI::App* verb, std::vector<std::string>& methods) {
+  verb->add_option("--with-method", methods,
+                   "NAME or FILE.toml: joins every method axis; may be given again")
+      ->allow_extra_args(false);
 }
 
 void AddPlan(CommandLine& line) {
@@ -79,6 +87,7 @@ void AddPlan(CommandLine& line) {
       AddVerb(line, "plan", "what would run, why, and how long it will take", Speaks::kTextOrJson,
               [=](Program& program) { return PlanVerb(program, *request); });
   verb->add_option("experiment", request->name, kNames)->required();
+  AddWithMethod(verb, request->with_methods);
   verb->add_flag("--why", request->why, "say for each trial what the store lacks");
 }
 
@@ -87,6 +96,7 @@ void AddRun(CommandLine& line) {
   auto* verb = AddVerb(line, "run", "run what is missing; ^C is resumable", Speaks::kText,
                        [=](Program& program) { return RunVerb(program, *request); });
   verb->add_option("experiment", request->names, kNames)->required();
+  AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "run everything again");
 }
 
@@ -103,14 +113,10 @@ void AddTable(CommandLine& line) {
   };
   const auto request = std::make_shared<Request>();
   auto* verb =
-      AddVerb(line, "table", "results as text", Speaks::kTextOrJson, [=](Program& program) {
-        return TableVerb(program, request->name,
-                         request->format == "md"    ? TableFormat::kMarkdown
-                         : request->format == "csv" ? TableFormat::kCsv
-                                                    : TableFormat::kLatex);
-      });
+      AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
+              [=](Program& program) { return TableVerb(program, request->name, request->format); });
   verb->add_option("experiment", request->name)->required();
-  verb->add_option("--format", request->format, "md, csv or latex")
+  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
 }
 
@@ -160,6 +166,7 @@ void AddReproduce(CommandLine& line) {
   auto* verb = AddVerb(line, "reproduce", "run, verify, report", Speaks::kText,
                        [=](Program& program) { return ReproduceVerb(program, *request); });
   verb->add_option("experiment", request->name, kNames)->required();
+  AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "run everything again");
   verb->add_flag("--strict", request->strict,
                  "exit 3 where a claim is not reproduced or does not hold");
@@ -249,6 +256,35 @@ void AddAnnotate(CommandLine& line) {
   verb->add_option("--reason", request->reason)->required();
 }
 
+void AddCheck(CommandLine& line) {
+  struct Request {
+    std::string kind, name;
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb =
+      AddVerb(line, "check", "run the laws of one part; builds their program first", Speaks::kText,
+              [=](Program& program) { return CheckVerb(program, request->kind, request->name); });
+  verb->add_option("kind", request->kind, fmt::format("{}", fmt::join(CheckableKinds(), ", ")))
+      ->required();
+  verb->add_option("name", request->name,
+                   "as `sparfuse list` has it; sparsifiers also python:FILE:CLASS")
+      ->required();
+}
+
+void AddNew(CommandLine& line) {
+  struct Request {
+    std::string what, name;
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb = AddVerb(line, "new", "write the files of a new baseline", Speaks::kText,
+                       [=](Program& program) { return NewBaselineVerb(program, request->name); });
+  verb->add_option("what", request->what, "baseline")
+      ->required()
+      ->check(CLI::IsMember({"baseline"}));
+  verb->add_option("name", request->name, "of the method: small letters, digits and '-'")
+      ->required();
+}
+
 // The first argument that is neither an option nor the value of one; "" without one.
 std::string FirstWord(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -270,9 +306,9 @@ int Main(int argc, char** argv) {
   line.app.add_option("--results", line.results,
                       "the results folder (default: results in the project's folder)");
   line.app.add_option("--worker", settings.worker, "the executable of live trials");
-  for (const auto add :
-       {AddList, AddPlan, AddRun, AddStatus, AddTable, AddFigure, AddReport, AddExplain,
-        AddReproduce, AddProfile, AddCalibrate, AddIndex, AddDoctor, AddProve, AddAnnotate}) {
+  for (const auto add : {AddList, AddPlan, AddRun, AddStatus, AddTable, AddFigure, AddReport,
+                         AddExplain, AddReproduce, AddProfile, AddCalibrate, AddIndex, AddDoctor,
+                         AddProve, AddAnnotate, AddCheck, AddNew}) {
     add(line);
   }
   try {

@@ -14,7 +14,8 @@ namespace sparfuse::harness {
 using nlohmann::json;
 
 int PlanVerb(Program& program, const PlanRequest& request) {
-  const std::vector<Experiment> experiments = program.LoadAll(request.name);
+  const std::vector<Experiment> experiments =
+      program.LoadJoined({request.name}, request.with_methods);
   const bool several = experiments.size() > 1;
   const auto rows = program.Rows();
   const PlanContext context{program.catalog(), program.store(), DescribeSystem(), false};

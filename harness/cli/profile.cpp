@@ -174,7 +174,9 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
 
   if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
     fmt::print(stderr, "warning: load {}\n", load.message);
-  const RunOptions options{.fresh = request.fresh, .progress = program.json() ? stderr : stdout};
+  RunOptions options = program.OptionsOfRuns();
+  options.fresh = request.fresh;
+  options.progress = program.json() ? stderr : stdout;
   const RunSummary summary = program.Run({experiment}, options);
   fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
              summary.failed, summary.present);

@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
 #include "harness/experiment/experiment_files.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/run/joined_blocks.hpp"
 
 namespace sparfuse::harness {
 
@@ -60,15 +62,52 @@ Experiment Program::Load(const std::string& name) {
                         settings_.root / "results" / "published");
 }
 
-std::vector<Experiment> Program::LoadAll(const std::string& name) {
+std::vector<Experiment> Program::LoadAll(const std::string& name) { return LoadAll(name, {}); }
+
+std::vector<Experiment> Program::LoadAll(const std::string& name,
+                                         std::span<const std::string> joined) {
+  std::vector<fs::path> files;
+  if (IsPaper(name)) {
+    files = ExperimentFiles(experiments() / name);
+  } else {
+    files.push_back(FileOf(name));
+  }
   std::vector<Experiment> loaded;
-  if (!IsPaper(name)) {
-    loaded.push_back(Load(name));
-    return loaded;
+  for (const fs::path& file : files) {
+    loaded.push_back(LoadExperiment(file, catalog(), store_.profiles(),
+                                    settings_.root / "results" / "published", joined));
   }
-  for (const auto& file : ExperimentFiles(experiments() / name)) {
-    loaded.push_back(Load(file.string()));
+  return loaded;
+}
+
+std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& names,
+                                            std::vector<std::string> methods) {
+  for (std::string& method : methods) {
+    if (!method.ends_with(".toml")) {
+      NeedEntry(catalog().methods, "method", method);
+    } else if (fs::exists(method)) {
+      method = fs::absolute(method).lexically_normal();
+    } else {
+      SPARFUSE_THROW(kConfig, fmt::format("--with-method {}: there is no such file", method));
+    }
   }
+  std::vector<Experiment> loaded;
+  for (const std::string& name : names) {
+    for (Experiment& experiment : LoadAll(name, methods)) loaded.push_back(std::move(experiment));
+  }
+  if (methods.empty()) return loaded;
+  const auto has_axis = [](const Part& part) {
+    return std::any_of(part.axes.begin(), part.axes.end(),
+                       [](const nlohmann::json& axis) { return axis.contains("method"); });
+  };
+  if (std::none_of(loaded.begin(), loaded.end(), [&](const Experiment& experiment) {
+        return std::any_of(experiment.parts.begin(), experiment.parts.end(), has_axis);
+      })) {
+    SPARFUSE_THROW(kConfig, fmt::format("--with-method {}: no part of {} lists methods on an "
+                                        "[[axis]]",
+                                        fmt::join(methods, " "), fmt::join(names, ", ")));
+  }
+  OpenBlocks(catalog(), Rows(), DescribeSystem(), loaded);
   return loaded;
 }
 
@@ -109,9 +148,14 @@ std::unique_ptr<LoadedExperiment> Program::LoadWithResults(const std::string& na
   return std::move(WithResults(std::move(one)).front());
 }
 
-RunSummary Program::Run(const std::vector<Experiment>& experiments, RunOptions options) {
+RunOptions Program::OptionsOfRuns() const {
+  RunOptions options;
   options.root = settings_.root;
   options.worker = settings_.worker;
+  return options;
+}
+
+RunSummary Program::Run(const std::vector<Experiment>& experiments, const RunOptions& options) {
   return RunExperiments(catalog(), store_, experiments, options, *settings_.interrupted);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,18 +48,24 @@ class Program {
   // The experiment named, a .toml file or a name beneath experiments/. Throws Error{kConfig}.
   Experiment Load(const std::string& name);
   std::vector<Experiment> LoadAll(const std::string& name);  // of a paper, or the one
+  // As LoadAll, of several names, with methods that join their method axes: names, or the files of
+  // methods. Live cells of these get blocks beside their references. Throws Error{kConfig} where
+  // nothing lists methods on an axis.
+  std::vector<Experiment> LoadJoined(const std::vector<std::string>& names,
+                                     std::vector<std::string> methods);
 
   // The store's trials; the index is first brought up to date where no run holds the store.
   std::vector<TrialRow> Rows() const;
   std::vector<std::unique_ptr<LoadedExperiment>> WithResults(std::vector<Experiment> experiments);
   std::unique_ptr<LoadedExperiment> LoadWithResults(const std::string& name);
 
-  // Runs what the store lacks of `experiments`; root, worker and the interruption are the
-  // program's.
-  RunSummary Run(const std::vector<Experiment>& experiments, RunOptions options);
+  // Options of a run with the program's root and worker.
+  RunOptions OptionsOfRuns() const;
+  RunSummary Run(const std::vector<Experiment>& experiments, const RunOptions& options);
 
  private:
   std::filesystem::path FileOf(const std::string& name) const;
+  std::vector<Experiment> LoadAll(const std::string& name, std::span<const std::string> joined);
 
   Settings settings_;
   Store store_;

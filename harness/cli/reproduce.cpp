@@ -11,9 +11,11 @@ namespace sparfuse::harness {
 namespace fs = std::filesystem;
 
 int ReproduceVerb(Program& program, const ReproduceRequest& request) {
-  auto experiments = program.LoadAll(request.name);
-  const RunSummary ran = RunAndCount(program, experiments,
-                                     {.fresh = request.fresh, .modelled_only = request.modelled});
+  auto experiments = program.LoadJoined({request.name}, request.with_methods);
+  RunOptions options = program.OptionsOfRuns();
+  options.fresh = request.fresh;
+  options.modelled_only = request.modelled;
+  const RunSummary ran = RunAndCount(program, experiments, options);
   if (ran.interrupted) {
     fmt::print("interrupted; what is finished is kept, `sparfuse reproduce {}` goes on from here\n",
                request.name);

@@ -18,11 +18,10 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
 }
 
 int RunVerb(Program& program, const RunRequest& request) {
-  std::vector<Experiment> experiments;
-  for (const auto& name : request.names) {
-    for (auto& experiment : program.LoadAll(name)) experiments.push_back(std::move(experiment));
-  }
-  const RunSummary summary = RunAndCount(program, experiments, {.fresh = request.fresh});
+  const auto experiments = program.LoadJoined(request.names, request.with_methods);
+  RunOptions options = program.OptionsOfRuns();
+  options.fresh = request.fresh;
+  const RunSummary summary = RunAndCount(program, experiments, options);
   if (summary.interrupted) {
     fmt::print("interrupted; what is finished is kept, `sparfuse run {}` goes on from here\n",
                fmt::join(request.names, " "));

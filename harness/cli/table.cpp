@@ -1,25 +1,29 @@
-// Prints results as text: `sparfuse table`.
+// Prints results as text or as numbers: `sparfuse table`.
 #include "harness/report/table.hpp"
 
 #include <fmt/format.h>
 
 #include "harness/cli/verbs.hpp"
+#include "harness/report/records.hpp"
 #include "harness/report/spec.hpp"
 
 namespace sparfuse::harness {
 
-using nlohmann::json;
-
-int TableVerb(Program& program, const std::string& name, TableFormat format) {
+int TableVerb(Program& program, const std::string& name, const std::string& format) {
   const auto loaded = program.LoadWithResults(name);
-  const auto tables = TablesOf(loaded->parts, loaded->results, program.catalog());
-  if (program.json()) {
-    json list = json::array();
-    for (const auto& table : tables) list.push_back(TableJson(table));
-    PrintJson(list);
+  if (program.json() || format == "csv") {
+    const auto records = RecordsOf(loaded->parts, loaded->results, program.catalog());
+    if (program.json()) {
+      PrintJson(RecordsJson(records));
+    } else {
+      fmt::print("{}", RecordsCsv(records));
+    }
     return kDone;
   }
-  for (const auto& table : tables) fmt::print("{}\n", Render(table, format));
+  const TableFormat layout = format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown;
+  for (const auto& table : TablesOf(loaded->parts, loaded->results, program.catalog())) {
+    fmt::print("{}\n", Render(table, layout));
+  }
   return kDone;
 }
 

@@ -8,7 +8,6 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/report/explain.hpp"
-#include "harness/report/table.hpp"
 
 namespace sparfuse::harness {
 
@@ -24,19 +23,22 @@ enum ExitCode {
 // paper, that is a folder of experiments/, all of its experiments are meant.
 
 struct ListRequest {
-  std::string what;  // "methods", "sparsifiers", ...: Listings()
+  std::string what;     // "methods", "sparsifiers", ...: Listings()
+  bool rounds = false;  // of collectives: steps and bytes for some numbers of ranks
 };
 int ListVerb(Program& program, const ListRequest& request);
 
 struct PlanRequest {
   std::string name;
-  bool why = false;  // say for each trial what the store lacks
+  std::vector<std::string> with_methods;  // that join every method axis
+  bool why = false;                       // say for each trial what the store lacks
 };
 int PlanVerb(Program& program, const PlanRequest& request);
 
 struct RunRequest {
   std::vector<std::string> names;
-  bool fresh = false;  // run everything again
+  std::vector<std::string> with_methods;  // that join every method axis
+  bool fresh = false;                     // run everything again
 };
 int RunVerb(Program& program, const RunRequest& request);
 // Runs what the store lacks and prints how many trials ran well, failed and were there.
@@ -44,7 +46,8 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
                        const RunOptions& options);
 
 int StatusVerb(Program& program, const std::string& experiment);
-int TableVerb(Program& program, const std::string& experiment, TableFormat format);
+// format: "md", "latex" or "csv".
+int TableVerb(Program& program, const std::string& experiment, const std::string& format);
 // `out`: a folder; "": reports/ID/figures in the results.
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.
@@ -53,8 +56,9 @@ int ExplainVerb(Program& program, const ExplainRequest& request, const std::file
 
 struct ReproduceRequest {
   std::string name;
-  bool fresh = false;     // run everything again
-  bool strict = false;    // kClaimNotReproduced where a claim fails
+  std::vector<std::string> with_methods;  // that join every method axis
+  bool fresh = false;                     // run everything again
+  bool strict = false;                    // kClaimNotReproduced where a claim fails
   bool modelled = false;  // modelled trials and the profiles that they need, no others
 };
 int ReproduceVerb(Program& program, const ReproduceRequest& request);
@@ -75,6 +79,13 @@ struct ProfileRequest {
   bool fresh = false;
 };
 int ProfileVerb(Program& program, const ProfileRequest& request);
+
+// Runs the laws of a part in seconds; `kind`: one of CheckableKinds().
+int CheckVerb(Program& program, const std::string& kind, const std::string& name);
+std::vector<std::string> CheckableKinds();
+
+// Writes the files of a method with a planner of its own into the project's folder.
+int NewBaselineVerb(Program& program, const std::string& name);
 
 int CalibrateVerb(Program& program, const std::string& cluster);
 int IndexVerb(Program& program);

@@ -8,6 +8,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/experiment/experiment_keys.hpp"
+#include "harness/experiment/joined_methods.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
@@ -201,7 +202,8 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
     if (!axes->is_array()) source.file.FailValue(at, "[[axis]] tables");
     part.axes = *axes;
     for (std::size_t i = 0; i < axes->size(); ++i) {
-      const auto rows = AxisRows(source, at + "/" + std::to_string(i));
+      auto rows = AxisRows(source, at + "/" + std::to_string(i));
+      JoinMethods(source.joined, at + "/" + std::to_string(i), rows, part.axes[i]);
       for (const auto& [key, value] : rows.front()) {
         if (!on_axes.insert(key).second) {
           source.file.Fail(
@@ -228,12 +230,23 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
       part.excluded.push_back({PlainValues(given), exclusion->reason});
       continue;
     }
+    const bool joined = given.contains("method") && given.at("method").joined;
     Cell cell;
-    cell.config = ResolveCell(source, pointer, given);
+    try {
+      cell.config = ResolveCell(source, pointer, given);
+    } catch (const Error& error) {
+      if (!joined) throw;
+      part.excluded.push_back({PlainValues(given), error.what()});
+      continue;
+    }
+    cell.joined = joined;
     cell.config_hash = ConfigHash(cell.config);
     json plain = PlainValues(given);
     const auto [earlier, is_new] = seen.emplace(cell.config_hash, plain);
     if (is_new) {
+      const std::string method = cell.config["method"];
+      if (joined && std::find(part.joined.begin(), part.joined.end(), method) == part.joined.end())
+        part.joined.push_back(method);
       part.cells.push_back(std::move(cell));
     } else if (cell.config["sparsifier"] != "none" || earlier->second == plain ||
                !DiffersOnlyInSparsity(earlier->second, plain)) {

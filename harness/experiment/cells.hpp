@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace sparfuse::harness {
 struct GivenValue {
   nlohmann::json value;
   std::string pointer;
+  bool joined = false;  // a method that the file does not name
 };
 using GivenKeys = std::map<std::string, GivenValue>;
 
@@ -22,6 +24,7 @@ struct CellSource {
   const TomlFile& file;
   const Catalog& catalog;
   const ProfileFolders& profiles;
+  std::span<const std::string> joined = {};  // methods that join the axes
 };
 
 // The keys of the [defaults] table at `pointer`, each checked for name and type, over `inherited`.

@@ -163,8 +163,9 @@ std::size_t Experiment::cells() const {
 
 Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
                            const ProfileFolders& profiles,
-                           const std::filesystem::path& published_folder) {
-  const CellSource source{file, catalog, profiles};
+                           const std::filesystem::path& published_folder,
+                           std::span<const std::string> joined) {
+  const CellSource source{file, catalog, profiles, joined};
   Experiment experiment = ReadHead(file);
   const auto published = ReadPublished(file, catalog, published_folder);
   Part base;
@@ -209,8 +210,9 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
 
 Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
                           const ProfileFolders& profiles,
-                          const std::filesystem::path& published_folder) {
-  return ParseExperiment(TomlFile::Read(path), catalog, profiles, published_folder);
+                          const std::filesystem::path& published_folder,
+                          std::span<const std::string> joined) {
+  return ParseExperiment(TomlFile::Read(path), catalog, profiles, published_folder, joined);
 }
 
 Part PredictedPart(const Part& part) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace sparfuse::harness {
 struct Cell {
   nlohmann::json config;  // every default resolved; harness/README.md
   std::string config_hash;
+  bool joined = false;                  // of a method that the file does not name
+  std::vector<int> first_blocks = {0};  // of live trials: each begins the part's number of blocks
 };
 
 struct ExcludedCell {
@@ -53,6 +56,7 @@ struct Part {
   nlohmann::json defaults, axes;  // as the file gives them
   std::vector<Cell> cells;        // in the order of the axes, the first outermost
   std::vector<ExcludedCell> excluded;
+  std::vector<std::string> joined;  // methods of its cells that the file does not name
   std::vector<Claim> claims;
   nlohmann::json figures = nlohmann::json::array();
 };
@@ -78,13 +82,17 @@ struct Experiment {
 // Reads and checks everything; nothing has started when it throws Error{kConfig}, which names file,
 // line, key, value, what was expected and the nearest known name. `profiles` is the folder of
 // measured clusters that `cluster` may name, `published_folder` has the papers' numbers that
-// [published] chooses from.
+// [published] chooses from. Each of `joined`, a method or the absolute path of a method's file,
+// joins every axis of methods and the figures' lists of them; cells of it that have no meaning are
+// excluded with the reason.
 Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& catalog,
                           const ProfileFolders& profiles,
-                          const std::filesystem::path& published_folder = {});
+                          const std::filesystem::path& published_folder = {},
+                          std::span<const std::string> joined = {});
 Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
                            const ProfileFolders& profiles,
-                           const std::filesystem::path& published_folder = {});
+                           const std::filesystem::path& published_folder = {},
+                           std::span<const std::string> joined = {});
 
 // The modelled twins of the part's live throughput cells, as a part named "<id>.predicted"; without
 // cells where there are none.

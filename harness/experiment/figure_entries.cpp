@@ -9,6 +9,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
+#include "harness/experiment/joined_methods.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -229,6 +230,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     for (const auto& key : ConfigKeyNames()) keys.push_back(key);
     file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);
     CheckMethods(file, at, part);
+    JoinFigure(part.joined, figure);
     const auto cells = CellsOf(file, at, figure, part);
     CheckNeeds(file, at, figure, part, cells);
     CheckMetric(file, at, figure);

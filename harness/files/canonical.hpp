@@ -1,4 +1,4 @@
-// Canonical JSON and content hashes: how configurations, systems and profiles get their identity.
+// Writes canonical JSON and hashes it: the identity of configurations, systems and profiles.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Files that are either complete or absent, whatever happens to the process or the disk.
+// Writes files that are either complete or absent, whatever happens to the process or the disk.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// A TOML file as JSON that remembers on which line each value stands, so that every later check can
-// say where.
+// Reads a TOML file as JSON and remembers on which line each value stands, so that every later
+// check can say where.
 #pragma once
 
 #include <filesystem>

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/clusters/profile_data.hpp"
+#include "harness/report/columns.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
@@ -28,14 +29,35 @@ std::string LinkName(const json& config) {
                      link.at("alpha_us").get<double>());
 }
 
-// With where and how it was computed, unless on the host in float32.
-std::string WorkloadName(const json& config) {
-  std::string name = config.at("workload");
-  for (const char* key : {"device", "precision"}) {
-    if (config.contains(key)) name += ", " + config[key].get<std::string>();
+// Names the workloads of outcomes so that two in which anything else differs can be told apart.
+class WorkloadNames {
+ public:
+  explicit WorkloadNames(const json& outcomes) {
+    static const std::set<std::string> kShownAnyway = {
+        "workload",           "workers", "link.gbps", "link.alpha_us",
+        "threads_per_worker", "device",  "precision"};
+    std::vector<json> configs;
+    for (const json& outcome : outcomes) configs.push_back(outcome.at("config"));
+    for (KeyColumn& column : KeyColumnsOf(configs)) {
+      if (!kShownAnyway.contains(column.path)) keys_.push_back(std::move(column));
+    }
   }
-  return name;
-}
+
+  // "text-gpt, cuda, batch 16": also where it was computed and how, unless on the host in float32.
+  std::string operator()(const json& config) const {
+    std::string name = config.at("workload");
+    for (const auto& [key, usual] : {std::pair{"device", "cpu"}, {"precision", "fp32"}}) {
+      if (config.value(key, usual) != usual) name += ", " + config.value(key, usual);
+    }
+    for (const KeyColumn& key : keys_) {
+      name += fmt::format(", {} {}", key.title, KeyText(config, key));
+    }
+    return name;
+  }
+
+ private:
+  std::vector<KeyColumn> keys_;
+};
 
 std::string RanksName(const json& config) {
   const std::string threads =
@@ -53,7 +75,7 @@ std::string WithInterval(double value, double half, double unit = 1) {
   return fmt::format("{:.{}f} ± {:.{}f}", value / unit, digits, shown, digits);
 }
 
-// A number of the profile with what "relative_errors" says of it.
+// A number of the profile with its interval, from "relative_errors".
 std::string Measured(const json& profile, const std::string& place, double unit) {
   const double value = profile.at(json::json_pointer(place));
   const json errors = profile.value("relative_errors", json::object());
@@ -61,7 +83,7 @@ std::string Measured(const json& profile, const std::string& place, double unit)
   return WithInterval(value, z * errors.value(place, 0.0) * value, unit);
 }
 
-Table Passes(const json& outcomes) {
+Table Passes(const json& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = "Passes, ms";
   table.columns = {"workload", "ranks",      "link",   "n",   "forward",
@@ -71,7 +93,7 @@ Table Passes(const json& outcomes) {
     const json& profile = outcome.at("profile");
     const json load = outcome.value("/machine/load_before"_json_pointer, json());
     const auto cell = [&](const char* place) { return Measured(profile, place, 1e-3); };
-    table.rows.push_back({WorkloadName(config), RanksName(config), LinkName(config),
+    table.rows.push_back({names(config), RanksName(config), LinkName(config),
                           profile.at("backward").at("steps").dump(),
                           cell("/backward/forward_seconds"), cell("/backward/unhooked_seconds"),
                           cell("/backward/hooked_seconds"), cell("/backward/update_seconds"),
@@ -80,19 +102,18 @@ Table Passes(const json& outcomes) {
   table.caption =
       "Medians over n passes, mean over ranks that run at once, ± half a 95 % interval. Tensors' "
       "times, seen by hooks, are scaled to the total without hooks. load: of the minute before; "
-      "above 0.3, other work disturbed "
-      "the measurement.";
+      "above 0.3, other work disturbed the measurement.";
   return table;
 }
 
-Table SlowestTensors(const json& outcomes) {
+Table SlowestTensors(const json& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = "Slowest tensors in backward";
   table.columns = {"workload", "tensor", "elements", "ms", "of backward"};
   std::set<json> shown;
   for (const json& outcome : outcomes) {
     const json& backward = outcome.at("profile").at("backward");
-    const std::string workload = WorkloadName(outcome.at("config"));
+    const std::string workload = names(outcome.at("config"));
     if (!shown.insert(workload).second) continue;
     std::vector<json> tensors = backward.at("tensors");
     const auto seconds = [](const json& tensor) { return tensor.at("seconds").get<double>(); };
@@ -112,12 +133,11 @@ Table SlowestTensors(const json& outcomes) {
   return table;
 }
 
-std::string ColumnName(const json& config) {
-  return WorkloadName(config) + " x" + RanksName(config) +
-         (config.at("link").is_null() ? "" : ", shaped");
+std::string ColumnName(const json& config, const WorkloadNames& names) {
+  return names(config) + " x" + RanksName(config) + (config.at("link").is_null() ? "" : ", shaped");
 }
 
-// A row a part, a column an outcome; a cell is what `cost` gives, or a dash where it throws.
+// Adds a row with what `cell` makes of each outcome's costs.
 template <class Cell>
 void AddRow(Table& table, const std::string& name, const std::vector<CostModel>& costs,
             const Cell& cell) {
@@ -126,7 +146,7 @@ void AddRow(Table& table, const std::string& name, const std::vector<CostModel>&
   table.rows.push_back(std::move(row));
 }
 
-Table Kernels(const json& outcomes) {
+Table Kernels(const json& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = fmt::format("Kernels, ns an element of {:g} million at density {}",
                             1e-6 * static_cast<double>(kElements), kDensity);
@@ -135,7 +155,7 @@ Table Kernels(const json& outcomes) {
   std::set<std::string> sparsifiers;
   std::set<std::string> quantizers;
   for (const json& outcome : outcomes) {
-    table.columns.push_back(ColumnName(outcome.at("config")));
+    table.columns.push_back(ColumnName(outcome.at("config"), names));
     costs.push_back(KernelCosts(outcome.at("profile")));
     for (const auto& [name, cost] : costs.back().selection) sparsifiers.insert(name);
     for (const auto& [name, cost] : costs.back().encode_seconds) quantizers.insert(name);
@@ -169,9 +189,8 @@ Table Kernels(const json& outcomes) {
   return table;
 }
 
-void AddLinkRow(Table& table, const json& config, const json& link) {
-  std::vector<std::string> row = {WorkloadName(config), RanksName(config), LinkName(config),
-                                  link.at("class")};
+void AddLinkRow(Table& table, const json& config, const std::string& workload, const json& link) {
+  std::vector<std::string> row = {workload, RanksName(config), LinkName(config), link.at("class")};
   const json& fit = link.at("fit");
   if (fit.is_null()) {
     row.resize(table.columns.size(), kNone);
@@ -191,7 +210,7 @@ void AddLinkRow(Table& table, const json& config, const json& link) {
   table.rows.push_back(std::move(row));
 }
 
-Table Links(const json& outcomes) {
+Table Links(const json& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = "Links, seconds = alpha + beta * bytes a round";
   table.columns = {"workload",      "ranks",  "link",         "class",          "alpha, µs",
@@ -200,7 +219,8 @@ Table Links(const json& outcomes) {
   for (const json& outcome : outcomes) {
     for (const char* key : {"link", "node_link"}) {
       if (outcome.at("profile").contains(key)) {
-        AddLinkRow(table, outcome.at("config"), outcome.at("profile").at(key));
+        const json& config = outcome.at("config");
+        AddLinkRow(table, config, names(config), outcome.at("profile").at(key));
       }
     }
   }
@@ -213,8 +233,10 @@ Table Links(const json& outcomes) {
 }  // namespace
 
 std::vector<Table> ProfileTables(const json& outcomes) {
-  std::vector<Table> tables = {Passes(outcomes), SlowestTensors(outcomes), Kernels(outcomes)};
-  Table links = Links(outcomes);
+  const WorkloadNames names(outcomes);
+  std::vector<Table> tables = {Passes(outcomes, names), SlowestTensors(outcomes, names),
+                               Kernels(outcomes, names)};
+  Table links = Links(outcomes, names);
   if (!links.rows.empty()) tables.push_back(std::move(links));
   return tables;
 }

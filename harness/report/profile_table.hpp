@@ -1,4 +1,4 @@
-// What a profile says, for people.
+// Lays out the outcomes of profile trials as tables for people.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 
 namespace sparfuse::harness {
 
-// Of outcomes as a file of results/profiles has them (harness/README.md): passes, slowest tensors,
-// kernels, links. Intervals are 95 %.
+// Tables of passes, slowest tensors, kernels and links. `outcomes` are as in a file of
+// results/profiles (docs/profiles-and-clusters.md). Intervals are 95 %.
 std::vector<Table> ProfileTables(const nlohmann::json& outcomes);
 
 }  // namespace sparfuse::harness

@@ -51,14 +51,6 @@ std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
 
 }  // namespace
 
-json TableJson(const Table& table) {
-  return {{"title", table.title},
-          {"caption", table.caption},
-          {"columns", table.columns},
-          {"rows", table.rows},
-          {"notes", table.notes}};
-}
-
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog) {
   std::vector<Table> tables;

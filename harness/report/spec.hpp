@@ -16,8 +16,6 @@ namespace sparfuse::harness {
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                               const std::vector<PartResult>& results);
 
-nlohmann::json TableJson(const Table& table);
-
 // Result, claim and prediction tables of an experiment, in the order of its parts.
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
+#include "harness/report/columns.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -15,71 +15,6 @@ using nlohmann::json;
 
 constexpr const char* kNone = "–";
 constexpr const char* kThin = "\u2009";
-
-std::string LinkText(const json& config) {
-  if (!config.contains("link") || !config["link"].is_object()) return "unshaped";
-  return fmt::format("{:g} Gbit/s", config["link"]["gbps"].get<double>());
-}
-
-// A cell's keys that a column of its own shows, where they differ within the part.
-struct KeyColumn {
-  const char* key;
-  const char* title;
-};
-constexpr KeyColumn kKeyColumns[] = {{"kind", "kind"},
-                                     {"mode", "mode"},
-                                     {"workload", "workload"},
-                                     {"workers", "workers"},
-                                     {"link", "link"},
-                                     {"cluster", "cluster"},
-                                     {"sparsifier", "sparsifier"},
-                                     {"density", "density"},
-                                     {"batch_per_worker", "batch"},
-                                     {"accumulation", "accumulation"},
-                                     {"threads_per_worker", "threads"},
-                                     {"transport", "transport"},
-                                     {"device", "device"},
-                                     {"precision", "precision"}};
-
-std::string KeyText(const json& config, const char* key) {
-  if (std::string_view(key) == "link") return LinkText(config);
-  const json value = ConfigValue(config, key);
-  return value.is_null()           ? kNone
-         : value.is_string()       ? value.get<std::string>()
-         : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
-                                   : value.dump();
-}
-
-std::vector<KeyColumn> VaryingKeys(const Part& part) {
-  std::vector<KeyColumn> columns;
-  for (const auto& column : kKeyColumns) {
-    std::set<std::string> values;
-    for (const auto& cell : part.cells) values.insert(KeyText(cell.config, column.key));
-    const std::string_view key = column.key;
-    if (values.size() > 1 || key == "workload" || key == "workers") columns.push_back(column);
-  }
-  return columns;
-}
-
-struct MetricColumn {
-  const char* metric;
-  const char* title;
-  const char* unit;  // "" takes the workload's: <unit>/s
-  bool interval;
-};
-const std::vector<MetricColumn> kThroughput = {
-    {"throughput", "throughput", "", true},
-    {"step_seconds", "step", "s", false},
-    {"exposed_communication_seconds", "exposed comm.", "s", false},
-    {"payload_bytes", "payload/step", "B", false},
-    {"sent_bytes", "sent/step", "B", false},
-    {"achieved_density", "achieved density", "1", false}};
-const std::vector<MetricColumn> kConvergence = {
-    {"final_metric", "final metric", "1", true},
-    {"steps_to_target", "steps to target", "1", false},
-    {"seconds_to_target", "time to target", "s", false},
-    {"sent_bytes", "sent/step", "B", false},
-    {"achieved_density", "achieved density", "1", false}};
 
 std::string Number(double value) {
   if (value == 0) return "0";
@@ -110,27 +45,6 @@ std::string MetricText(const CellResult& result, const MetricColumn& column,
                                                       1 - interval->low / interval->value));
   }
   return text;
-}
-
-const char* ComparisonSign(Comparison comparison) {
-  switch (comparison) {
-    case Comparison::kLess:
-      return "<";
-    case Comparison::kAtMost:
-      return "<=";
-    case Comparison::kEquals:
-      return "=";
-    case Comparison::kAtLeast:
-      return ">=";
-    case Comparison::kMore:
-      return ">";
-  }
-  return "?";
-}
-
-std::string_view MetricUnit(const std::string& metric) {
-  if (metric.find("seconds") != std::string::npos) return "s";
-  return metric.ends_with("_bytes") ? "B" : "1";
 }
 
 std::string RatioText(const std::optional<Interval>& ratio) {
@@ -191,11 +105,8 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   Table table;
   table.title = part.title;
   table.caption = Caption(result);
-  const auto keys = VaryingKeys(part);
-  const bool convergence = std::any_of(part.cells.begin(), part.cells.end(), [](const Cell& cell) {
-    return cell.config["kind"] == "convergence";
-  });
-  const auto& metrics = convergence ? kConvergence : kThroughput;
+  const auto keys = KeyColumnsOf(part);
+  const auto metrics = MetricColumnsOf(part);
   table.columns.push_back("method");
   for (const auto& key : keys) table.columns.push_back(key.title);
   for (const auto& metric : metrics) {
@@ -207,14 +118,11 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   table.columns.push_back("n");
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const auto& cell = result.cells[i];
-    const auto* workload =
-        FindEntry(catalog.workloads, cell.cell->config["workload"].get<std::string>());
     std::vector<std::string> row = {cell.cell->config["method"].get<std::string>()};
-    for (const auto& key : keys) row.push_back(KeyText(cell.cell->config, key.key));
+    for (const auto& key : keys) row.push_back(KeyText(cell.cell->config, key));
     for (const auto& metric : metrics) {
       const bool first = &metric == &metrics.front();
-      const std::string unit =
-          metric.unit[0] ? metric.unit : (workload ? workload->unit : "units") + "/s";
+      const std::string unit = UnitOf(metric.metric, cell.cell->config, catalog);
       row.push_back(first && !cell.failure.empty() ? cell.failure : MetricText(cell, metric, unit));
       if (!first || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
@@ -230,7 +138,7 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
     auto note = std::find(table.notes.begin(), table.notes.end(), excluded.reason);
     if (note == table.notes.end()) note = table.notes.insert(note, excluded.reason);
     std::vector<std::string> row = {excluded.cell.value("method", kNone)};
-    for (const auto& key : keys) row.push_back(KeyText(excluded.cell, key.key));
+    for (const auto& key : keys) row.push_back(KeyText(excluded.cell, key));
     row.push_back(fmt::format("{} [{}]", kNone, note - table.notes.begin() + 1));
     row.resize(table.columns.size(), kNone);
     table.rows.push_back(std::move(row));
@@ -238,11 +146,27 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   return table;
 }
 
+const char* ComparisonSign(Comparison comparison) {
+  switch (comparison) {
+    case Comparison::kLess:
+      return "<";
+    case Comparison::kAtMost:
+      return "<=";
+    case Comparison::kEquals:
+      return "=";
+    case Comparison::kAtLeast:
+      return ">=";
+    case Comparison::kMore:
+      return ">";
+  }
+  return "?";
+}
+
 ClaimWords WordsOf(const ClaimResult& judged) {
   const Claim& claim = *judged.claim;
   const bool ratio = claim.compared == Compared::kRatio;
   const auto number = [&](double value) {
-    return ratio ? fmt::format("{:.4g}x", value) : Quantity(value, MetricUnit(claim.metric));
+    return ratio ? fmt::format("{:.4g}x", value) : Quantity(value, UnitOf(claim.metric));
   };
   ClaimWords words;
   if (claim.stated) {
@@ -280,10 +204,20 @@ Table ClaimTable(const PartResult& result) {
                   "; ratios: geometric means of paired blocks, differences and values: means, each "
                   "with its t interval";
   table.columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"};
+  std::set<std::pair<std::string, std::string>> seen;
+  const auto& claims = result.part->claims;
+  const bool alike = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
+    return !seen.emplace(claim.quote, claim.metric).second;
+  });
+  if (alike) table.columns.insert(table.columns.end(), {"of", "over"});
   for (const auto& judged : JudgeClaims(result)) {
+    const Claim& claim = *judged.claim;
     const ClaimWords words = WordsOf(judged);
-    table.rows.push_back({judged.claim->quote, judged.claim->metric, words.expected, words.ours,
+    table.rows.push_back({claim.quote, claim.metric, words.expected, words.ours,
                           std::to_string(judged.n), judged.mode, words.verdict});
+    if (!alike) continue;
+    table.rows.back().push_back(claim.of.dump());
+    table.rows.back().push_back(claim.compared == Compared::kValue ? kNone : claim.over.dump());
   }
   return table;
 }
@@ -291,16 +225,22 @@ Table ClaimTable(const PartResult& result) {
 Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   Table table;
   table.title = part.title + ": predicted against live step time";
-  table.columns = {"method",    "workload",  "workers", "link",          "mode",
-                   "live step", "predicted", "error",   "oversubscribed"};
+  std::vector<json> configs;
+  for (const auto& cell : summary.cells) configs.push_back(cell.cell->config);
+  const auto keys = KeyColumnsOf(configs);
+  table.columns = {"method"};
+  for (const auto& key : keys) table.columns.push_back(key.title);
+  table.columns.insert(table.columns.end(), {"live step", "predicted", "error", "oversubscribed"});
   for (const bool oversubscribed : {false, true}) {
     for (const auto& cell : summary.cells) {
       if (cell.oversubscribed != oversubscribed) continue;
       const json& config = cell.cell->config;
-      table.rows.push_back(
-          {config["method"], config["workload"], KeyText(config, "workers"), LinkText(config),
-           config["mode"], Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),
-           fmt::format("{:+.1f} %", 100 * cell.error()), oversubscribed ? "yes" : "no"});
+      std::vector<std::string> row = {config["method"]};
+      for (const auto& key : keys) row.push_back(KeyText(config, key));
+      row.insert(row.end(),
+                 {Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),
+                  fmt::format("{:+.1f} %", 100 * cell.error()), oversubscribed ? "yes" : "no"});
+      table.rows.push_back(std::move(row));
     }
   }
   const auto percent = [](const std::optional<double>& error) {
@@ -308,8 +248,7 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   };
   table.caption = fmt::format(
       "median |error| {} where ranks times threads fit the cores, {} where they exceed them; order "
-      "of "
-      "methods: {} of {} pairs with separate intervals agree",
+      "of methods: {} of {} pairs with separate intervals agree",
       percent(summary.median_error), percent(summary.oversubscribed_median_error),
       summary.agreeing_pairs, summary.ordered_pairs);
   return table;

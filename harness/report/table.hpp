@@ -1,4 +1,4 @@
-// Tables of an experiment's results, as text.
+// Lays out an experiment's results as tables of text, for people; records.hpp has the numbers.
 #pragma once
 
 #include <string>
@@ -18,9 +18,10 @@ struct Table {
   std::vector<std::string> notes;  // footnotes
 };
 
-enum class TableFormat { kMarkdown, kCsv, kLatex };
+enum class TableFormat { kMarkdown, kLatex };
 
-// One row a cell, excluded cells as en dashes with their reason below.
+// A row has the keys that tell its cell apart (columns.hpp); excluded cells show en dashes, with
+// their reason below.
 Table ResultTable(const PartResult& result, const Catalog& catalog);
 Table ClaimTable(const PartResult& result);
 Table PredictionTable(const Part& part, const PredictionSummary& summary);
@@ -32,6 +33,7 @@ struct ClaimWords {
   std::string verdict;   // "holds, preliminary"
 };
 ClaimWords WordsOf(const ClaimResult& judged);
+const char* ComparisonSign(Comparison comparison);  // "<="
 
 std::string Render(const Table& table, TableFormat format);
 

@@ -49,21 +49,6 @@ std::string Markdown(const Table& table) {
   return text;
 }
 
-std::string Csv(const Table& table) {
-  const auto line = [](const std::vector<std::string>& cells) {
-    std::string text;
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-      const bool quote = cells[c].find_first_of(",\"\n") != std::string::npos;
-      text += (c > 0 ? "," : "");
-      text += quote ? "\"" + Replaced(cells[c], "\"", "\"\"") + "\"" : cells[c];
-    }
-    return text + "\n";
-  };
-  std::string text = line(table.columns);
-  for (const auto& row : table.rows) text += line(row);
-  return text;
-}
-
 std::string LatexText(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -102,8 +87,6 @@ std::string Render(const Table& table, TableFormat format) {
   switch (format) {
     case TableFormat::kMarkdown:
       return Markdown(table);
-    case TableFormat::kCsv:
-      return Csv(table);
     case TableFormat::kLatex:
       return Latex(table);
   }

@@ -87,6 +87,11 @@ bool NeedsThisMachine(const json& config) {
   return config["mode"] == "modelled" && IsOwnCluster(config["cluster"]);
 }
 
+bool RunsIn(int block, const Cell& cell, const Part& part) {
+  return std::any_of(cell.first_blocks.begin(), cell.first_blocks.end(),
+                     [&](int first) { return first <= block && block < first + part.blocks; });
+}
+
 // Adds `trial` unless the store has it or it is planned already.
 class Collector {
  public:
@@ -170,16 +175,19 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
   }
   int blocks = 0;
   for (const auto& experiment : experiments) {
-    for (const auto& part : experiment.parts) blocks = std::max(blocks, part.blocks);
+    for (const auto& part : experiment.parts) {
+      for (const Cell& cell : part.cells) {
+        for (const int first : cell.first_blocks) blocks = std::max(blocks, first + part.blocks);
+      }
+    }
   }
   // A block of every part before the next block of any: what an interruption leaves is balanced.
   for (int block = 0; block < blocks; ++block) {
     for (const auto& experiment : experiments) {
       for (const auto& part : experiment.parts) {
-        if (block >= part.blocks) continue;
         std::vector<PlannedTrial> trials;
         for (const auto& cell : part.cells) {
-          if (cell.config["mode"] == "modelled") continue;
+          if (cell.config["mode"] == "modelled" || !RunsIn(block, cell, part)) continue;
           trials.push_back(
               MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block));
         }

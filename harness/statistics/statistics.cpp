@@ -92,18 +92,22 @@ double StudentTQuantile(double probability, double freedom) {
 std::optional<Interval> LogInterval(std::span<const double> values) {
   if (values.empty()) return std::nullopt;
   const auto n = static_cast<double>(values.size());
+  const double unit = values.front();  // so that equal values, say counts, come out as they are
   double mean = 0;
   for (const double value : values) {
     if (!(value > 0) || !std::isfinite(value)) return std::nullopt;
-    mean += std::log(value) / n;
+    mean += std::log(value / unit) / n;
   }
-  Interval interval{std::exp(mean), std::exp(mean), std::exp(mean), values.size()};
+  const double center = unit * std::exp(mean);
+  Interval interval{center, center, center, values.size()};
   if (values.size() < 2) return interval;
   double variance = 0;
-  for (const double value : values) variance += std::pow(std::log(value) - mean, 2) / (n - 1);
+  for (const double value : values) {
+    variance += std::pow(std::log(value / unit) - mean, 2) / (n - 1);
+  }
   const double half = StudentTQuantile(0.5 + kConfidence / 2, n - 1) * std::sqrt(variance / n);
-  interval.low = std::exp(mean - half);
-  interval.high = std::exp(mean + half);
+  interval.low = unit * std::exp(mean - half);
+  interval.high = unit * std::exp(mean + half);
   return interval;
 }
 

@@ -97,6 +97,28 @@ std::vector<json> ReadAll(const std::vector<fs::path>& files, std::vector<std::s
   return values;
 }
 
+// Computes the hashes of a trial again: of the configuration that it was started with and of its
+// system. "" or the hash that trial.json contradicts.
+std::string WhatHashesContradict(const fs::path& directory, const json& trial) {
+  const auto contradicts = [&](const char* key, const std::string& what, const std::string& hash) {
+    return trial[key] == hash
+               ? ""
+               : fmt::format("{}: trial.json has {:.12}, and the hash of {} is {:.12}", key,
+                             trial[key].get<std::string>(), what, hash);
+  };
+  std::string wrong;
+  if (const fs::path file = directory / "config.json"; fs::exists(file)) {
+    try {
+      wrong = contradicts("config_hash", "config.json", ConfigHash(ReadJsonFile(file)));
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+  }
+  if (wrong.empty() && trial.contains("system"))
+    wrong = contradicts("system_hash", "its system", ContentHash(trial["system"]));
+  return wrong;
+}
+
 }  // namespace
 
 StoreLock::StoreLock(const fs::path& results) : fd_(OpenLock(results)) {
@@ -249,7 +271,14 @@ void Store::RebuildIndex(const StoreLock&, std::vector<std::string>& problems) c
   for (const char* suffix : {"", "-journal"}) fs::remove(fresh.string() + suffix);
   {
     Index index = Index::OpenToWrite(fresh);
-    for (const auto& trial : ReadTrials(problems)) index.AddTrial(trial);
+    for (const auto& trial : ReadTrials(problems)) {
+      const fs::path directory = Directory(trial["trial_id"]);
+      if (const std::string wrong = WhatHashesContradict(directory, trial); wrong.empty()) {
+        index.AddTrial(trial);
+      } else {
+        problems.push_back(fmt::format("{}: {}; left out", directory.string(), wrong));
+      }
+    }
     for (const auto& annotation : ReadAnnotations(problems)) index.AddAnnotation(annotation);
   }
   fs::remove(index_path().string() + "-journal");  // of the file that is replaced

@@ -66,7 +66,8 @@ class Store {
   // Adds to the index what the directories have and it has not, say after a kill between the two.
   // Returns the index; what cannot be read is named in `problems`.
   Index OpenIndex(const StoreLock&, std::vector<std::string>& problems) const;
-  // Makes the index again, to the same rows.
+  // Makes the index again, to the same rows. Computes the hashes of each trial again; one that they
+  // contradict is named in `problems` and left out.
   void RebuildIndex(const StoreLock&, std::vector<std::string>& problems) const;
   // The rows of the index; empty where there is none yet.
   std::vector<TrialRow> ReadRows() const;

@@ -1,6 +1,6 @@
-// What a step does on a CUDA card beside selecting, each beside its limit kernel: decompression and
-// merging beside one memset of the output, momentum beside the three streams of an addition, the
-// norm beside one read.
+// Times what a step does on a CUDA card beside selecting, each beside its limit kernel:
+// decompression and merging beside one memset of the output, momentum beside the three streams of
+// an addition, the norm beside one read.
 #include "core/feedback/momentum/momentum_device.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/quantize/payload_coding_device.hpp"

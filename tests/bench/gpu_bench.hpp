@@ -1,4 +1,4 @@
-// What the benchmarks of kernels on a CUDA card share: the card's time of a kernel, the limit
+// Holds what the benchmarks of kernels on a CUDA card share: the card's time of a kernel, the limit
 // kernels, and selections.
 //
 // Names, sizes, densities and data are those of kernel_bench.hpp, and so is how to read them: as

@@ -1,5 +1,5 @@
-// What no selection on a card can beat: one read of the tensor, and the three streams of error
-// feedback. As fast as they can be made, with nothing else in them.
+// Holds the kernels that no selection on a card can beat: one read of the tensor, and the three
+// streams of error feedback. As fast as they can be made, with nothing else in them.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "tests/bench/gpu_limit_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::bench::SumAbsOnCard)
-SPARFUSE_CUDA_KERNEL(sparfuse::bench::AddOnCard)
+SPARFUSE_KERNEL(sparfuse::bench::SumAbsOnCard)
+SPARFUSE_KERNEL(sparfuse::bench::AddOnCard)

@@ -1,4 +1,4 @@
-// What the kernel benchmarks share: data, the limit kernels, and counters.
+// Holds what the kernel benchmarks share: data, the limit kernels, and counters.
 //
 // Read a kernel's time as a multiple of its limit, one streaming pass over the same tensor measured
 // in the same run (--benchmark_enable_random_interleaving=true --benchmark_repetitions=15): times

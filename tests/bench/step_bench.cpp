@@ -1,4 +1,4 @@
-// One exchange step of a gradient: what a rank waits for between backward and the optimizer.
+// Times one exchange step of a gradient: what a rank waits for between backward and the optimizer.
 //
 //   step_bench [--gbps X]... [--elements N] [--density D] [--repetitions N]
 //   mpirun -np P step_bench --gbps X ...     over MPI, on the network that is there
@@ -10,7 +10,7 @@
 //
 //   sparse    top-k with error feedback, all-gather, decompression and average: a LiveEngine's step
 //   dense     checked copy, all-reduce and average: the same engine's
-//   powersgd  rank 4 with error feedback on a matrix of as many elements: the steps of PowerSgd,
+//   powersgd  rank 4 with error feedback on a matrix of as many elements: the steps of PowerSgd
 //             with two all-reduces of its factors between them
 //
 // A repetition runs every step once, in an order of its own. Prints Markdown: the least and the

@@ -1,5 +1,5 @@
-// What the transports reach: ping-pong latency and ring all-reduce throughput, over threads and
-// over an emulated link of 1 Gbit/s. `gbps` is what one rank sends, in 10^9 bit/s.
+// Times the transports: ping-pong latency and ring all-reduce throughput, over threads and over an
+// emulated link of 1 Gbit/s. `gbps` is what one rank sends, in 10^9 bit/s.
 #include <benchmark/benchmark.h>
 
 #include <future>

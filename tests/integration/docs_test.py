@@ -22,7 +22,7 @@ SPARFUSE = None
 # <!-- NAME: sparfuse ARGUMENTS --> what it prints <!-- /NAME -->
 PRINTED = re.compile(r"(<!-- (\w+): sparfuse ([\w -]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
-CODE = re.compile(r"```.*?```", re.DOTALL)
+CODE = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
 
 
 def python():
@@ -53,7 +53,17 @@ class Pages(unittest.TestCase):
                 with self.subTest(page=page.name, target=target):
                     self.assertTrue((page.parent / target).exists())
 
+    def test_verbs_are_the_program_s(self):
+        help_text = run(SPARFUSE, "--help", check=True).stdout
+        verbs = re.findall(r"^  ([a-z]+) ", help_text.split("Subcommands:")[1], re.MULTILINE)
+        for page in PAGES:
+            for code in CODE.findall(page.read_text()):
+                for verb in re.findall(r"\bsparfuse ([a-z]+)", code):
+                    with self.subTest(page=page.name, code=code):
+                        self.assertIn(verb, verbs)
+
     def test_tables_are_what_the_program_prints(self):
+        self.maxDiff = None
         found = []
         for page in PAGES:
             text = page.read_text()

@@ -3,6 +3,7 @@
   harness_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
+import csv
 import importlib.util
 import json
 import os
@@ -171,6 +172,11 @@ class HarnessTest(unittest.TestCase):
         self.assertIn("called bad: the fan stood still", self.call("plan", "--why", self.file))
         self.assertIn("1 ran well, 0 failed, 17 were in the store", self.call("run", self.file))
         self.assertIn("images/s", self.call("table", self.file))
+        rows = [*csv.DictReader(self.call("table", self.file, "--format", "csv").splitlines())]
+        steps = [row for row in rows if (row["what"], row["metric"]) == ("result", "step_seconds")]
+        self.assertEqual({(float(row["value"]), row["unit"], row["n"], row["mode"]) for row in steps},
+                         {(0.25, "seconds", "2", "measured")})
+        self.assertEqual(len(json.loads(self.call("table", self.file, "--json"))), len(rows))
         self.assertEqual(json.loads(self.call("plan", self.file, "--json"))["missing"], [])
 
     def test_blocks_share_a_seed_and_cells_of_a_block_are_shuffled(self):
@@ -335,9 +341,90 @@ class HarnessTest(unittest.TestCase):
 
     def test_verbs_that_read_speak_json(self):
         self.call("run", self.file)
-        for verb in (["list", "methods"], ["list", "workloads"], ["plan", self.file],
+        for verb in (["list", "methods"], ["list", "workloads"], ["list", "clusters"],
+                     ["list", "collectives", "--rounds"], ["plan", self.file],
                      ["status", self.file], ["table", self.file], ["doctor"]):
             self.assertTrue(json.loads(self.call(*verb, "--json")))
+
+    def test_check_builds_the_laws_of_a_kind_and_runs_those_of_one_part(self):
+        build, root = self.folder / "build", self.folder / "root"
+        program = build / "harness" / "sparfuse"
+        program.parent.mkdir(parents=True)
+        shutil.copy(SPARFUSE, program)
+
+        def script(path, text):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("#!/bin/sh\n" + text)
+            path.chmod(0o755)
+
+        def check(*arguments, code=0):
+            done = subprocess.run([program, "--root", root, "check", *arguments], text=True,
+                                  capture_output=True, check=False)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            return done.stdout + done.stderr
+
+        script(root / ".venv" / "bin" / "cmake", 'echo "cmake $*"')
+        self.assertIn("no CMakeCache.txt in", check("method", "wfbp", code=2))
+        (build / "CMakeCache.txt").touch()
+        self.assertIn("was built and is not in", check("method", "wfbp", code=1))
+        script(build / "tests" / "harness_method_conformance_test", """case "$1 $2" in
+          *list_tests*wfbp*) printf 'Suite.\\n  Law/wfbp_1\\n' ;;
+          *list_tests*) ;;
+          *) echo "laws $*"; exit "${BROKEN:-0}" ;;
+        esac""")
+        output = check("method", "wfbp")
+        self.assertIn(f"cmake --build {build} --target harness_method_conformance_test", output)
+        self.assertIn("laws --gtest_filter=*/wfbp_?", output)
+        self.assertIn("no law is about dense", check("method", "dense", code=1))
+        os.environ["BROKEN"] = "1"
+        self.addCleanup(os.environ.pop, "BROKEN")
+        check("method", "wfbp", code=1)
+        self.assertIn('did you mean "wfbp"', check("method", "wfbq", code=2))
+        self.assertIn('did you mean "method"', check("methods", "wfbp", code=2))
+        self.assertIn("it is a transport's own", check("collective", "native-allreduce", code=2))
+        self.assertIn("of its family, which has data", check("workload", "resnet152-imagenet", code=2))
+        script(root / ".venv" / "bin" / "cmake", "exit 1")
+        self.assertIn("SPARFUSE_TESTS=ON", check("collective", "ring-allreduce", code=2))
+
+    def test_new_methods_open_blocks_with_their_references(self):
+        self.write(blocks=2, **{'"wfbp", "syncea"': '"wfbp"', "[1, 2, 3]": "[2]"})
+        self.call("run", self.file)
+        plan = json.loads(self.call("plan", self.file, "--with-method", "syncea", "--json"))["missing"]
+        self.assertEqual(sorted((trial["config"]["method"], trial["block"]) for trial in plan),
+                         [("dense", 2), ("dense", 3), ("syncea", 2), ("syncea", 3)])
+        run = ("run", self.file, "--with-method", "syncea")
+        self.assertIn("4 ran well, 0 failed, 4 were in the store", self.call(*run))
+        self.assertIn("0 ran well, 0 failed, 8 were in the store", self.call(*run))
+        both = [*run, "--with-method", "safusion-inter"]
+        self.assertIn("4 ran well, 0 failed, 8 were in the store", self.call(*both))
+        self.assertIn("0 ran well, 0 failed, 4 were in the store", self.call("run", self.file))
+        self.assertIn('did you mean "syncea"', self.call("plan", self.file, "--with-method", "synca", code=2))
+        self.write(blocks=1, **{'method = ["dense", "wfbp", "syncea"]': 'density = [0.1]',
+                                'transport = "threads"': 'transport = "threads"\nmethod = "wfbp"'})
+        self.assertIn("lists methods on an [[axis]]",
+                      self.call("plan", self.file, "--with-method", "syncea", code=2))
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib in this Python")
+    def test_joined_methods_are_in_every_table_and_figure(self):
+        modelled = MODELLED.replace('method = "dense"\n', "") + """
+[[axis]]
+method = ["dense"]
+method_options = [{ threshold_bytes = 1048576 }]
+[[figure]]
+kind = "grouped_bars"
+x = "workers"
+y = "throughput"
+methods = ["dense"]
+"""
+        modelled = modelled.replace("of = {", 'of = { method = "dense",').replace("over = {", 'over = { method = "dense",')
+        root = self.paper(modelled=modelled)
+        self.assertIn("2 ran well", self.call(*root, "run", "p/modelled"))
+        output = self.call(*root, "reproduce", "p/modelled", "--with-method", "horovod-fusion")
+        self.assertIn("2 ran well, 0 failed, 2 were in the store", output)
+        self.assertRegex(output, r"\| horovod-fusion +\|")
+        spec = json.loads((self.results / "reports" / "p" / "modelled" / "spec.json").read_text())
+        self.assertEqual(spec["parts"][0]["figures"][0]["methods"], ["dense", "horovod-fusion"])
+        self.assertIn("horovod-fusion", (self.results / "reports" / "p" / "modelled" / "report.html").read_text())
 
     def paper(self, expect='expect = "at_least"', **files):
         """A root of its own with the paper "p"; returns the option that names it."""

@@ -143,10 +143,24 @@ class TrialTest(Trials):
         trial = self.run_trial(more='transport = "threads"')
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
 
+    def worker(self, name="sparfuse-worker"):
+        return Path(SPARFUSE).parent / "worker" / name
+
+    def emulated_worker(self):
+        return {"SPARFUSE_WORKER": str(self.worker("sparfuse-emulated-worker"))}
+
+    def test_no_trial_of_the_product_runs_on_the_emulated_device(self):
+        self.assertNotIn(b"emulated kernel", self.worker().read_bytes())
+        environment = {"SPARFUSE_EMULATED_DEVICE": "1", "SPARFUSE_GPU_FAULT": "launch:1:700"}
+        trial = self.run_trial(environment=environment)  # nothing is launched
+        self.assertEqual(trial["status"], "ok")
+        self.assertNotIn("cards", trial["machine"])
+
     def on_emulated_device(self, method, emulated=True):
-        """Its streams, kernels and staging are real, its memory the host's."""
+        """With the tests' own worker: streams, kernels and staging are real, the memory is the host's."""
         shutil.rmtree(self.results, ignore_errors=True)
-        trial = self.run_trial(method=method, environment={"SPARFUSE_EMULATED_DEVICE": "1"} if emulated else {})
+        trial = self.run_trial(method=method, environment=self.emulated_worker() if emulated else {})
+        self.assertEqual("cards" in trial["machine"], emulated)
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
         trace = json.loads(next(self.results.rglob("trace.json")).read_text())
         self.assertLessEqual({"backward", "exchange", "decompress", "update"},
@@ -163,8 +177,7 @@ class TrialTest(Trials):
             self.on_emulated_device(method)
 
     def test_a_device_that_breaks_ends_its_trial_alone(self):
-        trial = self.run_trial(code=1, environment={"SPARFUSE_EMULATED_DEVICE": "1",
-                                                    "SPARFUSE_GPU_FAULT": "launch:40:700"})
+        trial = self.run_trial(code=1, environment={**self.emulated_worker(), "SPARFUSE_GPU_FAULT": "launch:40:700"})
         self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", "internal"))
         self.assertIn("the context is lost", trial["failure"]["message"])
         shutil.rmtree(self.results)

@@ -1,4 +1,4 @@
-// For tests of what runs on devices: a stream, and arrays.
+// Holds a stream and arrays, for tests of what runs on devices.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The devices that tests run on: the emulated one always, a card where there is one.
+// Lists the devices that tests run on: the emulated one always, a card where there is one.
 #pragma once
 
 #include <gtest/gtest.h>

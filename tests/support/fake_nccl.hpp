@@ -1,13 +1,11 @@
-// NCCL for tests: the ranks are threads of this process, devices are emulated (core/gpu), data is
-// really moved.
+// Plays NCCL in tests: the ranks are threads of this process, devices are emulated, data is really
+// moved.
 //
 // It keeps NCCL's rules, and writes down who breaks them (violations()): a stream does what it is
 // given in order, and an operation ends when all of its ranks have come to it; the messages between
-// two ranks match in order and must have equal bytes; a group has at most one message of a way,
-// since NCCL runs others one after another, in an order of its own; nothing is called on a
-// communicator that is busy or was aborted. What is launched reaches the stream only some polls
-// later, as when NCCL issues in the background. A group that has the first message of a way
-// connects all of its ways before, which ends when it ends for the peers of all of them.
+// two ranks match in order and must have equal bytes; nothing is called on a communicator that is
+// busy or was aborted. What is launched reaches the stream only some polls later, as when NCCL
+// issues in the background.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/runtime.hpp"
 #include "core/transport/nccl/api.hpp"
 
@@ -107,10 +106,7 @@ class FakeNccl {
     std::map<std::pair<int, int>, std::deque<Part*>> sends;  // by source and destination
     std::map<std::pair<int, int>, std::deque<Part*>> receives;
     std::map<std::uint64_t, std::map<int, Part*>> collectives;
-    std::map<std::pair<int, int>, unsigned> links;  // by source and destination: LinkSteps
   };
-  // Of a source; its destination's are shifted by one.
-  enum LinkStep : unsigned { kCame = 1, kConnected = 4 };
 
   int Count(int rank, const std::function<int(const Comm&)>& of) const {
     const std::lock_guard lock(mutex_);
@@ -155,10 +151,9 @@ class FakeNccl {
     if (comm.gone()) Violation("poll of rank " + std::to_string(comm.rank) + " after the end");
     *state = comm.error;
     if (comm.error != kNcclSuccess) return kNcclSuccess;
-    const bool connected = Connected(comm);
     if (comm.world->arrived < comm.world->ranks || (comm.finalized && comm.running > 0)) {
       *state = kNcclInProgress;
-    } else if ((comm.busy > 0 && --comm.busy > 0) || !connected) {
+    } else if (comm.busy > 0 && --comm.busy > 0) {
       *state = kNcclInProgress;
     } else if (!comm.group.empty()) {
       Issue(comm, lock);
@@ -169,39 +164,12 @@ class FakeNccl {
   static bool IsMessage(const Part& part) {
     return part.kind == Part::Kind::kSend || part.kind == Part::Kind::kReceive;
   }
-  static std::pair<int, int> WayOf(const Comm& comm, const Part& part) {
-    return part.kind == Part::Kind::kSend ? std::pair(comm.rank, part.peer)
-                                          : std::pair(part.peer, comm.rank);
-  }
-  // Takes the step on all ways of the group; true when their other ends have taken it too.
-  static bool Step(const Comm& comm, LinkStep step) {
-    bool both = true;
-    for (const Part& part : comm.group) {
-      if (!IsMessage(part)) continue;
-      unsigned& link = comm.world->links[WayOf(comm, part)];
-      link |= part.kind == Part::Kind::kSend ? step : step << 1;
-      both = both && (link & 3 * step) == 3 * step;
-    }
-    return both;
-  }
-  static bool Connected(const Comm& comm) { return Step(comm, kCame) && Step(comm, kConnected); }
-
-  void CheckWays(const Comm& comm) {
-    std::set<std::pair<int, int>> ways;
-    for (const Part& part : comm.group) {
-      if (!IsMessage(part) || ways.insert(WayOf(comm, part)).second) continue;
-      Violation("rank " + std::to_string(comm.rank) + " has two messages in a group " +
-                (part.kind == Part::Kind::kSend ? "to" : "from") + " rank " +
-                std::to_string(part.peer));
-    }
-  }
-
   // Gives the group to the stream.
   void Issue(Comm& comm, std::unique_lock<std::mutex>& lock) {
     auto parts = std::make_shared<std::vector<Part>>(std::exchange(comm.group, {}));
     const Stream stream{{DeviceKind::kEmulated, 0}, comm.stream};
     lock.unlock();
-    gpu::internal::Enqueue(stream, [this, &comm, parts] { Run(comm, *parts); });
+    gpu::emulated::Enqueue(stream, [this, &comm, parts] { Run(comm, *parts); });
     lock.lock();
   }
 
@@ -236,7 +204,8 @@ class FakeNccl {
     World& world = *comm.world;
     if (IsMessage(part)) {
       const bool sends = part.kind == Part::Kind::kSend;
-      const std::pair key = WayOf(comm, part);
+      const std::pair key =
+          sends ? std::pair(comm.rank, part.peer) : std::pair(part.peer, comm.rank);
       (sends ? world.sends : world.receives)[key].push_back(&part);
       auto& from = world.sends[key];
       auto& to = world.receives[key];
@@ -293,10 +262,9 @@ class FakeNccl {
     std::unique_lock lock(mutex_);
     int result = kNcclSuccess;
     for (Comm* comm : std::exchange(in_group_, {})) {
-      CheckWays(*comm);
       comm->busy = busy_polls;
       ++comm->running;
-      if (!Connected(*comm) || comm->busy > 0) {
+      if (comm->busy > 0) {
         result = kNcclInProgress;
       } else {
         Issue(*comm, lock);

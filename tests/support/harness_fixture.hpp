@@ -1,4 +1,4 @@
-// A small catalog and a folder that goes away, for the harness's tests.
+// Holds a small catalog and a folder that is deleted, for the harness's tests.
 #pragma once
 
 #include <unistd.h>

@@ -16,7 +16,7 @@
 #include "workloads/models/layers.hpp"
 #include "workloads/workload.hpp"
 
-namespace sparfuse::testing {
+namespace sparfuse::workloads::testing {
 
 // The most memory that this process has held since the last call, in GB; 0 where Linux does not
 // say.
@@ -74,4 +74,4 @@ inline void ExpectAStepAsTheTableSays(const std::string& name, std::size_t batch
               name.c_str(), batch, threads, build_seconds, step_seconds, PeakGigabytes());
 }
 
-}  // namespace sparfuse::testing
+}  // namespace sparfuse::workloads::testing

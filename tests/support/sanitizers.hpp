@@ -1,4 +1,4 @@
-// Which sanitizer a test runs under.
+// Tells under which sanitizer a test runs.
 #pragma once
 
 namespace sparfuse::testing {

@@ -1,5 +1,5 @@
-// What the tests of sparsifiers share: test data by name, one selection with its memory, and top-k
-// as one would write it on paper.
+// Holds what the tests of sparsifiers share: test data by name, one selection with its memory, and
+// top-k as one would write it on paper.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace sparfuse::testing {
 // Large enough for several threads, and no multiple of anything.
 inline constexpr std::size_t kLargeShape = (std::size_t{1} << (kSanitized ? 18 : 20)) + 7;
 
-// Every registered sparsifier; under the thread sanitizer without the forms as shipped, whose
+// Every registered sparsifier; under the thread sanitizer without the published forms, whose
 // threads are those of the kernels that the canonical ones use too.
 inline std::vector<std::string> SparsifierNames() {
   std::vector<std::string> names;

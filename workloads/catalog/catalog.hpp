@@ -1,4 +1,4 @@
-// What the workloads are: names, units, options and data files, known without LibTorch, so that an
+// Describes the workloads: names, units, options and data files, known without LibTorch, so that an
 // experiment file is checked before anything starts.
 #pragma once
 

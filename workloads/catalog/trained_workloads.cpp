@@ -1,4 +1,4 @@
-// The workloads that train on real data here: three of their own, and a small sibling of each
+// Lists the workloads that train on real data here: three of their own, and a small sibling of each
 // family that the papers train, built by the same code as those.
 #include <utility>
 
@@ -69,7 +69,7 @@ void AddOwn(std::vector<WorkloadDescriptor>& table) {
                                   .layers = 4,
                                   .heads = 4,
                                   .dropout = 0,
-                                  .names = GptNames::kSpelledOut},
+                                  .rows_are_outputs = true},
                           kTextWindow, Adam(2e-3, 0.01, 50)),
              8, 7.0, 1000));
   table.push_back(
@@ -79,8 +79,7 @@ void AddOwn(std::vector<WorkloadDescriptor>& table) {
                                    .window = kWindow,
                                    .embedding = 64,
                                    .hidden = 256,
-                                   .dropout = 0,
-                                   .names = LstmNames::kSpelledOut},
+                                   .dropout = 0},
                           kTextWindow, Adam(3e-3, 0, 20)),
              8, 5.0, 1000));
 }
@@ -100,7 +99,7 @@ void AddSiblingsOnDigits(std::vector<WorkloadDescriptor>& table) {
           Sgd(0.02)),
       0.95, 300));
   table.push_back(OnDigits(
-      ImageWorkload("vit-small", "ViT of two layers over 16 patches classifies MNIST digits",
+      ImageWorkload("vit-small", "ViT of three layers over 16 patches classifies MNIST digits",
                     VitSize{.data = kDigits,
                             .patch = 7,
                             .width = 64,

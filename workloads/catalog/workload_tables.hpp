@@ -1,4 +1,4 @@
-// The parts that the catalog is joined from.
+// Declares the tables that the catalog is joined from.
 #pragma once
 
 #include <string>

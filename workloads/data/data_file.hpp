@@ -1,4 +1,5 @@
-// The data files of the workloads: images or text in one checked binary file each. No LibTorch.
+// Reads the data files of the workloads: images or text in one checked binary file each. No
+// LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ struct DataFileSpec {
   std::string name;         // data set, as scripts/fetch_data.py takes it
   std::string path;         // relative to the data directory
   std::uint64_t bytes = 0;  // of the whole file, its header of 64 bytes included
-  std::uint32_t crc32 =
-      0;  // as the header states it: of the header's first 60 bytes and the payload
+  // As the header states it: of the header's first 60 bytes and the payload.
+  std::uint32_t crc32 = 0;
 };
 
 // Images in a fixed order; the first `train_count` are for training, the rest for the test.

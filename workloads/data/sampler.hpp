@@ -1,4 +1,4 @@
-// Which training samples a rank takes at a step. No LibTorch.
+// Draws the training samples that a rank takes at a step. No LibTorch.
 #pragma once
 
 #include <cstddef>

@@ -58,12 +58,12 @@ void ModelDescription::Embedding(const std::string& name, std::int64_t rows, std
   Operation({{.name = name + ".weight", .shape = {rows, width}, .deviation = deviation}});
 }
 
-void ModelDescription::UseAgain(std::string_view name, double macs) {
+void ModelDescription::TieWeight(std::string_view name, double macs) {
   const auto found =
       std::find_if(parameters_.begin(), parameters_.end(),
                    [&](const ParameterDescription& parameter) { return parameter.name == name; });
   if (found == parameters_.end()) {
-    SPARFUSE_THROW(kInternal, "no parameter \"" + std::string(name) + "\" to use again");
+    SPARFUSE_THROW(kInternal, "no parameter \"" + std::string(name) + "\" to tie");
   }
   found->macs += macs;
 }
@@ -73,7 +73,7 @@ void ModelDescription::WithoutGradient(ParameterDescription parameter) {
   parameters_.push_back(std::move(parameter));
 }
 
-void ModelDescription::LastRunsBefore(std::size_t before) {
+void ModelDescription::MoveLastBefore(std::size_t before) {
   std::rotate(operations_.begin() + static_cast<std::ptrdiff_t>(before), operations_.end() - 1,
               operations_.end());
 }

@@ -1,5 +1,5 @@
-// What a model is made of, told once: its layer table is computed from this, and its parameters are
-// declared from this, so that the two cannot differ. No LibTorch.
+// Describes what a model is made of, once: its layer table and its parameters both follow from this
+// description, so that the two cannot differ. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -41,13 +41,14 @@ class ModelDescription {
   void Linear(const std::string& name, std::int64_t out, std::int64_t in, std::int64_t positions,
               double deviation, double further_macs = 0);
   void Embedding(const std::string& name, std::int64_t rows, std::int64_t width, double deviation);
-  // Another use of a parameter, later in forward: its gradient is ready at its first.
-  void UseAgain(std::string_view name, double macs);
+  // A later operation uses the weight of an earlier one: its gradient is ready where forward first
+  // uses it.
+  void TieWeight(std::string_view name, double macs);
   // Parameters that no loss depends on.
   void WithoutGradient(ParameterDescription parameter);
 
-  // Forward runs the last operation just before operation `before`, although it is registered last.
-  void LastRunsBefore(std::size_t before);
+  // The last operation is registered last, but forward runs it just before operation `before`.
+  void MoveLastBefore(std::size_t before);
 
   const std::vector<ParameterDescription>& parameters() const noexcept { return parameters_; }
   LayerTable InReadyOrder() const;

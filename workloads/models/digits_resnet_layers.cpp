@@ -27,7 +27,7 @@ ModelDescription Describe(const DigitsResnetSize&) {
       model.Convolution(name + "conv2", out, out, 3, positions);
       if (in != out) {
         model.Convolution(name + "shortcut", out, in, 1, positions);
-        model.LastRunsBefore(first);
+        model.MoveLastBefore(first);
       }
       in = out;
     }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "workloads/models/models.hpp"
-#include "workloads/models/parameter_names.hpp"
 #include "workloads/torch/operators.hpp"
 
 namespace sparfuse::workloads {
@@ -22,25 +21,24 @@ struct Block {
 }  // namespace
 
 ForwardPass Build(const GptSize& size, const ParameterSet& parameters) {
-  const GptParts parts = PartsOf(size.names);
-  const at::Tensor embedding = parameters[parts.embedding];
-  const at::Tensor positions = parameters[parts.position];
+  const at::Tensor embedding = parameters["wte.weight"];
+  const at::Tensor positions = parameters["wpe.weight"];
   std::vector<Block> blocks;
   for (std::int64_t i = 0; i < size.layers; ++i) {
-    const std::string name = parts.block + std::to_string(i + parts.first_block) + ".";
+    const std::string name = "h." + std::to_string(i) + ".";
     Block block;
-    block.norm1 = Affine(parameters, name + parts.norm1);
-    block.qkv = Affine(parameters, name + parts.qkv);
-    block.projection = Affine(parameters, name + parts.projection);
-    block.norm2 = Affine(parameters, name + parts.norm2);
-    block.expand = Affine(parameters, name + parts.expand);
-    block.contract = Affine(parameters, name + parts.contract);
+    block.norm1 = Affine(parameters, name + "ln_1");
+    block.qkv = Affine(parameters, name + "attn.c_attn");
+    block.projection = Affine(parameters, name + "attn.c_proj");
+    block.norm2 = Affine(parameters, name + "ln_2");
+    block.expand = Affine(parameters, name + "mlp.c_fc");
+    block.contract = Affine(parameters, name + "mlp.c_proj");
     blocks.push_back(std::move(block));
   }
-  const Affine norm(parameters, parts.norm);
-  const bool transposed = size.names == GptNames::kOpenAi;
-  const auto linear = [transposed](const at::Tensor& x, const Affine& affine) {
-    if (!transposed) return Linear(x, affine);
+  const Affine norm(parameters, "ln_f");
+  const bool rows_are_outputs = size.rows_are_outputs;
+  const auto linear = [rows_are_outputs](const at::Tensor& x, const Affine& affine) {
+    if (rows_are_outputs) return Linear(x, affine);
     return at::addmm(affine.bias, x.flatten(0, 1), affine.weight)
         .view({x.size(0), x.size(1), affine.weight.size(1)});
   };

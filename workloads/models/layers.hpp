@@ -1,5 +1,5 @@
-// The parameter tensors of each workload's model, known without building it: what planners and the
-// model of time need of models too large to train here. No LibTorch.
+// Lists the parameter tensors of each workload's model without building the model: what planners
+// and the model of time need of models too large to train here. No LibTorch.
 #pragma once
 
 #include <cstddef>

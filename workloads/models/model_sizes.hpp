@@ -1,4 +1,5 @@
-// The sizes in which each family of models is built, here and at the papers' scale. No LibTorch.
+// Declares the sizes in which each family of models is built, here and at the papers' scale. No
+// LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -62,9 +63,6 @@ struct BertSize {
   double deviation = 0.02;
 };
 
-// How a GPT names its parameters: OpenAI's code, or our first model of the kind.
-enum class GptNames { kOpenAi, kSpelledOut };
-
 struct GptSize {
   std::int64_t vocabulary = 0;
   std::int64_t window = 0;
@@ -73,11 +71,8 @@ struct GptSize {
   std::int64_t heads = 0;
   double dropout = 0.1;
   double deviation = 0.02;
-  // OpenAI's weights are [in, out], the others [out, in].
-  GptNames names = GptNames::kOpenAi;
+  bool rows_are_outputs = false;  // of linear weights: [out, in]; OpenAI's are [in, out]
 };
-
-enum class LstmNames { kPyTorch, kSpelledOut };
 
 struct LstmSize {
   std::int64_t vocabulary = 0;
@@ -86,7 +81,6 @@ struct LstmSize {
   std::int64_t hidden = 0;
   std::int64_t layers = 2;
   double dropout = 0.5;
-  LstmNames names = LstmNames::kPyTorch;
 };
 
 struct TransformerSize {

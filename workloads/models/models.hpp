@@ -1,4 +1,4 @@
-// The models' forward passes, over parameters that their descriptions declare.
+// Builds the models' forward passes, over parameters that their descriptions declare.
 #pragma once
 
 #include <cstdint>

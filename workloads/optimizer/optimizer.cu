@@ -1,5 +1,5 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "workloads/optimizer/optimizer_kernel.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::OptimizerKernel<sparfuse::SgdRule>)
-SPARFUSE_CUDA_KERNEL(sparfuse::OptimizerKernel<sparfuse::AdamRule>)
+SPARFUSE_KERNEL(sparfuse::workloads::OptimizerKernel<sparfuse::workloads::SgdRule>)
+SPARFUSE_KERNEL(sparfuse::workloads::OptimizerKernel<sparfuse::workloads::AdamRule>)

@@ -1,4 +1,4 @@
-// Optimizers over flat memory of a device, and their learning-rate schedule. No LibTorch.
+// Declares optimizers over flat memory of a device, and their learning-rate schedule. No LibTorch.
 #pragma once
 
 #include <cstdint>

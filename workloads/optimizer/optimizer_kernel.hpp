@@ -1,5 +1,5 @@
-// What an optimizer does to one element, and the kernel that does it to many parameters at once.
-// Host and device compute the same bits: neither contracts multiplications and additions.
+// Updates one element as an optimizer does, and many parameters at once in a kernel. Host and
+// device compute the same bits: neither contracts multiplications and additions.
 #pragma once
 
 #include <cmath>

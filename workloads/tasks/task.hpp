@@ -1,4 +1,5 @@
-// A model with its data: what is lost on a batch, and how good the model is on the test data.
+// Declares Task, a model with its data: the loss on a batch, and how good the model is on the test
+// data.
 #pragma once
 
 #include <cstddef>

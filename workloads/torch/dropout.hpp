@@ -1,4 +1,4 @@
-// What a forward pass drops: the same on every device.
+// Draws what a forward pass drops, the same on every device.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What several models are built from.
+// Holds the operators that several models are built from.
 #pragma once
 
 #include <string>

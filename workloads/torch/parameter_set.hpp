@@ -1,4 +1,4 @@
-// The parameters of a model, made from its description and laid out as one flat array.
+// Holds the parameters of a model, made from its description and laid out as one flat array.
 #pragma once
 
 #include <cstddef>

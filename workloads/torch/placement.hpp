@@ -1,4 +1,4 @@
-// Where LibTorch works: devices, streams, precision and the choice of kernels.
+// Sets where and how LibTorch computes: devices, streams, precision and the choice of kernels.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The one TrainingWorkload: a Task and its parameters, driven by LibTorch's autograd.
+// Implements TrainingWorkload: a Task and its parameters, driven by LibTorch's autograd.
 #include <algorithm>
 #include <limits>
 #include <mutex>

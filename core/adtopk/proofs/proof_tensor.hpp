@@ -1,5 +1,5 @@
-// What the checks of proofs.hpp share: tensors that are selected from, numbers, and the methods
-// that are compared.
+// Holds what the checks of proofs.hpp share: tensors that are selected from, numbers, and the
+// methods that are compared.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// A block of CUDA threads, as kernel.hpp describes it.
+// Implements the block of kernel.hpp by CUDA threads.
 #pragma once
 
 #include <cub/block/block_scan.cuh>

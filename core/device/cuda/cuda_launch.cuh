@@ -1,8 +1,4 @@
-// The CUDA side of launch.hpp: a .cu file names the kernels that it compiles.
-//
-//   #include "core/device/cuda/cuda_launch.cuh"
-//   #include "core/sparsify/topk_kernels.hpp"
-//   SPARFUSE_CUDA_KERNEL(sparfuse::gpu::CountAbove)
+// Launches kernels on CUDA: what compile_kernel.hpp compiles a kernel into there.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -36,6 +32,6 @@ void LaunchOnCuda(const Stream& stream, unsigned blocks, const Kernel& kernel,
 
 }  // namespace sparfuse::gpu
 
-#define SPARFUSE_CUDA_KERNEL(Kernel)                                                     \
-  template void sparfuse::gpu::LaunchOnCuda<Kernel>(const ::sparfuse::Stream&, unsigned, \
-                                                    const Kernel&, const std::uint32_t*);
+#define SPARFUSE_CUDA_KERNEL(...)                         \
+  template void sparfuse::gpu::LaunchOnCuda<__VA_ARGS__>( \
+      const ::sparfuse::Stream&, unsigned, const __VA_ARGS__&, const std::uint32_t*);

@@ -1,14 +1,14 @@
-#include "core/device/cuda/runtime_cuda.hpp"
-
+// Implements devices on the CUDA runtime.
 #include <cuda_runtime.h>
 #include <nccl.h>
 
 #include <atomic>
 #include <string>
 
+#include "core/device/backend.hpp"
 #include "core/device/status.hpp"
 
-namespace sparfuse::gpu::cuda {
+namespace sparfuse::gpu {
 namespace {
 
 void Check(cudaError_t status, const char* call, std::string_view what = "") {
@@ -45,176 +45,158 @@ std::atomic<ReleaseCached> release_cached = nullptr;
 cudaStream_t Native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native); }
 cudaEvent_t Native(void* event) { return static_cast<cudaEvent_t>(event); }
 
+class CudaDevices final : public Backend {
+ public:
+  void* Allocate(std::size_t bytes, int device, std::string_view what) override {
+    Use(device);
+    void* pointer = nullptr;
+    const int injected = InjectedStatus("allocate");
+    auto status = static_cast<cudaError_t>(injected);
+    if (injected == kSuccess) {
+      status = cudaMalloc(&pointer, bytes);
+      const ReleaseCached release = release_cached;
+      if (status == cudaErrorMemoryAllocation && release != nullptr) {
+        cudaGetLastError();
+        release();
+        status = cudaMalloc(&pointer, bytes);
+      }
+    }
+    if (status != cudaSuccess) Check(status, "cudaMalloc", Room(bytes, device, what));
+    return pointer;
+  }
+
+  void Free(void* pointer, int device) noexcept override {
+    cudaSetDevice(device);
+    cudaFree(pointer);
+  }
+
+  void FillZero(void* pointer, std::size_t bytes, int device) override {
+    Use(device);
+    SPARFUSE_CUDA_CALL(cudaMemset(pointer, 0, bytes));
+    SPARFUSE_CUDA_CALL(cudaStreamSynchronize(nullptr));  // not ordered with our streams otherwise
+  }
+
+  void* MakeStream(int device, Priority priority) override {
+    Use(device);
+    int least = 0;
+    int greatest = 0;
+    SPARFUSE_CUDA_CALL(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    cudaStream_t stream = nullptr;
+    SPARFUSE_CUDA_CALL(cudaStreamCreateWithPriority(
+        &stream, cudaStreamNonBlocking, priority == Priority::kHigh ? greatest : least));
+    return stream;
+  }
+
+  void DestroyStream(void* stream, int device) noexcept override {
+    cudaSetDevice(device);
+    cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+    cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+  }
+
+  void Synchronize(const Stream& stream) override {
+    Use(stream.device.index);
+    Check("synchronize", cudaStreamSynchronize(Native(stream)), "cudaStreamSynchronize");
+  }
+
+  void Quiesce(const Stream& stream) noexcept override {
+    cudaSetDevice(stream.device.index);
+    cudaStreamSynchronize(Native(stream));
+    cudaGetLastError();
+  }
+
+  void* MakeEvent(int device) override {
+    Use(device);
+    cudaEvent_t event = nullptr;
+    SPARFUSE_CUDA_CALL(cudaEventCreateWithFlags(&event, cudaEventBlockingSync));
+    return event;
+  }
+
+  void DestroyEvent(void* event, int device) noexcept override {
+    cudaSetDevice(device);
+    cudaEventDestroy(Native(event));
+  }
+
+  void Record(void* event, const Stream& stream) override {
+    Use(stream.device.index);
+    SPARFUSE_CUDA_CALL(cudaEventRecord(Native(event), Native(stream)));
+  }
+
+  bool Done(void* event, int device) override {
+    Use(device);
+    const cudaError_t status = cudaEventQuery(Native(event));
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();
+      return false;
+    }
+    Check(status, "cudaEventQuery");
+    return true;
+  }
+
+  void Wait(void* event, int device) override {
+    Use(device);
+    Check("synchronize", cudaEventSynchronize(Native(event)), "cudaEventSynchronize");
+  }
+
+  double SecondsBetween(void* earlier, void* later) override {
+    float milliseconds = 0;
+    SPARFUSE_CUDA_CALL(cudaEventElapsedTime(&milliseconds, Native(earlier), Native(later)));
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+
+  void StreamWait(const Stream& stream, void* event) override {
+    Use(stream.device.index);
+    SPARFUSE_CUDA_CALL(cudaStreamWaitEvent(Native(stream), Native(event)));
+  }
+
+  void Copy(const Stream& stream, void* to, const void* from, std::size_t bytes) override {
+    Use(stream.device.index);
+    Check("copy", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, Native(stream)),
+          "cudaMemcpyAsync");
+  }
+
+  void Fill(const Stream& stream, void* at, std::uint8_t byte, std::size_t bytes) override {
+    Use(stream.device.index);
+    SPARFUSE_CUDA_CALL(cudaMemsetAsync(at, byte, bytes, Native(stream)));
+  }
+
+  void* AllocatePinned(std::size_t bytes, int device, std::string_view what) override {
+    Use(device);
+    void* pointer = nullptr;
+    const cudaError_t status = cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable);
+    if (status != cudaSuccess) {
+      Check(status, "cudaHostAlloc",
+            "cannot pin " + std::to_string(bytes) + " bytes of the host's memory for " +
+                std::string(what));
+    }
+    return pointer;
+  }
+
+  void FreePinned(void* pointer) noexcept override { cudaFreeHost(pointer); }
+
+  DeviceMemory MemoryOf(int device) override {
+    Use(device);
+    DeviceMemory memory;
+    SPARFUSE_CUDA_CALL(cudaMemGetInfo(&memory.free, &memory.total));
+    return memory;
+  }
+
+  int MultiprocessorCount(int device) override {
+    int count = 0;
+    SPARFUSE_CUDA_CALL(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+  }
+};
+
 }  // namespace
+
+Backend& CudaBackend() {
+  static CudaDevices devices;
+  return devices;
+}
 
 void SetReleaseCached(ReleaseCached release) noexcept { release_cached = release; }
 
-void* Allocate(std::size_t bytes, int device, std::string_view what) {
-  Use(device);
-  void* pointer = nullptr;
-  const int injected = InjectedStatus("allocate");
-  auto status = static_cast<cudaError_t>(injected);
-  if (injected == kSuccess) {
-    status = cudaMalloc(&pointer, bytes);
-    const ReleaseCached release = release_cached;
-    if (status == cudaErrorMemoryAllocation && release != nullptr) {
-      cudaGetLastError();
-      release();
-      status = cudaMalloc(&pointer, bytes);
-    }
-  }
-  if (status != cudaSuccess) Check(status, "cudaMalloc", Room(bytes, device, what));
-  return pointer;
-}
-
-void Free(void* pointer, int device) noexcept {
-  cudaSetDevice(device);
-  cudaFree(pointer);
-}
-
-void FillZero(void* pointer, std::size_t bytes, int device) {
-  Use(device);
-  SPARFUSE_CUDA_CALL(cudaMemset(pointer, 0, bytes));
-  SPARFUSE_CUDA_CALL(cudaStreamSynchronize(nullptr));  // not ordered with our streams otherwise
-}
-
-void* MakeStream(int device, Priority priority) {
-  Use(device);
-  int least = 0;
-  int greatest = 0;
-  SPARFUSE_CUDA_CALL(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  cudaStream_t stream = nullptr;
-  SPARFUSE_CUDA_CALL(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
-                                                  priority == Priority::kHigh ? greatest : least));
-  return stream;
-}
-
-void DestroyStream(void* stream, int device) noexcept {
-  cudaSetDevice(device);
-  cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
-  cudaStreamDestroy(static_cast<cudaStream_t>(stream));
-}
-
-void Synchronize(const Stream& stream) {
-  Use(stream.device.index);
-  Check("synchronize", cudaStreamSynchronize(Native(stream)), "cudaStreamSynchronize");
-}
-
-void* MakeEvent(int device) {
-  Use(device);
-  cudaEvent_t event = nullptr;
-  SPARFUSE_CUDA_CALL(cudaEventCreateWithFlags(&event, cudaEventBlockingSync));
-  return event;
-}
-
-void DestroyEvent(void* event, int device) noexcept {
-  cudaSetDevice(device);
-  cudaEventDestroy(Native(event));
-}
-
-void Record(void* event, const Stream& stream) {
-  Use(stream.device.index);
-  SPARFUSE_CUDA_CALL(cudaEventRecord(Native(event), Native(stream)));
-}
-
-bool Done(void* event, int device) {
-  Use(device);
-  const cudaError_t status = cudaEventQuery(Native(event));
-  if (status == cudaErrorNotReady) {
-    cudaGetLastError();
-    return false;
-  }
-  Check(status, "cudaEventQuery");
-  return true;
-}
-
-void Wait(void* event, int device) {
-  Use(device);
-  Check("synchronize", cudaEventSynchronize(Native(event)), "cudaEventSynchronize");
-}
-
-double SecondsBetween(void* earlier, void* later) {
-  float milliseconds = 0;
-  SPARFUSE_CUDA_CALL(cudaEventElapsedTime(&milliseconds, Native(earlier), Native(later)));
-  return 1e-3 * static_cast<double>(milliseconds);
-}
-
-void StreamWait(const Stream& stream, void* event) {
-  Use(stream.device.index);
-  SPARFUSE_CUDA_CALL(cudaStreamWaitEvent(Native(stream), Native(event)));
-}
-
-void Copy(const Stream& stream, void* to, const void* from, std::size_t bytes) {
-  Use(stream.device.index);
-  Check("copy", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, Native(stream)),
-        "cudaMemcpyAsync");
-}
-
-void Fill(const Stream& stream, void* at, std::uint8_t byte, std::size_t bytes) {
-  Use(stream.device.index);
-  SPARFUSE_CUDA_CALL(cudaMemsetAsync(at, byte, bytes, Native(stream)));
-}
-
-void* AllocatePinned(std::size_t bytes, int device, std::string_view what) {
-  Use(device);
-  void* pointer = nullptr;
-  const cudaError_t status = cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable);
-  if (status != cudaSuccess) {
-    Check(status, "cudaHostAlloc",
-          "cannot pin " + std::to_string(bytes) + " bytes of the host's memory for " +
-              std::string(what));
-  }
-  return pointer;
-}
-
-void FreePinned(void* pointer) noexcept { cudaFreeHost(pointer); }
-
-DeviceMemory MemoryOf(int device) {
-  Use(device);
-  DeviceMemory memory;
-  SPARFUSE_CUDA_CALL(cudaMemGetInfo(&memory.free, &memory.total));
-  return memory;
-}
-
-int MultiprocessorCount(int device) {
-  int count = 0;
-  SPARFUSE_CUDA_CALL(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
-}
-
-void BeginCapture(const Stream& stream) {
-  Use(stream.device.index);
-  SPARFUSE_CUDA_CALL(cudaStreamBeginCapture(Native(stream), cudaStreamCaptureModeThreadLocal));
-}
-
-void* EndCapture(const Stream& stream, bool give_up) {
-  Use(stream.device.index);
-  cudaGraph_t graph = nullptr;
-  const cudaError_t status = cudaStreamEndCapture(Native(stream), &graph);
-  if (give_up) {
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    cudaGetLastError();
-    return nullptr;
-  }
-  Check(status, "cudaStreamEndCapture");
-  cudaGraphExec_t ready = nullptr;
-  const cudaError_t made = cudaGraphInstantiate(&ready, graph);
-  cudaGraphDestroy(graph);
-  Check(made, "cudaGraphInstantiate");
-  return ready;
-}
-
-void LaunchGraph(void* graph, const Stream& stream) {
-  Use(stream.device.index);
-  Check("launch", cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), Native(stream)),
-        "cudaGraphLaunch");
-}
-
-void DestroyGraph(void* graph) noexcept {
-  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
-}
-
-}  // namespace sparfuse::gpu::cuda
+}  // namespace sparfuse::gpu
 
 namespace sparfuse {
 

@@ -1,4 +1,4 @@
-// A block of emulated threads, as kernel.hpp describes it.
+// Implements the block of kernel.hpp by emulated threads.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Stacks of emulated threads: how a thread moves from one to another, and tells the sanitizers.
+// Switches between the stacks of emulated threads, and tells the sanitizers.
 #pragma once
 
 #include <ucontext.h>

@@ -1,13 +1,15 @@
+// Implements the emulated device and registers it.
 #include "core/device/emulated/runtime_emulated.hpp"
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <string>
 #include <utility>
 
-#include "core/device/runtime.hpp"
+#include "core/device/backend.hpp"
 #include "core/device/status.hpp"
 
 namespace sparfuse::gpu {
@@ -139,40 +141,117 @@ double Mark::seconds() const {
   return seconds_;
 }
 
-void* Allocate(std::size_t bytes, std::string_view what) {
-  Memory& memory = TheMemory();
-  std::lock_guard lock(memory.mutex);
-  int status = InjectedStatus("allocate");
-  if (status == kSuccess && bytes > memory.total - std::min(memory.used, memory.total)) {
-    status = kOutOfMemoryStatus;
-  }
-  if (status != kSuccess) {
-    std::string text = "cannot allocate " + std::to_string(bytes) + " bytes of the emulated device";
-    if (!what.empty()) text += " for " + std::string(what);
-    CheckStatus(status, "Allocate", "out of memory", text);
-  }
-  void* const pointer =
-      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  if (pointer == nullptr) {
-    SPARFUSE_THROW(kOutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes on the host");
-  }
-  memory.used += bytes;
-  ++memory.allocations;
-  memory.sizes[pointer] = bytes;
-  return pointer;
+void Enqueue(const Stream& stream, std::function<void()> work) {
+  if (stream.native == nullptr) return work();
+  static_cast<Queue*>(stream.native)->Add(std::move(work));
 }
 
-void Free(void* pointer) noexcept {
-  Memory& memory = TheMemory();
-  {
+namespace {
+
+// An event's handle points to the mark of its last record; null: never recorded.
+using Event = std::shared_ptr<Mark>;
+
+Event& EventOf(void* event) { return *static_cast<Event*>(event); }
+
+class EmulatedDevices final : public Backend {
+ public:
+  void* Allocate(std::size_t bytes, int, std::string_view what) override {
+    Memory& memory = TheMemory();
     std::lock_guard lock(memory.mutex);
-    const auto it = memory.sizes.find(pointer);
-    memory.used -= it->second;
-    memory.sizes.erase(it);
+    int status = InjectedStatus("allocate");
+    if (status == kSuccess && bytes > memory.total - std::min(memory.used, memory.total)) {
+      status = kOutOfMemoryStatus;
+    }
+    if (status != kSuccess) {
+      std::string text =
+          "cannot allocate " + std::to_string(bytes) + " bytes of the emulated device";
+      if (!what.empty()) text += " for " + std::string(what);
+      CheckStatus(status, "Allocate", "out of memory", text);
+    }
+    void* const pointer =
+        std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (pointer == nullptr) {
+      SPARFUSE_THROW(kOutOfMemory,
+                     "cannot allocate " + std::to_string(bytes) + " bytes on the host");
+    }
+    memory.used += bytes;
+    ++memory.allocations;
+    memory.sizes[pointer] = bytes;
+    return pointer;
   }
-  std::free(pointer);
-}
 
+  void Free(void* pointer, int) noexcept override {
+    Memory& memory = TheMemory();
+    {
+      std::lock_guard lock(memory.mutex);
+      const auto it = memory.sizes.find(pointer);
+      memory.used -= it->second;
+      memory.sizes.erase(it);
+    }
+    std::free(pointer);
+  }
+
+  void FillZero(void* pointer, std::size_t bytes, int) override { std::memset(pointer, 0, bytes); }
+
+  void* AllocatePinned(std::size_t bytes, int, std::string_view what) override {
+    return sparfuse::internal::Allocate(bytes, {}, what);
+  }
+  void FreePinned(void* pointer) noexcept override { sparfuse::internal::Free(pointer, {}); }
+
+  void* MakeStream(int, Priority) override { return new Queue(); }
+  void DestroyStream(void* stream, int) noexcept override { delete static_cast<Queue*>(stream); }
+  void Synchronize(const Stream& stream) override {
+    CheckStatus(InjectedStatus("synchronize"), "Synchronize", "injected");
+    if (stream.native != nullptr) static_cast<Queue*>(stream.native)->Synchronize();
+  }
+  void Quiesce(const Stream& stream) noexcept override {
+    try {
+      if (stream.native != nullptr) static_cast<Queue*>(stream.native)->Synchronize();
+    } catch (...) {
+      // Nothing runs on the stream any more.
+    }
+  }
+
+  void* MakeEvent(int) override { return new Event(); }
+  void DestroyEvent(void* event, int) noexcept override { delete static_cast<Event*>(event); }
+  void Record(void* event, const Stream& stream) override {
+    EventOf(event) = std::make_shared<Mark>();
+    if (stream.native == nullptr) return EventOf(event)->Reach();
+    static_cast<Queue*>(stream.native)->Add(EventOf(event));
+  }
+  bool Done(void* event, int) override {
+    return EventOf(event) == nullptr || EventOf(event)->reached();
+  }
+  void Wait(void* event, int) override {
+    CheckStatus(InjectedStatus("synchronize"), "Wait", "injected");
+    if (EventOf(event) != nullptr) EventOf(event)->Wait();
+  }
+  double SecondsBetween(void* earlier, void* later) override {
+    return EventOf(later)->seconds() - EventOf(earlier)->seconds();
+  }
+  void StreamWait(const Stream& stream, void* event) override {
+    if (EventOf(event) != nullptr) Enqueue(stream, [mark = EventOf(event)] { mark->Wait(); });
+  }
+
+  void Copy(const Stream& stream, void* to, const void* from, std::size_t bytes) override {
+    CheckStatus(InjectedStatus("copy"), "CopyAsync", "injected");
+    Enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  }
+  void Fill(const Stream& stream, void* at, std::uint8_t byte, std::size_t bytes) override {
+    Enqueue(stream, [=] { std::memset(at, byte, bytes); });
+  }
+
+  DeviceMemory MemoryOf(int) override {
+    return {std::numeric_limits<std::size_t>::max() - EmulatedMemoryInUse(),
+            std::numeric_limits<std::size_t>::max()};
+  }
+  int MultiprocessorCount(int) override { return 2; }
+};
+
+EmulatedDevices the_devices;
+[[maybe_unused]] const bool registered = (SetEmulatedBackend(&the_devices), true);
+
+}  // namespace
 }  // namespace emulated
 
 void SetEmulatedMemory(std::size_t bytes) {

@@ -1,4 +1,9 @@
-// The emulated device behind runtime.hpp.
+// Declares the emulated device: the streams of DeviceKind::kEmulated and what tests may ask of it.
+//
+// The emulated device runs kernels on the host, thread by thread. Its memory is host memory; a
+// stream is a thread with a queue, so that what CUDA would leave unordered is a race here too; a
+// stream whose `native` is null runs at once. It says nothing about speed. It is a library of its
+// own, which tests alone are linked with: no trial can run on it.
 #pragma once
 
 #include <condition_variable>
@@ -8,11 +13,20 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <thread>
 #include <vector>
 
-namespace sparfuse::gpu::emulated {
+#include "core/device/device.hpp"
+
+namespace sparfuse::gpu {
+
+// Bytes that the emulated device has from now on, in all: what is allocated already counts.
+void SetEmulatedMemory(std::size_t bytes);
+std::size_t EmulatedMemoryInUse();
+// How many allocations there have been.
+std::size_t EmulatedAllocations();
+
+namespace emulated {
 
 class Mark;
 
@@ -69,7 +83,8 @@ class Mark {
   double seconds_ = 0;
 };
 
-void* Allocate(std::size_t bytes, std::string_view what);
-void Free(void* pointer) noexcept;
+// Gives work to a stream of the emulated device.
+void Enqueue(const Stream& stream, std::function<void()> work);
 
-}  // namespace sparfuse::gpu::emulated
+}  // namespace emulated
+}  // namespace sparfuse::gpu

@@ -1,6 +1,6 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/feedback/momentum/momentum_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::AdvanceVelocities<false>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::AdvanceVelocities<true>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::MaskVelocities)
+SPARFUSE_KERNEL(sparfuse::gpu::AdvanceVelocities<false>)
+SPARFUSE_KERNEL(sparfuse::gpu::AdvanceVelocities<true>)
+SPARFUSE_KERNEL(sparfuse::gpu::MaskVelocities)

@@ -1,5 +1,5 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/feedback/norm/norm_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SumSquaresOfTiles)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SumTiles)
+SPARFUSE_KERNEL(sparfuse::gpu::SumSquaresOfTiles)
+SPARFUSE_KERNEL(sparfuse::gpu::SumTiles)

@@ -1,5 +1,5 @@
-// All-dimension top-k in turns with a selection by a threshold that is kept from step to step and
-// refreshed by an exact top-k the more rarely, the steadier it is.
+// Selects by all-dimension top-k in turns with a selection by a threshold that is kept from step to
+// step and refreshed by an exact top-k the more rarely, the steadier it is.
 //
 // Source:      ADTopk, HPDC 2024 ("efficient threshold estimation"), and its published code.
 // Deviations:  stated in the descriptor.
@@ -7,15 +7,14 @@
 // With K = max(1, trunc(n * density)); phases A and B alternate tensor by tensor, A first:
 //   A          all-dimension top-k.
 //   B          with a threshold and a period tau of the tensor's own.
-//     the first `warmup`  exact top-K; threshold = the smallest magnitude that it kept.
+//     the first `warmup`   exact top-K; threshold = the smallest magnitude that top-K kept.
 //     last quarter of training_steps, the threshold being steady: as phase A.
 //     tau phases B after the last exact one, a refresh: exact top-K, whose smallest magnitude is
-//     the
-//                         new threshold. With d = |old - new| and e = new / 10: d < e/2 lengthens
-//                         tau by 2, d < e by 1 (steady); d > 2e shortens it by 2, d > e by 1 (not
-//                         steady); 5 to 1000.
-//     else                |x| >= threshold; if fewer than K/2 or more than 2K are, a refresh
-//     instead.
+//                          the new threshold. With d = |old - new| and e = new / 10: d < e/2
+//                          lengthens tau by 2, d < e by 1 (steady); d > 2e shortens tau by 2,
+//                          d > e by 1 (not steady); 5 to 1000.
+//     else                 |x| >= threshold; a refresh instead if fewer than K/2 or more than 2K
+//                          elements reach the threshold.
 #include <algorithm>
 #include <atomic>
 #include <bit>

@@ -1,4 +1,4 @@
-// Top-k in each fibre of a tensor by itself (fibres.hpp), on a device.
+// Selects top-k in each fibre of a tensor by itself (fibres.hpp), on a device.
 //
 // SelectTiles   a block takes whole slices of at most kTile elements into shared memory, and a warp
 //               a fibre there, of at most 1024 elements, into registers; a thread one of at most
@@ -6,8 +6,9 @@
 // SelectRows    a block takes a contiguous fibre, up to 8192 (256 threads) or 16384 elements (512)
 //               into registers; longer ones are read three times or more. One launch.
 // SelectColumns takes eight neighbouring fibres of a larger slice, of 1024 elements or fewer, as a
-//               tile; the selected positions go into a bitmap, from which TakeMarked sends them
-//               (marked_kernels.hpp). Two launches, one read of x and the sectors of what is sent.
+//               tile; the selected positions go into a bitmap, from which TakeBitmap sends them
+//               (position_bitmap_kernels.hpp). Two launches, one read of x and the sectors of what
+//               is sent.
 //               SelectThinColumns: a thread for each fibre of at most 32 elements, likewise.
 // Transpose     makes longer fibres of such slices contiguous, for SelectRows: one read and one
 //               write more, then the bitmap. Four launches.

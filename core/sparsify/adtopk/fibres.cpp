@@ -380,7 +380,7 @@ void SelectFibres(const SelectContext& context, SelectInput& input, const Tensor
   float* values = slot.values.data;
   const std::size_t total = fibres.count() * k;
   if (!whole_rows) {
-    indices = WorkspaceArray<std::uint32_t>(workspace, kUseRuns, total).data();
+    indices = WorkspaceArray<std::uint32_t>(workspace, kUseSegments, total).data();
     values = WorkspaceArray<float>(workspace, kUseHistograms, total).data();
   }
 

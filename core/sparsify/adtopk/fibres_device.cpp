@@ -100,13 +100,13 @@ void SelectFibresOnDevice(const DeviceContext& context, const SelectSource& sour
   from.report = slot.report;
   if (FitsTiles(fibres, k)) return SelectByTiles(context, from, fibres);
   if (fibres.inner == 1) return SelectByRows<false>(context, from, fibres.count());
-  const DeviceMarks marks = ClearMarks(context, from.n);
+  const DeviceBitmap bitmap = ClearDeviceBitmap(context, from.n);
   if (fibres.length <= kWarpFibre) {
-    MarkByColumns(context, from, fibres, marks.bitmap);
+    MarkByColumns(context, from, fibres, bitmap.bits);
   } else {
-    MarkTransposed(context, from, fibres, marks.bitmap);
+    MarkTransposed(context, from, fibres, bitmap.bits);
   }
-  TakeMarkedOnDevice(context, source, marks, Marked::kGoes, Sum::kDone, slot);
+  TakeBitmapOnDevice(context, source, bitmap, SetBits::kSent, Sum::kDone, slot);
 }
 
 }  // namespace sparfuse

@@ -1,7 +1,7 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/sparsify/adtopk/kept_threshold_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::BeginPhase)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::ChooseReaching)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::FindSmallest)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::LearnThreshold)
+SPARFUSE_KERNEL(sparfuse::gpu::BeginPhase)
+SPARFUSE_KERNEL(sparfuse::gpu::ChooseReaching)
+SPARFUSE_KERNEL(sparfuse::gpu::FindSmallest)
+SPARFUSE_KERNEL(sparfuse::gpu::LearnThreshold)

@@ -1,4 +1,4 @@
-// The threshold phase of adtopk-threshold on a device.
+// Declares the threshold phase of adtopk-threshold on a device.
 #pragma once
 
 #include "core/sparsify/adtopk/kept_threshold_kernels.hpp"

@@ -1,4 +1,4 @@
-// What adtopk-threshold remembers of a tensor on a device, and decides there.
+// Holds what adtopk-threshold remembers of a tensor on a device, and the kernels that decide by it.
 //
 // Beside the launches of device_scan.hpp a threshold phase has four small ones: three of one
 // thread, and one that reads the k values that were sent, from L2.
@@ -23,7 +23,7 @@ struct KeptThreshold {
   std::int32_t since_exact = 0;  // threshold phases
   std::int32_t tau = 0;
   std::uint32_t steady = 0;
-  // Of the phase that runs.
+  // Of the phase that is on.
   std::uint32_t all_dimension = 0;  // it is all-dimension top-k instead
   std::uint32_t estimates = 0;      // it is not
   std::uint32_t exact = 0;          // it refreshes the threshold

@@ -1,15 +1,15 @@
-// Deep Gradient Compression: a threshold from a sample of the magnitudes, then what reaches it.
+// Selects by Deep Gradient Compression: takes a threshold from a sample of the magnitudes, and
+// sends what reaches the threshold.
 //
 // Source:      Y. Lin et al., "Deep gradient compression", ICLR 2018; the rule is that of the
-// authors'
-//              published code (hierarchical selection, strided sample, bounds 1.3 and 0.8).
+//              authors' published code (hierarchical selection, strided sample, bounds 1.3 and
+//              0.8).
 // Deviations:  an empty selection, or one that overflows its slot, becomes an exact top-k; the
 //              option exact_trim.
 //
 // With n elements, K = ceil(n * density):
 //   sample     every stride-th magnitude from a random start; at least sample_ratio * n of them,
-//   and
-//              enough that two are expected above the threshold. Few elements: all of them.
+//              and enough that two are expected above the threshold. Few elements: all of them.
 //   threshold  the ceil(samples * density)-th largest of the sample; |x| >= threshold is selected.
 //   too many   (above upper_bound * K): the K largest of those, or without `resample` the threshold
 //              times upper_bound, and again.
@@ -24,6 +24,7 @@
 #include "core/base/cpu.hpp"
 #include "core/base/random_stream.hpp"
 #include "core/sparsify/dgc/dgc_device.hpp"
+#include "core/sparsify/dgc/dgc_rule.hpp"
 #include "core/sparsify/scan/largest.hpp"
 
 namespace sparfuse {
@@ -126,8 +127,8 @@ class Dgc final : public Sparsifier {
     if (estimate.reaching <= 2 * crowd) return false;
     const std::uint32_t key = Key(estimate.threshold);
     Candidates above = Collect(context, input, info, key + 1, kFineShift, capacity);
-    above.crowd = static_cast<std::size_t>(crowd);
-    if (!MoreReach(input, key, above.crowd)) {
+    above.ties_below = static_cast<std::size_t>(crowd);
+    if (!MoreReach(input, key, above.ties_below)) {
       ++context.counters->fallbacks;
       return false;
     }

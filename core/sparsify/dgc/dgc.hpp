@@ -1,4 +1,4 @@
-// Deep Gradient Compression's sampled threshold.
+// Describes the sparsifier `dgc`, Deep Gradient Compression's sampled threshold.
 #pragma once
 
 #include "core/sparsify/sparsifier.hpp"

@@ -1,4 +1,5 @@
-// A threshold from the mean and the deviation of a tensor.
+// Describes the sparsifiers `gaussiank`, whose threshold comes from the mean and the deviation of a
+// tensor.
 #pragma once
 
 #include "core/sparsify/sparsifier.hpp"

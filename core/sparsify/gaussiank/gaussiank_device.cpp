@@ -8,7 +8,7 @@ void SelectGaussianOnDevice(const DeviceContext& context, const DeviceInput& inp
                             const TensorInfo& info, std::size_t k, double z, WarmWords* warm,
                             const DeviceSlot& slot) {
   DeviceScan scan = PrepareScan(context, input, info, k, slot, Correcting(input.n, k, warm));
-  CollectAndMeasureOnDevice<false>(context, scan, gpu::AimAtGaussian{z, AimOf(scan)});
+  CollectAndMeasureOnDevice<false>(context, scan, gpu::AimAtGaussian{z, CorrectionOf(scan)});
   RecollectOnDevice(context, scan);
   SendReaching(context, scan, slot);
 }

@@ -1,4 +1,4 @@
-// GaussianK on a device.
+// Declares GaussianK's selection on a device.
 #pragma once
 
 #include "core/sparsify/scan_device/device_scan.hpp"

@@ -1,5 +1,5 @@
-// What GaussianK computes from what is measured, on the host and on devices. The method is in
-// gaussiank.cpp.
+// Computes GaussianK's threshold from a tensor's statistics, alike on the host and on devices. The
+// method is in gaussiank.cpp.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What GaussianK decides on a device (gaussiank.cpp says what it is).
+// Decides on a device what GaussianK sends (gaussiank.cpp describes the method).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace sparfuse::gpu {
 
 struct AimAtGaussian {
   double z;
-  Aim aim;
+  ThresholdCorrection correction;
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
-    aim.At(block, GaussianThreshold(statistics, z));
+    correction.Apply(block, GaussianThreshold(statistics, z));
   }
 };
 

@@ -36,8 +36,8 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
   std::size_t position = 0;
   std::size_t taken = 0;
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      const CandidateRun& run = chunk.runs[r];
+    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
+      const CandidateSegment& run = chunk.segments[r];
       Settle(input, candidates, run, bracket.upper);
       for (std::size_t i = run.offset; i < run.offset + run.count; ++i) {
         const float value = candidates.values[i];
@@ -82,7 +82,7 @@ class MsTopK final : public Sparsifier {
       const std::uint32_t next =
           first.count > k ? KeyOfRank(context, first, k + 1) : first.lo - 1;  // one of the crowd
       const Bracket bracket = Bisect(statistics.MeanAbs(), statistics.MaxAbs(), next, iterations_);
-      if (bracket.lower < first.lo && first.crowd == 0) {
+      if (bracket.lower < first.lo && first.ties_below == 0) {
         Restore(input, first);
         candidates =
             Collect(context, input, info, bracket.lower, kFineShift, CandidateCapacity(input.n, k));

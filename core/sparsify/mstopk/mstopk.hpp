@@ -1,4 +1,4 @@
-// Top-k by bisection of the range of magnitudes.
+// Describes the sparsifier `mstopk`, top-k by bisection of the range of magnitudes.
 #pragma once
 
 #include "core/sparsify/sparsifier.hpp"

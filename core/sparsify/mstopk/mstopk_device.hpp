@@ -1,4 +1,4 @@
-// MSTopK on a device.
+// Declares MSTopK's selection on a device.
 #pragma once
 
 #include "core/sparsify/scan_device/device_scan.hpp"

@@ -1,4 +1,5 @@
-// What MSTopK does on a device (mstopk.cpp says what it is), beside the passes of scan_kernels.hpp:
+// Holds the kernels of MSTopK (mstopk.cpp describes the method), beside the passes of
+// scan_kernels.hpp:
 //
 //   FindBracket  128 blocks  keys in the histogram's bin of the (k + 1)-th magnitude into a list;
 //                            the last block finds that key and bisects
@@ -196,7 +197,7 @@ struct SendBracket {
     // In the upper half those inside the bracket, in the lower half those above it.
     std::uint64_t own = 0;
     for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
-      DeviceRun run = candidates.runs[c];
+      DeviceSegment run = candidates.segments[c];
       run.selected = 0;
       run.start = 0;
       for (std::uint32_t j = 0; j < run.count; j += kWarp) {
@@ -205,7 +206,7 @@ struct SendBracket {
         run.start += CountBits(block.Ballot(part == Part::kInside));
       }
       if (block.lane() != 0) continue;
-      candidates.runs[c] = run;
+      candidates.segments[c] = run;
       own += std::uint64_t{run.start} << 32 | run.selected;
     }
     own = block.Sum(own);
@@ -214,14 +215,15 @@ struct SendBracket {
       const std::uint32_t mine = c + block.thread();
       std::uint64_t counts = 0;
       if (mine < last) {
-        counts = std::uint64_t{candidates.runs[mine].start} << 32 | candidates.runs[mine].selected;
+        counts = std::uint64_t{candidates.segments[mine].start} << 32 |
+                 candidates.segments[mine].selected;
       }
       std::uint64_t sum = 0;
       const std::uint64_t at = before + block.ExclusiveSum(counts, &sum);
       before += sum;
       if (mine >= last) continue;
-      candidates.runs[mine].selected = static_cast<std::uint32_t>(at);
-      candidates.runs[mine].start = static_cast<std::uint32_t>(at >> 32);
+      candidates.segments[mine].selected = static_cast<std::uint32_t>(at);
+      candidates.segments[mine].start = static_cast<std::uint32_t>(at >> 32);
     }
     if (block.thread() == 0 && span == block.blocks() - 1) {
       slot.report->count = k;
@@ -229,7 +231,7 @@ struct SendBracket {
     }
     block.Sync();
     for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
-      const DeviceRun run = candidates.runs[c];
+      const DeviceSegment run = candidates.segments[c];
       std::uint32_t sure = run.selected;
       std::uint32_t inside = run.start;
       for (std::uint32_t j = 0; j < run.count; j += kWarp) {
@@ -257,7 +259,7 @@ struct SendBracket {
   enum class Part { kBelow, kInside, kAbove };
 
   // Where a candidate of the run lies; below where there is none.
-  SPARFUSE_DEVICE Part PartOf(const DeviceRun& run, std::uint32_t a) const {
+  SPARFUSE_DEVICE Part PartOf(const DeviceSegment& run, std::uint32_t a) const {
     if (a >= run.count) return Part::kBelow;
     const std::uint32_t key = KeyOf(candidates.values[run.offset + a]);
     if (key >= step->bracket.upper) return Part::kAbove;

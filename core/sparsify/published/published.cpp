@@ -11,9 +11,9 @@
 namespace sparfuse {
 namespace {
 
-class Shipped final : public Sparsifier {
+class Published final : public Sparsifier {
  public:
-  Shipped(std::string_view name, std::function<void(const ShippedCall&)> rule)
+  Published(std::string_view name, std::function<void(const PublishedCall&)> rule)
       : name_(name), rule_(std::move(rule)) {}
 
   std::string_view name() const noexcept override { return name_; }
@@ -30,11 +30,11 @@ class Shipped final : public Sparsifier {
 
  private:
   std::string name_;
-  std::function<void(const ShippedCall&)> rule_;
+  std::function<void(const PublishedCall&)> rule_;
 };
 
 template <class Of>
-Moments MomentsOf(const ShippedCall& call, const Of& of) {
+Moments MomentsOf(const PublishedCall& call, const Of& of) {
   const auto n = static_cast<double>(call.input.n);
   const double mean = SumOver(call, of) / n;
   const double squares = SumOver(call, [&](double x) { return (of(x) - mean) * (of(x) - mean); });
@@ -43,18 +43,18 @@ Moments MomentsOf(const ShippedCall& call, const Of& of) {
 
 }  // namespace
 
-std::vector<SparsifierDescriptor> AndShipped(std::vector<SparsifierDescriptor> canonical) {
+std::vector<SparsifierDescriptor> AndPublished(std::vector<SparsifierDescriptor> canonical) {
   for (const auto family :
-       {ShippedGaussianDescriptors, ShippedDgcDescriptors, ShippedRedSyncDescriptors,
-        ShippedSidcoDescriptors, ShippedThresholdDescriptors, ShippedRandomKDescriptors}) {
+       {PublishedGaussianDescriptors, PublishedDgcDescriptors, PublishedRedSyncDescriptors,
+        PublishedSidcoDescriptors, PublishedThresholdDescriptors, PublishedRandomKDescriptors}) {
     for (SparsifierDescriptor& form : family()) canonical.push_back(std::move(form));
   }
   return canonical;
 }
 
-std::unique_ptr<Sparsifier> MakeShipped(std::string_view name,
-                                        std::function<void(const ShippedCall&)> rule) {
-  return std::make_unique<Shipped>(name, std::move(rule));
+std::unique_ptr<Sparsifier> MakePublished(std::string_view name,
+                                          std::function<void(const PublishedCall&)> rule) {
+  return std::make_unique<Published>(name, std::move(rule));
 }
 
 std::uint32_t KeyFrom(Comparison comparison, double threshold) {
@@ -70,23 +70,23 @@ std::size_t TruncatedCount(double product) {
   return std::max<std::size_t>(1, static_cast<std::size_t>(product));
 }
 
-Moments ShippedCall::Signed() const {
+Moments PublishedCall::Signed() const {
   return MomentsOf(*this, [](double value) { return value; });
 }
 
-Moments ShippedCall::Magnitudes() const {
+Moments PublishedCall::Magnitudes() const {
   return MomentsOf(*this, [](double value) { return std::abs(value); });
 }
 
-std::size_t ShippedCall::Count(Comparison comparison, double threshold) const {
+std::size_t PublishedCall::Count(Comparison comparison, double threshold) const {
   const std::uint32_t key = KeyFrom(comparison, threshold);
   std::size_t count = 0;
   CountReaching(context, input, {&key, 1}, {&count, 1});
   return count;
 }
 
-double ShippedCall::Refine(Comparison comparison, double threshold,
-                           const ThresholdWalk& walk) const {
+double PublishedCall::Refine(Comparison comparison, double threshold,
+                             const ThresholdWalk& walk) const {
   for (int round = 0; round < walk.rounds; ++round) {
     const auto count = static_cast<double>(Count(comparison, threshold));
     if (count > walk.upper) {
@@ -100,21 +100,21 @@ double ShippedCall::Refine(Comparison comparison, double threshold,
   return threshold;
 }
 
-std::size_t ShippedCall::Take(Comparison comparison, double threshold) const {
+std::size_t PublishedCall::Take(Comparison comparison, double threshold) const {
   return TakeReaching(context, input, info, KeyFrom(comparison, threshold), k, slot);
 }
 
-void ShippedCall::TakeLargest(std::size_t count) const {
+void PublishedCall::TakeLargest(std::size_t count) const {
   RequireRoom(sparsifier, info, slot, count);
   SelectLargest(context, input, info, count, 0, slot);
 }
 
-void ShippedCall::FallBack() const {
+void PublishedCall::FallBack() const {
   ++context.counters->fallbacks;
   TakeLargest(k);
 }
 
-double ShippedCall::KthMagnitude() const {
+double PublishedCall::KthMagnitude() const {
   SelectInput unsent{input.x(), nullptr, input.n, false};
   SelectLargest(context, unsent, info, k, 0, slot);
   float kth = std::numeric_limits<float>::max();

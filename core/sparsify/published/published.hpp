@@ -1,6 +1,7 @@
-// Sparsifiers as published implementations run them, where that differs from the canonical form:
-// "method@origin". They deliver what the published numbers were measured with, which is often not
-// the density asked for; each descriptor says what it yields. Simple passes, not tuned.
+// Describes sparsifiers as published implementations run them, where that differs from the
+// canonical form: "method@origin". These forms deliver what the published numbers were measured
+// with, which is often not the density asked for; each descriptor says what it yields. Simple
+// passes, not tuned.
 //
 // Origins: saf, ssf, adtopk, oktopk, sidco, grace and grace-dist are the code published with
 // SAFusion, SSFusion, ADTopk, Ok-Topk, SIDCo and GRACE (PyTorch and distributed back ends); wfbp is
@@ -26,17 +27,17 @@
 
 namespace sparfuse {
 
-// The canonical forms, followed by the shipped ones.
-std::vector<SparsifierDescriptor> AndShipped(std::vector<SparsifierDescriptor> canonical);
+// The canonical forms, followed by the published ones.
+std::vector<SparsifierDescriptor> AndPublished(std::vector<SparsifierDescriptor> canonical);
 
 // What follows is for the files of the families.
 
-std::vector<SparsifierDescriptor> ShippedGaussianDescriptors();
-std::vector<SparsifierDescriptor> ShippedDgcDescriptors();
-std::vector<SparsifierDescriptor> ShippedRedSyncDescriptors();
-std::vector<SparsifierDescriptor> ShippedSidcoDescriptors();
-std::vector<SparsifierDescriptor> ShippedThresholdDescriptors();
-std::vector<SparsifierDescriptor> ShippedRandomKDescriptors();
+std::vector<SparsifierDescriptor> PublishedGaussianDescriptors();
+std::vector<SparsifierDescriptor> PublishedDgcDescriptors();
+std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors();
+std::vector<SparsifierDescriptor> PublishedSidcoDescriptors();
+std::vector<SparsifierDescriptor> PublishedThresholdDescriptors();
+std::vector<SparsifierDescriptor> PublishedRandomKDescriptors();
 
 // 1 / n: what holds of every selection of one or more of the largest elements.
 double OneOfAll(std::span<const std::int64_t> shape, double density);
@@ -66,7 +67,7 @@ struct Moments {
 };
 
 // One selection: nothing is pending, x is finite and has more than k elements.
-struct ShippedCall {
+struct PublishedCall {
   std::string_view sparsifier;
   const SelectContext& context;
   SelectInput& input;
@@ -99,7 +100,7 @@ struct ShippedCall {
 // Runs body(part, begin, end) over chunks of x and returns their parts, in order; valid until the
 // next use of kUseKeys.
 template <class Part, class Body>
-std::span<const Part> ForChunks(const ShippedCall& call, const Body& body) {
+std::span<const Part> ForChunks(const PublishedCall& call, const Body& body) {
   const std::size_t chunks = (call.input.n + kChunk - 1) / kChunk;
   const auto parts = WorkspaceArray<Part>(*call.context.workspace, kUseKeys, chunks);
   call.context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
@@ -111,7 +112,7 @@ std::span<const Part> ForChunks(const ShippedCall& call, const Body& body) {
 
 // The sum of of(x) over all elements, in double precision; the same for every size of the pool.
 template <class Of>
-double SumOver(const ShippedCall& call, const Of& of) {
+double SumOver(const PublishedCall& call, const Of& of) {
   double total = 0;
   const auto add = [&](double& part, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) part += of(static_cast<double>(call.input.x()[i]));
@@ -121,7 +122,7 @@ double SumOver(const ShippedCall& call, const Of& of) {
 }
 
 // A sparsifier that adds the residual, sends everything where k = n, and else does as `rule` says.
-std::unique_ptr<Sparsifier> MakeShipped(std::string_view name,
-                                        std::function<void(const ShippedCall&)> rule);
+std::unique_ptr<Sparsifier> MakePublished(std::string_view name,
+                                          std::function<void(const PublishedCall&)> rule);
 
 }  // namespace sparfuse

@@ -1,5 +1,5 @@
-// Deep Gradient Compression's sampled threshold as shipped. A magnitude of a sample is the
-// threshold, which most of them then correct; none but SIDCo's cuts the selection to size.
+// Deep Gradient Compression's sampled threshold as published code runs it. A magnitude of a sample
+// is the threshold, which most of them then correct; none but SIDCo's cuts the selection to size.
 //
 // Source: Y. Lin et al., "Deep gradient compression", ICLR 2018.
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace {
 constexpr Comparison kAtLeast = Comparison::kAtLeast;
 constexpr Comparison kAbove = Comparison::kAbove;
 
-std::size_t CeilCount(const ShippedCall& call) {
+std::size_t CeilCount(const PublishedCall& call) {
   return std::min(call.input.n, static_cast<std::size_t>(std::ceil(call.Target())));
 }
 
-std::span<std::uint32_t> SampleRoom(const ShippedCall& call, std::size_t samples) {
+std::span<std::uint32_t> SampleRoom(const PublishedCall& call, std::size_t samples) {
   return WorkspaceArray<std::uint32_t>(*call.context.workspace, kUseKeys, samples);
 }
 
-std::uint32_t KeyAt(const ShippedCall& call, std::size_t i) {
+std::uint32_t KeyAt(const PublishedCall& call, std::size_t i) {
   return std::bit_cast<std::uint32_t>(call.input.x()[i]) & kAbsMask;
 }
 
@@ -44,7 +44,7 @@ struct SampledForm {
 };
 
 // Samples with replacement, selects |x| >= threshold, corrects the threshold by its bounds.
-void SelectSampled(const ShippedCall& call, std::uint64_t seed, const SampledForm& form) {
+void SelectSampled(const PublishedCall& call, std::uint64_t seed, const SampledForm& form) {
   const double wanted = call.Target();
   const std::size_t samples = TruncatedCount(
       form.sample_ratio == 0 ? wanted : form.sample_ratio * static_cast<double>(call.input.n));
@@ -59,7 +59,7 @@ void SelectSampled(const ShippedCall& call, std::uint64_t seed, const SampledFor
 }
 
 // Samples one in a hundred without replacement; where that keeps too many, the largest of them.
-void SelectSidco(const ShippedCall& call, std::uint64_t seed) {
+void SelectSidco(const PublishedCall& call, std::uint64_t seed) {
   const std::size_t n = call.input.n;
   const auto samples = static_cast<std::size_t>(std::ceil(0.01 * static_cast<double>(n)));
   const auto rank =
@@ -84,7 +84,7 @@ void SelectSidco(const ShippedCall& call, std::uint64_t seed) {
 }
 
 // The first k elements by position that reach the key; false, and nothing sent, if they are fewer.
-bool SelectFirst(const ShippedCall& call, std::uint32_t key) {
+bool SelectFirst(const PublishedCall& call, std::uint32_t key) {
   std::size_t taken = 0;
   for (std::size_t i = 0; i < call.input.n && taken < call.k; ++i) {
     if (KeyAt(call, i) < key) continue;
@@ -101,7 +101,7 @@ bool SelectFirst(const ShippedCall& call, std::uint32_t key) {
 }
 
 // Samples with a stride from a random start; sends trunc(n * density) elements, whatever it finds.
-void SelectPool(const ShippedCall& call, std::uint64_t seed) {
+void SelectPool(const PublishedCall& call, std::uint64_t seed) {
   constexpr std::size_t kExactBelow = 16384;
   constexpr std::size_t kDenseBelow = (std::size_t{1} << 20) + 1;
   const std::size_t n = call.input.n;
@@ -134,7 +134,7 @@ double Nothing(std::span<const std::int64_t> /*shape*/, double /*density*/) { re
 
 struct Form {
   std::string_view name;
-  void (*select)(const ShippedCall&, std::uint64_t seed);
+  void (*select)(const PublishedCall&, std::uint64_t seed);
   SelectionModel model;
   bool unbounded_count;
   double (*contraction)(std::span<const std::int64_t>, double);
@@ -144,7 +144,7 @@ struct Form {
 // "times k" in the texts: of 65,536 elements of Gaussian data at a density of 0.01.
 constexpr Form kGrace = {
     "dgc@grace",
-    [](const ShippedCall& call, std::uint64_t seed) {
+    [](const PublishedCall& call, std::uint64_t seed) {
       SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 10});
     },
     {-0.249, 0.917},
@@ -154,7 +154,7 @@ constexpr Form kGrace = {
     "and never cuts to size. Sends 0.95 +- 0.17 times k."};
 constexpr Form kAdtopk = {
     "dgc@adtopk",
-    [](const ShippedCall& call, std::uint64_t seed) {
+    [](const PublishedCall& call, std::uint64_t seed) {
       SelectSampled(call, seed, {0.01, false, 1.3, 0.7, 2});
     },
     {0.195, 0.588},
@@ -163,7 +163,7 @@ constexpr Form kAdtopk = {
     "In ADTopk's code: as dgc@grace, with two corrections. Sends 1.3 +- 0.7 times k."};
 constexpr Form kSaf = {
     "dgc@saf",
-    [](const ShippedCall& call, std::uint64_t seed) {
+    [](const PublishedCall& call, std::uint64_t seed) {
       SelectSampled(call, seed, {0, false, 1.3, 0.7, 2});
     },
     {0.195, 0.588},
@@ -173,7 +173,7 @@ constexpr Form kSaf = {
     "to size. Sends 1.3 +- 0.7 times k."};
 constexpr Form kSsf = {
     "dgc@ssf",
-    [](const ShippedCall& call, std::uint64_t seed) {
+    [](const PublishedCall& call, std::uint64_t seed) {
       SelectSampled(call, seed, {0, false, 1.2, 0.8, 10});
     },
     {0.11, 0.561},
@@ -183,7 +183,7 @@ constexpr Form kSsf = {
     "never cuts to size. Sends 0.95 +- 0.1 times k."};
 constexpr Form kWfbp = {
     "dgc@wfbp",
-    [](const ShippedCall& call, std::uint64_t seed) {
+    [](const PublishedCall& call, std::uint64_t seed) {
       SelectSampled(call, seed, {0, true, 1.3, 0.7, 2});
     },
     {4.6, 0.015},
@@ -223,8 +223,8 @@ SparsifierDescriptor Describe() {
           .options = {},
           .make =
               [](const Options&, std::uint64_t seed) {
-                return MakeShipped(kForm.name,
-                                   [seed](const ShippedCall& call) { kForm.select(call, seed); });
+                return MakePublished(
+                    kForm.name, [seed](const PublishedCall& call) { kForm.select(call, seed); });
               },
           .aliases = {},
           .unbounded_count = kForm.unbounded_count,
@@ -233,7 +233,7 @@ SparsifierDescriptor Describe() {
 
 }  // namespace
 
-std::vector<SparsifierDescriptor> ShippedDgcDescriptors() {
+std::vector<SparsifierDescriptor> PublishedDgcDescriptors() {
   return {Describe<kGrace>(), Describe<kAdtopk>(), Describe<kSaf>(), Describe<kSsf>(),
           Describe<kWfbp>(),  Describe<kSidco>(),  Describe<kPool>()};
 }

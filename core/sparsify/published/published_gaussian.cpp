@@ -1,5 +1,6 @@
-// Gaussian-K as shipped: a threshold from the normal quantile, mean + z * deviation of x (with no
-// regard to its sign, though magnitudes are compared), then each implementation's own correction.
+// Gaussian-K as published code runs it: a threshold from the normal quantile, mean + z * deviation
+// of x (with no regard to its sign, though magnitudes are compared), then each implementation's own
+// correction.
 //
 // Source: S. Shi et al., "Understanding top-k sparsification in distributed deep learning", 2019.
 #include <cmath>
@@ -13,13 +14,13 @@ constexpr Comparison kAtLeast = Comparison::kAtLeast;
 constexpr Comparison kAbove = Comparison::kAbove;
 
 // The quantile of a normal distribution with these moments.
-double NormalThreshold(const ShippedCall& call, const Moments& x) {
+double NormalThreshold(const PublishedCall& call, const Moments& x) {
   return x.mean + TwoSidedNormalQuantile(call.density) * std::sqrt(x.variance);
 }
 
-double NormalThreshold(const ShippedCall& call) { return NormalThreshold(call, call.Signed()); }
+double NormalThreshold(const PublishedCall& call) { return NormalThreshold(call, call.Signed()); }
 
-void SelectSaf(const ShippedCall& call) {
+void SelectSaf(const PublishedCall& call) {
   const auto n = static_cast<double>(call.input.n);
   const auto k = static_cast<double>(call.k);
   // The lower bound is n times what it is meant to be: the threshold never comes to rest.
@@ -27,16 +28,16 @@ void SelectSaf(const ShippedCall& call) {
   call.Take(kAtLeast, call.Refine(kAtLeast, NormalThreshold(call), walk));
 }
 
-void SelectSsf(const ShippedCall& call) { call.Take(kAtLeast, NormalThreshold(call)); }
+void SelectSsf(const PublishedCall& call) { call.Take(kAtLeast, NormalThreshold(call)); }
 
 // Divides the threshold by `step` until `wanted` elements are above it, `rounds` times at most.
-double Lower(const ShippedCall& call, double threshold, double step, std::size_t wanted,
+double Lower(const PublishedCall& call, double threshold, double step, std::size_t wanted,
              int rounds) {
   for (int i = 0; i < rounds && call.Count(kAbove, threshold) < wanted; ++i) threshold /= step;
   return threshold;
 }
 
-void SelectOkTopk(const ShippedCall& call) {
+void SelectOkTopk(const PublishedCall& call) {
   constexpr int kRounds = 20;
   constexpr double kStep = 1.02;
   const std::size_t most = 5 * call.k / 4;
@@ -49,11 +50,11 @@ void SelectOkTopk(const ShippedCall& call) {
   call.Take(kAbove, threshold);
 }
 
-void SelectOkTopkLstm(const ShippedCall& call) {
+void SelectOkTopkLstm(const PublishedCall& call) {
   call.Take(kAbove, Lower(call, NormalThreshold(call), 1.012, 3 * call.k / 4, 50));
 }
 
-void SelectOkTopkBert(const ShippedCall& call) {
+void SelectOkTopkBert(const PublishedCall& call) {
   double threshold = NormalThreshold(call);
   if (call.Count(kAbove, threshold) < 3 * call.k / 4) {
     threshold = Lower(call, threshold, 1.012, 5 * call.k / 6, 20);
@@ -63,25 +64,25 @@ void SelectOkTopkBert(const ShippedCall& call) {
 
 // Halves the threshold below 2k/3 elements, adds a half above 4k/3. What is selected belongs to the
 // last threshold that was counted: one counted r times moves r - 1 times.
-ThresholdWalk HalvingWalk(const ShippedCall& call, int counted) {
+ThresholdWalk HalvingWalk(const PublishedCall& call, int counted) {
   const auto k = static_cast<double>(call.k);
   return {4 * k / 3, 1.5, 2 * k / 3, 0.5, counted - 1};
 }
 
 // Of the magnitudes, whose distribution is not that.
-void SelectSidco(const ShippedCall& call) {
+void SelectSidco(const PublishedCall& call) {
   const double threshold = NormalThreshold(call, call.Magnitudes());
   call.Take(kAbove, call.Refine(kAbove, threshold, HalvingWalk(call, 3)));
 }
 
-void SelectAdtopk(const ShippedCall& call) {
+void SelectAdtopk(const PublishedCall& call) {
   call.Take(kAbove, call.Refine(kAbove, NormalThreshold(call), HalvingWalk(call, 5)));
 }
 
 struct Form {
   std::string_view name;
   std::string_view alias;
-  void (*select)(const ShippedCall&);
+  void (*select)(const PublishedCall&);
   SelectionModel model;
   std::string_view deviations;
 };
@@ -152,7 +153,7 @@ SparsifierDescriptor Describe() {
       .contraction = OneOfAll,
       .deviations = kForm.deviations,
       .options = {},
-      .make = [](const Options&, std::uint64_t) { return MakeShipped(kForm.name, kForm.select); },
+      .make = [](const Options&, std::uint64_t) { return MakePublished(kForm.name, kForm.select); },
       .aliases = {kForm.alias},
       .unbounded_count = true,
       .reusable_threshold = true};
@@ -160,7 +161,7 @@ SparsifierDescriptor Describe() {
 
 }  // namespace
 
-std::vector<SparsifierDescriptor> ShippedGaussianDescriptors() {
+std::vector<SparsifierDescriptor> PublishedGaussianDescriptors() {
   return {Describe<kSaf>(),        Describe<kSsf>(),   Describe<kOkTopk>(), Describe<kOkTopkLstm>(),
           Describe<kOkTopkBert>(), Describe<kSidco>(), Describe<kAdtopk>()};
 }

@@ -1,4 +1,5 @@
-// Random-k as shipped: the stream is keyed by the bytes of the tensor's name and the step.
+// Random-k as published code runs it: the stream is keyed by the bytes of the tensor's name and the
+// step.
 //
 // Source: S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
 #include <cmath>
@@ -11,20 +12,20 @@ namespace sparfuse {
 namespace {
 
 // Names with equal sums share their streams, and step t of one is step t + 1 of its neighbour.
-RandomStream StreamOf(const ShippedCall& call, std::uint64_t seed) {
+RandomStream StreamOf(const PublishedCall& call, std::uint64_t seed) {
   std::uint64_t sum = call.info.step;
   for (const char c : call.info.name) sum += static_cast<unsigned char>(c);
   return {seed, 0, sum};
 }
 
 std::unique_ptr<Sparsifier> MakeSaf(const Options& /*resolved*/, std::uint64_t seed) {
-  return MakeShipped("randomk@saf", [seed](const ShippedCall& call) {
+  return MakePublished("randomk@saf", [seed](const PublishedCall& call) {
     SelectRandom(call.context, call.input, StreamOf(call, seed), call.k, call.slot);
   });
 }
 
 std::unique_ptr<Sparsifier> MakeGraceDist(const Options& /*resolved*/, std::uint64_t seed) {
-  return MakeShipped("randomk@grace-dist", [seed](const ShippedCall& call) {
+  return MakePublished("randomk@grace-dist", [seed](const PublishedCall& call) {
     SelectDrawn(call.context, call.input, StreamOf(call, seed), call.k, call.slot);
   });
 }
@@ -38,7 +39,7 @@ double DrawnFraction(std::span<const std::int64_t> shape, double density) {
 
 }  // namespace
 
-std::vector<SparsifierDescriptor> ShippedRandomKDescriptors() {
+std::vector<SparsifierDescriptor> PublishedRandomKDescriptors() {
   return {
       {.name = "randomk@saf",
        .paper = "Stich et al., NeurIPS 2018",

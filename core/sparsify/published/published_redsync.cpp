@@ -1,4 +1,4 @@
-// RedSync's thresholds between the mean and the largest magnitude as shipped.
+// RedSync's thresholds between the mean and the largest magnitude as published code runs it.
 //
 // Source: J. Fang et al., "RedSync: reducing synchronization bandwidth for distributed deep
 // learning training system", JPDC 2019.
@@ -19,12 +19,12 @@ struct Between {
   double At(double position) const { return mean + position * (max - mean); }
 };
 
-Between MeanToMax(const ShippedCall& call) {
+Between MeanToMax(const PublishedCall& call) {
   return {call.Magnitudes().mean, Measure(call.context, call.input, call.info).MaxAbs()};
 }
 
 // A binary search of three counts at most; what the last of them says is sent.
-void SelectBinary(const ShippedCall& call) {
+void SelectBinary(const PublishedCall& call) {
   const Between between = MeanToMax(call);
   double low = 0;
   double high = 1;
@@ -41,7 +41,7 @@ void SelectBinary(const ShippedCall& call) {
 
 // The threshold comes down in steps until k elements are above it, which is until the k-th
 // magnitude is; what is then above it is sent.
-void SelectTrimmed(const ShippedCall& call) {
+void SelectTrimmed(const PublishedCall& call) {
   // Magnitudes that lie close together far from zero take any number of steps below their mean, and
   // equal ones never come above it.
   constexpr int kMostSteps = 10'000;
@@ -58,16 +58,16 @@ void SelectTrimmed(const ShippedCall& call) {
 }
 
 std::unique_ptr<Sparsifier> MakeBinary(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return MakeShipped("redsync@saf", SelectBinary);
+  return MakePublished("redsync@saf", SelectBinary);
 }
 
 std::unique_ptr<Sparsifier> MakeTrimmed(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return MakeShipped("redsynctrim@sidco", SelectTrimmed);
+  return MakePublished("redsynctrim@sidco", SelectTrimmed);
 }
 
 }  // namespace
 
-std::vector<SparsifierDescriptor> ShippedRedSyncDescriptors() {
+std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors() {
   SparsifierDescriptor binary{
       .name = "redsync@saf",
       .paper = "Fang et al., JPDC 2019",

@@ -1,5 +1,5 @@
-// SIDCo as shipped: a distribution is fitted to the magnitudes, then to what is above its
-// threshold, stage by stage; a stage aims at a fraction of what the one before it left.
+// SIDCo as published code runs it: a distribution is fitted to the magnitudes, then to what is
+// above its threshold, stage by stage; a stage aims at a fraction of what the one before it left.
 //
 // Source: A. M. Abdelmoniem et al., "An efficient statistical-based gradient compression technique
 // for distributed training systems", MLSys 2021.
@@ -20,12 +20,12 @@ namespace {
 constexpr double kFirstDensity = 0.25;  // aim of the first of several stages
 constexpr double kNoThreshold = std::numeric_limits<double>::quiet_NaN();
 
-enum class Fit { kExponential, kPareto, kGamma, kNormal };
+enum class PublishedFit { kExponential, kPareto, kGamma, kNormal };
 
-Fit FitOf(const std::string& name) {
-  if (name == "exponential") return Fit::kExponential;
-  if (name == "pareto") return Fit::kPareto;
-  return name == "gamma" ? Fit::kGamma : Fit::kNormal;
+PublishedFit PublishedFitOf(const std::string& name) {
+  if (name == "exponential") return PublishedFit::kExponential;
+  if (name == "pareto") return PublishedFit::kPareto;
+  return name == "gamma" ? PublishedFit::kGamma : PublishedFit::kNormal;
 }
 
 double ExponentialQuantile(const Moments& y, double density) { return -y.mean * std::log(density); }
@@ -84,7 +84,8 @@ double GammaQuantile(double shape, double density) {
 }
 
 // The gamma distribution, by its maximum-likelihood estimate in closed form, of |x| / norm(x).
-double GammaThreshold(const ShippedCall& call, const Moments& x, double density, bool approximate) {
+double GammaThreshold(const PublishedCall& call, const Moments& x, double density,
+                      bool approximate) {
   constexpr double kEpsilon = std::numeric_limits<double>::epsilon();  // zeros have a logarithm too
   const auto n = static_cast<double>(call.input.n);
   const double norm = std::sqrt(n * x.mean * x.mean + (n - 1) * x.variance);
@@ -106,7 +107,7 @@ struct Survivors {
   Moments above;
 };
 
-Survivors SurvivorsOf(const ShippedCall& call, double threshold) {
+Survivors SurvivorsOf(const PublishedCall& call, double threshold) {
   struct Part {
     std::size_t count;
     std::uint32_t smallest;
@@ -142,29 +143,29 @@ Survivors SurvivorsOf(const ShippedCall& call, double threshold) {
 }
 
 struct SidcoForm {
-  Fit fit;
+  PublishedFit fit;
   int stages;            // 0: as many as stage_density asks for
   double stage_density;  // with stages = 0: what a later stage leaves of the one before it
   bool approximate_gamma;
 };
 
-double FirstThreshold(const ShippedCall& call, const SidcoForm& form, double density) {
+double FirstThreshold(const PublishedCall& call, const SidcoForm& form, double density) {
   const Moments x = call.Magnitudes();
   switch (form.fit) {
-    case Fit::kExponential:
+    case PublishedFit::kExponential:
       return ExponentialQuantile(x, density);
-    case Fit::kPareto:
+    case PublishedFit::kPareto:
       return ParetoQuantile(x.mean, x.variance, density);
-    case Fit::kGamma:
+    case PublishedFit::kGamma:
       return GammaThreshold(call, x, density, form.approximate_gamma);
-    case Fit::kNormal:
+    case PublishedFit::kNormal:
       return NormalQuantile(x, density);
   }
   return kNoThreshold;
 }
 
 // A NaN where a stage has nothing to fit.
-double Threshold(const ShippedCall& call, const SidcoForm& form) {
+double Threshold(const PublishedCall& call, const SidcoForm& form) {
   const bool at_once = form.stages == 1 || call.density >= kFirstDensity;
   double threshold = FirstThreshold(call, form, at_once ? call.density : kFirstDensity);
   if (form.stages == 1) return threshold;
@@ -180,10 +181,10 @@ double Threshold(const ShippedCall& call, const SidcoForm& form) {
     const Survivors survivors = SurvivorsOf(call, threshold);
     if (survivors.count == 0) return kNoThreshold;
     const Moments& y = survivors.above;
-    threshold = survivors.smallest + (form.fit == Fit::kExponential ? ExponentialQuantile(y, ratio)
-                                      : form.fit == Fit::kNormal
-                                          ? NormalQuantile(y, ratio)
-                                          : ParetoQuantile(y.mean, y.variance, ratio));
+    threshold = survivors.smallest +
+                (form.fit == PublishedFit::kExponential ? ExponentialQuantile(y, ratio)
+                 : form.fit == PublishedFit::kNormal    ? NormalQuantile(y, ratio)
+                                                     : ParetoQuantile(y.mean, y.variance, ratio));
   }
   return threshold;
 }
@@ -229,20 +230,20 @@ class StageControl {
 };
 
 std::unique_ptr<Sparsifier> MakeSaf(const Options& resolved, std::uint64_t /*seed*/) {
-  const SidcoForm form{FitOf(StringOption(resolved, "fit")), 1, 1, true};
-  return MakeShipped("sidco@saf", [form](const ShippedCall& call) {
+  const SidcoForm form{PublishedFitOf(StringOption(resolved, "fit")), 1, 1, true};
+  return MakePublished("sidco@saf", [form](const PublishedCall& call) {
     call.Take(Comparison::kAbove, Threshold(call, form));
   });
 }
 
 std::unique_ptr<Sparsifier> MakeRepo(const Options& resolved, std::uint64_t /*seed*/) {
   const int stages = static_cast<int>(IntOption(resolved, "stages"));
-  const SidcoForm form{FitOf(StringOption(resolved, "fit")), stages,
+  const SidcoForm form{PublishedFitOf(StringOption(resolved, "fit")), stages,
                        DoubleOption(resolved, "stage_density"),
                        BoolOption(resolved, "approximate_gamma")};
   // Shared with nobody but the copies of the rule.
   const auto control = std::make_shared<StageControl>(stages);
-  return MakeShipped("sidco@repo", [form, control](const ShippedCall& call) {
+  return MakePublished("sidco@repo", [form, control](const PublishedCall& call) {
     SidcoForm now = form;
     if (form.stages < 0) now.stages = control->stages();
     const std::size_t count = call.Take(Comparison::kAbove, Threshold(call, now));
@@ -259,7 +260,7 @@ OptionSpec FitOption(std::vector<std::string> choices) {
 
 }  // namespace
 
-std::vector<SparsifierDescriptor> ShippedSidcoDescriptors() {
+std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
   SparsifierDescriptor saf{
       .name = "sidco@saf",
       .paper = "Abdelmoniem et al., MLSys 2021",

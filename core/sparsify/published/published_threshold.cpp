@@ -1,4 +1,4 @@
-// Selection by a fixed threshold, and by the k-th magnitude, as shipped.
+// Selection by a fixed threshold, and by the k-th magnitude, as published code runs it.
 //
 // Source: N. Strom, "Scalable distributed DNN training using commodity GPU cloud computing",
 // Interspeech 2015.
@@ -10,27 +10,29 @@ namespace sparfuse {
 namespace {
 
 // Of the k largest those above the smallest of them. Equal ones at the k-th place are all left.
-void SelectAboveKth(const ShippedCall& call) { call.Take(Comparison::kAbove, call.KthMagnitude()); }
+void SelectAboveKth(const PublishedCall& call) {
+  call.Take(Comparison::kAbove, call.KthMagnitude());
+}
 
-void SelectAboveTau(const ShippedCall& call, double tau) {
+void SelectAboveTau(const PublishedCall& call, double tau) {
   const float* const x = call.input.x();
   const auto largest = static_cast<double>(*std::max_element(x, x + call.input.n));
   call.Take(Comparison::kAtLeast, std::min(tau, largest));
 }
 
 std::unique_ptr<Sparsifier> MakeWfbp(const Options& /*resolved*/, std::uint64_t /*seed*/) {
-  return MakeShipped("threshold@wfbp", SelectAboveKth);
+  return MakePublished("threshold@wfbp", SelectAboveKth);
 }
 
 std::unique_ptr<Sparsifier> MakeGraceDist(const Options& resolved, std::uint64_t /*seed*/) {
   const double tau = DoubleOption(resolved, "tau");
-  return MakeShipped("threshold@grace-dist",
-                     [tau](const ShippedCall& call) { SelectAboveTau(call, tau); });
+  return MakePublished("threshold@grace-dist",
+                       [tau](const PublishedCall& call) { SelectAboveTau(call, tau); });
 }
 
 }  // namespace
 
-std::vector<SparsifierDescriptor> ShippedThresholdDescriptors() {
+std::vector<SparsifierDescriptor> PublishedThresholdDescriptors() {
   return {
       {.name = "threshold@wfbp",
        .paper = "Strom, Interspeech 2015",

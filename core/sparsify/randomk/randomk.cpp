@@ -31,7 +31,7 @@ void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
   }
 }
 
-void TakeMarked(const SelectContext& context, SelectInput& input,
+void TakeBitmap(const SelectContext& context, SelectInput& input,
                 std::span<const std::uint64_t> bitmap, bool inverted, const TensorInfo* unchecked,
                 Slot& slot) {
   constexpr std::size_t kWordBits = 64;
@@ -101,7 +101,7 @@ void SelectRandom(const SelectContext& context, SelectInput& input, const Random
   const bool drawn_are_sent = k <= input.n / 2;
   const auto bitmap = ClearBitmap(*context.workspace, input.n);
   MarkDistinct(stream, input.n, drawn_are_sent ? k : input.n - k, bitmap);
-  TakeMarked(context, input, bitmap, !drawn_are_sent, unchecked, slot);
+  TakeBitmap(context, input, bitmap, !drawn_are_sent, unchecked, slot);
 }
 
 void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomStream& stream,
@@ -111,7 +111,7 @@ void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomS
     const std::uint64_t i = stream.Below(input.n, draw);
     bitmap[i / 64] |= std::uint64_t{1} << (i % 64);
   }
-  TakeMarked(context, input, bitmap, false, nullptr, slot);
+  TakeBitmap(context, input, bitmap, false, nullptr, slot);
 }
 
 namespace {

@@ -1,5 +1,5 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/sparsify/randomk/randomk_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::DrawRound)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::DrawRest)
+SPARFUSE_KERNEL(sparfuse::gpu::DrawRound)
+SPARFUSE_KERNEL(sparfuse::gpu::DrawRest)

@@ -1,5 +1,5 @@
-// Random-k, the same indices on every rank; and sets of random positions, as bitmaps: reading one
-// back in order sorts the positions for nothing.
+// Describes the sparsifier `randomk`, the same indices on every rank, and draws sets of random
+// positions as bitmaps: reading a bitmap back in order sorts the positions for nothing.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,14 @@ std::span<std::uint64_t> ClearBitmap(Workspace& workspace, std::size_t n);
 void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
                   std::span<std::uint64_t> bitmap);
 
-// The marked elements, or with `inverted` the others, into the slot and out of the residual, in one
-// pass over x, or, where x is known to be finite, over what is sent.
+// Moves the elements whose bits are set, or with `inverted` the others, from the residual into the
+// slot, in one pass over x, or, where x is known to be finite, over what is sent.
 //
-//   unchecked  where given, adds what is pending and throws Error{kNumeric} naming this tensor if x
-//   is
-//              not finite, in the same pass. Null: nothing is pending, and x has been checked.
+//   unchecked  where given, adds what is pending and throws Error{kNumeric} naming this tensor if
+//              x is not finite, in the same pass. Null: nothing is pending, and x has been checked.
 //
 // Precondition: the slot has room for them.
-void TakeMarked(const SelectContext& context, SelectInput& input,
+void TakeBitmap(const SelectContext& context, SelectInput& input,
                 std::span<const std::uint64_t> bitmap, bool inverted, const TensorInfo* unchecked,
                 Slot& slot);
 

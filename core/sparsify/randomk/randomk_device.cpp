@@ -7,7 +7,7 @@ namespace sparfuse {
 namespace {
 
 constexpr double kRest = 8192;  // draws that one block does in its first round
-constexpr unsigned kMaxRounds = kMarksWords;
+constexpr unsigned kMaxRounds = kBitmapScratchWords;
 
 }  // namespace
 
@@ -16,10 +16,10 @@ void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& sour
   const std::size_t n = source.gradient.size;
   const bool drawn_are_sent = k <= n / 2;
   const std::size_t count = drawn_are_sent ? k : n - k;
-  const DeviceMarks marks = ClearMarks(context, n);
-  const gpu::Draws draws{stream, n, static_cast<std::uint32_t>(count), marks.bitmap, marks.words};
+  const DeviceBitmap bitmap = ClearDeviceBitmap(context, n);
+  const gpu::Draws draws{stream, n, static_cast<std::uint32_t>(count), bitmap.bits, bitmap.words};
   // Rounds of the whole device, while there is work for it: a draw meets one of the positions that
-  // are marked already with the chance that these are of all.
+  // have their bits set already with the chance that these are of all.
   unsigned round = 0;
   auto missing = static_cast<double>(count);
   for (; missing > kRest && round < kMaxRounds; ++round) {
@@ -31,7 +31,7 @@ void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& sour
   if (count > 0) {
     gpu::Launch(context.stream, 1, gpu::DrawRest{draws, round}, context.only_if);
   }
-  TakeMarkedOnDevice(context, source, marks, drawn_are_sent ? Marked::kGoes : Marked::kStays,
+  TakeBitmapOnDevice(context, source, bitmap, drawn_are_sent ? SetBits::kSent : SetBits::kKept,
                      Sum::kPending, slot);
 }
 

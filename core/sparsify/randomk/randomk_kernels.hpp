@@ -22,9 +22,9 @@ struct Draws {
   std::uint64_t n;
   std::uint32_t count;    // how many positions to mark
   std::uint32_t* bitmap;  // clear before the first round
-  std::uint32_t* drawn;   // [rounds] how many each of them marked; 0 before
+  std::uint32_t* drawn;   // [rounds] how many bits each of them set; 0 before
 
-  // Draws number `draw`. Returns whether the position was not marked yet.
+  // Draws number `draw`. Returns whether the bit was clear.
   template <class Block>
   SPARFUSE_DEVICE bool Mark(const Block& block, std::uint64_t draw) const {
     const std::uint64_t at = stream.Below(n, draw);

@@ -1,4 +1,4 @@
-// A reused threshold on a device.
+// Declares selections by a reused threshold on a device.
 #pragma once
 
 #include <memory>

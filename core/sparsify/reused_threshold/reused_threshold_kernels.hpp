@@ -1,4 +1,4 @@
-// What a reused threshold decides on a device (reused_threshold.hpp says what it is).
+// Decides on a device whether a threshold is reused (reused_threshold.hpp describes the method).
 //
 // Between estimates, beside the pass: ReuseGuard one block, and what does nothing as a rule, the
 // launches of the inner sparsifier and LearnReused, of some 1.5 us each.

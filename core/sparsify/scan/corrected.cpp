@@ -36,7 +36,7 @@ Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,
     // Too many reached a bound of the step before: a sample tells whether most of them are equal.
     if (candidates.count >= needed && (candidates.stored || sampled)) return candidates;
     if (from.crowded && MoreReach(input, from.key, capacity)) {
-      candidates.crowd = capacity;
+      candidates.ties_below = capacity;
       return candidates;
     }
     ++context.counters->fallbacks;
@@ -61,7 +61,7 @@ std::size_t SendCorrected(const SelectContext& context, SelectInput& input, cons
     ++context.counters->fallbacks;
   } else {
     const std::uint32_t key = KeyAbove(estimate);
-    count = std::max(candidates.count, candidates.crowd);
+    count = std::max(candidates.count, candidates.ties_below);
     if (candidates.stored && key >= candidates.lo) {
       count = CountCandidates(context, candidates, key);
       const std::size_t tolerance = CountTolerance(k);

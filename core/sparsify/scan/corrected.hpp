@@ -1,5 +1,5 @@
-// What the sparsifiers that estimate a threshold share: collecting in the pass that measures, and
-// the correction of the estimate to the count that was asked for.
+// Corrects estimated thresholds: collects candidates in the pass that measures, then moves the
+// estimate to the count that was asked for. Shared by the sparsifiers that estimate a threshold.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline constexpr std::size_t CountTolerance(std::size_t k) { return k / 50; }
 // less: any threshold that selects too few or about k finds what it selects among them. One pass
 // over x; where too few elements reach the bound, or too many that of the step before,
 // `fallbacks` is raised and a pass added. Where more than can be stored equal the magnitude of that
-// rank, only what is above it is collected, and Candidates::crowd says so.
+// rank, only what is above it is collected, and Candidates::ties_below says so.
 //   bound   of the tensor, or null: then a sample gives one.
 // Throws Error{kNumeric}.
 Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,

@@ -148,14 +148,13 @@ Bin FindBin(const Candidates& candidates, std::size_t k) {
 }
 
 // Keys between which the one of a rank lies.
-struct Bracket {
+struct KeyRange {
   std::uint32_t first;
   std::uint32_t last;
 };
 
 // Most likely such a bracket, with few candidates in it, from every so many-th of them.
-Bracket LikelyBracket(const SelectKernels& kernels, const Candidates& candidates,
-                      std::size_t rank) {
+KeyRange LikelyRange(const SelectKernels& kernels, const Candidates& candidates, std::size_t rank) {
   constexpr std::size_t kSampled = 1024;
   if (candidates.count <= 4 * kSampled) return {candidates.lo, candidates.largest};
   std::uint32_t keys[kSampled];
@@ -166,7 +165,7 @@ Bracket LikelyBracket(const SelectKernels& kernels, const Candidates& candidates
   const double expected = fraction * kSampled;
   const double reach = 3 * std::sqrt(expected * (1 - fraction)) + 2;
   const int bits = std::bit_width(candidates.largest - candidates.lo);
-  Bracket bracket{candidates.lo, candidates.largest};
+  KeyRange bracket{candidates.lo, candidates.largest};
   if (expected + reach < kSampled) {
     const auto low = static_cast<std::size_t>(expected + reach);
     bracket.first = FindCut(kernels, keys, low, candidates.lo, bits, kBracketBits).key;
@@ -180,18 +179,18 @@ Bracket LikelyBracket(const SelectKernels& kernels, const Candidates& candidates
 }
 
 // Writes the keys in the bracket, a run's to keys + its offset, and how many there are and how many
-// above to the runs. Returns the sums.
+// above to the segments. Returns the sums.
 struct Counted {
   std::size_t inside = 0;
   std::size_t above = 0;
 };
 
 Counted KeysInBracket(const SelectContext& context, const Candidates& candidates,
-                      const Bracket& bracket, std::uint32_t* keys) {
+                      const KeyRange& bracket, std::uint32_t* keys) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
-    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
-      CandidateRun& run = candidates.chunks[c].runs[r];
+    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
+      CandidateSegment& run = candidates.chunks[c].segments[r];
       std::size_t above = 0;
       run.in_bin = static_cast<std::uint32_t>(
           kernels.keys_in_range(candidates.values + run.offset, run.count, bracket.first,
@@ -201,9 +200,9 @@ Counted KeysInBracket(const SelectContext& context, const Candidates& candidates
   });
   Counted counted;
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      counted.inside += chunk.runs[r].in_bin;
-      counted.above += chunk.runs[r].above;
+    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
+      counted.inside += chunk.segments[r].in_bin;
+      counted.above += chunk.segments[r].above;
     }
   }
   return counted;
@@ -219,7 +218,7 @@ struct KthCut {
 KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::size_t k) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, candidates.count);
-  Bracket bracket = LikelyBracket(kernels, candidates, k);
+  KeyRange bracket = LikelyRange(kernels, candidates, k);
   Counted counted = KeysInBracket(context, candidates, bracket, keys.data());
   if (counted.above >= k || counted.above + counted.inside < k) {
     bracket = {candidates.lo, candidates.largest};
@@ -229,9 +228,10 @@ KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::
       WorkspaceArray<std::uint32_t>(*context.workspace, kUseBinKeys, counted.inside);
   std::size_t at = 0;
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      std::copy_n(keys.data() + chunk.runs[r].offset, chunk.runs[r].in_bin, inside.data() + at);
-      at += chunk.runs[r].in_bin;
+    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
+      std::copy_n(keys.data() + chunk.segments[r].offset, chunk.segments[r].in_bin,
+                  inside.data() + at);
+      at += chunk.segments[r].in_bin;
     }
   }
   const std::size_t rank = k - counted.above;
@@ -249,7 +249,8 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   }
   const auto [keys, rank, cut] = FindKth(context, candidates, k);
 
-  // Ties at the cut go to the lowest indices: runs take theirs in index order until none are left.
+  // Ties at the cut go to the lowest indices: segments take theirs in index order until none are
+  // left.
   std::size_t ties_kept = 0;
   const bool ties = cut.count > rank;
   if (ties) ties_kept = rank - kernels.count_at_least(keys.data(), keys.size(), cut.key + 1);
@@ -264,8 +265,8 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   std::size_t at = 0;
   const std::uint32_t* next = keys.data();
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
-    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
-      const CandidateRun& run = candidates.chunks[c].runs[r];
+    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
+      const CandidateSegment& run = candidates.chunks[c].segments[r];
       const std::size_t reach = kernels.count_at_least(next, run.in_bin, cut.key);
       std::size_t equal = 0;
       std::size_t kept = 0;
@@ -280,8 +281,8 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
     }
   }
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
-    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
-      const CandidateRun& run = candidates.chunks[c].runs[r];
+    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
+      const CandidateSegment& run = candidates.chunks[c].segments[r];
       const Emission& emission = emissions[c * (kChunk / kBlock) + r];
       const std::uint32_t* const indices = candidates.indices + run.offset;
       const float* const values = candidates.values + run.offset;
@@ -366,7 +367,7 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
                                  const TensorInfo& info, Candidates candidates, std::size_t k,
                                  Slot& slot) {
   const std::size_t capacity = CandidateCapacity(input.n, k);
-  if (candidates.crowd > 0 && candidates.count < k) {
+  if (candidates.ties_below > 0 && candidates.count < k) {
     const std::uint32_t tie = candidates.lo - 1;
     SelectWithTies(context, input, candidates, tie, k, slot);
     return tie;

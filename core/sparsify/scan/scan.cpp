@@ -101,11 +101,11 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   found.indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, capacity).data();
   found.values = WorkspaceArray<float>(workspace, kUseValues, capacity).data();
   // Runs first, then the table of chunks, in one buffer: both are small.
-  const std::size_t run_bytes = chunks * chunk_blocks * sizeof(CandidateRun);
+  const std::size_t segment_bytes = chunks * chunk_blocks * sizeof(CandidateSegment);
   const std::span<std::byte> tables =
-      workspace.Get(kUseRuns, run_bytes + chunks * sizeof(CandidateChunk));
-  auto* runs = reinterpret_cast<CandidateRun*>(tables.data());
-  found.chunks = {reinterpret_cast<CandidateChunk*>(tables.data() + run_bytes), chunks};
+      workspace.Get(kUseSegments, segment_bytes + chunks * sizeof(CandidateChunk));
+  auto* segments = reinterpret_cast<CandidateSegment*>(tables.data());
+  found.chunks = {reinterpret_cast<CandidateChunk*>(tables.data() + segment_bytes), chunks};
   const auto histograms =
       WorkspaceArray<std::uint32_t>(workspace, kUseHistograms, workers * kHistogramStride);
   for (std::size_t w = 0; w < workers; ++w) {
@@ -127,7 +127,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     const auto w = static_cast<std::size_t>(worker);
     std::uint32_t* const histogram = histograms.data() + w * kHistogramStride;
     std::uint16_t* const at = offsets.data() + w * kOffsetRoom;
-    CandidateChunk chunk{runs + c * chunk_blocks, 0};
+    CandidateChunk chunk{segments + c * chunk_blocks, 0};
     std::uint32_t largest = 0;
     if (statistics != nullptr) parts[c] = *statistics;
     const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
@@ -159,11 +159,12 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
       if (found.cleared != kNoKey) {
         kernels.clear(at, values, count, found.cleared, input.residual + begin);
       }
-      CandidateRun* const last = chunk.run_count == 0 ? nullptr : chunk.runs + chunk.run_count - 1;
+      CandidateSegment* const last =
+          chunk.segment_count == 0 ? nullptr : chunk.segments + chunk.segment_count - 1;
       if (last != nullptr && last->offset + last->count == offset) {
         last->count += static_cast<std::uint32_t>(count);
       } else {
-        chunk.runs[chunk.run_count++] = {offset, static_cast<std::uint32_t>(count), 0, 0};
+        chunk.segments[chunk.segment_count++] = {offset, static_cast<std::uint32_t>(count), 0, 0};
       }
     }
     found.chunks[c] = chunk;
@@ -200,9 +201,9 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     for (std::size_t b = 0; b <= kBins; ++b) total[b] += other[b];
   }
   for (const CandidateChunk& chunk : found.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      const float* const values = found.values + chunk.runs[r].offset;
-      for (std::size_t j = 0; j < chunk.runs[r].count; ++j) {
+    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
+      const float* const values = found.values + chunk.segments[r].offset;
+      for (std::size_t j = 0; j < chunk.segments[r].count; ++j) {
         AddToHistogram(KeyOf(values[j]), found, total.data());
       }
     }
@@ -223,7 +224,7 @@ bool MoreReach(const SelectInput& input, std::uint32_t key, std::size_t many) {
   return counts[0] > many;
 }
 
-void Settle(const SelectInput& input, const Candidates& candidates, const CandidateRun& run,
+void Settle(const SelectInput& input, const Candidates& candidates, const CandidateSegment& run,
             std::uint32_t key, std::size_t begin) {
   if (input.residual == nullptr || key == candidates.cleared) return;
   const bool zero = key < candidates.cleared;
@@ -235,8 +236,8 @@ void Settle(const SelectInput& input, const Candidates& candidates, const Candid
 
 void Restore(const SelectInput& input, const Candidates& candidates) {
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      Settle(input, candidates, chunk.runs[r], kNoKey);
+    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
+      Settle(input, candidates, chunk.segments[r], kNoKey);
     }
   }
 }
@@ -245,8 +246,8 @@ void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size
                Slot& slot) {
   std::size_t taken = 0;
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) {
-      const CandidateRun& run = chunk.runs[r];
+    for (std::size_t r = 0; r < chunk.segment_count; ++r) {
+      const CandidateSegment& run = chunk.segments[r];
       const std::size_t count = std::min<std::size_t>(run.count, limit - taken);
       std::copy_n(candidates.indices + run.offset, count, slot.indices.data + taken);
       std::copy_n(candidates.values + run.offset, count, slot.values.data + taken);

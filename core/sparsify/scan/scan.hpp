@@ -49,7 +49,7 @@ inline constexpr std::size_t kBins = 4096;
 inline constexpr int kFineShift = 12;  // bins span two octaves above lo
 
 // Candidates of one chunk that lie side by side in the candidate arrays.
-struct CandidateRun {
+struct CandidateSegment {
   std::size_t offset = 0;
   std::uint32_t count = 0;
   std::uint32_t in_bin = 0;  // scratch of the selection among candidates
@@ -57,8 +57,8 @@ struct CandidateRun {
 };
 
 struct CandidateChunk {
-  CandidateRun* runs = nullptr;
-  std::size_t run_count = 0;
+  CandidateSegment* segments = nullptr;
+  std::size_t segment_count = 0;
 };
 
 inline constexpr std::uint32_t kNoKey = 0xffffffffu;  // above every key
@@ -76,8 +76,9 @@ struct Candidates {
   std::uint32_t* indices = nullptr;
   float* values = nullptr;
   std::span<CandidateChunk> chunks;
-  // More than this many elements reach lo - 1, which too many equal to collect them; 0: not known.
-  std::size_t crowd = 0;
+  // Set where so many elements tie at the key lo - 1 that they were not collected: a lower bound of
+  // the number of elements that reach lo - 1. Else 0.
+  std::size_t ties_below = 0;
 };
 
 // Most candidates that are stored for a selection of k.
@@ -105,7 +106,7 @@ bool MoreReach(const SelectInput& input, std::uint32_t key, std::size_t many);
 
 // Leaves zero in the residual exactly those candidates of a run, the elements [begin, count) of it,
 // that reach `key`.
-void Settle(const SelectInput& input, const Candidates& candidates, const CandidateRun& run,
+void Settle(const SelectInput& input, const Candidates& candidates, const CandidateSegment& run,
             std::uint32_t key, std::size_t begin = 0);
 
 // Puts all candidates back into the residual.
@@ -133,20 +134,8 @@ inline constexpr std::size_t kChunk = 64 * kBlock;
 inline constexpr std::size_t kParallelElements = 200'000;
 inline std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? n : kChunk; }
 
-// Workspace buffers, by use. One function's are free again when it returns, except the candidates.
-enum WorkspaceUse : std::size_t {
-  kUseIndices,
-  kUseValues,
-  kUseRuns,
-  kUseHistograms,
-  kUseOffsets,
-  kUseKeys,
-  kUseBinKeys,
-  kUseSample,
-};
-
 template <class T>
-std::span<T> WorkspaceArray(Workspace& workspace, std::size_t use, std::size_t size) {
+std::span<T> WorkspaceArray(Workspace& workspace, WorkspaceUse use, std::size_t size) {
   const std::span<std::byte> bytes = workspace.Get(use, size * sizeof(T));
   return {reinterpret_cast<T*>(bytes.data()), size};
 }

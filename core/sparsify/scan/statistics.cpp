@@ -86,7 +86,8 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
   assert(candidates.stored);
   if (key <= candidates.lo) {
     for (const CandidateChunk& chunk : candidates.chunks) {
-      for (std::size_t r = 0; r < chunk.run_count; ++r) chunk.runs[r].above = chunk.runs[r].count;
+      for (std::size_t r = 0; r < chunk.segment_count; ++r)
+        chunk.segments[r].above = chunk.segments[r].count;
     }
     return candidates.count;
   }
@@ -95,8 +96,8 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
   std::fill(std::begin(keys), std::end(keys), kInfinityKey);
   keys[0] = key;
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
-    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
-      CandidateRun& run = candidates.chunks[c].runs[r];
+    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
+      CandidateSegment& run = candidates.chunks[c].segments[r];
       std::size_t counts[kCountedKeys] = {};
       kernels.count_reaching(candidates.values + run.offset, run.count, keys, counts);
       run.above = static_cast<std::uint32_t>(counts[0]);
@@ -104,7 +105,7 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
   });
   std::size_t count = 0;
   for (const CandidateChunk& chunk : candidates.chunks) {
-    for (std::size_t r = 0; r < chunk.run_count; ++r) count += chunk.runs[r].above;
+    for (std::size_t r = 0; r < chunk.segment_count; ++r) count += chunk.segments[r].above;
   }
   return count;
 }
@@ -117,14 +118,14 @@ void SendCandidates(const SelectContext& context, const SelectInput& input,
   std::size_t total = 0;
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
     starts[c] = total;
-    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
-      total += candidates.chunks[c].runs[r].above;
+    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
+      total += candidates.chunks[c].segments[r].above;
     }
   }
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
     std::size_t at = starts[c];
-    for (std::size_t r = 0; r < candidates.chunks[c].run_count; ++r) {
-      const CandidateRun& run = candidates.chunks[c].runs[r];
+    for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
+      const CandidateSegment& run = candidates.chunks[c].segments[r];
       at += kernels.emit(candidates.indices + run.offset, candidates.values + run.offset, run.count,
                          key, slot.indices.data + at, slot.values.data + at);
       Settle(input, candidates, run, key);

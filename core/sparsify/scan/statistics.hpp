@@ -1,4 +1,4 @@
-// What threshold sparsifiers measure of x: moments, the tail above a magnitude, counts at several
+// Measures x for threshold sparsifiers: moments, the tail above a magnitude, counts at several
 // thresholds; and the selection of everything that reaches one.
 //
 // Sums are the same, bit for bit, whatever the instruction set and the size of the pool, and within
@@ -30,7 +30,7 @@ void AddStatistics(const Statistics& part, Statistics& total);
 void CountReaching(const SelectContext& context, const SelectInput& input,
                    std::span<const std::uint32_t> keys, std::span<std::size_t> counts);
 
-// The number of stored candidates with key >= `key`; kept in `above` of their runs.
+// The number of stored candidates with key >= `key`; kept in `above` of their segments.
 std::size_t CountCandidates(const SelectContext& context, const Candidates& candidates,
                             std::uint32_t key);
 

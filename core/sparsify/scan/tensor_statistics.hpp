@@ -1,4 +1,5 @@
-// What is measured of a tensor, on the host and on devices, and what both make of it.
+// Holds the statistics of a tensor and computes moments and threshold keys from them, alike on the
+// host and on devices.
 #pragma once
 
 #include <bit>

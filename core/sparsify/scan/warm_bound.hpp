@@ -1,4 +1,4 @@
-// Where to start looking for the k largest magnitudes: a little below the last step's k-th.
+// Guesses a lower bound of the k largest magnitudes: a little below the last step's k-th.
 #pragma once
 
 #include <algorithm>

@@ -13,7 +13,7 @@ struct CandidateArrays {
   std::uint32_t* indices;
   float* values;
   std::uint32_t capacity;
-  DeviceRun* runs;
+  DeviceSegment* segments;
 };
 
 template <class Measure>
@@ -154,12 +154,12 @@ struct Collect {
       count += shared.counts[turn][w];
     }
     if (count == 0) {  // for all threads of the block
-      if (block.thread() == 0) candidates.runs[chunk] = {0, 0, 0, 0};
+      if (block.thread() == 0) candidates.segments[chunk] = {0, 0, 0, 0};
       return;
     }
     if (block.thread() == 0) {
       const std::uint32_t offset = block.AtomicAdd(&control->count, count);
-      candidates.runs[chunk] = {offset, count, 0, 0};
+      candidates.segments[chunk] = {offset, count, 0, 0};
       shared.offset[turn] = offset;
     }
     block.Sync();

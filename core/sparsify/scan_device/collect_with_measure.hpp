@@ -14,7 +14,7 @@ inline DeviceSource SourceOf(const DeviceInput& input) {
 }
 
 inline CandidateArrays CandidatesOf(const DeviceScan& scan) {
-  return {scan.indices, scan.values, static_cast<std::uint32_t>(scan.capacity), scan.runs};
+  return {scan.indices, scan.values, static_cast<std::uint32_t>(scan.capacity), scan.segments};
 }
 
 inline SendTarget TargetOf(const DeviceInput& input, const DeviceSlot& slot) {

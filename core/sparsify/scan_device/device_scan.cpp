@@ -125,7 +125,7 @@ DeviceScan PrepareScan(const DeviceContext& context, const DeviceInput& input,
   scan.control = workspace.Get<ScanControl>(stream, kUseControl, 1);
   scan.indices = workspace.Get<std::uint32_t>(stream, kUseCandidateIndices, scan.capacity);
   scan.values = workspace.Get<float>(stream, kUseCandidateValues, scan.capacity);
-  scan.runs = workspace.Get<DeviceRun>(stream, kUseCandidateRuns, scan.plan.chunks);
+  scan.segments = workspace.Get<DeviceSegment>(stream, kUseCandidateSegments, scan.plan.chunks);
   scan.list = workspace.Get<std::uint64_t>(stream, kUseList, kListRoom);
   scan.report = slot.report;
   scan.warm = options.warm;
@@ -136,7 +136,7 @@ DeviceScan PrepareScan(const DeviceContext& context, const DeviceInput& input,
       gpu::Prepare{scan.control, context.only_if, options.warm, gpu::SourceOf(input),
                    RandomStream(0, info.id, info.step), sample.lines, sample.rank, options.own,
                    static_cast<std::uint32_t>(options.own_size), options.bound, options.lo,
-                   options.key, options.least, options.most, options.corrected ? 1u : 0u});
+                   options.key, options.least, options.most, options.estimate_may_miss ? 1u : 0u});
   return scan;
 }
 

@@ -91,7 +91,7 @@ ScanPlan PlanScan(const DeviceInput& input);
 // --- What a scan has on the device -------------------------------------------------------------
 
 // Candidates of one chunk, side by side in the arrays of candidates, in index order.
-struct DeviceRun {
+struct DeviceSegment {
   std::uint32_t offset = 0;  // beyond the arrays' capacity where they did not fit
   std::uint32_t count = 0;
   std::uint32_t selected = 0;  // scratch of what sends them
@@ -134,9 +134,9 @@ struct ScanControl {
 
   std::uint32_t bins[kScanBins];  // of candidates: bin b holds lo + [b, b + 1) * 2^kScanShift, the
                                   // last one all above
-  // 1: SendReaching raises nothing where the k largest are sent because too few or too many reach
-  // the key. That is as it should be where the key is an estimate that is corrected.
-  std::uint32_t corrected;
+  // 1: the key is an estimate, which may miss k by more than is tolerated. SendReaching then sends
+  // the k largest and does not count this as a fallback or an overflow.
+  std::uint32_t estimate_may_miss;
 
   // Scratch.
   std::uint32_t measured[kMostSpans];
@@ -183,9 +183,9 @@ struct DeviceScan {
   ScanControl* control = nullptr;  // and all below: on the device
   std::uint32_t* indices = nullptr;
   float* values = nullptr;
-  std::size_t capacity = 0;       // of these
-  DeviceRun* runs = nullptr;      // [plan.chunks]
-  std::uint64_t* list = nullptr;  // [kListRoom]
+  std::size_t capacity = 0;           // of these
+  DeviceSegment* segments = nullptr;  // [plan.chunks]
+  std::uint64_t* list = nullptr;      // [kListRoom]
   SlotReport* report = nullptr;
   WarmWords* warm = nullptr;  // or null; learns from what is sent as the k largest
 
@@ -196,8 +196,8 @@ struct DeviceScan {
 // --- Steps of a scan ---------------------------------------------------------------------------
 
 struct ScanOptions {
-  // control->lo becomes a key that so many elements reach, but for one case in a million, and not
-  // many more; 0: it is `lo`.
+  // Chooses control->lo from a sample so that at least `wanted` elements reach that key (but for
+  // one case in a million), and not many more; 0: control->lo is `lo`.
   std::size_t wanted = 0;
   WarmWords* warm = nullptr;  // where it knows a bound, that is taken
   std::size_t capacity = 0;   // candidates that are stored; 0: CandidateCapacity(n, k)
@@ -212,7 +212,7 @@ struct ScanOptions {
   std::uint32_t key = 0;
   std::uint32_t least = 0;
   std::uint32_t most = 0;
-  bool corrected = false;
+  bool estimate_may_miss = false;
 };
 
 // Zeroes the control and finds a bound. One launch.
@@ -254,15 +254,5 @@ void Send(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot
 // is raised, where it is more than the slot holds or was stored, `overflows`; at most one of the
 // two. Two launches. Precondition: least and most are set.
 void SendReaching(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot& slot);
-
-// Arrays of a DeviceWorkspace. Sparsifiers have those from kUseOwn on.
-enum DeviceWorkspaceUse : std::size_t {
-  kUseControl,
-  kUseCandidateIndices,
-  kUseCandidateValues,
-  kUseCandidateRuns,
-  kUseList,
-  kUseOwn = 8,
-};
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// What a selection on a device reads and writes, as kernels see it.
+// Describes to kernels what a selection on a device reads and writes.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Measuring in the pass of a scan that collects; and an estimate that is decided there.
+// Measures in the pass of a scan that collects, and decides there what an estimate selects.
 #pragma once
 
 #include <cmath>
@@ -30,17 +30,17 @@ void CollectAndMeasureOnDevice(const DeviceContext& context, DeviceScan& scan, c
 
 namespace gpu {
 
-// Where an estimate leads.
-struct Aim {
+// Turns an estimated threshold into the key that SendReaching uses.
+struct ThresholdCorrection {
   std::uint32_t needed;  // candidates, so that a key below them all is known to select too many
   ScanControl* control;
   SlotReport* report;
 
-  // Lets SendReaching correct the estimate, which thread 0 knows. Called by all threads of a block.
-  // What is not a number raises `fallbacks`; so does a bound that was too high, for which
-  // candidates are collected once more.
+  // Called by all threads of a block; thread 0 knows the estimate. Counts a fallback where the
+  // estimate is not a number, and where the candidates' bound was too high: then it asks for a
+  // second collection.
   template <class Block>
-  SPARFUSE_DEVICE void At(Block& block, double estimate) const {
+  SPARFUSE_DEVICE void Apply(Block& block, double estimate) const {
     const bool first = block.thread() == 0;
     const bool number = !std::isnan(estimate);
     if (first) control->key = number ? KeyAbove(estimate) : kInfinityKey;
@@ -56,7 +56,7 @@ struct Aim {
 }  // namespace gpu
 
 // Of a scan that Correcting prepared.
-inline gpu::Aim AimOf(const DeviceScan& scan) {
+inline gpu::ThresholdCorrection CorrectionOf(const DeviceScan& scan) {
   return {static_cast<std::uint32_t>(NeededToCorrect(scan.input.n, scan.k)), scan.control,
           scan.report};
 }

@@ -1,5 +1,5 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::TakeMarked<true>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::TakeMarked<false>)
+SPARFUSE_KERNEL(sparfuse::gpu::TakeBitmap<true>)
+SPARFUSE_KERNEL(sparfuse::gpu::TakeBitmap<false>)

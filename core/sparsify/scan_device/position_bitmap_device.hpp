@@ -1,4 +1,4 @@
-// Sets of positions of a tensor on a device, as bitmaps, and what they mark.
+// Holds sets of positions of a tensor on a device, as bitmaps, and sends the elements there.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,24 @@
 
 namespace sparfuse {
 
-// Arrays of a DeviceWorkspace, from its end: those of a selection's own come first
-// (device_scan.hpp).
-inline constexpr std::size_t kUseMarks = 15;
-inline constexpr std::size_t kUseTransposed = 14;
-
-// Scratch of one selection, all zero: until the next ClearMarks on the same workspace.
-struct DeviceMarks {
-  std::uint32_t* bitmap = nullptr;  // bit i % 32 of word i / 32 is element i's
+// Scratch of one selection, all zero: until the next ClearDeviceBitmap on the same workspace.
+struct DeviceBitmap {
+  std::uint32_t* bits = nullptr;  // bit i % 32 of word i / 32 is element i's
   std::uint64_t* told = nullptr;
-  std::uint32_t* words = nullptr;  // [kMarksWords], for the caller
+  std::uint32_t* words = nullptr;  // [kBitmapScratchWords], for the caller
 };
-inline constexpr std::size_t kMarksWords = 64;
+inline constexpr std::size_t kBitmapScratchWords = 64;
 
-DeviceMarks ClearMarks(const DeviceContext& context, std::size_t n);
+DeviceBitmap ClearDeviceBitmap(const DeviceContext& context, std::size_t n);
 
-enum class Marked : std::uint8_t { kGoes, kStays };  // what is marked is sent, or is not
-enum class Sum : std::uint8_t { kPending, kDone };   // gradient + residual, and the check of it
+enum class SetBits : std::uint8_t { kSent, kKept };
+enum class Sum : std::uint8_t { kPending, kDone };  // gradient + residual, and the check of it
 
-// The marked elements, or all others, into the slot and out of the residual. With kPending all of x
-// is added and checked; else x is in the residual, or where there is none the gradient.
+// Moves the elements whose bits are set (kSent), or all others (kKept), from the residual into the
+// slot. With kPending all of x is added and checked; else x is in the residual, or where there is
+// none the gradient.
 // Precondition: the slot has room for them.
-void TakeMarkedOnDevice(const DeviceContext& context, const SelectSource& source,
-                        const DeviceMarks& marks, Marked marked, Sum sum, DeviceSlot& slot);
+void TakeBitmapOnDevice(const DeviceContext& context, const SelectSource& source,
+                        const DeviceBitmap& bitmap, SetBits set_bits, Sum sum, DeviceSlot& slot);
 
 }  // namespace sparfuse

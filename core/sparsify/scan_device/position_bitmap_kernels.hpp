@@ -1,7 +1,7 @@
-// The marked elements of a tensor into a slot, in index order, on a device.
+// Sends the elements at the positions of a bitmap to a slot, in index order, on a device.
 //
 // Cost: one launch. Pending: one read of gradient and residual, one write of the residual, n / 8
-// bytes of bitmap. Else the bitmap and the sectors of what is marked.
+// bytes of bitmap. Else the bitmap and the sectors of what is sent.
 #pragma once
 
 #include <bit>
@@ -16,10 +16,10 @@
 
 namespace sparfuse::gpu {
 
-// Elements of a block of TakeMarked. Bit i % 32 of word i / 32 is element i's; a bitmap is as long
+// Elements of a block of TakeBitmap. Bit i % 32 of word i / 32 is element i's; a bitmap is as long
 // as whole blocks need.
-inline constexpr std::uint32_t kMarkedChunk = 8192;
-inline constexpr std::uint32_t kMarkedWords = kMarkedChunk / 32;
+inline constexpr std::uint32_t kBitmapChunk = 8192;
+inline constexpr std::uint32_t kBitmapWords = kBitmapChunk / 32;
 
 // Four elements from `at` on; 0 from `end` on. aligned: `from` is, and `at` is a multiple of 4.
 // kKeep: they are read again soon.
@@ -91,22 +91,22 @@ SPARFUSE_DEVICE void CheckFinite(const Block& block, const Float4 (&x)[kCount], 
 
 // kPending: x = gradient + residual is not in the residual yet, or has not been checked.
 template <bool kPending>
-struct TakeMarked {
-  static constexpr const char* kName = "TakeMarked";
+struct TakeBitmap {
+  static constexpr const char* kName = "TakeBitmap";
   static constexpr int kThreads = 256;
   struct Shared {
-    std::uint32_t words[kMarkedWords];
-    std::uint32_t places[kMarkedWords];  // in the slot, of the first element of each word
+    std::uint32_t words[kBitmapWords];
+    std::uint32_t places[kBitmapWords];  // in the slot, of the first element of each word
     std::uint32_t base;
   };
-  static_assert(kThreads == kMarkedWords);
+  static_assert(kThreads == kBitmapWords);
 
   const float* gradient;
   float* residual;  // null: none
   std::size_t n;
   bool aligned;
   const std::uint32_t* bitmap;
-  std::uint32_t flip;   // ~0: what is not marked is taken
+  std::uint32_t flip;   // ~0: what has a clear bit is taken
   std::uint64_t* told;  // of SumByLookBack
   std::uint32_t* indices;
   float* values;
@@ -114,8 +114,8 @@ struct TakeMarked {
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
-    const std::size_t begin = std::size_t{block.block()} * kMarkedChunk;
-    const std::size_t end = n - begin < kMarkedChunk ? n : begin + kMarkedChunk;
+    const std::size_t begin = std::size_t{block.block()} * kBitmapChunk;
+    const std::size_t end = n - begin < kBitmapChunk ? n : begin + kBitmapChunk;
     // Half of what a thread reads is under way while the blocks before are asked for their counts.
     Float4 x[kBatch];
     Float4 old[kBatch];
@@ -153,7 +153,7 @@ struct TakeMarked {
 
  private:
   static constexpr unsigned kBatch = 4;
-  static constexpr unsigned kVectors = kMarkedChunk / 4 / kThreads;
+  static constexpr unsigned kVectors = kBitmapChunk / 4 / kThreads;
 
   template <class Block>
   SPARFUSE_DEVICE void Load(const Block& block, std::size_t begin, std::size_t end, unsigned first,

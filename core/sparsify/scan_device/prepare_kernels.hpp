@@ -34,7 +34,7 @@ struct Prepare {
   std::uint32_t key;
   std::uint32_t least;
   std::uint32_t most;
-  std::uint32_t corrected;
+  std::uint32_t estimate_may_miss;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
@@ -66,7 +66,7 @@ struct Prepare {
     control->key = bound != nullptr ? given : key;
     control->least = least;
     control->most = most;
-    control->corrected = corrected;
+    control->estimate_may_miss = estimate_may_miss;
     control->first = 0;
     control->reaching = 0;
     control->mode = SendMode::kLargest;

@@ -1,11 +1,11 @@
-#include "core/device/cuda/cuda_launch.cuh"
+#include "core/device/compile_kernel.hpp"
 #include "core/sparsify/scan_device/scan_kernels.hpp"
 #include "core/sparsify/scan_device/small_tensor_kernels.hpp"
 
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Prepare)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Collect<sparfuse::NoMeasure>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Send)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SendExact)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SendAll)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SendLargestOfSmall<256>)
-SPARFUSE_CUDA_KERNEL(sparfuse::gpu::SendLargestOfSmall<1024>)
+SPARFUSE_KERNEL(sparfuse::gpu::Prepare)
+SPARFUSE_KERNEL(sparfuse::gpu::Collect<sparfuse::NoMeasure>)
+SPARFUSE_KERNEL(sparfuse::gpu::Send)
+SPARFUSE_KERNEL(sparfuse::gpu::SendExact)
+SPARFUSE_KERNEL(sparfuse::gpu::SendAll)
+SPARFUSE_KERNEL(sparfuse::gpu::SendLargestOfSmall<256>)
+SPARFUSE_KERNEL(sparfuse::gpu::SendLargestOfSmall<1024>)

@@ -16,8 +16,8 @@
 // multiprocessor. An element costs a handful of instructions: addition, comparison, a bit of a
 // mask. Ranks within a warp come from one scan of four counts packed into a word; of barriers there
 // are two for 4096 elements. Candidates go to an arena, where one atomic addition reserves room for
-// a chunk: which chunk comes first depends on timing, what is read through the chunks' runs does
-// not.
+// a chunk: which chunk comes first depends on timing, what is read through the chunks' segments
+// does not.
 //
 // The passes over candidates, and those over x when the exact passes are wanted, are phases of one
 // launch each: a block of a later phase waits for those before, which have lower numbers and so

@@ -1,4 +1,4 @@
-// What a scan does with its candidates (scan_kernels.hpp).
+// Sends from the candidates of a scan (scan_kernels.hpp).
 #pragma once
 
 #include <algorithm>
@@ -169,7 +169,7 @@ struct Send {
         Learn(warm, control->warm != 0, key, control->count, k, control->recollect != 0);
       } else {
         control->mode = SendMode::kLargest;
-        if (control->corrected != 0) {
+        if (control->estimate_may_miss != 0) {
           // As it should be.
         } else if (known && reaching == 0) {
           ++slot.report->fallbacks;
@@ -247,7 +247,7 @@ struct Send {
     // How many each run sends, by a warp a run.
     std::uint32_t own = 0;
     for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
-      const DeviceRun run = candidates.runs[c];
+      const DeviceSegment run = candidates.segments[c];
       std::uint32_t selected = all ? run.count : 0;
       for (std::uint32_t j = 0; j < run.count && !all; j += kLoadsInFlight * kWarp) {
         bool reaching[kLoadsInFlight];
@@ -256,7 +256,7 @@ struct Send {
         }
         for (const bool one : reaching) selected += CountBits(block.Ballot(one));
       }
-      if (block.lane() == 0) candidates.runs[c].selected = selected;
+      if (block.lane() == 0) candidates.segments[c].selected = selected;
       own += block.lane() == 0 ? selected : 0;
     }
     const std::uint32_t total = block.Sum(own);
@@ -264,9 +264,9 @@ struct Send {
     for (std::uint32_t c = first; c < last; c += kThreads) {
       const std::uint32_t mine = c + block.thread();
       std::uint32_t sum = 0;
-      const std::uint32_t selected = mine < last ? candidates.runs[mine].selected : 0;
+      const std::uint32_t selected = mine < last ? candidates.segments[mine].selected : 0;
       const std::uint32_t start = at + block.ExclusiveSum(selected, &sum);
-      if (mine < last) candidates.runs[mine].start = start;
+      if (mine < last) candidates.segments[mine].start = start;
       at += sum;
     }
     const std::uint32_t limit = control->limit;
@@ -274,7 +274,7 @@ struct Send {
     if (total == 0) return;
     block.Sync();
     for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
-      const DeviceRun run = candidates.runs[c];
+      const DeviceSegment run = candidates.segments[c];
       if (run.selected == 0) continue;
       std::uint32_t to = run.start;
       for (std::uint32_t j = 0; j < run.count; j += kLoadsInFlight * kWarp) {
@@ -297,7 +297,7 @@ struct Send {
     }
   }
 
-  SPARFUSE_DEVICE bool Reaches(const DeviceRun& run, std::uint32_t a, std::uint64_t cut) const {
+  SPARFUSE_DEVICE bool Reaches(const DeviceSegment& run, std::uint32_t a, std::uint64_t cut) const {
     if (a >= run.count) return false;
     const std::uint32_t key = KeyOf(candidates.values[run.offset + a]);
     const auto cut_key = static_cast<std::uint32_t>(cut >> 32);

@@ -1,5 +1,4 @@
-// Selections without a scan: of everything, and of a tensor that fits into the registers of one
-// block.
+// Selects without a scan: everything, or from a tensor that fits into the registers of one block.
 #pragma once
 
 #include <cstdint>

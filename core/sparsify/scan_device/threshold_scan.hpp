@@ -1,4 +1,4 @@
-// What threshold sparsifiers ask of a scan on a device (device_scan.hpp).
+// Prepares the scans of threshold sparsifiers on a device (device_scan.hpp).
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,6 @@
 
 namespace sparfuse {
 
-// Arrays of a DeviceWorkspace, beside those of the scan.
-enum ThresholdWorkspaceUse : std::size_t {
-  kUseParts = kUseOwn,  // of measures
-  kUseStep,             // what a sparsifier's kernels tell one another in one step
-};
-
 // For a pass that measures and collects nothing.
 inline ScanOptions NothingCollected() {
   ScanOptions options;
@@ -23,7 +17,8 @@ inline ScanOptions NothingCollected() {
   return options;
 }
 
-// Candidates that any threshold finds what it selects among, if that is k to within CountTolerance.
+// How many candidates to collect so that what any threshold selects, if its count is k to within
+// CountTolerance, is among them.
 inline std::size_t NeededToCorrect(std::size_t n, std::size_t k) {
   return std::min(k + CountTolerance(k) + 1, n);
 }
@@ -38,7 +33,7 @@ inline ScanOptions Correcting(std::size_t n, std::size_t k, WarmWords* warm) {
   options.capacity = CandidateCapacity(n, options.wanted);
   options.least = static_cast<std::uint32_t>(k - tolerance);
   options.most = static_cast<std::uint32_t>(k + tolerance);
-  options.corrected = true;
+  options.estimate_may_miss = true;
   return options;
 }
 

@@ -53,9 +53,9 @@ void SelectSidcoOnDevice(const DeviceContext& context, const DeviceInput& input,
                               gpu::SourceOf(input), RandomStream(0, info.id, info.step),
                               static_cast<std::uint32_t>(sampled / kLine)},
               scan.active());
-  CollectAndMeasureOnDevice<true>(context, scan,
-                                  gpu::AimAtFit{settings, words.memory, words.step, AimOf(scan)},
-                                  settings.Measured(), &words.step->tails);
+  CollectAndMeasureOnDevice<true>(
+      context, scan, gpu::AimAtFit{settings, words.memory, words.step, CorrectionOf(scan)},
+      settings.Measured(), &words.step->tails);
   RecollectOnDevice(context, scan);
   SendReaching(context, scan, slot);
   if (options.adaptive && state != nullptr) LaunchAdapt(context, scan, words, density);

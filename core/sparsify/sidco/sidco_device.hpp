@@ -1,17 +1,10 @@
-// SIDCo on a device.
+// Declares SIDCo's selection on a device.
 #pragma once
 
 #include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/sidco/sidco_fits.hpp"
 
 namespace sparfuse {
-
-struct SidcoOptions {
-  Fit fit = Fit::kExponential;
-  int stages = 1;
-  bool adaptive = true;
-  double first_ratio = 0.25;
-};
 
 struct SidcoDeviceState final : SparsifierState {
   explicit SidcoDeviceState(Device device)

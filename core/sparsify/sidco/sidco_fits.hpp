@@ -1,5 +1,5 @@
-// What SIDCo computes from what is measured, and remembers from step to step, on the host and on
-// devices. The method is in sidco.cpp.
+// Computes SIDCo's stages from measured statistics, alike on the host and on devices, and holds
+// what SIDCo remembers from step to step. The method is in sidco.cpp.
 #pragma once
 
 #include <bit>
@@ -13,6 +13,13 @@
 namespace sparfuse {
 
 enum class Fit { kExponential, kPareto, kGamma };
+
+struct SidcoOptions {
+  Fit fit = Fit::kExponential;
+  int stages = 1;
+  bool adaptive = true;
+  double first_ratio = 0.25;
+};
 
 inline constexpr int kMaxStages = static_cast<int>(kMaxTails) + 1;
 inline constexpr int kAdaptSteps = 5;

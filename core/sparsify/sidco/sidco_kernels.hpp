@@ -1,4 +1,4 @@
-// What SIDCo decides on a device (sidco.cpp says what it is).
+// Decides on a device what SIDCo sends (sidco.cpp describes the method).
 //
 // Expected on an H200, warm, for n = 25.6M, not measured: SidcoBegin and SidcoAdapt 2 us each
 // beside the passes of scan_kernels.hpp. Where boundaries are fitted, SidcoBegin takes some 15 us a
@@ -154,7 +154,7 @@ struct AimAtFit {
   SidcoSettings settings;
   SidcoMemory* memory;
   SidcoStep* step;
-  Aim aim;
+  ThresholdCorrection correction;
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, const Statistics& statistics) const {
@@ -166,7 +166,7 @@ struct AimAtFit {
       step->mean_excess = fitted.mean_excess;
     }
     block.Sync();
-    aim.At(block, step->estimate);
+    correction.Apply(block, step->estimate);
   }
 };
 

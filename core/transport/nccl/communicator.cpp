@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "core/transport/group.hpp"
 
@@ -10,9 +10,14 @@ namespace sparfuse {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Kind = NcclOperation::Kind;
 constexpr std::chrono::milliseconds kIdle{1};
 // What the host transport loses may have taken part in what runs on the device: it gets this long.
 constexpr std::chrono::milliseconds kLostGrace{500};
+// How often notices are looked at while nothing waits for them: a peer may have given up.
+constexpr std::int64_t kServiceNanoseconds = 1'000'000;
+// Where padded payloads begin, as far as the capacity allows.
+constexpr std::size_t kAlignment = 16;
 
 class NcclRequest final : public Request {
  public:
@@ -35,77 +40,95 @@ class NcclRequest final : public Request {
   NcclOperation operation_;
 };
 
-}  // namespace
-
-std::unique_ptr<Request> NcclCommunicator::Isend(int destination, int tag,
-                                                 std::span<const std::byte> data) {
-  CheckAddress(destination, size(), tag);
-  if (destination == rank()) {
-    SPARFUSE_THROW(kUnsupported, "nccl: message of a rank to itself; copy it on the device");
-  }
-  if (failure_) throw Error(*failure_);
-  Traffic& traffic = TrafficWith(destination);
-  ++traffic.messages_sent;
-  traffic.bytes_sent += data.size();
-  auto request = std::make_unique<NcclRequest>(
-      *this, Operation{.kind = Operation::Kind::kSend,
-                       .peer = destination,
-                       .tag = tag,
-                       .data = const_cast<std::byte*>(data.data()),
-                       .bytes = data.size(),
-                       .number = sent_[static_cast<std::size_t>(destination)]++});
-  Operation& send = request->operation();
-  control_.Send(destination, {Notice::Kind::kAnnounced, tag, send.number, data.size(), 0});
-  if (data.empty()) {
-    send.complete = true;  // the announcement is the message
-  } else {
-    announced_[{destination, send.number}] = &send;
-    unstarted_.push_back(&send);
-  }
-  return request;
+bool AllKnown(const std::vector<std::optional<std::uint64_t>>& counts) {
+  return std::ranges::all_of(counts, [](const auto& count) { return count.has_value(); });
 }
 
-std::unique_ptr<Request> NcclCommunicator::Irecv(int source, int tag, std::span<std::byte> buffer) {
-  CheckAddress(source, size(), tag);
-  if (source == rank()) {
-    SPARFUSE_THROW(kUnsupported, "nccl: message of a rank to itself; copy it on the device");
+std::string Describe(const NcclOperation& operation) {
+  const std::string bytes = std::to_string(operation.bytes) + " bytes";
+  switch (operation.kind) {
+    case Kind::kAllReduce:
+      return "an all-reduce of " + bytes;
+    case Kind::kAllGather:
+      return "an all-gather of " + bytes;
+    case Kind::kRingStep:
+      return "a ring step of " + bytes;
   }
-  if (failure_) throw Error(*failure_);
-  auto request = std::make_unique<NcclRequest>(*this, Operation{.kind = Operation::Kind::kReceive,
-                                                                .peer = source,
-                                                                .tag = tag,
-                                                                .data = buffer.data(),
-                                                                .bytes = buffer.size()});
-  unstarted_.push_back(&request->operation());
-  receives_[{source, tag}].push_back(&request->operation());
+  return "";
+}
+
+[[noreturn]] void RefuseMessages() {
+  SPARFUSE_THROW(kUnsupported,
+                 "nccl: single messages go through host memory, over host(); on the device are "
+                 "collectives alone");
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const NcclApi& api, std::shared_ptr<NcclSession> session,
+                                   NcclSetup setup, std::unique_ptr<Communicator> control)
+    : api_(api),
+      session_(std::move(session)),
+      setup_(std::move(setup)),
+      control_(std::move(control)),
+      stream_(setup_.device, gpu::Priority::kHigh),
+      handle_(api) {}
+
+NcclCommunicator::~NcclCommunicator() {
   try {
-    Match({source, tag});
+    if (!failure_ && handle_.comm() != nullptr) {
+      handle_.Finalize();
+      WaitUntilSettled("the end");
+      handle_.Destroy();
+    }
   } catch (const Error& error) {
-    Fail(error, true);  // Test throws it
+    Fail(error, true);
+  }
+  handle_.Abort();  // before the stream, which waits for its work
+}
+
+void NcclCommunicator::Connect(const NcclUniqueId& id) {
+  try {
+    handle_.Init(size(), id, rank(), setup_.device.index);
+    WaitUntilSettled("the set-up among " + std::to_string(size()) + " ranks");
+  } catch (const Error& error) {
+    Fail(error, true);
+    throw;
+  }
+}
+
+// --- what callers do ---
+
+std::unique_ptr<Request> NcclCommunicator::Isend(int, int, std::span<const std::byte>) {
+  RefuseMessages();
+}
+
+std::unique_ptr<Request> NcclCommunicator::Irecv(int, int, std::span<std::byte>) {
+  RefuseMessages();
+}
+
+std::unique_ptr<Request> NcclCommunicator::Post(Operation operation) {
+  if (failure_) throw Error(*failure_);
+  operation.number = next_number_++;
+  auto request = std::make_unique<NcclRequest>(*this, std::move(operation));
+  Operation& posted = request->operation();
+  posted_.push_back(&posted);
+  const auto counts = counts_.find(posted.number);
+  if (posted.kind != Kind::kAllGather && counts != counts_.end()) {
+    const auto gathering =
+        std::ranges::find_if(counts->second, [](const auto& count) { return count.has_value(); });
+    Fail(Error(FailureKind::kComm,
+               "nccl: " + RankName(static_cast<int>(gathering - counts->second.begin())) +
+                   " gathers where this rank does not: collectives must be posted in one order"),
+         true);
   }
   return request;
 }
 
 std::unique_ptr<Request> NcclCommunicator::NativeAllReduceSum(std::span<float> buffer) {
-  if (failure_) throw Error(*failure_);
-  auto request = std::make_unique<NcclRequest>(
-      *this, Operation{.kind = Operation::Kind::kAllReduce,
-                       .data = reinterpret_cast<std::byte*>(buffer.data()),
-                       .bytes = buffer.size_bytes(),
-                       .number = order_.appended()});
-  Operation& reduce = request->operation();
-  if (const auto counts = counts_.find(reduce.number); counts != counts_.end()) {
-    const auto gathering = std::find_if(counts->second.begin(), counts->second.end(),
-                                        [](const auto& count) { return count.has_value(); });
-    Fail(Error(FailureKind::kComm,
-               "nccl: " + RankName(static_cast<int>(gathering - counts->second.begin())) +
-                   " gathers where this rank reduces: collectives must be posted in one order"),
-         true);
-    return request;
-  }
-  unstarted_.push_back(&reduce);
-  order_.Append(&reduce, true);
-  return request;
+  return Post({.kind = Kind::kAllReduce,
+               .data = reinterpret_cast<std::byte*>(buffer.data()),
+               .bytes = buffer.size_bytes()});
 }
 
 std::unique_ptr<Request> NcclCommunicator::NativeAllGather(
@@ -118,22 +141,35 @@ std::unique_ptr<Request> NcclCommunicator::NativeAllGather(
                                   ": expected at most " + std::to_string(capacity_bytes) +
                                   " and that for each of " + std::to_string(size()) + " ranks");
   }
-  if (failure_) throw Error(*failure_);
-  auto request =
-      std::make_unique<NcclRequest>(*this, Operation{.kind = Operation::Kind::kAllGather,
-                                                     .data = const_cast<std::byte*>(own.data()),
-                                                     .bytes = own.size(),
-                                                     .number = order_.appended(),
-                                                     .gathered = gathered,
-                                                     .capacity = capacity_bytes,
-                                                     .by_rank = &by_rank});
-  Operation& gather = request->operation();
-  unstarted_.push_back(&gather);
-  Counts& counts = CountsOf(gather.number);
-  counts[static_cast<std::size_t>(rank())] = own.size();
-  control_.SendAll({Notice::Kind::kCount, 0, gather.number, own.size(), 0});
-  order_.Append(&gather, AllKnown(counts));
+  const std::uint64_t number = next_number_;
+  auto request = Post({.kind = Kind::kAllGather,
+                       .data = const_cast<std::byte*>(own.data()),
+                       .bytes = own.size(),
+                       .received = gathered,
+                       .capacity = capacity_bytes,
+                       .by_rank = &by_rank});
+  CountsOf(number)[static_cast<std::size_t>(rank())] = own.size();
+  control_.SendAll({Notice::Kind::kCount, number, own.size()});
   return request;
+}
+
+std::unique_ptr<Request> NcclCommunicator::NativeRingStep(RingNeighbours ring,
+                                                          std::span<const std::byte> out,
+                                                          std::span<std::byte> in, int messages) {
+  const auto parts = static_cast<std::size_t>(messages);
+  if (messages < 1 || out.empty() || out.size() != in.size() || out.size() % parts != 0 ||
+      ring.previous == rank() || ring.next == rank()) {
+    SPARFUSE_THROW(kInternal,
+                   "nccl: ring step of " + std::to_string(out.size()) + " and " +
+                       std::to_string(in.size()) + " bytes in " + std::to_string(messages) +
+                       " messages: expected equal parts of equal arrays and other ranks");
+  }
+  return Post({.kind = Kind::kRingStep,
+               .data = const_cast<std::byte*>(out.data()),
+               .bytes = out.size(),
+               .received = in,
+               .ring = ring,
+               .messages = messages});
 }
 
 void NcclCommunicator::Idle(std::chrono::nanoseconds limit) {
@@ -156,19 +192,193 @@ std::unique_ptr<Communicator> NcclCommunicator::Split(int color, int key,
   return MakeNcclGroup(api_, session_, std::move(setup));
 }
 
+int NcclCommunicator::WaitsFor(const Operation& operation) const {
+  if (operation.kind == Kind::kRingStep) return control_.WorldRank(operation.ring.previous);
+  const auto counts = counts_.find(operation.number);
+  if (operation.complete || counts == counts_.end()) return -1;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!counts->second[static_cast<std::size_t>(peer)]) return control_.WorldRank(peer);
+  }
+  return -1;
+}
+
+void NcclCommunicator::GiveUp(const Operation& operation) noexcept {
+  Fail(Error(FailureKind::kComm, Describe(operation) + " was given up"), true);
+}
+
+void NcclCommunicator::Advance() {
+  if (failure_) throw Error(*failure_);
+  try {
+    Progress();
+  } catch (const Error& error) {
+    Fail(error, true);
+    throw Error(*failure_);
+  }
+}
+
+// --- what then happens ---
+
+void NcclCommunicator::Take(int peer, const Notice& notice, std::string_view text) {
+  if (notice.kind == Notice::Kind::kGaveUp) {
+    Fail(Error(FailureKind::kComm, RankName(peer) + " gave up: " + std::string(text)), false);
+    throw Error(*failure_);
+  }
+  const bool posted = notice.number < next_number_;
+  if (posted && !counts_.contains(notice.number)) {
+    SPARFUSE_THROW(kComm, "nccl: " + RankName(peer) +
+                              " gathers where this rank does not: collectives must be posted in "
+                              "one order");
+  }
+  CountsOf(notice.number)[static_cast<std::size_t>(peer)] = notice.bytes;
+}
+
+void NcclCommunicator::Progress() {
+  const std::int64_t now = MonotonicNanoseconds();
+  if (!posted_.empty() || now - served_ > kServiceNanoseconds) {
+    served_ = now;
+    control_.Service([this](int peer, const Notice& notice, std::string_view text) {
+      Take(peer, notice, text);
+    });
+  }
+  bool settled = false;
+  try {
+    settled = handle_.Settled();
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.what() + UnderWay());
+  }
+  if (settled && issuing_ != nullptr) Launched();
+  FinishLaunches();
+  while (settled && issuing_ == nullptr && LaunchNext()) settled = handle_.Settled();
+  if (control_.any_lost()) CheckLost();
+}
+
+// False when nothing can start now.
+bool NcclCommunicator::LaunchNext() {
+  if (posted_.empty()) return false;
+  Operation& operation = *posted_.front();
+  bool moves = operation.bytes > 0;
+  if (operation.kind == Kind::kAllGather) {
+    if (!AllKnown(counts_.at(operation.number))) return false;
+    moves = LaunchAllGather(operation);
+  } else if (operation.kind == Kind::kRingStep) {
+    LaunchRingStep(operation);
+  } else if (moves) {
+    handle_.Check(
+        api_.all_reduce_sum(reinterpret_cast<float*>(operation.data),
+                            operation.bytes / sizeof(float), handle_.comm(), stream_.view().native),
+        "ncclAllReduce");
+  }
+  posted_.pop_front();
+  if (!moves) {
+    Finish(operation);
+    return true;
+  }
+  issuing_ = &operation;
+  ++session_->in_flight;
+  session_->last_change = MonotonicNanoseconds();
+  if (handle_.Settled()) Launched();
+  return true;
+}
+
+// False where there is nothing to move.
+bool NcclCommunicator::LaunchAllGather(Operation& gather) {
+  const auto ranks = static_cast<std::size_t>(size());
+  const auto own = static_cast<std::size_t>(rank());
+  std::vector<std::uint64_t> sizes;
+  const auto counts = counts_.extract(gather.number);
+  for (const auto& count : counts.mapped()) sizes.push_back(*count);
+  const auto largest = std::ranges::max_element(sizes);
+  if (*largest > gather.capacity) {
+    SPARFUSE_THROW(kComm, "all-gather: payload of " + std::to_string(*largest) + " bytes from " +
+                              RankName(static_cast<int>(largest - sizes.begin())) +
+                              ": expected at most " + std::to_string(gather.capacity));
+  }
+  // Where payloads lie depends on nothing but the sizes, so that padded blocks meet.
+  const std::size_t padded = (*largest + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t stride = std::min(padded, gather.capacity);
+  gather.by_rank->resize(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    (*gather.by_rank)[r] = r == own ? std::span<const std::byte>(gather.data, gather.bytes)
+                                    : gather.received.subspan(r * stride, sizes[r]);
+  }
+  if (ranks == 1 || *largest == 0) return false;
+
+  const Stream stream = stream_.view();
+  if (CheaperAllGather(sizes, topology(), setup_.links) == AllGatherAlgorithm::kPadded) {
+    std::byte* const place = gather.received.data() + own * stride;
+    if (gather.bytes > 0) gpu::CopyAsync(stream, place, gather.data, gather.bytes);
+    handle_.Check(
+        api_.all_gather(place, gather.received.data(), stride, handle_.comm(), stream.native),
+        "ncclAllGather");
+    return true;
+  }
+  handle_.Group("NCCL's all-gather", [&] {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (r == own) continue;
+      const int peer = static_cast<int>(r);
+      if (gather.bytes > 0) {
+        handle_.Check(api_.send(gather.data, gather.bytes, peer, handle_.comm(), stream.native),
+                      "ncclSend");
+      }
+      if (sizes[r] > 0) {
+        handle_.Check(api_.receive(gather.received.data() + r * stride, sizes[r], peer,
+                                   handle_.comm(), stream.native),
+                      "ncclRecv");
+      }
+    }
+  });
+  return true;
+}
+
+void NcclCommunicator::LaunchRingStep(const Operation& step) {
+  const Stream stream = stream_.view();
+  const std::size_t bytes = step.bytes / static_cast<std::size_t>(step.messages);
+  handle_.Group("NCCL's ring step", [&] {
+    for (std::size_t at = 0; at < step.bytes; at += bytes) {
+      handle_.Check(api_.send(step.data + at, bytes, step.ring.next, handle_.comm(), stream.native),
+                    "ncclSend");
+      handle_.Check(api_.receive(step.received.data() + at, bytes, step.ring.previous,
+                                 handle_.comm(), stream.native),
+                    "ncclRecv");
+    }
+  });
+}
+
+// NCCL has given issuing_ to the stream.
+void NcclCommunicator::Launched() {
+  if (spare_events_.empty()) spare_events_.emplace_back(setup_.device);
+  running_.push_back({std::exchange(issuing_, nullptr), std::move(spare_events_.back())});
+  spare_events_.pop_back();
+  running_.back().end.Record(stream_.view());
+}
+
+void NcclCommunicator::FinishLaunches() {
+  while (!running_.empty() && running_.front().end.Done()) {
+    Finish(*running_.front().operation);
+    spare_events_.push_back(std::move(running_.front().end));
+    running_.pop_front();
+    --session_->in_flight;
+  }
+}
+
+void NcclCommunicator::Finish(Operation& operation) {
+  operation.complete = true;
+  session_->last_change = MonotonicNanoseconds();
+}
+
 void NcclCommunicator::CheckLost() const {
   const auto now = NcclControl::Clock::now();
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank() || !control_.lost(peer)) continue;
     const auto& lost = *control_.lost(peer);
     const auto concerns = [&](const Operation* operation) {
-      return operation->peer < 0 || operation->peer == peer;
+      return operation->kind != Kind::kRingStep || operation->ring.previous == peer ||
+             operation->ring.next == peer;
     };
-    bool waits = std::any_of(unstarted_.begin(), unstarted_.end(), concerns);
+    bool waits =
+        std::ranges::any_of(posted_, concerns) || (issuing_ != nullptr && concerns(issuing_));
     if (now - lost.since > kLostGrace) {
-      for (const Launch& launch : running_) {
-        waits = waits || std::any_of(launch.operations.begin(), launch.operations.end(), concerns);
-      }
+      waits = waits || std::ranges::any_of(running_, concerns, &Launch::operation);
     }
     if (waits) SPARFUSE_THROW(kComm, lost.what);
   }
@@ -178,52 +388,12 @@ void NcclCommunicator::Fail(const Error& error, bool tell) noexcept {
   if (failure_) return;
   failure_ = error;
   handle_.Abort();
-  order_.Clear();
-  unstarted_.clear();
-  announced_.clear();
-  accepted_.clear();
-  receives_.clear();
-  announcements_.clear();
-  counts_.clear();
-  session_->in_flight -= static_cast<int>(running_.size()) + (issuing_.empty() ? 0 : 1);
-  issuing_.clear();
+  session_->in_flight -= static_cast<int>(running_.size()) + (issuing_ == nullptr ? 0 : 1);
+  posted_.clear();
+  issuing_ = nullptr;
   running_.clear();
-  if (tell) control_.SendAll({Notice::Kind::kGaveUp, 0, 0, 0, 0}, error.what());
-}
-
-int NcclCommunicator::WaitsFor(const Operation& operation) const {
-  if (operation.peer >= 0) return control_.WorldRank(operation.peer);
-  const auto counts = counts_.find(operation.number);
-  if (operation.complete || counts == counts_.end()) return -1;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (!counts->second[static_cast<std::size_t>(peer)]) return control_.WorldRank(peer);
-  }
-  return -1;
-}
-
-std::string NcclCommunicator::Describe(const Operation& operation) const {
-  const std::string bytes = std::to_string(operation.bytes) + " bytes";
-  switch (operation.kind) {
-    case Operation::Kind::kSend:
-      return "a message of " + bytes + " to " + RankName(operation.peer);
-    case Operation::Kind::kReceive:
-      return "a message of at most " + bytes + " from " + RankName(operation.peer);
-    case Operation::Kind::kAllReduce:
-      return "an all-reduce of " + bytes;
-    case Operation::Kind::kAllGather:
-      return "an all-gather of " + bytes;
-  }
-  return "";
-}
-
-std::string NcclCommunicator::UnderWay() const {
-  std::string text;
-  for (const Launch& launch : running_) {
-    for (const Operation* operation : launch.operations) {
-      text += (text.empty() ? "; under way: " : ", ") + Describe(*operation);
-    }
-  }
-  return text;
+  counts_.clear();
+  if (tell) control_.SendAll({Notice::Kind::kGaveUp, 0, 0}, error.what());
 }
 
 void NcclCommunicator::WaitUntilSettled(const std::string& what) {
@@ -245,11 +415,22 @@ void NcclCommunicator::WaitUntilSettled(const std::string& what) {
   }
 }
 
-void NcclCommunicator::Close() {
-  if (handle_.comm() == nullptr) return;
-  handle_.Finalize();
-  WaitUntilSettled("the end");
-  handle_.Destroy();
+std::string NcclCommunicator::UnderWay() const {
+  std::string text;
+  for (const Launch& launch : running_) {
+    text += (text.empty() ? "; under way: " : ", ") + Describe(*launch.operation);
+  }
+  return text;
+}
+
+std::string NcclCommunicator::RankName(int peer) const {
+  return "rank " + std::to_string(peer == rank() ? peer : control_.WorldRank(peer));
+}
+
+NcclCommunicator::Counts& NcclCommunicator::CountsOf(std::uint64_t number) {
+  Counts& counts = counts_[number];
+  counts.resize(static_cast<std::size_t>(size()));
+  return counts;
 }
 
 }  // namespace sparfuse

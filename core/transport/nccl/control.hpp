@@ -1,4 +1,4 @@
-// What the ranks of an NCCL communicator tell one another beside NCCL, through host memory.
+// Sends notices between the ranks of an NCCL communicator, beside NCCL, through host memory.
 #pragma once
 
 #include <array>
@@ -18,17 +18,12 @@ namespace sparfuse {
 
 struct Notice {
   enum class Kind : std::uint32_t {
-    kAnnounced,  // sender to receiver: message `id` between them has `tag` and `bytes`
-    kAccepted,   // receiver to sender: it is expected, at `time` or later
-    kFixed,      // sender to receiver: it starts at `time`
-    kCount,      // collective `id` is an all-gather to which the sender gives `bytes`
-    kGaveUp,     // nothing more will come; the text says why
+    kCount,   // collective `number` is an all-gather to which the sender gives `bytes`
+    kGaveUp,  // nothing more will come; the text says why
   };
   Kind kind = Kind::kGaveUp;
-  std::int32_t tag = 0;
-  std::uint64_t id = 0;
+  std::uint64_t number = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t time = 0;
 };
 
 // Sends and receives notices on a host communicator of its own. Notices of one rank arrive in the

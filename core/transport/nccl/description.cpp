@@ -1,4 +1,4 @@
-// What provenance says of NCCL.
+// Describes the NCCL at hand for provenance.
 #include <unistd.h>
 
 #include <algorithm>

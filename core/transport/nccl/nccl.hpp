@@ -1,24 +1,20 @@
-// Transport `nccl`: messages lie in the memory of one CUDA device a rank and go from card to card.
+// Makes transport `nccl`: collectives on the memory of one CUDA device a rank, from card to card.
 //
 // A communicator has an ncclComm, a stream of the device, and a host communicator (mpi, threads)
-// over the same ranks. host() is for messages in host memory: counts, negotiations, probes.
+// over the same ranks. host() carries messages in host memory: counts, negotiations, probes, and
+// the collectives that consist of messages.
 //
-// Isend, Irecv  NCCL knows no tags and wants equal bytes on both sides: announcements through the
-//               host match messages, tell the receiver the bytes, and settle one order in which the
-//               ranks give them to NCCL (launch_order.hpp). Three host messages each; steps of a
-//               ring may come to run one after another. Good for what no native collective does,
-//               while nobody allocates: cudaMalloc, cudaFree and cudaHostAlloc wait for what runs
-//               on the device and may hold back the calls of other threads meanwhile. A rank that
-//               makes them while a message waits for its peer answers no announcement, and ranks
-//               may come to wait for one another, beyond every deadline. The harness therefore
-//               trains with native collectives alone, which need no answers.
 // NativeAllReduceSum   ncclAllReduce.
 // NativeAllGather      counts through the host, then a group of messages with their true bytes or
 //                      ncclAllGather padded to the largest, whichever costs less by
 //                      all_gather_cost.hpp.
-// A ProgressLoop over NCCL has the NCCL world as its world: only its Idle looks at the device
-// often. Native collectives start on all ranks in the order in which they are posted, which must be
-// the same everywhere; a message posted behind one waits for it.
+// NativeRingStep       a group of ncclSend and ncclRecv; profiles measure links with it.
+// Isend, Irecv         Error{kUnsupported}.
+//
+// All of them start in the order in which they are posted, which must be the same on all ranks:
+// NCCL runs them in the order in which a rank starts them, and each ends only when all of its ranks
+// have come to it. A ProgressLoop over NCCL has the NCCL world as its world: only its Idle looks at
+// the device often.
 //
 // Memory is read and written in the order of stream(): before posting, let that stream wait for
 // whoever writes what is sent or still reads what is received into. A request is complete, for the
@@ -53,7 +49,7 @@ struct NcclSetup {
 //   Error{kUnsupported} naming the ranks when two of them have the same card;
 //   Error{kConfig} when ranks have different versions of NCCL or different link constants;
 //   Error{kTimeout} naming the ranks that did not come;
-//   NcclError (nccl_handle.hpp).
+//   NcclError (handle.hpp).
 //
 // After an error of NCCL, of a peer or of the device, or when an unfinished request is destroyed,
 // the communicator is aborted: what runs on the device ends, peers are told, and every request then

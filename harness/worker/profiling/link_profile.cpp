@@ -20,32 +20,44 @@ using Place = ProfileRecord::Place;
 constexpr int kTag = 16;
 constexpr std::size_t kLargestBytes = 4u << 20;
 
-struct Neighbours {
-  int previous = 0;
-  int next = 0;
-};
-
 // In a ring of the `count` ranks from `first` on.
-Neighbours InRing(int rank, int first, int count) {
+RingNeighbours InRing(int rank, int first, int count) {
   return {first + (rank - first + count - 1) % count, first + (rank - first + 1) % count};
 }
 
+// Null where the backend has no ring step of its own. It has none of nothing: a byte instead.
+std::unique_ptr<Request> NativeStep(Communicator& world, RingNeighbours ring,
+                                    std::span<std::byte> out, std::span<std::byte> in,
+                                    int messages) {
+  if (out.empty()) return world.NativeRingStep(ring, {out.data(), 1}, {in.data(), 1}, messages);
+  return world.NativeRingStep(ring, out, in, messages);
+}
+
 // `rounds` times: every rank sends to the next and receives from the one before.
-Task RingRounds(Communicator& world, Neighbours to, std::span<std::byte> out,
+Task RingRounds(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
                 std::span<std::byte> in, int rounds) {
   for (int round = 0; round < rounds; ++round) {
-    co_await Complete(world.Irecv(to.previous, kTag, in), world.Isend(to.next, kTag, out));
+    if (auto step = NativeStep(world, ring, out, in, 1)) {
+      co_await Complete(std::move(step));
+    } else {
+      co_await Complete(world.Irecv(ring.previous, kTag, in), world.Isend(ring.next, kTag, out));
+    }
   }
 }
 
 // `messages` small ones to the next rank at once.
-Task Burst(Communicator& world, Neighbours to, std::span<std::byte> out, std::span<std::byte> in,
-           int messages) {
+Task Burst(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
+           std::span<std::byte> in, int messages) {
+  const std::size_t bytes = 8 * static_cast<std::size_t>(messages);
+  if (auto step = NativeStep(world, ring, out.first(bytes), in.first(bytes), messages)) {
+    co_await Complete(std::move(step));
+    co_return;
+  }
   std::vector<std::unique_ptr<Request>> requests;
   for (int m = 0; m < messages; ++m) {
     requests.push_back(
-        world.Irecv(to.previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
-    requests.push_back(world.Isend(to.next, kTag, out.first(8)));
+        world.Irecv(ring.previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
+    requests.push_back(world.Isend(ring.next, kTag, out.first(8)));
   }
   co_await Complete(std::move(requests));
 }
@@ -83,7 +95,7 @@ json FitOf(const std::vector<CurvePoint>& rounds) {
 class LinkProfile {
  public:
   // messages: where the transport's messages lie.
-  LinkProfile(const Rank& rank, Device messages, Neighbours neighbours, int repeats,
+  LinkProfile(const Rank& rank, Device messages, RingNeighbours neighbours, int repeats,
               double dispatch)
       : rank_(rank),
         neighbours_(neighbours),
@@ -156,7 +168,7 @@ class LinkProfile {
   }
 
   const Rank& rank_;
-  Neighbours neighbours_;
+  RingNeighbours neighbours_;
   int repeats_;
   double dispatch_;
   Buffer<std::byte> out_;

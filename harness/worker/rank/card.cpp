@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
+#include "core/device/backend.hpp"
 #include "core/device/card.hpp"
 
 namespace sparfuse::harness {
@@ -16,8 +17,7 @@ int LocalRank(int rank) {
 
 Device ChooseDevice(const nlohmann::json& config, int local_rank) {
   if (config.value("device", "cpu") == "cpu") {
-    const bool emulated = std::getenv("SPARFUSE_EMULATED_DEVICE") != nullptr;
-    return {emulated ? DeviceKind::kEmulated : DeviceKind::kHost, 0};
+    return {gpu::HasEmulatedDevice() ? DeviceKind::kEmulated : DeviceKind::kHost, 0};
   }
   const std::string why = WhyNoCuda();
   if (!why.empty()) SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: " + why);

@@ -16,8 +16,8 @@ int LocalRank(int rank);
 // ranks have one card is for NCCL's set-up to see (core/transport/nccl/nccl.hpp). Throws
 // Error{kUnsupported}, "this machine has no CUDA device: ...", saying why.
 //
-// For tests: where the environment has SPARFUSE_EMULATED_DEVICE, a rank that computes on the host
-// takes the emulated device (core/device/runtime.hpp) for all that is done with gradients.
+// A worker of tests that is linked with the emulated device takes that in the host's place, for all
+// that is done with gradients; its trials' machine says so under "cards".
 Device ChooseDevice(const nlohmann::json& config, int local_rank);
 
 }  // namespace sparfuse::harness

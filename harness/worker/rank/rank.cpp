@@ -86,6 +86,8 @@ nlohmann::json MachineOf(const Rank& rank) {
           std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
     }
   }
+  if (rank.device.kind == DeviceKind::kEmulated)
+    machine["cards"] = {"the emulated device of tests"};
   // After the steps, while the clocks are still what they were under load.
   if (rank.rank() == 0 && rank.config.value("device", "cpu") == "cuda")
     machine["gpus"] = DescribeGpus(ReadGpus());

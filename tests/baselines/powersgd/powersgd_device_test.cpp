@@ -4,13 +4,41 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
 
 #include "core/base/error.hpp"
+#include "core/device/emulated/runtime_emulated.hpp"
 #include "tests/support/device_arrays.hpp"
 
 namespace sparfuse {
 namespace {
+
+// For the emulated device.
+class LoopMultiplier final : public MatrixMultiplier {
+ public:
+  void Multiply(const Stream& stream, const MatrixProduct& product) override {
+    gpu::emulated::Enqueue(stream, [=] {
+      const MatrixProduct& p = product;
+      for (std::size_t j = 0; j < p.n; ++j) {
+        for (std::size_t i = 0; i < p.m; ++i) {
+          double sum = 0;
+          for (std::size_t l = 0; l < p.k; ++l) {
+            const float a = p.transpose_a ? p.a[i * p.a_stride + l] : p.a[l * p.a_stride + i];
+            const float b = p.transpose_b ? p.b[l * p.b_stride + j] : p.b[j * p.b_stride + l];
+            sum += static_cast<double>(a) * static_cast<double>(b);
+          }
+          p.c[j * p.c_stride + i] = static_cast<float>(sum);
+        }
+      }
+    });
+  }
+};
+
+std::unique_ptr<MatrixMultiplier> MultiplierOn(Device device) {
+  if (device.kind == DeviceKind::kEmulated) return std::make_unique<LoopMultiplier>();
+  return MakeMatrixMultiplier(device);
+}
 
 class PowerSgdDevice : public OnDevices {
  protected:
@@ -47,7 +75,7 @@ void ExpectClose(const std::vector<float>& found, std::span<const float> expecte
 
 void PowerSgdDevice::Compare(const std::vector<std::int64_t>& shape, int rank, bool feedback,
                              std::size_t offset) {
-  const auto multiplier = MakeMatrixMultiplier(stream().device);
+  const auto multiplier = MultiplierOn(stream().device);
   PowerSgd host(shape, rank, 5);
   PowerSgdOnDevice device(shape, rank, 5, stream().device, *multiplier);
   ASSERT_EQ(device.rows(), host.rows());
@@ -101,7 +129,7 @@ TEST_P(PowerSgdDevice, TakesTheHostsSteps) {
 // With the host's factors the output has the host's bits.
 TEST_P(PowerSgdDevice, ReconstructsTheHostsBits) {
   const std::vector<std::int64_t> shape = {21, 34};
-  const auto multiplier = MakeMatrixMultiplier(stream().device);
+  const auto multiplier = MultiplierOn(stream().device);
   PowerSgd host(shape, 3, 1);
   const PowerSgdOnDevice device(shape, 3, 1, stream().device, *multiplier);
   const std::vector<float> p = Random(3 * 21, 1);
@@ -125,7 +153,7 @@ TEST_P(PowerSgdDevice, ReconstructsTheHostsBits) {
 
 TEST_P(PowerSgdDevice, DependentColumnsBecomeZero) {
   const std::vector<std::int64_t> shape = {600, 20};
-  const auto multiplier = MakeMatrixMultiplier(stream().device);
+  const auto multiplier = MultiplierOn(stream().device);
   PowerSgdOnDevice device(shape, 3, 1, stream().device, *multiplier);
   std::vector<float> p = Random(3 * 600, 1);
   for (std::size_t i = 0; i < 600; ++i) p[600 + i] = 3 * p[i];
@@ -149,7 +177,7 @@ TEST_P(PowerSgdDevice, DependentColumnsBecomeZero) {
 
 TEST_P(PowerSgdDevice, NotesWhatIsNotFinite) {
   const std::vector<std::int64_t> shape = {20, 30};
-  const auto multiplier = MakeMatrixMultiplier(stream().device);
+  const auto multiplier = MultiplierOn(stream().device);
   const auto noted = [&](float value, bool feedback) {
     PowerSgdOnDevice device(shape, 2, 1, stream().device, *multiplier);
     std::vector<float> gradient = Random(600, 1);

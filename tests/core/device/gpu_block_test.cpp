@@ -1,11 +1,12 @@
-// What a block promises to kernels (kernel.hpp), on the emulated device; and that the emulated
-// device shows what a kernel does wrong.
+// Checks what a block promises to kernels (kernel.hpp), on the emulated device; and that the
+// emulated device shows what a kernel does wrong.
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/device/emulated/emulated_launch.hpp"
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
 
@@ -46,7 +47,7 @@ struct Collectives {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(Collectives)
+SPARFUSE_KERNEL_OF_A_TEST(Collectives)
 namespace {
 
 TEST(GpuBlock, CollectivesSeeTheirBlockOrWarp) {
@@ -91,7 +92,7 @@ struct ChainedSum {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(ChainedSum)
+SPARFUSE_KERNEL_OF_A_TEST(ChainedSum)
 namespace {
 
 TEST(GpuBlock, ABlockMayWaitForOneOfLowerNumber) {
@@ -118,7 +119,7 @@ struct ReversesInShared {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(ReversesInShared)
+SPARFUSE_KERNEL_OF_A_TEST(ReversesInShared)
 namespace {
 
 TEST(GpuBlock, AMissingBarrierShows) {
@@ -144,7 +145,7 @@ struct HalfWaits {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(HalfWaits)
+SPARFUSE_KERNEL_OF_A_TEST(HalfWaits)
 namespace {
 
 TEST(GpuBlock, ABarrierThatSomeThreadsNeverReachIsAnError) {

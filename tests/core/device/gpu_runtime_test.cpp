@@ -13,12 +13,15 @@
 
 #include "core/base/error.hpp"
 #include "core/device/completion_thread.hpp"
+#include "core/device/emulated/emulated_launch.hpp"
+#include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/event_pool.hpp"
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
 #include "core/device/status.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "tests/support/device_arrays.hpp"
+#include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse::gpu {
 namespace {
@@ -40,7 +43,7 @@ struct AddOne {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(AddOne)
+SPARFUSE_KERNEL_OF_A_TEST(AddOne)
 namespace {
 
 std::string MessageOf(const std::function<void()>& call, FailureKind kind) {
@@ -113,14 +116,14 @@ TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
   std::atomic<bool> go = false;
   std::atomic<bool> gone = false;
   begin.Record(first.view());
-  internal::Enqueue(first.view(), [&] {
+  emulated::Enqueue(first.view(), [&] {
     while (!go) std::this_thread::yield();
     gone = true;
   });
   end.Record(first.view());
   bool ordered = false;
   StreamWait(second.view(), end);
-  internal::Enqueue(second.view(), [&] { ordered = gone; });
+  emulated::Enqueue(second.view(), [&] { ordered = gone; });
   EXPECT_FALSE(end.Done());
   go = true;
   Synchronize(second.view());
@@ -135,7 +138,7 @@ TEST(GpuEvent, OfAStreamThatFailedThrowsItsErrorAndSoDoesWhoeverWaits) {
   const GpuStream other(kDevice);
   std::atomic<bool> go = false;
   GpuEvent lost(kDevice);
-  internal::Enqueue(failed.view(), [&] {
+  emulated::Enqueue(failed.view(), [&] {
     while (!go) std::this_thread::yield();
     SPARFUSE_THROW(kInternal, "a kernel failed");
   });
@@ -180,7 +183,7 @@ TEST(CompletionThread, TellsOfErrors) {
   {
     CompletionThread completions;
     std::atomic<bool> go = false;
-    internal::Enqueue(stream.view(), [&] {
+    emulated::Enqueue(stream.view(), [&] {
       while (!go) std::this_thread::yield();
       SPARFUSE_THROW(kInternal, "a kernel failed");
     });
@@ -195,7 +198,8 @@ TEST(CompletionThread, TellsOfErrors) {
 
 TEST_P(GpuRuntime, AGraphReplaysWhatItRecorded) {
   const DeviceArray<float> x(stream(), std::vector<float>(10, 1));
-  const GpuGraph graph(stream(), [&] { ScaleDenseOnDevice(stream(), x.read(), 2, x.view()); });
+  const testing::GpuGraph graph(stream(),
+                                [&] { ScaleDenseOnDevice(stream(), x.read(), 2, x.view()); });
   EXPECT_EQ(x.ToHost()[9], 1);
   graph.Launch(stream());
   graph.Launch(stream());
@@ -203,7 +207,7 @@ TEST_P(GpuRuntime, AGraphReplaysWhatItRecorded) {
 }
 
 TEST_P(GpuRuntime, AGraphRefusesToWaitWhileItRecords) {
-  EXPECT_THROW(GpuGraph(stream(), [&] { Synchronize(stream()); }), Error);
+  EXPECT_THROW(testing::GpuGraph(stream(), [&] { Synchronize(stream()); }), Error);
   Synchronize(stream());  // the stream is as it was
 }
 

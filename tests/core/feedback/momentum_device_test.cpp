@@ -11,6 +11,7 @@
 #include "core/feedback/returned.hpp"
 #include "core/feedback/returned_device.hpp"
 #include "tests/support/device_arrays.hpp"
+#include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse {
 namespace {
@@ -115,7 +116,7 @@ TEST_P(FeedbackDevice, ClippingAndAdvancingAreCaptured) {
   };
   step();
   gpu::Synchronize(stream());
-  const gpu::GpuGraph graph(stream(), step);
+  const testing::GpuGraph graph(stream(), step);
   graph.Launch(stream());
   const std::vector<float> found = velocity.ToHost();
   EXPECT_NEAR(found[0], 0.9, 1e-5);

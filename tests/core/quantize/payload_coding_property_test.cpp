@@ -1,4 +1,4 @@
-// What holds of every payload in every coding, on payloads drawn at random.
+// Checks what holds of every payload in every coding, on payloads drawn at random.
 #include <gtest/gtest.h>
 
 #include "core/quantize/payload_coding.hpp"

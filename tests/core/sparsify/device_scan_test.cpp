@@ -1,8 +1,10 @@
-// What sparsifiers on devices are built on: collecting, measuring, and sending by device words.
+// Checks what sparsifiers on devices are built on: collecting, measuring, and sending by device
+// words.
 #include "core/sparsify/scan_device/device_scan.hpp"
 
 #include <gtest/gtest.h>
 
+#include "core/device/emulated/emulated_launch.hpp"
 #include "core/sparsify/scan_device/collect_with_measure.hpp"
 #include "core/sparsify/scan_device/device_sample.hpp"
 #include "core/sparsify/scan_device/send_kernels.hpp"
@@ -87,8 +89,8 @@ struct CopySample {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(SetWords)
-SPARFUSE_EMULATED_KERNEL(CopySample)
+SPARFUSE_KERNEL_OF_A_TEST(SetWords)
+SPARFUSE_KERNEL_OF_A_TEST(CopySample)
 namespace {
 
 // A scan of x, and what it sends.
@@ -301,7 +303,7 @@ struct CountAndSum {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(gpu::Collect<CountAndSum>)
+SPARFUSE_KERNEL_OF_A_TEST(gpu::Collect<CountAndSum>)
 namespace {
 
 TEST(DeviceScan, MeasuresEveryElementOnceInThePassThatCollects) {

@@ -68,18 +68,18 @@ TEST_P(RandomKOnDevice, NamesTheFirstElementThatIsNotFinite) {
   }
 }
 
-// Marked by hand: what goes, what stays, and x as it was left.
-TEST_P(RandomKOnDevice, TakesWhatIsMarkedOfAnXThatIsDone) {
+// Set by hand: what goes, what stays, and x as it was left.
+TEST_P(RandomKOnDevice, TakesTheBitsThatAreSetOfAnXThatIsDone) {
   constexpr std::size_t kN = 8192 + 40;
   const gpu::GpuStream stream(device());
   DeviceWorkspace workspace(device());
   const DeviceContext context{stream.view(), &workspace, nullptr, nullptr};
-  const DeviceMarks marks = ClearMarks(context, kN);
-  std::vector<std::uint32_t> bitmap(2 * gpu::kMarkedWords, 0);
-  bitmap[0] = 0x80000001u;
-  bitmap[256] = 0x4u;
-  bitmap[257] = 0x80u;
-  gpu::CopyAsync(stream.view(), marks.bitmap, bitmap.data(), bitmap.size() * 4);
+  const DeviceBitmap bitmap = ClearDeviceBitmap(context, kN);
+  std::vector<std::uint32_t> words(2 * gpu::kBitmapWords, 0);
+  words[0] = 0x80000001u;
+  words[256] = 0x4u;
+  words[257] = 0x80u;
+  gpu::CopyAsync(stream.view(), bitmap.bits, words.data(), words.size() * 4);
   const auto x = MakeData("ascending", kN, 1);
   const Buffer<float> residual = testing::ToDevice(stream.view(), x);
   const Buffer<std::uint32_t> indices(kN, device());
@@ -88,7 +88,7 @@ TEST_P(RandomKOnDevice, TakesWhatIsMarkedOfAnXThatIsDone) {
   DeviceSlot slot{indices.data(), values.data(), kN, report.data()};
   const SelectSource source{{residual.data(), kN, stream.view()},
                             {residual.data(), kN, stream.view()}};
-  TakeMarkedOnDevice(context, source, marks, Marked::kGoes, Sum::kDone, slot);
+  TakeBitmapOnDevice(context, source, bitmap, SetBits::kSent, Sum::kDone, slot);
   EXPECT_EQ(testing::ToHost(stream.view(), report.data(), 1)[0].count, 4u);
   const auto taken = testing::ToHost(stream.view(), values.data(), kN);
   EXPECT_EQ(std::vector<float>(taken.begin(), taken.begin() + 5),

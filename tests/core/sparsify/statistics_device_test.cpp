@@ -1,7 +1,8 @@
-// What is measured on a device, beside sums in double precision one element after the other; and
-// thresholds computed from it, beside the host's.
+// Compares what is measured on a device with sums in double precision one element after the other;
+// and thresholds computed from it, beside the host's.
 #include <gtest/gtest.h>
 
+#include "core/device/emulated/emulated_launch.hpp"
 #include "core/sparsify/gaussiank/gaussiank_estimate.hpp"
 #include "core/sparsify/scan/statistics.hpp"
 #include "core/sparsify/scan_device/measure_on_device.hpp"
@@ -28,8 +29,8 @@ struct Keep {
 };
 
 }  // namespace
-SPARFUSE_EMULATED_KERNEL(gpu::Collect<gpu::Measure<false, Keep>>)
-SPARFUSE_EMULATED_KERNEL(gpu::Collect<gpu::Measure<true, Keep>>)
+SPARFUSE_KERNEL_OF_A_TEST(gpu::Collect<gpu::Measure<false, Keep>>)
+SPARFUSE_KERNEL_OF_A_TEST(gpu::Collect<gpu::Measure<true, Keep>>)
 namespace {
 
 gpu::TailKeys Tails() { return {3, {0, Key(0.25f), Key(2.0f)}}; }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/support/device_selection.hpp"
+#include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse {
 namespace {
@@ -200,7 +201,7 @@ TEST_P(TopKOnDevice, MayBeRecordedAsAGraph) {
   };
   select();  // allocates
   gpu::Synchronize(at);
-  const gpu::GpuGraph graph(at, select);
+  const testing::GpuGraph graph(at, select);
   for (std::uint32_t step = 0; step < 4; ++step) {
     const auto x = MakeData(step < 3 ? "gaussian" : "equal", kN, step);
     gpu::CopyAsync(at, gradient.data(), x.data(), kN * sizeof(float));

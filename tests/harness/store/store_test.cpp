@@ -121,6 +121,31 @@ TEST(Store, TheRebuiltIndexHasTheSameRows) {
   EXPECT_FALSE(after.front().counts());  // annotated
 }
 
+TEST(Store, RebuildingNamesTrialsThatTheirHashesContradict) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  for (int block = 0; block < 3; ++block) {
+    json config = AddTrial(store, lock, block)["config"];
+    config["seed"] = block + 1;  // only repeats what trial.json has
+    if (block == 1) config["density"] = 0.5;
+    const std::string id = "e/p/wfbp-b" + std::to_string(block) + "-1";
+    std::ofstream(store.Directory(id) / "config.json") << config.dump();
+  }
+  const fs::path last = store.Directory("e/p/wfbp-b2-1") / "trial.json";
+  json edited = ReadJsonFile(last);
+  edited["system"]["cores"] = 64;
+  std::ofstream(last) << edited.dump();
+  std::vector<std::string> problems;
+  store.RebuildIndex(lock, problems);
+  EXPECT_EQ(store.ReadRows().size(), 1u);
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_NE(problems[0].find("wfbp-b1-1: config_hash: trial.json has"), std::string::npos)
+      << problems[0];
+  EXPECT_NE(problems[1].find("wfbp-b2-1: system_hash: trial.json has"), std::string::npos)
+      << problems[1];
+}
+
 TEST(Store, WhatTheIndexLacksIsAddedWhenItOpens) {
   const TemporaryFolder folder;
   const Store store(folder.path());

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <regex>
 #include <set>
 #include <string>
+#include <variant>
 
 #include "core/base/error.hpp"
 #include "workloads/optimizer/optimizer.hpp"
@@ -25,6 +28,27 @@ TEST(Catalog, DescribesEachWorkloadOnce) {
     EXPECT_EQ(IntOption(defaults, "nan_step"), -1);
   }
   EXPECT_TRUE(names.contains("digits-resnet"));
+}
+
+// "ViT of three layers", "a two-layer LSTM".
+TEST(Catalog, SummariesCountTheLayersThatAreBuilt) {
+  const std::map<std::string, std::int64_t> numbers = {{"two", 2}, {"three", 3}, {"four", 4}};
+  int counted = 0;
+  for (const WorkloadDescriptor& workload : Workloads()) {
+    std::smatch found;
+    if (!std::regex_search(workload.summary, found, std::regex("(\\w+)[ -]layers?"))) continue;
+    const auto number = numbers.find(found[1]);
+    if (number == numbers.end()) continue;
+    const std::int64_t layers = std::visit(
+        [](const auto& size) -> std::int64_t {
+          if constexpr (requires { size.layers; }) return size.layers;
+          return 0;
+        },
+        workload.model);
+    EXPECT_EQ(layers, number->second) << workload.name << ": " << workload.summary;
+    ++counted;
+  }
+  EXPECT_GE(counted, 5);
 }
 
 TEST(Catalog, NamesAWorkloadWithRealDataWhereThereIsNone) {

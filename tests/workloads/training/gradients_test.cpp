@@ -1,5 +1,5 @@
-// How many elements the sparsifiers send of the gradients of real models in their first steps, with
-// error feedback: what was asked for, and what the selection models say.
+// Checks how many elements the sparsifiers send of the gradients of real models in their first
+// steps, with error feedback: what was asked for, and what the selection models say.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
-// What an engine relies on, for every workload: when hooks run and with what, that equal inputs
-// give equal bits, that the cut into micro-steps and ranks does not matter, and what Update reads.
+// Checks what an engine relies on, for every workload: when hooks run and with what, that equal
+// inputs give equal bits, that the cut into micro-steps and ranks does not matter, and what Update
+// reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -273,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(Workloads, TrainingStep, ::testing::ValuesIn(testing::W
 TEST(TextGpt, ATiedWeightCountsOnceAtItsLastUse) {
   auto workload = MakeWorkload("text-gpt", SmallConfig());
   const Observed observed = RunStep(*workload, 0, 1);
-  EXPECT_EQ(workload->Parameters()[0].name, "embedding.weight");
+  EXPECT_EQ(workload->Parameters()[0].name, "wte.weight");
   EXPECT_EQ(std::count(observed.order.begin(), observed.order.end(), std::size_t{0}), 1);
   // It is used first by the logits, but final only after the embedding at the model's start.
   const auto ready = std::find(observed.order.begin(), observed.order.end(), std::size_t{0});

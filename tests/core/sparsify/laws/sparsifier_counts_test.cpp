@@ -1,5 +1,5 @@
-// How many elements the threshold sparsifiers send: within 5 % of what was asked for on every kind
-// of data, and as the selection models say.
+// Checks how many elements the threshold sparsifiers send: within 5 % of what was asked for on
+// every kind of data, and as the selection models say.
 #include <gtest/gtest.h>
 
 #include <map>

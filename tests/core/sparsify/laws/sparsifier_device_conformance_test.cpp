@@ -9,7 +9,9 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "core/device/emulated/runtime_emulated.hpp"
 #include "tests/support/device_selection.hpp"
+#include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse {
 namespace {
@@ -230,7 +232,7 @@ TEST_P(SparsifierDeviceLaws, WorksInTheOrderOfItsStream) {
     late.Give(std::vector<float>(kN, 1.0f));
     std::copy(x.begin(), x.end(), pinned.data());
     if (!on_a_card()) {
-      gpu::internal::Enqueue(compute.view(),
+      gpu::emulated::Enqueue(compute.view(),
                              [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
     }
     late.CopyGradient(compute.view(), pinned.data());
@@ -258,7 +260,7 @@ TEST_P(SparsifierDeviceLaws, CanBeRecordedAsAGraph) {
     RunWithout(recorded, data(step), step);
   }
   recorded.Give(data(4));
-  const gpu::GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
+  const testing::GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
   graph.Launch(recorded.stream());
   const Selected selected = recorded.Take(4);
   const Selected expected = RunWithout(plain, data(4), 4);

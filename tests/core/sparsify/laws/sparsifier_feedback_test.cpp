@@ -43,7 +43,7 @@ TEST_P(Feedback, EqualsAddingSelectingAndClearingByHand) {
   }
 }
 
-// (name, instruction set, elements); as-shipped forms share the kernels of the canonical ones,
+// (name, instruction set, elements); published forms share the kernels of the canonical ones,
 // which are tested on large tensors.
 std::vector<std::tuple<std::string, Isa, std::size_t>> Cases() {
   std::vector<std::tuple<std::string, Isa, std::size_t>> cases;

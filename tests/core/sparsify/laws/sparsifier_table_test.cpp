@@ -1,5 +1,5 @@
-// What the table says of its sparsifiers: complete, and no less than what they do. That they do no
-// less than it says is in sparsifier_conformance_test.cpp.
+// Checks that the table describes its sparsifiers completely, and promises no less than they do.
+// That they do no less than the table promises is checked in sparsifier_conformance_test.cpp.
 #include <gtest/gtest.h>
 
 #include <set>

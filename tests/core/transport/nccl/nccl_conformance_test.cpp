@@ -1,11 +1,10 @@
-// The collectives over transport `nccl`, on emulated devices and an NCCL of tests: those that move
-// or sum device memory are right, the others name what to use instead.
+// Checks the collectives over transport `nccl`, on emulated devices and an NCCL of tests: the
+// backend's own are right, the others name what to use instead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <future>
 #include <map>
 #include <numeric>
 #include <string>
@@ -100,13 +99,6 @@ TEST_P(NcclCollectives, NativeAllGatherGroupedAndPadded) {
   }
 }
 
-TEST_P(NcclCollectives, SparseAllGatherOverMessages) {
-  for (const auto& sizes : SizeCases(static_cast<std::size_t>(GetParam()))) {
-    SCOPED_TRACE("elements of the last rank: " + std::to_string(sizes.back()));
-    Gather("sparse-allgather", sizes, 2);
-  }
-}
-
 TEST_P(NcclCollectives, NativeAllReduce) {
   testing::FakeNccl nccl;
   const int ranks = GetParam();
@@ -192,45 +184,6 @@ TEST_P(NcclCollectives, ControlCollectivesUseHostMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, NcclCollectives, ::testing::Values(1, 2, 3, 4, 8));
-
-// Many sparse all-gathers over messages at once: every rank meets them in an order of its own.
-TEST(Nccl, ManyTasksOverMessages) {
-  testing::FakeNccl nccl;
-  RunNccl(4, 2, {}, [&](ProgressLoop& loop) {
-    constexpr std::size_t kTasks = 12;
-    std::vector<std::vector<std::uint64_t>> own(kTasks);
-    std::vector<std::vector<std::uint64_t>> gathered(kTasks);
-    std::vector<ExchangeBuffers> buffers(kTasks);
-    std::vector<std::promise<void>> ended(kTasks);
-    for (std::size_t i = 0; i < kTasks; ++i) {
-      // Ranks start them in different orders: tags tell them apart.
-      const std::size_t t = (i * 5 + static_cast<std::size_t>(loop.rank())) % kTasks;
-      own[t].assign(t + static_cast<std::size_t>(loop.rank()), 100 * t);
-      gathered[t].resize(4 * 64);
-      buffers[t].own = std::as_bytes(std::span(own[t]));
-      buffers[t].gathered = std::as_writable_bytes(std::span(gathered[t]));
-      buffers[t].capacity_bytes = 64 * sizeof(std::uint64_t);
-      loop.Start(
-          [&, t](Communicator& world) {
-            return FindCollective("sparse-allgather")
-                .run(world, buffers[t], 16 * static_cast<int>(t));
-          },
-          [&, t](std::exception_ptr error) {
-            error ? ended[t].set_exception(error) : ended[t].set_value();
-          });
-    }
-    for (std::size_t t = 0; t < kTasks; ++t) {
-      ended[t].get_future().get();
-      for (std::size_t r = 0; r < 4; ++r) {
-        ASSERT_EQ(buffers[t].by_rank[r].size(), (t + r) * sizeof(std::uint64_t));
-        if (t + r > 0) {
-          ASSERT_EQ(*reinterpret_cast<const std::uint64_t*>(buffers[t].by_rank[r].data()), 100 * t);
-        }
-      }
-    }
-  });
-  EXPECT_EQ(nccl.violations(), std::vector<std::string>{});
-}
 
 TEST(Nccl, CollectivesThatAddOnTheHostAreRefused) {
   testing::FakeNccl nccl;

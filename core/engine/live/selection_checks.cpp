@@ -1,0 +1,92 @@
+#include "core/engine/live/selection_checks.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace sparfuse {
+
+void SelectionChecks::CheckSelected(std::span<const float> x, const Selection& selection,
+                                    SparsePayload sent, std::span<const float> unsent) {
+  CheckMass(x, selection, sent, unsent);
+  CheckFibres(x, selection, sent.indices);
+}
+
+// sent + new residual = x, bit for bit: every element is in exactly one of the two, unchanged.
+// Where the coding rounds, a sent element is split between the two, and their sum is exact but for
+// the sign of a zero. Without feedback only what was sent is checked.
+void SelectionChecks::CheckMass(std::span<const float> x, const Selection& selection,
+                                SparsePayload sent, std::span<const float> unsent) {
+  ++mass_checks_;
+  const bool feedback = selection.residual.size > 0;
+  std::vector<float> kept(unsent.begin(), unsent.end());
+  bool conserved = true;
+  for (std::size_t i = 0; i < sent.indices.size(); ++i) {
+    const std::uint32_t index = sent.indices[i];
+    const float value = sent.values[i];
+    if (config_.coding.values == ValueCoding::kF32) {
+      if (feedback && kept[index] != 0.0f) conserved = false;
+      kept[index] = value;
+      continue;
+    }
+    float whole = x[index];
+    if (!feedback) RoundToCoding(config_.coding, {&index, 1}, {&whole, 1}, {});
+    const float rest = feedback ? kept[index] : 0.0f;
+    if (value + rest != whole) conserved = false;
+    kept[index] = x[index];
+  }
+  if (std::memcmp(kept.data(), x.data(), x.size() * sizeof(float)) != 0) conserved = false;
+  if (!conserved) ++mass_violations_;
+}
+
+void SelectionChecks::CheckFibres(std::span<const float> x, const Selection& selection,
+                                  std::span<const std::uint32_t> indices) {
+  std::vector<bool> has;   // something to send
+  std::vector<bool> sent;  // something of it
+  for (std::size_t t = selection.info.id;
+       t < layout_.tensors() && layout_.tensor(t).offset < selection.range.end; ++t) {
+    const TensorEntry& tensor = layout_.tensor(t);
+    if (tensor.shape.size() < 2 || tensor.range().end > selection.range.end) continue;
+    const std::size_t begin = tensor.offset - selection.range.begin;
+    const auto length = static_cast<std::size_t>(tensor.shape[1]);
+    const std::size_t inner =
+        tensor.numel / static_cast<std::size_t>(tensor.shape[0]) / std::max<std::size_t>(length, 1);
+    const auto fibre = [&](std::size_t i) { return i / (length * inner) * inner + i % inner; };
+    has.assign(tensor.numel / length, false);
+    sent.assign(tensor.numel / length, false);
+    for (std::size_t i = 0; i < tensor.numel; ++i) {
+      if (x[begin + i] != 0.0f) has[fibre(i)] = true;
+    }
+    for (auto it = std::lower_bound(indices.begin(), indices.end(), begin);
+         it != indices.end() && *it < begin + tensor.numel; ++it) {
+      sent[fibre(*it - begin)] = true;
+    }
+    for (std::size_t f = 0; f < has.size(); ++f) {
+      fibres_checked_ += has[f];
+      fibres_missing_ += has[f] && !sent[f];
+    }
+  }
+}
+
+// decoded + new residual = x but for the rounding of their difference. Without feedback there is
+// nothing to compare with.
+void SelectionChecks::CheckWhole(std::span<const float> x, std::span<const std::byte> encoded,
+                                 std::span<const float> residual) {
+  ++mass_checks_;
+  if (residual.empty()) return;
+  constexpr float kRounding = 2 * std::numeric_limits<float>::epsilon();
+  std::vector<float> decoded(x.size());
+  ThreadPool alone(1);
+  AccumulateQuantized(*config_.dense_quantizer, {&encoded, 1}, 1.0f, decoded, alone);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float error = std::abs(x[i] - (decoded[i] + residual[i]));
+    if (error > kRounding * (std::abs(x[i]) + std::abs(decoded[i]))) {
+      ++mass_violations_;
+      return;
+    }
+  }
+}
+
+}  // namespace sparfuse

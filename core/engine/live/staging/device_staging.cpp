@@ -1,0 +1,365 @@
+// Stages exchanges of a device's memory. Over a host communicator messages lie in pinned memory:
+// copies to and from it have streams of their own, and a coroutine that waits for one is polled.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/device/completion_thread.hpp"
+#include "core/engine/live/staging/event_request.hpp"
+#include "core/engine/live/staging/exchange_staging.hpp"
+#include "core/feedback/returned.hpp"
+#include "core/feedback/returned_device.hpp"
+#include "core/quantize/payload_coding_device.hpp"
+
+namespace sparfuse {
+namespace {
+
+// A Buffer or a PinnedBuffer. By half at least: making one waits for the device, and where an
+// exchange differs from step to step every new maximum would, in the middle of backward.
+template <class AnyBuffer>
+void Grow(AnyBuffer& buffer, std::size_t size, Device device, std::string_view what) {
+  if (buffer.size() >= size) return;
+  const std::size_t room = std::max(size, buffer.size() + buffer.size() / 2);
+  buffer = {};
+  buffer = AnyBuffer(room, device, what);
+}
+
+bool OnHost(const Selection& selection) { return selection.device.kind == DeviceKind::kHost; }
+
+std::uint32_t BaseOf(const Selection& part, const Op& exchange) {
+  return static_cast<std::uint32_t>(part.range.begin - exchange.range.begin);
+}
+
+bool AnyOnHost(const ExchangeState& state) {
+  return std::any_of(state.parts.begin(), state.parts.end(),
+                     [](const Selection* part) { return OnHost(*part); });
+}
+
+class DeviceStaging final : public ExchangeStaging {
+ public:
+  DeviceStaging(const StagingSetup& setup, ProgressLoop& loop, gpu::EventPool& events)
+      : setup_(setup),
+        device_(setup.flat.stream.device),
+        loop_(loop),
+        events_(events),
+        out_workspace_(device_),
+        in_workspace_(device_),
+        out_(device_, gpu::Priority::kHigh),
+        in_(device_, gpu::Priority::kHigh) {}
+
+  Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) override {
+    state.device.ready = state.device.gathered_there = nullptr;
+    if (exchange.selections.empty()) return GatherDense(communicator, exchange, state);
+    return GatherPayload(communicator, exchange, state);
+  }
+
+  Task Deliver(Communicator& communicator, const Op& exchange, ExchangeState& state) override {
+    // A communicator of one rank has moved nothing, and waited for nothing.
+    if (state.device.gathered_there != nullptr) {
+      gpu::StreamWait(in_.view(), *state.device.gathered_there);
+    }
+    if (exchange.selections.empty()) {
+      DeliverDense(exchange, state, StaysOnDevice(communicator));
+    } else {
+      DeliverPayloads(exchange, state, StaysOnDevice(communicator));
+      if (!state.buffers.returned.empty()) TakeBack(exchange, state);
+    }
+    state.device.ready = &events_.Record(in_.view());
+    co_return;
+  }
+
+  void EndStep() override { reached_.Drain(); }
+
+ private:
+  // The communicator reads and writes the device's memory.
+  static bool StaysOnDevice(const Communicator& communicator) {
+    return communicator.stream().device.kind != DeviceKind::kHost;
+  }
+
+  void WaitForGathered(Communicator& communicator, DeviceExchange& at) {
+    at.gathered_there = &events_.Record(out_.view());
+    gpu::StreamWait(communicator.stream(), *at.gathered_there);
+  }
+
+  // Until what out_ was given is done. The loop, which may sleep, is woken then.
+  Task Reach() {
+    std::vector<std::unique_ptr<Request>> requests;
+    requests.push_back(std::make_unique<gpu::EventRequest>(reached_, events_.Record(out_.view()),
+                                                           [this] { loop_.Wake(); }));
+    co_await Complete(std::move(requests));
+  }
+
+  // --- what is sent ---
+
+  Task GatherPayload(Communicator& communicator, Op& exchange, ExchangeState& state) {
+    MeasurePayload(setup_, exchange, state);
+    DeviceExchange& at = state.device;
+    ExchangeBuffers& buffers = state.buffers;
+    const std::size_t room = buffers.capacity_bytes * setup_.workers;
+    const bool stays = StaysOnDevice(communicator);
+    const bool merged_on_host = AnyOnHost(state);
+    if (merged_on_host || !stays) {
+      Grow(at.own, buffers.capacity_bytes, device_, "the payload of " + exchange.label);
+    }
+    if (merged_on_host) {
+      co_await MergeOnHost(exchange, state);
+    } else {
+      co_await MergeOnDevice(exchange, state);
+    }
+    if (stays) {
+      if (merged_on_host) {
+        Grow(at.sent, buffers.capacity_bytes, device_, "the payload of " + exchange.label);
+        gpu::CopyAsync(out_.view(), at.sent.data(), at.own.data(), exchange.payload_bytes);
+      }
+      WaitForGathered(communicator, at);
+      Grow(at.received, room, device_, "the payloads received for " + exchange.label);
+      buffers.own = {at.sent.data(), exchange.payload_bytes};
+      buffers.gathered = {at.received.data(), room};
+      co_return;
+    }
+    if (!merged_on_host) {
+      gpu::CopyAsync(out_.view(), at.own.data(), at.sent.data(), exchange.payload_bytes);
+      co_await Reach();
+    }
+    Grow(at.gathered, room, device_, "the payloads received for " + exchange.label);
+    buffers.own = at.own.span().first(exchange.payload_bytes);
+    buffers.gathered = at.gathered.span().first(room);
+  }
+
+  // Whole tensors, then what has indices, in at.sent.
+  Task MergeOnDevice(Op& exchange, ExchangeState& state) {
+    DeviceExchange& at = state.device;
+    const Stream& stream = out_.view();
+    Grow(at.sent, state.buffers.capacity_bytes, device_, "the payload of " + exchange.label);
+    Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
+    std::byte* whole = at.sent.data();
+    std::vector<MergePart> parts;
+    for (const Selection* part : state.parts) {
+      if (part->whole) {
+        gpu::CopyAsync(stream, whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
+      } else {
+        parts.push_back({DeviceSlotOf(*part), BaseOf(*part, exchange)});
+      }
+    }
+    exchange.payload_bytes = state.whole_bytes + state.with_indices * kSparseElementBytes;
+    if (parts.empty()) co_return;
+    MergedPayload merged{reinterpret_cast<std::uint32_t*>(whole), nullptr, state.capacity,
+                         at.words.data() + setup_.workers};
+    if (!state.coded) {
+      MergeSlotsOnDevice(stream, out_workspace_, parts, merged);
+      co_return;
+    }
+    Grow(at.merged, state.capacity * kSparseElementBytes, device_,
+         "the elements of " + exchange.label);
+    Grow(at.own_bytes, 1, device_, "the bytes of a payload");
+    merged.indices = reinterpret_cast<std::uint32_t*>(at.merged.data());
+    merged.values = reinterpret_cast<float*>(merged.indices + state.capacity);
+    MergeSlotsOnDevice(stream, out_workspace_, parts, merged);
+    std::uint32_t* const bytes = at.words.data() + setup_.workers + 1;
+    EncodePayloadOnDevice(stream, out_workspace_, setup_.coding,
+                          {merged.indices, merged.values, state.with_indices, nullptr},
+                          exchange.range.size(),
+                          {whole, state.buffers.capacity_bytes - state.whole_bytes, stream}, bytes);
+    gpu::CopyAsync(stream, at.own_bytes.data(), bytes, sizeof(std::uint32_t));
+    co_await Reach();
+    exchange.payload_bytes = state.whole_bytes + at.own_bytes[0];
+  }
+
+  // The same in at.own, where some parts were selected on the host.
+  Task MergeOnHost(Op& exchange, ExchangeState& state) {
+    DeviceExchange& at = state.device;
+    if (state.coded) {
+      Grow(at.merged_indices, state.capacity, device_, "the elements of " + exchange.label);
+      Grow(at.merged_values, state.capacity, device_, "the elements of " + exchange.label);
+    }
+    std::byte* whole = at.own.data();
+    auto* const indices = state.coded ? at.merged_indices.data()
+                                      : reinterpret_cast<std::uint32_t*>(whole + state.whole_bytes);
+    auto* const values = state.coded ? at.merged_values.data()
+                                     : reinterpret_cast<float*>(indices + state.with_indices);
+    const auto fetch = [&](const Selection& part, void* to, const void* from, std::size_t bytes) {
+      if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
+      if (bytes > 0) std::memcpy(to, from, bytes);
+    };
+    std::size_t merged = 0;
+    for (const Selection* part : state.parts) {
+      if (part->whole) {
+        fetch(*part, whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
+        continue;
+      }
+      const std::size_t count = part->slot.count;
+      fetch(*part, indices + merged, part->slot.indices.data, count * sizeof(std::uint32_t));
+      fetch(*part, values + merged, part->slot.values.data, count * sizeof(float));
+      merged += count;
+    }
+    co_await Reach();
+    merged = 0;
+    for (const Selection* part : state.parts) {
+      if (part->whole) continue;
+      const std::uint32_t base = BaseOf(*part, exchange);
+      for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] += base;
+      merged += part->slot.count;
+    }
+    exchange.payload_bytes =
+        state.whole_bytes +
+        (state.coded
+             ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}},
+                             exchange.range.size(), at.own.span().subspan(state.whole_bytes))
+             : merged * kSparseElementBytes);
+  }
+
+  // Reduced on the host in pinned memory; on the device where it lies, or side by side in a buffer
+  // where there are several ranges.
+  Task GatherDense(Communicator& communicator, const Op& exchange, ExchangeState& state) {
+    state.elements = exchange.elements();
+    DeviceExchange& at = state.device;
+    float* const flat = setup_.flat.data;
+    const bool stays = StaysOnDevice(communicator);
+    if (stays && exchange.parts.size() == 1) {
+      state.buffers.dense = {flat + exchange.range.begin, exchange.range.size()};
+      co_return;
+    }
+    if (stays) {
+      Grow(at.received, state.elements * sizeof(float), device_, "the sums of " + exchange.label);
+    } else {
+      Grow(at.dense, state.elements, device_, "the sums of " + exchange.label);
+    }
+    float* const dense = stays ? reinterpret_cast<float*>(at.received.data()) : at.dense.data();
+    float* to = dense;
+    for (const Range& part : exchange.parts) {
+      gpu::CopyAsync(out_.view(), to, flat + part.begin, part.size() * sizeof(float));
+      to += part.size();
+    }
+    if (stays) {
+      WaitForGathered(communicator, at);
+    } else {
+      co_await Reach();
+    }
+    state.buffers.dense = {dense, state.elements};
+  }
+
+  // --- what came ---
+
+  // Back to the flat gradient, where Apply reads it, unless it was reduced there.
+  void DeliverDense(const Op& exchange, const ExchangeState& state, bool stays) {
+    if (stays && exchange.parts.size() == 1) return;
+    const float* from = state.buffers.dense.data();
+    for (const Range& part : exchange.parts) {
+      gpu::CopyAsync(in_.view(), setup_.flat.data + part.begin, from, part.size() * sizeof(float));
+      from += part.size();
+    }
+  }
+
+  // Of any length: a collective that sums may give one payload of all that its ranks have sent.
+  void CopyToDevice(const Op& exchange, std::span<const std::span<const std::byte>> payloads,
+                    DeviceExchange& at) {
+    constexpr std::size_t kAlignment = 16;
+    std::vector<std::size_t> begins;
+    std::size_t room = 0;
+    for (const auto payload : payloads) {
+      begins.push_back(room);
+      room += (payload.size() + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    Grow(at.received, room, device_, "the payloads received for " + exchange.label);
+    for (std::size_t i = 0; i < payloads.size(); ++i) {
+      std::byte* const to = at.received.data() + begins[i];
+      gpu::CopyAsync(in_.view(), to, payloads[i].data(), payloads[i].size());
+      at.begins[i] = to;
+    }
+  }
+
+  void DeliverPayloads(const Op& exchange, ExchangeState& state, bool stays) {
+    RequireWhole(state);
+    DeviceExchange& at = state.device;
+    const Stream& stream = in_.view();
+    const auto& by_rank = state.buffers.by_rank;
+    const std::size_t ranks = by_rank.size();
+    Grow(at.fault, 1, device_, "the state of " + exchange.label);
+    gpu::FillAsync(stream, at.fault.data(), 0, sizeof(std::uint64_t));
+    at.begins.assign(ranks, nullptr);
+    at.payloads.assign(ranks, {});
+    for (std::size_t rank = 0; rank < ranks; ++rank) at.begins[rank] = by_rank[rank].data();
+    if (!stays) CopyToDevice(exchange, by_rank, at);
+    if (state.coded) return Decode(exchange, state);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const auto* const indices =
+          reinterpret_cast<const std::uint32_t*>(at.begins[rank] + state.whole_bytes);
+      const std::size_t count = (by_rank[rank].size() - state.whole_bytes) / kSparseElementBytes;
+      at.payloads[rank] = {indices, reinterpret_cast<const float*>(indices + count), count,
+                           nullptr};
+    }
+  }
+
+  void Decode(const Op& exchange, ExchangeState& state) {
+    DeviceExchange& at = state.device;
+    const Stream& stream = in_.view();
+    const std::size_t ranks = at.begins.size();
+    Grow(at.decoded, ranks * state.capacity * kSparseElementBytes, device_,
+         "the elements received for " + exchange.label);
+    Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      auto* const indices = reinterpret_cast<std::uint32_t*>(
+          at.decoded.data() + rank * state.capacity * kSparseElementBytes);
+      auto* const values = reinterpret_cast<float*>(indices + state.capacity);
+      at.payloads[rank] =
+          DecodePayloadOnDevice(stream, in_workspace_, setup_.coding,
+                                {at.begins[rank] + state.whole_bytes,
+                                 state.buffers.by_rank[rank].size() - state.whole_bytes, stream},
+                                exchange.range.size(), {indices, state.capacity, stream},
+                                {values, state.capacity, stream}, at.words.data() + rank,
+                                static_cast<int>(rank), at.fault.data());
+    }
+  }
+
+  // What did not survive a collective that drops goes back to where it was selected from.
+  void TakeBack(const Op& exchange, ExchangeState& state) {
+    const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
+    const std::size_t count = returned.indices.size();
+    const Stream& stream = in_.view();
+    DeviceExchange& at = state.device;
+    Grow(at.merged, count * kSparseElementBytes, device_, "what came back of " + exchange.label);
+    auto* const indices = reinterpret_cast<std::uint32_t*>(at.merged.data());
+    gpu::CopyAsync(stream, indices, state.buffers.returned.data(), count * kSparseElementBytes);
+    const DevicePayload on_device{indices, reinterpret_cast<const float*>(indices + count), count,
+                                  nullptr};
+    Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
+    std::size_t taken = 0;
+    for (const Selection* part : state.parts) {
+      if (part->whole) continue;
+      const Range range{part->range.begin - exchange.range.begin,
+                        part->range.end - exchange.range.begin};
+      const bool on_host = OnHost(*part);
+      taken += AddReturned(returned, range, on_host ? part->residual.host() : std::span<float>());
+      if (on_host || part->residual.size == 0) continue;
+      AddReturnedOnDevice(stream, on_device, range, part->residual,
+                          at.words.data() + setup_.workers, at.fault.data());
+    }
+    RequireAllTaken(exchange, state, taken);
+  }
+
+  StagingSetup setup_;
+  Device device_;
+  ProgressLoop& loop_;
+  gpu::EventPool& events_;
+  DeviceWorkspace out_workspace_;
+  DeviceWorkspace in_workspace_;
+  // Their kernels are short and others wait for them: they come before the next blocks of a kernel
+  // of backward.
+  gpu::GpuStream out_;  // from the lanes to a communicator
+  gpu::GpuStream in_;   // from there to where Apply reads
+  gpu::CompletionThread reached_;
+};
+
+}  // namespace
+
+std::unique_ptr<ExchangeStaging> MakeDeviceStaging(const StagingSetup& setup, ProgressLoop& loop,
+                                                   gpu::EventPool& events) {
+  return std::make_unique<DeviceStaging>(setup, loop, events);
+}
+
+}  // namespace sparfuse

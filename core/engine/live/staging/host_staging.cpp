@@ -1,0 +1,156 @@
+// Stages exchanges on the host: lanes and communicator use the same memory.
+#include <cstring>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/engine/live/staging/exchange_staging.hpp"
+#include "core/feedback/returned.hpp"
+
+namespace sparfuse {
+namespace {
+
+class HostStaging final : public ExchangeStaging {
+ public:
+  explicit HostStaging(const StagingSetup& setup) : setup_(setup) {}
+
+  Task Gather(Communicator&, Op& exchange, ExchangeState& state) override {
+    exchange.selections.empty() ? GatherDense(exchange, state) : GatherPayload(exchange, state);
+    co_return;
+  }
+
+  Task Deliver(Communicator&, const Op& exchange, ExchangeState& state) override {
+    if (!state.buffers.returned.empty()) TakeBack(exchange, state);
+    co_return;
+  }
+
+ private:
+  // Merges the selections into the payload that this rank sends: whole tensors, then what has
+  // indices.
+  void GatherPayload(Op& exchange, ExchangeState& state) {
+    MeasurePayload(setup_, exchange, state);
+    ExchangeBuffers& buffers = state.buffers;
+    const std::size_t room = buffers.capacity_bytes * setup_.workers;
+    if (state.own.size() < buffers.capacity_bytes) {
+      state.own = Buffer<std::byte>(buffers.capacity_bytes);
+    }
+    if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
+
+    std::byte* whole = state.own.data();
+    if (state.coded) merged_.Reserve(state.capacity);
+    auto* const indices =
+        state.coded ? merged_.indices.data()
+                    : reinterpret_cast<std::uint32_t*>(state.own.data() + state.whole_bytes);
+    auto* const values = state.coded ? merged_.values.data()
+                                     : reinterpret_cast<float*>(indices + state.with_indices);
+    std::size_t merged = 0;
+    for (const Selection* part : state.parts) {
+      if (part->whole) {
+        std::memcpy(whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
+        continue;
+      }
+      const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
+      const auto from = part->slot.indices.host();
+      for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] = from[i] + base;
+      std::memcpy(values + merged, part->slot.values.data, part->slot.count * sizeof(float));
+      merged += part->slot.count;
+    }
+    exchange.payload_bytes =
+        state.whole_bytes +
+        (state.coded
+             ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}},
+                             exchange.range.size(), state.own.host().subspan(state.whole_bytes))
+             : merged * kSparseElementBytes);
+    buffers.own = state.own.host().first(exchange.payload_bytes);
+    buffers.gathered = state.gathered.host().first(room);
+  }
+
+  // Dense ranges are reduced where they lie, or side by side in a buffer where there are several.
+  void GatherDense(const Op& exchange, ExchangeState& state) {
+    state.elements = exchange.elements();
+    if (exchange.parts.size() == 1) {
+      state.buffers.dense = setup_.flat.host().subspan(exchange.range.begin, exchange.range.size());
+      return;
+    }
+    if (state.dense.size() < state.elements) state.dense = Buffer<float>(state.elements);
+    state.buffers.dense = state.dense.host().first(state.elements);
+    std::size_t to = 0;
+    for (const Range& part : exchange.parts) {
+      std::memcpy(state.dense.data() + to, setup_.flat.data + part.begin,
+                  part.size() * sizeof(float));
+      to += part.size();
+    }
+  }
+
+  // What did not survive a collective that drops goes back to where it was selected from.
+  void TakeBack(const Op& exchange, const ExchangeState& state) {
+    const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
+    std::size_t taken = 0;
+    for (const Selection* part : state.parts) {
+      if (part->whole) continue;
+      const Range range{part->range.begin - exchange.range.begin,
+                        part->range.end - exchange.range.begin};
+      taken += AddReturned(returned, range, part->residual.host());
+    }
+    RequireAllTaken(exchange, state, taken);
+  }
+
+  StagingSetup setup_;
+  Elements merged_;
+};
+
+}  // namespace
+
+void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState& state) {
+  state.capacity = state.with_indices = state.elements = state.whole_bytes = 0;
+  state.indexed.clear();
+  for (const Selection* part : state.parts) {
+    if (part->whole) {
+      state.elements += part->range.size();
+      state.whole_bytes += part->encoded.size();
+      continue;
+    }
+    state.elements += part->slot.count;
+    state.with_indices += part->slot.count;
+    state.capacity += part->slot.capacity;
+    // What lies between ranges is another exchange's, or whole.
+    if (state.indexed.empty() || state.indexed.back().end != part->range.begin) {
+      state.indexed.push_back(part->range);
+    } else {
+      state.indexed.back().end = part->range.end;
+    }
+  }
+  state.coded = setup.coding != PayloadCoding{} && state.capacity > 0;
+  const std::size_t indexed_bytes =
+      state.coded ? EncodedBytesBound(setup.coding, state.capacity, exchange.range.size())
+                  : state.capacity * kSparseElementBytes;
+  ExchangeBuffers& buffers = state.buffers;
+  buffers.element_bytes = state.coded             ? 1
+                          : state.whole_bytes > 0 ? sizeof(float)
+                                                  : kSparseElementBytes;
+  buffers.capacity_bytes = state.whole_bytes + indexed_bytes;
+}
+
+void RequireWhole(const ExchangeState& state) {
+  const auto& by_rank = state.buffers.by_rank;
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank].size() >= state.whole_bytes) continue;
+    SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
+                              std::to_string(by_rank[rank].size()) + " bytes: expected at least " +
+                              std::to_string(state.whole_bytes) + " for whole tensors");
+  }
+}
+
+void RequireAllTaken(const Op& exchange, const ExchangeState& state, std::size_t taken) {
+  const std::size_t returned = state.buffers.returned.size() / kSparseElementBytes;
+  if (taken == returned) return;
+  SPARFUSE_THROW(kInternal, exchange.label + ": " + std::to_string(returned) +
+                                " elements came back, of which " + std::to_string(taken) +
+                                " lie where something was selected");
+}
+
+std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup) {
+  return std::make_unique<HostStaging>(setup);
+}
+
+}  // namespace sparfuse

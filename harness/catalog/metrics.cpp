@@ -1,0 +1,42 @@
+#include "harness/catalog/metrics.hpp"
+
+#include <vector>
+
+namespace sparfuse::harness {
+
+std::span<const Metric> Metrics() {
+  static const std::vector<Metric> kMetrics = {
+      {"step_seconds", "s", "step time: median over the measured steps of the slowest rank's"},
+      {"throughput", "", "samples of all ranks per second of step time, in the workload's unit"},
+      {"forward_seconds", "s", "forward pass, median of the slowest rank"},
+      {"backward_seconds", "s", "backward pass, median of the slowest rank"},
+      {"sparsify_seconds", "s", "selection of what is sent, median of the slowest rank"},
+      {"exposed_communication_seconds", "s",
+       "time in which the rank waits for exchanges, median of the slowest rank"},
+      {"decompress_seconds", "s", "adding up what arrived, median of the slowest rank"},
+      {"update_seconds", "s", "update of the parameters, median of the slowest rank"},
+      {"other_seconds", "s", "rest of the step, median of the slowest rank"},
+      {"align_wait_seconds", "s",
+       "waiting that belongs to the method, as for other ranks to close a buffer; median of the "
+       "slowest rank"},
+      {"payload_bytes", "B", "bytes that a rank contributes to exchanges, mean per step and rank"},
+      {"sent_bytes", "B", "bytes that a rank sends, forwards included, mean per step and rank"},
+      {"received_bytes", "B", "bytes that a rank receives, mean per step and rank"},
+      {"messages_sent", "messages", "messages that a rank sends, mean per step and rank"},
+      {"achieved_density", "", "elements selected over elements of the model"},
+      {"residual_norm", "", "Euclidean norm of what is not sent yet"},
+      {"tensors_missing", "tensors", "tensors of which nothing was selected, mean per step"},
+      {"fibres_missing", "",
+       "of the fibres along a tensor's second axis that are not zero, the fraction of which "
+       "nothing "
+       "was sent, over the steps in which mass is checked"},
+      {"exchanges", "exchanges", "exchanges of a step"},
+      {"loss", "", "training loss"},
+      {"final_metric", "", "convergence: the workload's metric in the last evaluation"},
+      {"steps_to_target", "steps", "convergence: steps until the metric reached the target"},
+      {"seconds_to_target", "s",
+       "convergence: training time until the metric reached the target, without evaluation"}};
+  return kMetrics;
+}
+
+}  // namespace sparfuse::harness

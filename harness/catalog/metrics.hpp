@@ -1,0 +1,18 @@
+// Names the metrics that trials store, with their units and meanings.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace sparfuse::harness {
+
+struct Metric {
+  std::string name;
+  std::string unit;     // "" where the workload's decides
+  std::string meaning;  // of one trial's number
+};
+
+// Those that claims and figures may name.
+std::span<const Metric> Metrics();
+
+}  // namespace sparfuse::harness

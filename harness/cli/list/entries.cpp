@@ -1,0 +1,301 @@
+#include <fmt/format.h>
+
+#include <functional>
+#include <utility>
+
+#include "core/collective/collective.hpp"
+#include "core/feedback/feedback.hpp"
+#include "core/quantize/quantizer.hpp"
+#include "harness/catalog/metrics.hpp"
+#include "harness/cli/list/list.hpp"
+#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/experiment/experiment_files.hpp"
+#include "harness/experiment/experiment_keys.hpp"
+#include "harness/experiment/figure_entries.hpp"
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+json OptionsJson(std::span<const OptionSpec> options) {
+  json list = json::array();
+  for (const auto& option : options) {
+    json entry = {{"name", option.name}, {"meaning", option.meaning}, {"choices", option.choices}};
+    std::visit([&](const auto& value) { entry["default"] = value; }, option.fallback);
+    if (option.min != option.max) entry["range"] = {option.min, option.max};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+template <class Part>
+json PartJson(const Part& part) {
+  return {{"name", part.name},
+          {"summary", part.summary},
+          {"source", part.source},
+          {"revision", part.revision},
+          {"deviations", part.deviations},
+          {"options", OptionsJson(part.options)}};
+}
+
+template <class Part>
+json PartsJson(const std::vector<Part>& parts) {
+  json list = json::array();
+  for (const auto& part : parts) list.push_back(PartJson(part));
+  return list;
+}
+
+json SparsifiersJson(const Catalog& catalog) {
+  json list = PartsJson(catalog.sparsifiers);
+  for (std::size_t i = 0; i < list.size(); ++i)
+    list[i]["on_device"] = catalog.sparsifiers[i].on_device;
+  return list;
+}
+
+json MethodsJson(const Catalog& catalog) {
+  json list = json::array();
+  for (const auto& method : catalog.methods) {
+    list.push_back({{"name", method.name},
+                    {"title", method.title},
+                    {"summary", method.summary},
+                    {"source", method.paper},
+                    {"revision", method.revision},
+                    {"deviations", method.deviations},
+                    {"strategy", method.strategy},
+                    {"planner", method.planner},
+                    {"sparsifier", method.sparsifier},
+                    {"feedback", method.feedback},
+                    {"collective", method.collective},
+                    {"options", ResolveMethodOptions(catalog, method, json::object())}});
+  }
+  return list;
+}
+
+json WorkloadsJson(const Catalog& catalog) {
+  json list = json::array();
+  for (const auto& workload : catalog.workloads) {
+    json entry = PartJson(workload);
+    entry["family"] = workload.family;
+    entry["kind_of_data"] = workload.kind_of_data;
+    entry["synthetic"] = !workload.small.empty();
+    entry["small"] = workload.small;
+    const workloads::LayerTable& layers = workloads::LayersOf(workload.name);
+    entry["parameters"] = layers.numel();
+    entry["tensors"] = layers.tensors.size();
+    entry["unit"] = workload.unit;
+    entry["metric"] = workload.metric;
+    entry["batch_per_worker"] = workload.batch_per_worker;
+    entry["target"] = workload.convergence.target;
+    entry["recipe"] = OptionsJson(workload.recipe);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+// "modelled, emulated": the modes of an experiment's cells, in order of appearance.
+json ModesOf(const Experiment& experiment) {
+  json modes = json::array();
+  for (const auto& part : experiment.parts) {
+    for (const auto& cell : part.cells) {
+      const json& mode = cell.config["mode"];
+      if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
+    }
+  }
+  return modes;
+}
+
+json ExperimentsJson(Program& program) {
+  const fs::path folder = program.experiments();
+  json list = json::array();
+  for (const auto& file : ExperimentFiles(folder)) {
+    json entry = {{"name", fs::relative(file, folder).replace_extension("").string()},
+                  {"file", file.string()}};
+    try {  // listing shows what is there, good or not
+      const Experiment experiment = program.Load(file.string());
+      entry["summary"] = experiment.title;
+      entry["source"] = experiment.paper;
+      entry["cells"] = experiment.cells();
+      entry["modes"] = ModesOf(experiment);
+      entry["minutes"] = experiment.minutes > 0 ? json(experiment.minutes) : json();
+    } catch (const std::exception& error) {
+      entry["summary"] = std::string("cannot be read: ") + error.what();
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+json QuantizersJson() {
+  json list = json::array();
+  for (const QuantizerDescriptor& quantizer : Quantizers()) {
+    list.push_back({{"name", quantizer.name},
+                    {"summary", quantizer.paper},
+                    {"revision", quantizer.revision},
+                    {"unbiased", quantizer.unbiased},
+                    {"needs_feedback", quantizer.needs_feedback},
+                    {"deviations", quantizer.deviations},
+                    {"options", OptionsJson(quantizer.options)}});
+  }
+  return list;
+}
+
+json FeedbackJson() {
+  json list = json::array();
+  for (const FeedbackDescriptor& feedback : Feedbacks()) {
+    list.push_back({{"name", feedback.name},
+                    {"summary", feedback.summary},
+                    {"options", OptionsJson(FeedbackOptions(feedback.name))}});
+  }
+  return list;
+}
+
+json MetricsJson() {
+  json list = json::array();
+  for (const Metric& metric : Metrics())
+    list.push_back({{"name", metric.name}, {"summary", metric.meaning}, {"unit", metric.unit}});
+  return list;
+}
+
+// The machine at hand, twice, then the files of results/profiles.
+json ClustersJson(const ProfileFolders& profiles) {
+  json list =
+      json::array({{{"name", kOwnClusters[0]},
+                    {"summary", "profiles of this store; all ranks share this machine's cores"},
+                    {"kind", "this machine"}},
+                   {{"name", kOwnClusters[1]},
+                    {"summary", "profiles of this store; a machine like this one for every rank"},
+                    {"kind", "this machine"}}});
+  for (const std::string& name : profiles.Names(".json")) {
+    const fs::path file = profiles.File(name + ".json");
+    const json outcomes = ReadProfiles(file);
+    list.push_back({{"name", name},
+                    {"summary", outcomes.empty() ? "" : HardwareLine(outcomes[0]["system"])},
+                    {"kind", "measured"},
+                    {"file", file.string()}});
+  }
+  for (const std::string& name : profiles.Names(".toml")) {
+    const fs::path file = profiles.File(name + ".toml");
+    const TomlFile declared = TomlFile::Read(file);
+    list.push_back({{"name", name},
+                    {"summary", declared.String("", "title", "")},
+                    {"kind", "declared"},
+                    {"source", declared.String("", "source", "")},
+                    {"file", file.string()}});
+  }
+  return list;
+}
+
+json FigureKindsJson() {
+  json list = json::array();
+  for (const FigureKind& kind : FigureKinds())
+    list.push_back({{"name", kind.name}, {"summary", kind.summary}, {"keys", kind.keys}});
+  return list;
+}
+
+// Ranks and bytes of a rank's payload for which rounds are listed; the bytes are whole elements of
+// every payload.
+constexpr std::size_t kListedRanks[] = {2, 4, 8, 16, 64};
+constexpr std::uint64_t kListedBytes[] = {8'000, 8'000'000};
+
+json RoundsJson(const Collective& collective) {
+  json list = json::array();
+  for (const std::uint64_t bytes : kListedBytes) {
+    for (const std::size_t ranks : kListedRanks) {
+      const std::vector<std::uint64_t> sizes(ranks, bytes);
+      const RoundPlan plan = collective.rounds(sizes, {static_cast<int>(ranks), 1});
+      std::uint64_t steps = 0, messages = 0, sent = 0, reduced = 0;
+      for (const Round& round : plan.rounds) {
+        steps += round.repeat;
+        reduced += round.reduced_elements;
+      }
+      for (const Traffic& traffic : plan.per_rank) {
+        messages = std::max(messages, traffic.messages_sent);
+        sent = std::max(sent, traffic.bytes_sent);
+      }
+      list.push_back({{"ranks", ranks},
+                      {"payload_bytes", bytes},
+                      {"steps", steps},
+                      {"messages", messages},
+                      {"sent_bytes", sent},
+                      {"reduced_elements", reduced}});
+    }
+  }
+  return list;
+}
+
+json CollectivesJson(const Catalog& catalog, bool rounds) {
+  json list = PartsJson(catalog.collectives);
+  for (json& entry : list) {
+    const Collective& collective = FindCollective(entry["name"].get_ref<const std::string&>());
+    entry["payload"] = collective.payload == PayloadKind::kSparse ? "sparse" : "dense";
+    entry["native"] = collective.native;
+    if (rounds) entry["rounds"] = RoundsJson(collective);
+  }
+  return list;
+}
+
+json KeysJson() {
+  json list = json::array();
+  for (const KeyRow& row : ExperimentKeys()) {
+    list.push_back({{"name", row.name},
+                    {"summary", row.meaning},
+                    {"table", row.table},
+                    {"type", row.type},
+                    {"unit", row.unit},
+                    {"default", row.fallback}});
+  }
+  return list;
+}
+
+using Maker = std::function<json(Program&, const ListRequest&)>;
+
+const std::vector<std::pair<std::string, Maker>>& Makers() {
+  static const std::vector<std::pair<std::string, Maker>> kMakers = {
+      {"methods", [](Program& p, const auto&) { return MethodsJson(p.catalog()); }},
+      {"strategies", [](Program& p, const auto&) { return PartsJson(p.catalog().strategies); }},
+      {"planners", [](Program& p, const auto&) { return PartsJson(p.catalog().planners); }},
+      {"sparsifiers", [](Program& p, const auto&) { return SparsifiersJson(p.catalog()); }},
+      {"quantizers", [](Program&, const auto&) { return QuantizersJson(); }},
+      {"feedback", [](Program&, const auto&) { return FeedbackJson(); }},
+      {"collectives",
+       [](Program& p, const auto& request) {
+         return CollectivesJson(p.catalog(), request.rounds);
+       }},
+      {"workloads", [](Program& p, const auto&) { return WorkloadsJson(p.catalog()); }},
+      {"clusters", [](Program& p, const auto&) { return ClustersJson(p.store().profiles()); }},
+      {"metrics", [](Program&, const auto&) { return MetricsJson(); }},
+      {"figures", [](Program&, const auto&) { return FigureKindsJson(); }},
+      {"keys", [](Program&, const auto&) { return KeysJson(); }},
+      {"experiments", [](Program& p, const auto&) { return ExperimentsJson(p); }}};
+  return kMakers;
+}
+
+}  // namespace
+
+const std::vector<std::string>& Listings() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const auto& [name, maker] : Makers()) names.push_back(name);
+    return names;
+  }();
+  return kNames;
+}
+
+json Listing(Program& program, const ListRequest& request) {
+  if (request.rounds && request.what != "collectives") {
+    SPARFUSE_THROW(kConfig, fmt::format("list {} --rounds: only collectives have rounds; expected "
+                                        "list collectives --rounds",
+                                        request.what));
+  }
+  for (const auto& [name, maker] : Makers()) {
+    if (name == request.what) return maker(program, request);
+  }
+  SPARFUSE_THROW(kConfig, "nothing to list named \"" + request.what + "\"" +
+                              Suggestion(request.what, Listings()));
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,22 @@
+// Lists what experiment files may name and the experiments that there are, as JSON and as text.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/cli/verbs.hpp"
+
+namespace sparfuse::harness {
+
+// What can be listed: "methods", "sparsifiers", ...
+const std::vector<std::string>& Listings();
+
+// An array of objects, each with name, summary and what else there is to say. Throws
+// Error{kConfig}.
+nlohmann::json Listing(Program& program, const ListRequest& request);
+
+// The same as text; figures, keys and the rounds of collectives as Markdown tables.
+std::string ListText(const std::string& what, const nlohmann::json& entries);
+
+}  // namespace sparfuse::harness

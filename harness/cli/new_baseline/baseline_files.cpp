@@ -1,0 +1,181 @@
+#include "harness/cli/new_baseline/baseline_files.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+constexpr std::size_t kLongestName = 24;  // what is written keeps to 100 columns
+
+// In the texts that follow @name@ stands for my-method, @stem@ for my_method and @Type@ for
+// MyMethod.
+
+constexpr std::string_view kMethod = R"(name        = "@name@"
+title       = "@Type@"
+paper       = "unpublished"
+summary     = "so many tensors are merged, sparsified tensor by tensor and sent at a time"
+revision    = 1
+strategy    = "ahead"
+planner     = "@name@"
+sparsifier  = "topk"
+feedback    = "residual"
+collective  = "sparse-allgather"
+deviations  = ""
+)";
+
+constexpr std::string_view kHeader = R"(// Decides which tensors the method @name@ sends together.
+#pragma once
+
+#include "core/fusion/plan.hpp"
+
+namespace sparfuse::baselines {
+
+// Closes a unit after `tensors_per_unit` tensors in ready order.
+extern const PlannerDescriptor k@Type@;
+
+}  // namespace sparfuse::baselines
+)";
+
+constexpr std::string_view kSource = R"(#include "baselines/@name@/@stem@.hpp"
+
+#include <algorithm>
+
+namespace sparfuse::baselines {
+namespace {
+
+class @Type@ final : public Planner {
+ public:
+  explicit @Type@(std::size_t tensors_per_unit) : per_unit_(tensors_per_unit) {}
+
+  std::string_view name() const noexcept override { return "@name@"; }
+
+  Plan MakePlan(const PlanInput& input) const override {
+    const std::size_t tensors = input.layout.tensors();
+    const double density = input.sparsified == Sparsified::kNever ? 1.0 : input.density;
+    Plan plan;
+    for (std::size_t first = 0; first < tensors; first += per_unit_) {
+      const std::size_t last = std::min(tensors, first + per_unit_);
+      plan.units.push_back({first, last, input.sparsified, density});
+    }
+    return plan;
+  }
+
+ private:
+  const std::size_t per_unit_;
+};
+
+}  // namespace
+
+const PlannerDescriptor k@Type@ = {
+    "@name@",
+    "the same number of tensors in every unit",
+    "unpublished",
+    1,
+    {{"tensors_per_unit", std::int64_t{4}, 1, 1e9, {}, "tensors in a unit"}},
+    [](const Options& options) -> std::unique_ptr<Planner> {
+      const auto per_unit = static_cast<std::size_t>(IntOption(options, "tensors_per_unit"));
+      return std::make_unique<@Type@>(per_unit);
+    }};
+
+}  // namespace sparfuse::baselines
+)";
+
+constexpr std::string_view kTest = R"(// Tests what makes the method @name@ that method.
+#include <gtest/gtest.h>
+
+#include "tests/support/planning.hpp"
+
+namespace sparfuse {
+namespace {
+
+TEST(@Type@, ClosesAUnitAfterSoManyTensors) {
+  GradientLayout layout;
+  for (int t = 0; t < 10; ++t) layout.Add("t" + std::to_string(t), {8}, 8);
+  const PlanInput input{layout, {2, 1}, 0.5, Sparsified::kAhead};
+  const Options options = {{"tensors_per_unit", std::int64_t{4}}};
+  const Plan plan = testing::PlanOf("@name@", input, options);
+  EXPECT_EQ(plan.UnitSizes(), "4,4,2");
+}
+
+}  // namespace
+}  // namespace sparfuse
+)";
+
+std::string StemOf(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::string TypeOf(const std::string& name) {
+  std::string type;
+  bool begins = true;
+  for (const char c : name) {
+    if (c != '-')
+      type += begins ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    begins = c == '-';
+  }
+  return type;
+}
+
+std::string Filled(std::string_view text, const std::string& name) {
+  std::string filled;
+  while (!text.empty()) {
+    const std::size_t at = text.find('@');
+    filled += text.substr(0, at);
+    if (at == std::string_view::npos) break;
+    const std::size_t end = text.find('@', at + 1);
+    const std::string_view field = text.substr(at + 1, end - at - 1);
+    filled += field == "name" ? name : field == "stem" ? StemOf(name) : TypeOf(name);
+    text.remove_prefix(end + 1);
+  }
+  return filled;
+}
+
+// `text` with `line` after the last line that begins with `like` behind `from`.
+std::string WithLineAfter(std::string text, std::string_view like, const std::string& line,
+                          std::size_t from) {
+  const std::size_t end = text.find("\n}\n", from);
+  const std::size_t last = text.rfind(like, end);
+  if (from == std::string::npos || last == std::string::npos || last < from) {
+    SPARFUSE_THROW(kData, "baselines/registry.cpp: no line \"" + std::string(like) +
+                              "...\" to add one after: expected its tables as they are in git");
+  }
+  return text.insert(text.find('\n', last) + 1, line + "\n");
+}
+
+}  // namespace
+
+std::string WhatIsWrongWithBaselineName(const std::string& name) {
+  const auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  const bool fits = !name.empty() && name.size() <= kLongestName &&
+                    std::isalpha(static_cast<unsigned char>(name.front())) && name.back() != '-' &&
+                    name.find("--") == std::string::npos &&
+                    std::all_of(name.begin(), name.end(), good);
+  return fits ? ""
+              : "a name of at most " + std::to_string(kLongestName) +
+                    " small letters, digits and single '-' that begins with a letter";
+}
+
+std::vector<SourceFile> BaselineFiles(const std::string& name) {
+  const std::string code = "baselines/" + name + "/" + StemOf(name);
+  return {{"baselines/" + name + "/" + name + ".toml", Filled(kMethod, name)},
+          {code + ".hpp", Filled(kHeader, name)},
+          {code + ".cpp", Filled(kSource, name)},
+          {"tests/" + code + "_test.cpp", Filled(kTest, name)}};
+}
+
+std::string RegistryWith(const std::string& registry, const std::string& name) {
+  const std::string include = Filled("#include \"baselines/@name@/@stem@.hpp\"", name);
+  const std::string with_include = WithLineAfter(registry, "#include \"baselines/", include, 0);
+  return WithLineAfter(with_include, "    table.push_back(",
+                       Filled("    table.push_back(baselines::k@Type@);", name),
+                       with_include.find("> Planners() {"));
+}
+
+}  // namespace sparfuse::harness

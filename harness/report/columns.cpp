@@ -1,0 +1,158 @@
+#include "harness/report/columns.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "harness/catalog/config_keys.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLink = "link.gbps";
+
+const std::vector<KeyColumn>& UsualColumns() {
+  static const std::vector<KeyColumn> kColumns = {{"kind", "kind"},
+                                                  {"mode", "mode"},
+                                                  {"workload", "workload"},
+                                                  {"workers", "workers"},
+                                                  {kLink, "link"},
+                                                  {"cluster", "cluster"},
+                                                  {"sparsifier", "sparsifier"},
+                                                  {"density", "density"},
+                                                  {"batch_per_worker", "batch"},
+                                                  {"accumulation", "accumulation"},
+                                                  {"threads_per_worker", "threads"},
+                                                  {"transport", "transport"},
+                                                  {"device", "device"},
+                                                  {"precision", "precision"}};
+  return kColumns;
+}
+
+constexpr MetricColumn kThroughput[] = {{"throughput", "throughput", true},
+                                        {"step_seconds", "step", false},
+                                        {"exposed_communication_seconds", "exposed comm.", false},
+                                        {"exchanges", "exchanges/step", false},
+                                        {"payload_bytes", "payload/step", false},
+                                        {"sent_bytes", "sent/step", false},
+                                        {"achieved_density", "achieved density", false}};
+constexpr MetricColumn kConvergence[] = {{"final_metric", "final metric", true},
+                                         {"steps_to_target", "steps to target", false},
+                                         {"seconds_to_target", "time to target", false},
+                                         {"exchanges", "exchanges/step", false},
+                                         {"sent_bytes", "sent/step", false},
+                                         {"achieved_density", "achieved density", false}};
+
+// Adds the paths of all values that are no tables themselves.
+void AddPaths(const json& value, const std::string& path, std::set<std::string>& paths) {
+  if (!value.is_object() || value.empty()) {
+    paths.insert(path);
+    return;
+  }
+  for (const auto& [key, inner] : value.items()) AddPaths(inner, path + "." + key, paths);
+}
+
+// All keys of the configurations that are neither the method nor usual.
+std::vector<KeyColumn> OtherColumns(const std::vector<json>& configs) {
+  std::set<std::string> paths;
+  for (const json& config : configs) {
+    for (const auto& [key, value] : config.items()) AddPaths(value, key, paths);
+  }
+  paths.erase("method");
+  for (const KeyColumn& usual : UsualColumns()) paths.erase(usual.path);
+  std::vector<KeyColumn> columns;
+  for (const std::string& path : paths) {
+    // A table of another cell: its keys are here.
+    const auto inner = paths.lower_bound(path + ".");
+    if (inner != paths.end() && inner->starts_with(path + ".")) continue;
+    if (path == "link") continue;  // null of an unshaped one
+    columns.push_back({path, path.substr(path.rfind('.') + 1)});
+  }
+  return columns;
+}
+
+bool Differ(const std::vector<json>& configs, const KeyColumn& column) {
+  return std::any_of(configs.begin(), configs.end(), [&](const json& config) {
+    return KeyValue(config, column) != KeyValue(configs.front(), column);
+  });
+}
+
+}  // namespace
+
+std::vector<KeyColumn> KeyColumnsOf(const std::vector<json>& configs) {
+  std::vector<KeyColumn> columns;
+  for (const KeyColumn& column : UsualColumns()) {
+    const bool always = column.path == "workload" || column.path == "workers";
+    if (always || Differ(configs, column)) columns.push_back(column);
+  }
+  std::map<json, std::vector<json>> alike;
+  for (const json& config : configs) {
+    json shown = json::array({config.value("method", "")});
+    for (const KeyColumn& column : columns) shown.push_back(KeyValue(config, column));
+    alike[shown].push_back(config);
+  }
+  for (const KeyColumn& column : OtherColumns(configs)) {
+    if (std::any_of(alike.begin(), alike.end(),
+                    [&](const auto& group) { return Differ(group.second, column); })) {
+      columns.push_back(column);
+    }
+  }
+  std::map<std::string, int> titles;
+  for (const KeyColumn& column : columns) ++titles[column.title];
+  for (KeyColumn& column : columns) {
+    if (titles[column.title] > 1) column.title = column.path;
+  }
+  return columns;
+}
+
+std::vector<KeyColumn> KeyColumnsOf(const Part& part) {
+  std::vector<json> configs;
+  for (const Cell& cell : part.cells) configs.push_back(cell.config);
+  return KeyColumnsOf(configs);
+}
+
+json KeyValue(const json& config, const KeyColumn& column) {
+  const std::size_t dot = column.path.find('.');
+  const json value = ConfigValue(config, column.path.substr(0, dot));
+  if (dot == std::string::npos) return value;
+  std::string pointer = column.path.substr(dot);
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  const json::json_pointer at(pointer);
+  return value.contains(at) ? value.at(at) : json();
+}
+
+std::string KeyText(const json& config, const KeyColumn& column) {
+  const json value = KeyValue(config, column);
+  if (column.path == kLink) {
+    return value.is_null() ? "unshaped" : fmt::format("{} Gbit/s", value.get<double>());
+  }
+  return value.is_null()           ? "–"
+         : value.is_string()       ? value.get<std::string>()
+         : value.is_number_float() ? fmt::format("{}", value.get<double>())
+                                   : value.dump();
+}
+
+std::span<const MetricColumn> MetricColumnsOf(const Part& part) {
+  const bool convergence = std::any_of(part.cells.begin(), part.cells.end(), [](const Cell& cell) {
+    return cell.config["kind"] == "convergence";
+  });
+  if (convergence) return kConvergence;
+  return kThroughput;
+}
+
+std::string UnitOf(std::string_view metric) {
+  if (metric.find("seconds") != std::string_view::npos) return "s";
+  return metric.ends_with("_bytes") ? "B" : "1";
+}
+
+std::string UnitOf(std::string_view metric, const json& config, const Catalog& catalog) {
+  if (metric != "throughput") return UnitOf(metric);
+  const auto* workload = FindEntry(catalog.workloads, config.at("workload").get<std::string>());
+  return (workload != nullptr ? workload->unit : "units") + "/s";
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,209 @@
+#include "harness/report/records.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/report/prediction.hpp"
+#include "harness/report/table.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// "seconds" for "s": what a program reads has words.
+std::string UnitWord(const std::string& unit) {
+  return unit == "s" ? "seconds" : unit == "B" ? "bytes" : unit == "1" ? "" : unit;
+}
+
+class Recorder {
+ public:
+  Recorder(const PartResult& result, const Catalog& catalog)
+      : result_(result), catalog_(catalog), keys_(KeyColumnsOf(*result.part)) {}
+
+  void AddResults(std::vector<ResultRecord>& records) const {
+    for (std::size_t i = 0; i < result_.cells.size(); ++i) {
+      const CellResult& cell = result_.cells[i];
+      for (const MetricColumn& column : MetricColumnsOf(*result_.part)) {
+        ResultRecord record = Record("result", *cell.cell, column.metric);
+        record.value = cell.Over(column.metric);
+        if (const auto mean = cell.Mean(column.metric); mean && !record.value) {
+          record.value = Interval{*mean, *mean, *mean, 1};  // 0 has no logarithm
+        }
+        record.n = cell.Values(column.metric).size();
+        const bool first = &column == MetricColumnsOf(*result_.part).data();
+        if (first) record.note = cell.failure;
+        if (first || record.value) records.push_back(record);
+        if (first) AddRatio(i, column.metric, records);
+      }
+    }
+    for (const ExcludedCell& excluded : result_.part->excluded) {
+      ResultRecord record;
+      record.what = "excluded";
+      record.part = result_.part->id;
+      record.keys = KeysOf(excluded.cell);
+      record.note = excluded.reason;
+      records.push_back(std::move(record));
+    }
+  }
+
+  void AddClaims(std::vector<ResultRecord>& records) const {
+    for (const ClaimResult& judged : JudgeClaims(result_)) {
+      const Claim& claim = *judged.claim;
+      const bool ratio = claim.compared == Compared::kRatio;
+      const char* what = ratio                                     ? "claimed ratio"
+                         : claim.compared == Compared::kDifference ? "claimed difference"
+                                                                   : "claimed value";
+      ResultRecord record = Record(what, result_.part->cells[claim.of_cell], claim.metric);
+      if (ratio) record.unit = "";
+      if (claim.compared != Compared::kValue) record.over = claim.over.dump();
+      record.value = judged.ours;
+      record.n = judged.n;
+      record.mode = judged.mode;
+      record.quote = claim.quote;
+      record.verdict = VerdictName(judged.verdict);
+      record.relation = claim.stated ? "=" : ComparisonSign(claim.bound.comparison);
+      record.expected = claim.stated ? claim.judged() : claim.bound.value;
+      if (ratio && judged.n > 0 && !judged.ours) record.note = "a value is 0";
+      records.push_back(std::move(record));
+    }
+  }
+
+  void AddPredictions(const PartResult& twins, std::vector<ResultRecord>& records) const {
+    for (const PredictedCell& cell : ComparePrediction(result_, twins).cells) {
+      ResultRecord record = Record("prediction", *cell.cell, "step_seconds");
+      record.mode = "modelled";
+      record.n = 1;
+      record.value = Interval{cell.predicted, cell.predicted, cell.predicted, 1};
+      if (cell.oversubscribed) record.note = "oversubscribed";
+      records.push_back(record);
+      record.what = "prediction error";
+      record.unit = "";
+      record.value = Interval{cell.error(), cell.error(), cell.error(), 1};
+      records.push_back(std::move(record));
+    }
+  }
+
+ private:
+  void AddRatio(std::size_t i, const char* metric, std::vector<ResultRecord>& records) const {
+    const auto reference = result_.ReferenceOf(i);
+    if (!reference) return;
+    const auto ratio =
+        PairedRatio(result_.cells[i].Values(metric), result_.cells[*reference].Values(metric));
+    if (!ratio) return;
+    ResultRecord record = Record("ratio", *result_.cells[i].cell, metric);
+    record.unit = "";
+    record.over = result_.part->reference;
+    record.value = ratio;
+    record.n = ratio->n;
+    records.push_back(std::move(record));
+  }
+
+  ResultRecord Record(const char* what, const Cell& cell, const std::string& metric) const {
+    ResultRecord record;
+    record.what = what;
+    record.part = result_.part->id;
+    record.hardware = fmt::format("{}", fmt::join(result_.hardware, "; "));
+    record.keys = KeysOf(cell.config);
+    record.metric = metric;
+    record.unit = UnitWord(UnitOf(metric, cell.config, catalog_));
+    record.mode = cell.config["mode"];
+    return record;
+  }
+
+  ordered_json KeysOf(const json& config) const {
+    ordered_json keys = {{"method", config.value("method", json())}};
+    for (const KeyColumn& column : keys_) {
+      if (column.path != "mode") keys[column.path] = KeyValue(config, column);
+    }
+    return keys;
+  }
+
+  const PartResult& result_;
+  const Catalog& catalog_;
+  std::vector<KeyColumn> keys_;
+};
+
+ordered_json Flat(const ResultRecord& record) {
+  const auto text = [](const std::string& value) {
+    return value.empty() ? ordered_json() : ordered_json(value);
+  };
+  const bool bounds = record.value && record.value->has_bounds();
+  ordered_json flat = {{"what", record.what}, {"part", record.part}};
+  flat.update(record.keys);
+  flat["metric"] = text(record.metric);
+  flat["unit"] = record.unit;
+  flat["over"] = text(record.over);
+  flat["value"] = record.value ? ordered_json(record.value->value) : ordered_json();
+  flat["low"] = bounds ? ordered_json(record.value->low) : ordered_json();
+  flat["high"] = bounds ? ordered_json(record.value->high) : ordered_json();
+  flat["n"] = record.n;
+  flat["mode"] = text(record.mode);
+  flat["relation"] = text(record.relation);
+  flat["expected"] = record.expected ? ordered_json(*record.expected) : ordered_json();
+  flat["verdict"] = text(record.verdict);
+  flat["quote"] = text(record.quote);
+  flat["hardware"] = text(record.hardware);
+  flat["note"] = text(record.note);
+  return flat;
+}
+
+std::string CsvField(const ordered_json& value) {
+  if (value.is_null()) return "";
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2) {
+    text.insert(at, 1, '"');
+  }
+  return "\"" + text + "\"";
+}
+
+}  // namespace
+
+std::vector<ResultRecord> RecordsOf(const std::vector<Part>& parts,
+                                    const std::vector<PartResult>& results,
+                                    const Catalog& catalog) {
+  std::vector<ResultRecord> records;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Recorder recorder(results[i], catalog);
+    recorder.AddResults(records);
+    recorder.AddClaims(records);
+    if (i + 1 < parts.size() && parts[i + 1].id == parts[i].id + ".predicted") {
+      recorder.AddPredictions(results[i + 1], records);
+    }
+  }
+  return records;
+}
+
+std::string RecordsCsv(const std::vector<ResultRecord>& records) {
+  ordered_json empty = {{"what", nullptr}, {"part", nullptr}};
+  for (const ResultRecord& record : records) {
+    for (const auto& [key, value] : record.keys.items()) empty[key] = nullptr;
+  }
+  const ordered_json others = Flat({});
+  for (const auto& [key, value] : others.items()) empty[key] = nullptr;
+  std::string csv;
+  const auto add_line = [&](const ordered_json& row, bool names) {
+    std::string line;
+    for (const auto& [key, value] : row.items()) {
+      line += (line.empty() ? "" : ",") + CsvField(names ? ordered_json(key) : value);
+    }
+    csv += line + "\n";
+  };
+  add_line(empty, true);
+  for (const ResultRecord& record : records) {
+    ordered_json row = empty;
+    row.update(Flat(record));
+    add_line(row, false);
+  }
+  return csv;
+}
+
+json RecordsJson(const std::vector<ResultRecord>& records) {
+  json list = json::array();
+  for (const ResultRecord& record : records) list.push_back(json(Flat(record)));
+  return list;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,105 @@
+#include "harness/run/joined_blocks.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/revisions.hpp"
+#include "harness/files/canonical.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+std::set<std::string> ReferencesOf(const Part& part) {
+  std::set<std::string> methods;
+  if (!part.reference.empty()) methods.insert(part.reference);
+  for (const json& figure : part.figures) {
+    for (const char* key : {"reference", "normalise"}) {
+      if (figure.contains(key) && figure[key].is_string()) methods.insert(figure[key]);
+    }
+  }
+  return methods;
+}
+
+bool SameSetting(json a, json b) {
+  for (const std::string& key : MethodKeys()) {
+    a.erase(key);
+    b.erase(key);
+  }
+  return a == b;
+}
+
+// Whether `reference` is what `cell` may be divided by: the same but for the method, dense or as
+// sparse.
+bool IsReferenceOf(const Cell& reference, const Cell& cell) {
+  const json& a = reference.config;
+  const json& b = cell.config;
+  return (a["sparsifier"] == "none" ||
+          (a["sparsifier"] == b["sparsifier"] && a["density"] == b["density"])) &&
+         SameSetting(a, b);
+}
+
+// Which cells were tried in which blocks, with the parts' current revisions on this machine.
+class Tried {
+ public:
+  Tried(const Catalog& catalog, const std::vector<TrialRow>& rows, const json& machine)
+      : catalog_(catalog), rows_(rows), system_hash_(ContentHash(machine)) {}
+
+  bool Has(const Cell& cell, int block) {
+    if (const auto [at, is_new] = seen_.insert(cell.config_hash); is_new) {
+      const json revisions = RevisionsOf(catalog_, cell.config);
+      for (const TrialRow& row : rows_) {
+        if (row.config_hash == cell.config_hash && row.system_hash == system_hash_ &&
+            row.revisions == revisions)
+          blocks_.emplace(row.config_hash, row.block);
+      }
+    }
+    return blocks_.contains({cell.config_hash, block});
+  }
+
+ private:
+  const Catalog& catalog_;
+  const std::vector<TrialRow>& rows_;
+  const std::string system_hash_;
+  std::set<std::string> seen_;
+  std::set<std::pair<std::string, int>> blocks_;
+};
+
+void OpenBlocksOf(Tried& tried, Part& part) {
+  const std::set<std::string> methods = ReferencesOf(part);
+  for (Cell& cell : part.cells) {
+    if (!cell.joined || cell.config["mode"] == "modelled") continue;
+    std::vector<Cell*> references;
+    for (Cell& other : part.cells) {
+      if (&other != &cell && methods.contains(other.config["method"].get<std::string>()) &&
+          IsReferenceOf(other, cell))
+        references.push_back(&other);
+    }
+    int first = 0;
+    while (!tried.Has(cell, first) &&
+           std::any_of(references.begin(), references.end(),
+                       [&](const Cell* reference) { return tried.Has(*reference, first); }))
+      first += part.blocks;
+    cell.first_blocks = {first};
+    for (Cell* reference : references) {
+      std::vector<int>& known = reference->first_blocks;
+      if (std::find(known.begin(), known.end(), first) == known.end()) known.push_back(first);
+    }
+  }
+}
+
+}  // namespace
+
+void OpenBlocks(const Catalog& catalog, const std::vector<TrialRow>& rows, const json& machine,
+                std::vector<Experiment>& experiments) {
+  Tried tried(catalog, rows, machine);
+  for (Experiment& experiment : experiments) {
+    for (Part& part : experiment.parts) OpenBlocksOf(tried, part);
+  }
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,20 @@
+// Opens blocks for methods that join an experiment after others have run.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/experiment/experiment.hpp"
+#include "harness/store/index.hpp"
+
+namespace sparfuse::harness {
+
+// A ratio pairs trials of one block, which run at one time. A live cell that joined a part
+// therefore takes the first group of the part's number of blocks in which it was tried already or
+// its references have no trial, and its references run in these blocks as well. References are the
+// part's and those that its figures divide by. `machine`: DescribeSystem().
+void OpenBlocks(const Catalog& catalog, const std::vector<TrialRow>& rows,
+                const nlohmann::json& machine, std::vector<Experiment>& experiments);
+
+}  // namespace sparfuse::harness

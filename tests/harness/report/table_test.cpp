@@ -1,0 +1,252 @@
+// Tests of what tables tell apart, and of results as numbers.
+#include "harness/report/table.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/catalog/revisions.hpp"
+#include "harness/report/columns.hpp"
+#include "harness/report/records.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+Part MakePart(const Catalog& catalog, const std::string& axes) {
+  return ParseExperiment(TomlFile::Parse("id = \"t\"\n[defaults]\nmode = \"measured\"\n"
+                                         "workload = \"digits-resnet\"\nworkers = 2\n" +
+                                             axes,
+                                         "f.toml"),
+                         catalog, "/nonexistent")
+      .parts[0];
+}
+
+TrialRow Row(const Catalog& catalog, const Cell& cell, int block, double step_seconds) {
+  TrialRow row;
+  row.config = cell.config;
+  row.config_hash = cell.config_hash;
+  row.revisions = RevisionsOf(catalog, row.config);
+  row.system = {{"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", json::array()}};
+  row.system_hash = "machine";
+  row.status = "ok";
+  row.block = block;
+  row.metrics = {{"throughput", 64 / step_seconds},
+                 {"step_seconds", step_seconds},
+                 {"exposed_communication_seconds", 0},
+                 {"exchanges", 43},
+                 {"sent_bytes", 2500000}};
+  return row;
+}
+
+PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows) {
+  return ResultsOf(part, catalog, rows, "machine");
+}
+
+std::vector<std::string> TitlesOf(const std::vector<KeyColumn>& columns) {
+  std::vector<std::string> titles;
+  for (const KeyColumn& column : columns) titles.push_back(column.title);
+  return titles;
+}
+
+using Titles = std::vector<std::string>;
+
+TEST(Columns, AreOfTheUsualKeysWhereTheseTellCellsApart) {
+  const Catalog catalog = SmallCatalog();
+  // dense and wfbp differ in options, feedback, sparsifier and density: the method says it.
+  const Part part = MakePart(catalog, "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
+  EXPECT_EQ(TitlesOf(KeyColumnsOf(part)), Titles({"workload", "workers", "sparsifier", "density"}));
+}
+
+TEST(Columns, AreMadeOfEveryOtherKeyInWhichCellsDiffer) {
+  const Catalog catalog = SmallCatalog();
+  const Part part = MakePart(catalog,
+                             "method = \"wfbp\"\n[[axis]]\nfeedback = [\"none\", \"residual\"]\n"
+                             "[[axis]]\nsteps = [5, 10]\n"
+                             "[[axis]]\nrecipe = [{ learning_rate = 0.1 }, { learning_rate = 1 }]\n"
+                             "[[axis]]\nsparsifier_options = [{}]\n");
+  const auto columns = KeyColumnsOf(part);
+  EXPECT_EQ(TitlesOf(columns),
+            Titles({"workload", "workers", "feedback", "learning_rate", "steps"}));
+  std::set<std::string> rows;
+  for (const auto& row : ResultTable(ResultOf(part, catalog, {}), catalog).rows) {
+    rows.insert(row[3] + " " + row[4] + " " + row[5]);
+  }
+  EXPECT_EQ(rows.size(), part.cells.size());
+  EXPECT_TRUE(rows.contains("residual 0.1 5"));
+}
+
+TEST(Columns, TellTablesInTablesAndWhatSomeCellsLackApart) {
+  const auto config = [](const json& inputs, const json& link) {
+    return json({{"method", "wfbp"},
+                 {"workload", "w"},
+                 {"workers", 2},
+                 {"inputs", inputs},
+                 {"link", link}});
+  };
+  const json fast = {{"gbps", 1}, {"alpha_us", 100}};
+  const json slow = {{"gbps", 1}, {"alpha_us", 500}};
+  const std::vector<json> configs = {config(json::object(), fast), config({{"host", 2}}, fast),
+                                     config({{"host", {{"alpha_us", 3}}}}, fast),
+                                     config(json::object(), slow), config(json::object(), nullptr)};
+  const auto columns = KeyColumnsOf(configs);
+  // Two of one name have their whole path.
+  EXPECT_EQ(TitlesOf(columns),
+            Titles({"workload", "workers", "link", "inputs.host.alpha_us", "link.alpha_us"}));
+  EXPECT_EQ(KeyText(configs[4], columns[2]), "unshaped");
+  EXPECT_EQ(KeyText(configs[3], columns[2]), "1 Gbit/s");
+  EXPECT_EQ(KeyText({{"inputs", {{"host", {{"alpha_us", 0.1234567}}}}}}, columns[3]), "0.1234567");
+  EXPECT_EQ(KeyText(configs[3], columns[3]), "–");
+  EXPECT_EQ(KeyValue(configs[3], columns[4]), 500);
+}
+
+TEST(Table, ShowsExchangesAStep) {
+  const Catalog catalog = SmallCatalog();
+  const Part part = MakePart(catalog, "method = \"wfbp\"\n");
+  const std::vector<TrialRow> rows = {Row(catalog, part.cells[0], 0, 0.1)};
+  const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
+  const auto column = std::find(table.columns.begin(), table.columns.end(), "exchanges/step");
+  ASSERT_NE(column, table.columns.end());
+  EXPECT_EQ(table.rows[0][static_cast<std::size_t>(column - table.columns.begin())], "43.0");
+}
+
+TEST(Table, ClaimsOfOneQuoteNameTheirCells) {
+  const Catalog catalog = SmallCatalog();
+  const std::string claim =
+      "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"wfbp\" }\n"
+      "over = { method = \"dense\" }\nstated = 2\n";
+  const std::string other =
+      "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"dense\" }\n"
+      "more_than = 0\n";
+  const std::string axis = "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n";
+  const Part one = MakePart(catalog, axis + claim);
+  EXPECT_EQ(ClaimTable(ResultOf(one, catalog, {})).columns.back(), "verdict");
+  const Part two = MakePart(catalog, axis + claim + other);
+  const Table table = ClaimTable(ResultOf(two, catalog, {}));
+  EXPECT_EQ(table.columns.back(), "over");
+  EXPECT_EQ(table.rows[0].back(), "{\"method\":\"dense\"}");
+  EXPECT_EQ(table.rows[1][7], "{\"method\":\"dense\"}");
+}
+
+// dense at 0.1 s and wfbp at 0.05 s a step in three blocks; syncea is excluded.
+class Records : public ::testing::Test {
+ protected:
+  Records()
+      : part_(MakePart(catalog_,
+                       "[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
+                       "[[exclude]]\nwhen = { method = \"syncea\" }\nreason = \"no, none\"\n"
+                       "[[claim]]\nquote = \"twice\"\nmetric = \"throughput\"\n"
+                       "of = { method = \"wfbp\" }\nover = { method = \"dense\" }\nstated = 1.9\n"
+                       "[[claim]]\nquote = \"late\"\nmetric = \"step_seconds\"\n"
+                       "of = { method = \"dense\" }\nmore_than = 0.01\n")) {
+    for (int block = 0; block < 3; ++block) {
+      rows_.push_back(Row(catalog_, part_.cells[0], block, 0.1 * (1 + 0.01 * block)));
+      rows_.push_back(Row(catalog_, part_.cells[1], block, 0.05 * (1 + 0.01 * block)));
+    }
+  }
+  std::vector<ResultRecord> Make() const {
+    return RecordsOf({part_}, {ResultOf(part_, catalog_, rows_)}, catalog_);
+  }
+  json Find(const std::string& what, const std::string& method, const std::string& metric) const {
+    for (const json& record : RecordsJson(Make())) {
+      if (record["what"] == what && record["method"] == method &&
+          (metric.empty() ? record["metric"].is_null() : record["metric"] == metric)) {
+        return record;
+      }
+    }
+    return nullptr;
+  }
+
+  Catalog catalog_ = SmallCatalog();
+  Part part_;
+  std::vector<TrialRow> rows_;
+};
+
+TEST_F(Records, AreNumbersInBaseUnits) {
+  const json step = Find("result", "wfbp", "step_seconds");
+  EXPECT_NEAR(step["value"].get<double>(), 0.0505, 1e-5);
+  EXPECT_LT(step["low"], step["value"]);
+  EXPECT_GT(step["high"], step["value"]);
+  EXPECT_EQ(step["n"], 3);
+  EXPECT_EQ(step["unit"], "seconds");
+  EXPECT_EQ(step["mode"], "measured");
+  EXPECT_EQ(step["density"], 0.01);
+  EXPECT_EQ(step["hardware"], "CPU, 2 cores, 4 GiB");
+  EXPECT_EQ(Find("result", "wfbp", "throughput")["unit"], "images/s");
+  EXPECT_EQ(Find("result", "wfbp", "sent_bytes")["value"], 2500000.0);
+  EXPECT_EQ(Find("result", "wfbp", "sent_bytes")["unit"], "bytes");
+  EXPECT_EQ(Find("result", "wfbp", "exchanges")["value"], 43.0);
+  const json exposed = Find("result", "wfbp", "exposed_communication_seconds");
+  EXPECT_EQ(exposed["value"], 0.0);  // without an interval: 0 has no logarithm
+  EXPECT_EQ(exposed["low"], nullptr);
+  EXPECT_EQ(exposed["n"], 3);
+}
+
+TEST_F(Records, OfRatiosClaimsAndExclusions) {
+  const json ratio = Find("ratio", "wfbp", "throughput");
+  EXPECT_NEAR(ratio["value"].get<double>(), 2, 1e-9);
+  EXPECT_EQ(ratio["over"], "dense");
+  EXPECT_EQ(ratio["unit"], "");
+  EXPECT_EQ(Find("ratio", "dense", "throughput"), nullptr);
+  const json claimed = Find("claimed ratio", "wfbp", "throughput");
+  EXPECT_NEAR(claimed["value"].get<double>(), 2, 1e-9);
+  EXPECT_EQ(claimed["expected"], 1.9);
+  EXPECT_EQ(claimed["relation"], "=");
+  EXPECT_EQ(claimed["verdict"], "reproduced");
+  EXPECT_EQ(claimed["over"], "{\"method\":\"dense\"}");
+  const json late = Find("claimed value", "dense", "step_seconds");
+  EXPECT_EQ(late["relation"], ">");
+  EXPECT_EQ(late["unit"], "seconds");
+  EXPECT_EQ(Find("excluded", "syncea", "")["note"], "no, none");
+}
+
+TEST_F(Records, SayWhyThereIsNoNumber) {
+  rows_.clear();
+  const json record = Find("result", "wfbp", "throughput");
+  EXPECT_EQ(record["value"], nullptr);
+  EXPECT_EQ(record["n"], 0);
+  EXPECT_EQ(record["note"], "not run");
+  EXPECT_EQ(Find("result", "wfbp", "step_seconds"), nullptr);
+}
+
+TEST_F(Records, OfTwinsAreBesideTheirLiveCells) {
+  const Part twins = PredictedPart(part_);
+  for (std::size_t cell = 0; cell < 2; ++cell) {
+    rows_.push_back(Row(catalog_, twins.cells[cell], 0, 0.04));
+    rows_.back().system = {{"cluster", "this-machine"}, {"profile_hash", "x"}};
+  }
+  const auto records =
+      RecordsOf({part_, twins},
+                {ResultOf(part_, catalog_, rows_), ResultOf(twins, catalog_, rows_)}, catalog_);
+  for (const json& record : RecordsJson(records)) {
+    if (record["what"] != "prediction error" || record["method"] != "wfbp") continue;
+    EXPECT_NEAR(record["value"].get<double>(), 0.04 / 0.0505 - 1, 1e-4);
+    EXPECT_EQ(record["part"], part_.id);
+    return;
+  }
+  FAIL() << "expected a prediction error of wfbp";
+}
+
+TEST_F(Records, OneCsvTableHasAllParts) {
+  Part other = part_;
+  other.id = "other";
+  other.claims.clear();
+  other.cells.resize(1);
+  const std::string csv = RecordsCsv(
+      RecordsOf({other, part_},
+                {ResultOf(other, catalog_, rows_), ResultOf(part_, catalog_, rows_)}, catalog_));
+  EXPECT_TRUE(csv.starts_with(
+      "what,part,method,workload,workers,sparsifier,density,metric,unit,over,value,low,high,n,mode,"
+      "relation,expected,verdict,quote,hardware,note\n"))
+      << csv;
+  // A part whose cells do not differ in a key has nothing in its column.
+  EXPECT_NE(csv.find("\nresult,other,dense,digits-resnet,2,,,throughput,images/s,,"),
+            std::string::npos)
+      << csv;
+  EXPECT_NE(csv.find(",\"{\"\"method\"\":\"\"dense\"\"}\","), std::string::npos) << csv;
+  EXPECT_NE(csv.find(",\"no, none\"\n"), std::string::npos) << csv;
+  EXPECT_NE(csv.find(",exchanges,,,43.0,43.0,43.0,3,measured,"), std::string::npos) << csv;
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

@@ -1,0 +1,152 @@
+"""What `sparfuse new baseline` writes: it builds, passes its tests, and joins an experiment.
+
+  new_baseline_test.py BUILD_FOLDER [unittest arguments]
+
+The program and the tests are those of the build; what the new baseline changes is compiled and linked
+with the build's own commands, in a copy of the folders that it writes to.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness_test import made_up_profile
+
+BUILD = None
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "fixed-fours"
+
+EXPERIMENT = """
+id = "small"
+[defaults]
+mode = "modelled"
+cluster = "made-up"
+workload = "digits-resnet"
+link = { gbps = 1, alpha_us = 100 }
+workers = 2
+[[axis]]
+method = ["dense", "wfbp"]
+"""
+
+
+def commands_of(target):
+    """The build's commands for `target`, the last of them its link."""
+    tool = ROOT / ".venv" / "bin" / "ninja"
+    ninja = str(tool) if tool.exists() else "ninja"
+    return subprocess.run([ninja, "-C", BUILD, "-t", "commands", target], text=True, check=True,
+                          capture_output=True).stdout.strip().splitlines()
+
+
+class NewBaselineTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="sparfuse-new-baseline-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.tree = cls.folder / "tree"
+        cls.tree.mkdir()
+        for entry in ROOT.iterdir():
+            if entry.name in ("baselines", "tests"):
+                shutil.copytree(entry, cls.tree / entry.name, symlinks=True)
+            elif entry.name not in ("build", ".git"):
+                (cls.tree / entry.name).symlink_to(entry)
+        cls.said = cls.run_program([BUILD / "harness" / "sparfuse", "--root", cls.tree, "new", "baseline", NAME])
+        cls.libraries = cls.build_library()
+        cls.program = cls.link("harness/sparfuse")
+
+    @staticmethod
+    def run_program(command, code=0):
+        done = subprocess.run(command, text=True, capture_output=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    @classmethod
+    def compile(cls, like, source, output):
+        """Compiles `source` of the copy as the build compiles `like`."""
+        database = json.loads((BUILD / "compile_commands.json").read_text())
+        entry = next(entry for entry in database if Path(entry["file"]) == like)
+        command = entry["command"].replace(f"-I{ROOT} ", f"-I{cls.tree} ")
+        command = command.replace(str(like), str(source))
+        command = command[:command.index(" -o ")] + f" -o {output} -c {source}"
+        subprocess.run(command, shell=True, check=True, cwd=entry["directory"])
+        return output
+
+    @classmethod
+    def build_library(cls):
+        """The registry with the new baseline, in a copy of the library of baselines."""
+        library = cls.folder / "libsparfuse_baselines.a"
+        shutil.copy(BUILD / "baselines" / "libsparfuse_baselines.a", library)
+        registry = ROOT / "baselines" / "registry.cpp"
+        embedded = BUILD / "baselines" / "method_files.cpp"
+        stem = NAME.replace("-", "_")
+        method = cls.tree / "baselines" / NAME / f"{NAME}.toml"
+        text = embedded.read_text()
+        end = text.index("};\n}  // namespace")
+        files = cls.folder / "method_files.cpp"
+        files.write_text(text[:end] + f'    {{"baselines/{NAME}/{NAME}.toml", R"method({method.read_text()})method"}},\n'
+                         + text[end:])
+        objects = [
+            cls.compile(registry, cls.tree / "baselines" / "registry.cpp", cls.folder / "registry.cpp.o"),
+            cls.compile(registry, cls.tree / "baselines" / NAME / f"{stem}.cpp", cls.folder / f"{stem}.cpp.o"),
+            cls.compile(embedded, files, cls.folder / "method_files.cpp.o")]
+        subprocess.run(["ar", "r", library, *objects], check=True, capture_output=True)
+        return library
+
+    @classmethod
+    def link(cls, target, replaced=None):
+        """Links `target` with the new library; `replaced`: an object in the place of the target's only one."""
+        command = commands_of(target)[-1]
+        output = cls.folder / Path(target).name
+        command = command.replace("baselines/libsparfuse_baselines.a", str(cls.libraries))
+        command = command.replace(f" -o {target} ", f" -o {output} ")
+        if replaced is not None:
+            words = command.split()
+            objects = [word for word in words if word.endswith(".cpp.o")]
+            assert len(objects) == 1, objects
+            command = command.replace(objects[0], str(replaced))
+        subprocess.run(command, shell=True, check=True, cwd=BUILD)
+        assert output.exists(), command
+        return output
+
+    def test_its_own_test_passes(self):
+        stem = NAME.replace("-", "_")
+        like = ROOT / "tests" / "baselines" / "strategy_conformance_test.cpp"
+        compiled = self.compile(like, self.tree / "tests" / "baselines" / NAME / f"{stem}_test.cpp",
+                                self.folder / f"{stem}_test.cpp.o")
+        program = self.link("tests/strategy_conformance_test", compiled)
+        self.assertIn("[  PASSED  ] 1 test.", self.run_program([program]))
+
+    def test_it_passes_the_conformance_suite(self):
+        program = self.link("tests/harness_method_conformance_test")
+        said = self.run_program([program, f"--gtest_filter=*/{NAME.replace('-', '_')}_?"])
+        self.assertRegex(said, r"\[  PASSED  \] \d\d tests")
+
+    def test_names_that_are_taken_or_wrong_are_refused(self):
+        new = [self.program, "--root", self.tree, "new", "baseline"]
+        for name, said in ((NAME, "a method is called so"), ("by-bytes", "a planner is called so"),
+                           ("powersgd", "there is baselines/powersgd"), ("topk", "there is a test topk_test.cpp"),
+                           ("Fixed", "small letters"), ("a--b", "single '-'"), ("../x", "small letters")):
+            self.assertIn(said, self.run_program([*new, name], code=2))
+
+    def test_it_joins_an_experiment_and_nothing_else_runs_again(self):
+        results = self.folder / "results"
+        (results / "profiles").mkdir(parents=True)
+        (results / "profiles" / "made-up.json").write_text(json.dumps([made_up_profile(1), made_up_profile(2)]))
+        experiment = self.folder / "small.toml"
+        experiment.write_text(EXPERIMENT)
+        sparfuse = [self.program, "--root", self.tree, "--results", results]
+        self.assertIn("2 ran well", self.run_program([*sparfuse, "run", experiment]))
+        joined = self.run_program([*sparfuse, "run", experiment, "--with-method", NAME])
+        self.assertIn("1 ran well, 0 failed, 2 were in the store", joined)
+        self.assertIn("nothing is missing", self.run_program([*sparfuse, "plan", experiment, "--with-method", NAME]))
+        self.assertIn(f"sparfuse check method {NAME}", self.said)
+
+
+if __name__ == "__main__":
+    BUILD = Path(sys.argv[1]).resolve()
+    os.chdir(BUILD)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
