@@ -94,7 +94,7 @@ namespace {
 
 TEST(@Type@, ClosesAUnitAfterSoManyTensors) {
   GradientLayout layout;
-  for (int t = 0; t < 10; ++t) layout.Add("t" + std::to_string(t), {8}, 8);
+  for (int t = 0; t < 10; ++t) layout.Add("tensor", {8}, 8);
   const PlanInput input{layout, {2, 1}, 0.5, Sparsified::kAhead};
   const Options options = {{"tensors_per_unit", std::int64_t{4}}};
   const Plan plan = testing::PlanOf("@name@", input, options);
