@@ -172,7 +172,7 @@ std::unique_ptr<Sparsifier> Composition::MakeSparsifier(std::uint64_t seed) cons
   return ReuseThreshold(sparsifier->make(sparsifier_options, seed), threshold_period);
 }
 
-std::unique_ptr<Quantizer> Composition::MakeRuns(std::uint64_t seed) const {
+std::unique_ptr<Quantizer> Composition::MakeDenseQuantizer(std::uint64_t seed) const {
   const std::string& name = StringOption(sending, "payload_dense");
   if (name == "indexed") return nullptr;
   const QuantizerDescriptor& quantizer = FindQuantizer(name);
@@ -260,9 +260,9 @@ Plan MakePlan(const Composition& composition, const GradientLayout& layout,
   Plan plan = composition.planner->make(composition.planner_options)->MakePlan(input);
   if (BoolOption(composition.sending, "dense_fallback")) {
     const auto sparsifier = composition.MakeSparsifier(0);
-    const auto runs = composition.MakeRuns(0);
+    const auto dense_quantizer = composition.MakeDenseQuantizer(0);
     plan = WithDenseFallback(std::move(plan), input,
-                             {sparsifier.get(), composition.coding, runs.get()});
+                             {sparsifier.get(), composition.coding, dense_quantizer.get()});
   }
   CheckPlan(plan, layout);
   return plan;
@@ -279,7 +279,7 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   live.unbounded_count =
       composition.sparsifier != nullptr && composition.sparsifier->unbounded_count;
   live.feedback = composition.feedback;
-  live.runs = composition.MakeRuns(seed);
+  live.dense_quantizer = composition.MakeDenseQuantizer(seed);
   live.dense_collective = composition.dense_collective;
   live.sparse_collective = composition.sparse_collective;
   live.coding = composition.coding;
@@ -299,7 +299,7 @@ ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layou
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
   model.coding = composition.coding;
-  model.runs = composition.MakeRuns(0);
+  model.dense_quantizer = composition.MakeDenseQuantizer(0);
   if (composition.sparsifier != nullptr) {
     model.sparsifier = composition.sparsifier->name;
     model.selector = composition.sparsifier->make(composition.sparsifier_options, 0);

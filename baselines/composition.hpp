@@ -69,8 +69,8 @@ struct Composition {
 
   std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }
   std::unique_ptr<Sparsifier> MakeSparsifier(std::uint64_t seed) const;  // null: none
-  // What codes tensors of density 1; null: they have indices like others.
-  std::unique_ptr<Quantizer> MakeRuns(std::uint64_t seed) const;
+  // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
+  std::unique_ptr<Quantizer> MakeDenseQuantizer(std::uint64_t seed) const;
   bool needs_profile() const;  // to plan
 };
 

@@ -152,8 +152,10 @@ class Planning {
       work.until_reducible = work.compute;
     }
     const std::size_t entries = EntriesOf(unit);
-    if (reduced > 0) work.reduce = times_->Reduce(reduced) + times_->Covering(reduced);
-    if (entries > 0) work.gather = GatherSeconds(entries) + times_->Covering(gathered);
+    if (reduced > 0)
+      work.reduce = times_->Reduce(reduced) + times_->HostSecondsPerExchange(reduced);
+    if (entries > 0)
+      work.gather = GatherSeconds(entries) + times_->HostSecondsPerExchange(gathered);
     return work;
   }
 

@@ -1,4 +1,4 @@
-// The descriptors that registry.cpp joins: one function for each algorithm's file.
+// Declares the descriptors that registry.cpp joins: one function for each algorithm's file.
 #pragma once
 
 #include "core/collective/collective.hpp"

@@ -1,4 +1,4 @@
-// Collectives: how the payloads of all ranks for one unit become the sum that every rank applies.
+// Collectives turn the payloads of all ranks for one unit into the sum that every rank applies.
 //
 // A collective is described twice, next to one another in one file: `Run` does it over a
 // Communicator, `Rounds` says what messages that takes. The test CollectiveRounds checks, for every
@@ -24,8 +24,8 @@ struct Round {
   std::uint32_t messages = 1;  // sent by the busiest rank in one repetition
   std::uint64_t bytes = 0;     // sum over the repetitions of max over ranks of bytes in or out
   LinkClass link = LinkClass::kInterNode;
-  std::uint64_t reduced_elements =
-      0;  // floats added to memory by the busiest rank, all repetitions
+  // Floats added to memory by the busiest rank, all repetitions.
+  std::uint64_t reduced_elements = 0;
 };
 
 struct RoundPlan {
@@ -33,7 +33,7 @@ struct RoundPlan {
   std::vector<Traffic> per_rank;  // exact totals, [ranks]
 };
 
-// What an exchange works on. Which members are used follows from the collective's `payload`.
+// The buffers of an exchange. Which members are used follows from the collective's `payload`.
 struct ExchangeBuffers {
   std::span<float> dense;          // [n], in place: own values in, sum over ranks out
   std::span<const std::byte> own;  // this rank's sparse payload
@@ -56,7 +56,9 @@ struct Collective {
   std::string_view source;
   int revision;
   PayloadKind payload;
-  bool native;  // the backend's own: counted by formula, refused by `shaped`
+  // The backend's own: counted by formula, a sparse one by the payloads in by_rank, of which it
+  // gives one a rank; refused by `shaped`.
+  bool native;
 
   // `tag` is a block of 16 tags that this exchange alone uses on `communicator`.
   Task (*run)(Communicator& communicator, ExchangeBuffers& buffers, int tag);
@@ -65,6 +67,9 @@ struct Collective {
 
   // Of a native one: the backends (Communicator::backend) that have it.
   std::span<const std::string_view> backends = {};
+  // It reads and writes payloads in host memory: whoever runs it gives it communicator.host(), and
+  // stages what lies on a device.
+  bool host_memory = false;
 };
 
 // "ring-allreduce", "native-allreduce", "sparse-allgather", "nccl-allgather".

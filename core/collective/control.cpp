@@ -1,4 +1,4 @@
-// Small collectives for control, set-up and checks: few bytes, so few rounds matter more than
+// Runs small collectives for control, set-up and checks: few bytes, so few rounds matter more than
 // bytes.
 #include <algorithm>
 #include <string>

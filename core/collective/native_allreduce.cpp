@@ -1,5 +1,5 @@
-// The backend's own dense all-reduce, for measured mode. What it sends cannot be seen from outside:
-// it is counted as a ring, which is the least that a bandwidth-optimal algorithm sends.
+// Calls the backend's own dense all-reduce, for measured mode. What it sends cannot be seen from
+// outside: it is counted as a ring, which is the least that a bandwidth-optimal algorithm sends.
 #include <array>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// The backend's own all-gather of sparse payloads, for measured mode on devices: counts are
+// Calls the backend's own all-gather of sparse payloads, for measured mode on devices: counts are
 // exchanged first, then the payloads go as a group of messages or padded, whichever costs less.
 //
 // Source:  core/transport/nccl/all_gather_cost.hpp, which states both costs.

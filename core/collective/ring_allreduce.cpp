@@ -116,8 +116,15 @@ RoundPlan RingAllReduceRounds(std::span<const std::uint64_t> sizes, const Topolo
 }
 
 Collective RingAllReduce() {
-  return {"ring-allreduce",    "Patarasuk & Yuan, JPDC 2009", 1, PayloadKind::kDense, false, &Run,
-          &RingAllReduceRounds};
+  return {"ring-allreduce",
+          "Patarasuk & Yuan, JPDC 2009",
+          1,
+          PayloadKind::kDense,
+          false,
+          &Run,
+          &RingAllReduceRounds,
+          {},
+          true};
 }
 
 }  // namespace sparfuse

@@ -93,7 +93,9 @@ Collective SparseAllGather() {
           PayloadKind::kSparse,
           false,
           &Run,
-          &Rounds};
+          &Rounds,
+          {},
+          true};
 }
 
 }  // namespace sparfuse

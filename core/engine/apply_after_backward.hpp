@@ -1,5 +1,5 @@
-// When exchanges are averaged: on the compute lane, in launch order, not before backward ends; what
-// the papers' synchronize() does.
+// Averages exchanges after backward, on the compute lane, in launch order: what the papers'
+// synchronize() does.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What a Strategy may ask for. Two engines implement it: LiveEngine does the work, ModelEngine
-// computes when it would have happened. A strategy cannot tell which one it drives.
+// Declares what a Strategy may ask of an Engine. LiveEngine does the work, ModelEngine computes
+// when it would have happened: a strategy cannot tell which one it drives.
 #pragma once
 
 #include <cstddef>
@@ -107,7 +107,7 @@ class Engine {
   virtual void EndWait(const std::string& label) = 0;
 };
 
-// What a method does when something happens. One object a rank, used by one thread at a time; it
+// Reacts for a method to the events of a step. One object a rank, used by one thread at a time; it
 // sees no values. A step ends when every element of the layout has been applied.
 class Strategy {
  public:

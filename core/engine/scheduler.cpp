@@ -36,8 +36,7 @@ void StepScheduler::SetPlan(Plan plan) {
 void StepScheduler::ResetStep() {
   ops_.clear();
   for (auto& channel : channels_) channel = {};
-  applied_ = settled_elements_ = 0;
-  unfinished_ = unsettled_ = 0;
+  done_ = ordered_ = {};
   complete_ = false;
 }
 
@@ -49,10 +48,10 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
     assert(other >= 1 && other < handle);
     Op& first = op(other);
     if (first.done) return;
-    if (Follows(first, self)) {
-      self.follows.push_back(other);
+    if (StreamsOrder(first, self)) {
+      self.stream_predecessors.push_back(other);
       if (first.started) return;
-      first.followers.push_back(handle);
+      first.stream_successors.push_back(handle);
     } else {
       first.dependents.push_back(handle);
     }
@@ -62,8 +61,8 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
   for (const Handle other : self.selections) wait_for(other);
   if (self.exchange != 0) wait_for(self.exchange);
   if (self.kind != OpKind::kTimer) {
-    ++unfinished_;
-    ++unsettled_;
+    ++done_.open;
+    ++ordered_.open;
   }
   if (self.kind == OpKind::kExchange || self.kind == OpKind::kNegotiate) {
     channels_[static_cast<std::size_t>(self.channel)].queue.push_back(handle);
@@ -85,16 +84,16 @@ void StepScheduler::Release(Handle handle) {
   }
   StartLocal(handle, ready);
   ready.started = true;
-  for (const Handle follower : ready.followers) {
-    if (--op(follower).waits_for == 0) Release(follower);
+  for (const Handle successor : ready.stream_successors) {
+    if (--op(successor).waits_for == 0) Release(successor);
   }
-  if (ready.kind == OpKind::kApply && SettlesWhenStarted(ready)) Settle(ready);
+  if (ready.kind == OpKind::kApply && OrderedByStream(ready)) TakeAsOrdered(ready);
 }
 
-void StepScheduler::Settle(Op& settled) {
-  if (settled.kind == OpKind::kApply) settled_elements_ += settled.elements();
-  --unsettled_;
-  if (settled_elements_ == layout_.numel() && unsettled_ == 0) StepSettled();
+void StepScheduler::TakeAsOrdered(const Op& over) {
+  if (over.kind == OpKind::kApply) ordered_.applied += over.elements();
+  --ordered_.open;
+  if (ordered_.applied == layout_.numel() && ordered_.open == 0) StepApplied();
 }
 
 void StepScheduler::AdvanceChannel(Channel which) {
@@ -115,7 +114,7 @@ void StepScheduler::Finish(Handle handle) {
   Op& finished = op(handle);
   assert(!finished.done);
   finished.done = true;
-  if (finished.kind == OpKind::kApply) applied_ += finished.elements();
+  if (finished.kind == OpKind::kApply) done_.applied += finished.elements();
   // Continuations come before dependents: what a strategy asks for now is queued before what was
   // only waiting, in both engines.
   if (finished.then) finished.then();
@@ -128,10 +127,10 @@ void StepScheduler::Finish(Handle handle) {
     AdvanceChannel(finished.channel);
   }
   if (finished.kind != OpKind::kTimer) {
-    --unfinished_;
-    if (finished.kind != OpKind::kApply || !SettlesWhenStarted(finished)) Settle(finished);
+    --done_.open;
+    if (finished.kind != OpKind::kApply || !OrderedByStream(finished)) TakeAsOrdered(finished);
   }
-  if (!complete_ && applied_ == layout_.numel() && unfinished_ == 0) {
+  if (!complete_ && done_.applied == layout_.numel() && done_.open == 0) {
     complete_ = true;
     StepComplete();
   }
@@ -215,8 +214,8 @@ std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
 std::string StepScheduler::DescribeUnfinished() const {
   static constexpr const char* kKinds[] = {"pack",      "sparsify", "exchange",
                                            "negotiate", "apply",    "timer"};
-  std::string text =
-      std::to_string(applied_) + " of " + std::to_string(layout_.numel()) + " elements applied";
+  std::string text = std::to_string(done_.applied) + " of " + std::to_string(layout_.numel()) +
+                     " elements applied";
   for (const Op& each : ops_) {
     if (each.done || each.kind == OpKind::kTimer) continue;
     text += "; first unfinished: " + std::string(kKinds[static_cast<std::size_t>(each.kind)]) +

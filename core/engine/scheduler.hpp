@@ -1,5 +1,15 @@
-// What both engines share: handles, dependencies, lanes' ready order, channels' launch order, the
-// end of a step. Keeping it in one class is what keeps the two engines from drifting apart.
+// Keeps the order of a step's operations for both engines: dependencies, the launch order of
+// channels, the end of the step. One class does it so that the two engines cannot drift apart.
+//
+// An operation is started when those that it comes after are done. Where streams keep two of them
+// in order by themselves (StreamsOrder), the later one is started as soon as the earlier one has
+// been, and the step goes on when its last Apply has been started, done or not. On a device:
+//
+//   Pack(t)          is given to the compute stream.
+//   Sparsify(t)      comes after the pack: it is given to the stream at once, behind it.
+//   Exchange({t})    starts when the selection is done: the host must know its count.
+//   Apply(exchange)  starts when the exchange is done. It is given to the stream: StepApplied, the
+//                    update may be given to it too. When the stream has done it: StepComplete.
 #pragma once
 
 #include <array>
@@ -12,6 +22,9 @@
 #include "core/engine/engine.hpp"
 
 namespace sparfuse {
+
+struct ExchangeState;  // of LiveEngine, as is Selection (core/engine/live/live_state.hpp)
+struct Selection;
 
 enum class OpKind : std::uint8_t { kPack, kSparsify, kExchange, kNegotiate, kApply, kTimer };
 
@@ -34,14 +47,19 @@ struct Op {
 
   std::uint32_t waits_for = 0;     // operations that it starts after and that it still waits for
   std::vector<Handle> dependents;  // start when this is done
-  std::vector<Handle> followers;   // start when this has started (StepScheduler::Follows)
-  std::vector<Handle> follows;     // those that have this among their followers
-  bool started = false;            // kPack, kSparsify, kApply
+  // Where streams keep operations in order (StepScheduler::StreamsOrder): those that start when
+  // this has been started, and those behind which this has been started.
+  std::vector<Handle> stream_successors;
+  std::vector<Handle> stream_predecessors;
+  bool started = false;  // kPack, kSparsify, kApply
   bool done = false;
   std::uint64_t payload_bytes = 0;  // kSparsify, kExchange: what this rank contributes
 
+  // LiveEngine's, from the start of the operation on.
+  Selection* selection = nullptr;           // kSparsify
+  ExchangeState* exchange_state = nullptr;  // kExchange, kApply
+
   std::size_t elements() const;  // of `parts`
-  void* attachment = nullptr;    // the engine's own
 };
 
 // All members are used by one thread at a time (the one that reacts), except that an engine may
@@ -72,27 +90,29 @@ class StepScheduler : public Engine {
   virtual void StartLocal(Handle handle, Op& op) = 0;
   virtual void StartExchange(Handle handle, Op& op) = 0;  // kExchange and kNegotiate
   virtual void StartTimerOp(Handle handle, Op& op) = 0;
+  // Streams keep the two in order: `second`, a local operation, may be started once `first` has
+  // been.
+  virtual bool StreamsOrder(const Op& /*first*/, const Op& /*second*/) const { return false; }
+  // The stream already orders later work of the compute lane behind this Apply, so the step need
+  // not wait for its completion.
+  virtual bool OrderedByStream(const Op& /*apply*/) const { return false; }
+  // Every element has been applied, at least for what the compute lane does from now on; all but
+  // Applies that a stream orders is done. Called before StepComplete, perhaps more than once.
+  virtual void StepApplied() {}
   // Every element has been applied and nothing is under way.
   virtual void StepComplete() = 0;
-  // `second`, a local operation, may start as soon as `first` has: the engine keeps them in order.
-  virtual bool Follows(const Op& /*first*/, const Op& /*second*/) const { return false; }
-  // What comes after an Apply that has started comes after its end: the step need not wait for it.
-  virtual bool SettlesWhenStarted(const Op& /*apply*/) const { return false; }
-  // All but what settles when started is done. Called before StepComplete, perhaps more than once.
-  virtual void StepSettled() {}
 
   void ResetStep();
   void Finish(Handle handle);
   Op& op(Handle handle) { return ops_[handle - 1]; }
   const Op& op(Handle handle) const { return ops_[handle - 1]; }
-  std::size_t operations() const noexcept { return ops_.size(); }
   // "tensor 12 to 15 not applied", for errors about steps that do not end.
   std::string DescribeUnfinished() const;
 
  private:
   Handle Add(Op op, const std::vector<Handle>& after);
   void Release(Handle handle);
-  void Settle(Op& settled);
+  void TakeAsOrdered(const Op& over);
   void AdvanceChannel(Channel channel);
 
   GradientLayout layout_;
@@ -105,10 +125,12 @@ class StepScheduler : public Engine {
     bool busy = false;
   };
   std::array<ChannelState, kChannels> channels_;
-  std::size_t applied_ = 0;
-  std::size_t unfinished_ = 0;        // operations other than timers
-  std::size_t settled_elements_ = 0;  // of Applies
-  std::size_t unsettled_ = 0;         // operations other than timers
+  struct Progress {
+    std::size_t applied = 0;  // elements
+    std::size_t open = 0;     // operations other than timers
+  };
+  Progress done_;
+  Progress ordered_;  // an Apply that a stream orders counts from its start
   bool complete_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Spans: what happened when, on which lane. Both engines write the same ones.
+// Records spans, which say what happened when and on which lane. Both engines write the same ones.
 #pragma once
 
 #include <cstdint>

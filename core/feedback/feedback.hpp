@@ -1,4 +1,4 @@
-// What becomes of the part of a gradient that is not sent.
+// Describes what becomes of the part of a gradient that is not sent.
 #pragma once
 
 #include <cstdint>

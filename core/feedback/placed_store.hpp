@@ -1,5 +1,5 @@
-// Residuals, or velocities, of an engine whose selections run on a device and, some of them, on the
-// host beside it.
+// Keeps residuals, or velocities, of an engine whose selections run on a device and, some of them,
+// on the host beside it.
 #pragma once
 
 #include <cstdint>

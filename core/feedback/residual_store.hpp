@@ -1,4 +1,4 @@
-// The part of the gradient not sent yet.
+// Keeps the part of the gradient that is not sent yet.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a collective that drops gives back, into the residuals that it was selected from.
+// Adds what a collective gives back to the residuals that it was selected from.
 #pragma once
 
 #include <cstddef>

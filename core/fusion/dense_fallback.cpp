@@ -53,10 +53,11 @@ class Prediction {
         host = std::max(host, times.compute) + times_.SparsifyOnHost(t, how.density);
         AddSelection(tensor.numel, tensor.shape, how.density, host, payload);
       } else {
-        const bool is_run = how.density >= 1 && form_.runs != nullptr;
-        times.compute +=
-            is_run ? cost_.dispatch_seconds + cost_.EncodeSeconds(form_.runs->name(), tensor.numel)
-                   : times_.Sparsify(t, how.density);
+        const bool is_whole = how.density >= 1 && form_.dense_quantizer != nullptr;
+        times.compute += is_whole
+                             ? cost_.dispatch_seconds +
+                                   cost_.EncodeSeconds(form_.dense_quantizer->name(), tensor.numel)
+                             : times_.Sparsify(t, how.density);
         AddSelection(tensor.numel, tensor.shape, how.density, times.compute, payload);
       }
     }
@@ -73,7 +74,8 @@ class Prediction {
     }
     if (dense.elements > 0) {
       times.messages.push_back(
-          {dense.ready, times_.Reduce(dense.elements) + times_.Covering(dense.elements),
+          {dense.ready,
+           times_.Reduce(dense.elements) + times_.HostSecondsPerExchange(dense.elements),
            cost_.dispatch_seconds + cost_.scale_seconds(static_cast<double>(dense.elements))});
     }
     if (payload.elements > 0) {
@@ -84,8 +86,8 @@ class Prediction {
       const std::size_t entries = payload.kept + payload.run_elements;
       times.messages.push_back(
           {payload.ready,
-           times_.Gather(payload.run_bytes + (payload.kept > 0 ? indexed : 0)) +
-               times_.Covering(payload.elements),
+           times_.Gather(payload.whole_bytes + (payload.kept > 0 ? indexed : 0)) +
+               times_.HostSecondsPerExchange(payload.elements),
            cost_.dispatch_seconds +
                times_.Decompress(payload.elements,
                                  static_cast<std::size_t>(input_.topology.ranks) * entries)});
@@ -116,7 +118,7 @@ class Prediction {
     std::size_t elements = 0;
     std::size_t kept = 0;          // with indices
     std::size_t run_elements = 0;  // without
-    std::size_t run_bytes = 0;
+    std::size_t whole_bytes = 0;
     double ready = 0;
 
     void Add(std::size_t n, double when) {
@@ -128,9 +130,9 @@ class Prediction {
   void AddSelection(std::size_t n, std::span<const std::int64_t> shape, double density, double when,
                     Local& payload) const {
     payload.Add(n, when);
-    if (density >= 1 && form_.runs != nullptr) {
+    if (density >= 1 && form_.dense_quantizer != nullptr) {
       payload.run_elements += n;
-      payload.run_bytes += form_.runs->EncodedBytes(n);
+      payload.whole_bytes += form_.dense_quantizer->EncodedBytes(n);
     } else if (density >= 1) {
       payload.kept += n;
     } else {

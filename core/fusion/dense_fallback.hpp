@@ -1,4 +1,4 @@
-// The option dense_fallback: units that take longer sparse than dense are left dense.
+// Plans the option dense_fallback: units that take longer sparse than dense are left dense.
 #pragma once
 
 #include "core/fusion/plan.hpp"
@@ -9,11 +9,11 @@ namespace sparfuse {
 class Quantizer;
 class Sparsifier;
 
-// What a rank selects, as payload.
+// The form in which a rank sends what it selects.
 struct PayloadForm {
-  const Sparsifier* sparsifier = nullptr;  // says how many elements are kept; null: KeptCount
-  PayloadCoding coding = {};               // of what has indices
-  const Quantizer* runs = nullptr;         // codes tensors of density 1; null: they have indices
+  const Sparsifier* sparsifier = nullptr;      // says how many elements are kept; null: KeptCount
+  PayloadCoding coding = {};                   // of what has indices
+  const Quantizer* dense_quantizer = nullptr;  // of whole tensors; null: they have indices
 };
 
 // Seconds from the begin of backward until the last unit is averaged, by the profile of `input`:

@@ -12,6 +12,12 @@ void GradientLayout::Add(std::string name, std::vector<std::int64_t> shape, std:
   numel_ += numel;
 }
 
+std::size_t GradientLayout::largest_tensor() const noexcept {
+  std::size_t largest = 0;
+  for (const TensorEntry& entry : entries_) largest = std::max(largest, entry.numel);
+  return largest;
+}
+
 std::size_t GradientLayout::PositionOf(std::size_t element) const {
   assert(element < numel_);
   const auto after = std::upper_bound(

@@ -1,4 +1,4 @@
-// The gradient as one flat array in ready order.
+// Describes the gradient as one flat array of tensors in ready order.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,7 @@ class GradientLayout {
   std::size_t tensors() const noexcept { return entries_.size(); }
   const TensorEntry& tensor(std::size_t position) const { return entries_[position]; }
   std::size_t numel() const noexcept { return numel_; }
+  std::size_t largest_tensor() const noexcept;  // elements
   // The position of the tensor that `element` lies in. Precondition: element < numel().
   std::size_t PositionOf(std::size_t element) const;
   // The range of tensors [first, last).

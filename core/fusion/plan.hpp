@@ -1,4 +1,4 @@
-// Plans: which tensors travel together, and the planners that decide it.
+// Describes plans, which say what tensors travel together, and the planners that make them.
 #pragma once
 
 #include <cstddef>

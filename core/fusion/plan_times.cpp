@@ -60,7 +60,7 @@ double PlanTimes::Reduce(std::size_t elements) const {
                    input_.topology);
 }
 
-double PlanTimes::Covering(std::size_t elements) const {
+double PlanTimes::HostSecondsPerExchange(std::size_t elements) const {
   return input_.cost->exchange_seconds_per_element * static_cast<double>(elements);
 }
 

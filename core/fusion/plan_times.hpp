@@ -1,4 +1,4 @@
-// The times that planners weigh against one another, tensor by tensor.
+// Computes the times that planners weigh against one another, tensor by tensor.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ class PlanTimes {
   double Gather(std::uint64_t payload_bytes) const;
   // All-reduce of this many elements.
   double Reduce(std::size_t elements) const;
-  // What the host takes for the elements that an exchange covers, however they are sent: to be
-  // added to Gather and Reduce where more than their difference counts.
-  double Covering(std::size_t elements) const;
+  // Host time of an exchange of so many elements, independent of how they are sent: add it to
+  // Gather or Reduce when absolute times matter.
+  double HostSecondsPerExchange(std::size_t elements) const;
   // Decompression of `entries` received from all ranks into `elements`.
   double Decompress(std::size_t elements, std::size_t entries) const;
 

@@ -1,4 +1,4 @@
-// The planners that no paper owns.
+// Makes the plans that no paper owns.
 #include <algorithm>
 #include <cmath>
 

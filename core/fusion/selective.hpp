@@ -1,5 +1,5 @@
 // Selective sparsification: units of equally many tensors of which the small ones are left dense,
-// because selecting from them costs more than it saves. What SSFusion and ADTopk have in common;
+// because selecting from them costs more than it saves. SSFusion and ADTopk share it;
 // their published planners are one file.
 //
 // In what follows `sizes` are the elements of the tensors of one unit that may be sparsified, in

@@ -1,4 +1,4 @@
-// Decompression: the sum of the ranks' sparse payloads as a dense average.
+// Decompresses: sums the ranks' sparse payloads up as a dense average.
 #pragma once
 
 #include <cstddef>

@@ -16,8 +16,6 @@ using gpu::kMaxPayloads;
 using gpu::kSector;
 using gpu::kSumChunk;
 
-enum WorkspaceUse : std::size_t { kUseStarts, kUseTotals, kUseSeen };
-
 // Calls body(first, size) for groups of what one launch takes, at least once.
 template <class Body>
 void ForGroups(std::size_t count, std::size_t most, const Body& body) {

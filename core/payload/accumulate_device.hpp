@@ -1,4 +1,4 @@
-// Payloads on a device: what is sent is merged from selections, what came in is summed up.
+// Merges selections into payloads on a device, and sums up the payloads that came in.
 //
 // Everything here returns before it is done, runs in the order of `stream`, waits for nothing and
 // allocates nothing once a step has run with the largest sizes. Memory is the stream's device's.

@@ -13,8 +13,6 @@
 namespace sparfuse {
 namespace {
 
-enum EncodeWorkspaceUse : std::size_t { kUseSums, kUseLargest };
-
 gpu::EncodeInput InputOf(const DeviceEncode& encode) {
   const SelectSource& source = encode.source;
   return {source.gradient.data, source.residual.size == 0 ? nullptr : source.residual.data,

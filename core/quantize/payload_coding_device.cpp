@@ -11,8 +11,6 @@
 namespace sparfuse {
 namespace {
 
-enum CodingWorkspaceUse : std::size_t { kUseTiles, kUseTileStarts };
-
 gpu::CodedLayout LayoutOf(PayloadCoding coding) {
   return {coding.values == ValueCoding::kF16, coding.indices == IndexCoding::kDelta};
 }

@@ -38,9 +38,9 @@ class BufferTimes {
   }
   double Exchange(std::size_t first, std::size_t last) const {
     const std::size_t elements = input_.layout.RangeOf(first, last).size();
-    return times_.Covering(elements) + (input_.sparsified == Sparsified::kNever
-                                            ? times_.Reduce(elements)
-                                            : times_.Gather(bytes_[last] - bytes_[first]));
+    return times_.HostSecondsPerExchange(elements) +
+           (input_.sparsified == Sparsified::kNever ? times_.Reduce(elements)
+                                                    : times_.Gather(bytes_[last] - bytes_[first]));
   }
 
  private:

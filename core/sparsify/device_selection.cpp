@@ -22,15 +22,12 @@ std::byte* Grown(AnyBuffer& buffer, const Stream& stream, std::size_t bytes, Dev
 
 }  // namespace
 
-std::byte* DeviceWorkspace::Bytes(const Stream& stream, std::size_t which, std::size_t bytes) {
-  assert(which < buffers_.size());
-  return Grown(buffers_[which], stream, bytes, device_, "the workspace of selections");
+std::byte* DeviceWorkspace::Bytes(const Stream& stream, DeviceWorkspaceUse use, std::size_t bytes) {
+  return Grown(buffers_[use], stream, bytes, device_, "the workspace of selections");
 }
 
-std::byte* DeviceWorkspace::PinnedBytes(const Stream& stream, std::size_t which,
-                                        std::size_t bytes) {
-  assert(which < pinned_.size());
-  return Grown(pinned_[which], stream, bytes, device_, "selections on the host");
+std::byte* DeviceWorkspace::PinnedBytes(const Stream& stream, PinnedUse use, std::size_t bytes) {
+  return Grown(pinned_[use], stream, bytes, device_, "selections on the host");
 }
 
 bool IsWanted(const DeviceContext& context) {
@@ -62,10 +59,10 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   const Stream& stream = context.stream;
   const std::size_t n = source.gradient.size;
   DeviceWorkspace& workspace = *context.workspace;
-  const auto gradient = workspace.GetPinned<float>(stream, 0, n);
-  const auto residual = workspace.GetPinned<float>(stream, 1, source.residual.size);
-  const auto indices = workspace.GetPinned<std::uint32_t>(stream, 2, slot.capacity);
-  const auto values = workspace.GetPinned<float>(stream, 3, slot.capacity);
+  const auto gradient = workspace.GetPinned<float>(stream, kPinnedGradient, n);
+  const auto residual = workspace.GetPinned<float>(stream, kPinnedResidual, source.residual.size);
+  const auto indices = workspace.GetPinned<std::uint32_t>(stream, kPinnedIndices, slot.capacity);
+  const auto values = workspace.GetPinned<float>(stream, kPinnedValues, slot.capacity);
   const gpu::QuietScope quiet(stream);
   gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
   gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));

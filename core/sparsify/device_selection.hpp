@@ -40,31 +40,63 @@ struct DeviceSlot {
   SlotReport* report = nullptr;
 };
 
+// The arrays of a DeviceWorkspace. Each file of kernels has its own, so that those of a selection
+// are not another's who works on the same stream.
+enum DeviceWorkspaceUse : std::size_t {
+  kUseControl,  // of a scan (scan_device/device_scan.hpp)
+  kUseCandidateIndices,
+  kUseCandidateValues,
+  kUseCandidateSegments,
+  kUseList,
+  kUseParts,  // of measures
+  kUseStep,   // what a sparsifier's kernels tell one another in one step
+  kUseMarks,  // of position bitmaps
+  kUseTransposed,
+  kUseSums,  // of encoders
+  kUseLargest,
+  kUseTiles,  // of payload coding
+  kUseTileStarts,
+  kUseStarts,  // of sparse sums and merges
+  kUseTotals,
+  kUseSeen,
+  kUseNormTiles,
+  kDeviceWorkspaceUses
+};
+
+// Pinned arrays of a DeviceWorkspace: of a selection that is made on the host after all.
+enum PinnedUse : std::size_t {
+  kPinnedGradient,
+  kPinnedResidual,
+  kPinnedIndices,
+  kPinnedValues,
+  kPinnedUses
+};
+
 // Scratch memory on a device, shared by the selections of one stream, grown on demand and kept.
 class DeviceWorkspace {
  public:
   explicit DeviceWorkspace(Device device) : device_(device) {}
 
   // At least `size` elements, 256-byte aligned, contents undefined. Valid until the next call with
-  // the same `which`, in [0, 16). Growing waits for the stream: nothing is allocated once a step
+  // the same `use`. Growing waits for the stream: nothing is allocated once a step
   // has run with the largest tensor.
   template <class T>
-  T* Get(const Stream& stream, std::size_t which, std::size_t size) {
-    return reinterpret_cast<T*>(Bytes(stream, which, size * sizeof(T)));
+  T* Get(const Stream& stream, DeviceWorkspaceUse use, std::size_t size) {
+    return reinterpret_cast<T*>(Bytes(stream, use, size * sizeof(T)));
   }
   // The same of the host's memory, pinned.
   template <class T>
-  std::span<T> GetPinned(const Stream& stream, std::size_t which, std::size_t size) {
-    return {reinterpret_cast<T*>(PinnedBytes(stream, which, size * sizeof(T))), size};
+  std::span<T> GetPinned(const Stream& stream, PinnedUse use, std::size_t size) {
+    return {reinterpret_cast<T*>(PinnedBytes(stream, use, size * sizeof(T))), size};
   }
 
  private:
-  std::byte* Bytes(const Stream& stream, std::size_t which, std::size_t bytes);
-  std::byte* PinnedBytes(const Stream& stream, std::size_t which, std::size_t bytes);
+  std::byte* Bytes(const Stream& stream, DeviceWorkspaceUse use, std::size_t bytes);
+  std::byte* PinnedBytes(const Stream& stream, PinnedUse use, std::size_t bytes);
 
   Device device_;
-  std::array<Buffer<std::byte>, 16> buffers_;
-  std::array<gpu::PinnedBuffer<std::byte>, 4> pinned_;
+  std::array<Buffer<std::byte>, kDeviceWorkspaceUses> buffers_;
+  std::array<gpu::PinnedBuffer<std::byte>, kPinnedUses> pinned_;
 };
 
 struct DeviceContext {

@@ -4,9 +4,8 @@
 
 namespace sparfuse {
 
-std::span<std::byte> Workspace::Get(std::size_t which, std::size_t bytes) {
-  assert(which < std::size(buffers_));
-  Buffer<std::byte>& buffer = buffers_[which];
+std::span<std::byte> Workspace::Get(WorkspaceUse use, std::size_t bytes) {
+  Buffer<std::byte>& buffer = buffers_[use];
   if (buffer.size() < bytes) {
     buffer = Buffer<std::byte>();  // the old one is freed first: both need not fit
     buffer = Buffer<std::byte>(bytes);

@@ -69,17 +69,39 @@ struct SelectCounters {
   std::uint64_t overflows = 0;
   std::uint64_t fallbacks = 0;   // empty or non-finite threshold, or a failed speculation
   std::uint64_t candidates = 0;  // elements that reached a bound, over all passes
+
+  SelectCounters& operator+=(const SelectCounters& other) {
+    selections += other.selections;
+    overflows += other.overflows;
+    fallbacks += other.fallbacks;
+    candidates += other.candidates;
+    return *this;
+  }
+};
+
+// The arrays of a Workspace. One function's are free again when it returns, except the candidates
+// of a scan.
+enum WorkspaceUse : std::size_t {
+  kUseIndices,  // candidates
+  kUseValues,
+  kUseSegments,
+  kUseHistograms,
+  kUseOffsets,
+  kUseKeys,
+  kUseBinKeys,
+  kUseSample,
+  kWorkspaceUses
 };
 
 // Scratch memory shared by the selections of one lane, grown on demand and kept.
 class Workspace {
  public:
   // At least `bytes` of 64-byte aligned host memory, contents undefined. Valid until the next call
-  // with the same `which`. which in [0, 8).
-  std::span<std::byte> Get(std::size_t which, std::size_t bytes);
+  // with the same `use`.
+  std::span<std::byte> Get(WorkspaceUse use, std::size_t bytes);
 
  private:
-  Buffer<std::byte> buffers_[8];
+  Buffer<std::byte> buffers_[kWorkspaceUses];
 };
 
 struct SelectContext {

@@ -11,17 +11,22 @@ class SeriesError(Exception):
     """A series that cannot be read; the message names the file and what was expected."""
 
 
-def read(path):
-    """The structured array in `path`, such as .../spans.npy; None where the trial did not write it.
-
-    Throws SeriesError where the file is damaged, or of a trial of an earlier version."""
+def kept(path):
+    """Whether the trial wrote `path`, such as .../spans.npy; SeriesError for a trial of an earlier
+    version."""
     path = Path(path)
-    if not path.exists():
-        if path.with_suffix(".cols").exists():
-            raise SeriesError(
-                f"{path.parent}: this trial's series are *.cols files of an earlier version; "
-                f"expected {path.name}; run the trial again (sparfuse run EXPERIMENT --fresh)"
-            )
+    if not path.exists() and path.with_suffix(".cols").exists():
+        raise SeriesError(
+            f"{path.parent}: this trial's series are *.cols files of an earlier version; "
+            f"expected {path.name}; run the trial again (sparfuse run EXPERIMENT --fresh)"
+        )
+    return path.exists()
+
+
+def read(path):
+    """The structured array in `path`; None where the trial did not write it. SeriesError where it
+    is damaged or of an earlier version."""
+    if not kept(path):
         return None
     said = describe(path)
     expected = f"a NumPy file of {said['rows']} records of {', '.join(sorted(said['units']))}"

@@ -2,6 +2,7 @@
 
 from matplotlib.lines import Line2D
 
+import series
 import style
 import wording
 
@@ -25,7 +26,7 @@ STEP_END = {"color": style.INK, "linewidth": 1.3}
 def typical_trial(cell):
     """The trial whose step time is the (lower) median of its cell and that kept spans."""
     trials = sorted(
-        (trial for trial in cell.trials.values() if (trial.directory / "spans.npy").exists()),
+        (trial for trial in cell.trials.values() if series.kept(trial.directory / "spans.npy")),
         key=lambda trial: (trial.metrics.get("step_seconds", 0.0), trial.block),
     )
     return trials[(len(trials) - 1) // 2] if trials else None

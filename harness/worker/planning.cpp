@@ -40,7 +40,9 @@ void Planning::Profile(std::span<const std::size_t> ready_order) {
     subject.sparsifiers.push_back(
         {composition_.sparsifier, composition_.MakeSparsifier(seed), {composition_.density}});
   }
-  if (auto runs = composition_.MakeRuns(seed)) subject.quantizers.push_back(std::move(runs));
+  if (auto quantizer = composition_.MakeDenseQuantizer(seed)) {
+    subject.quantizers.push_back(std::move(quantizer));
+  }
   profile_ = MeasureProfile(rank_, subject, kEffort);
   backward_ = BackwardOf(profile_, layout_);
   cost_ = KernelCosts(profile_);

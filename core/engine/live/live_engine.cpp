@@ -1,10 +1,12 @@
-// Reactions; the lanes are in live_lanes.cpp, those of a device in live_device.cpp, the
-// communication thread is in live_exchange.cpp.
+// Runs reactions and events; the compute lane is in live_training_step.cpp, the communication
+// thread in live_exchange.cpp.
 #include "core/engine/live/live_engine.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
+#include "core/base/error.hpp"
 #include "core/transport/priority.hpp"
 
 namespace sparfuse {
@@ -13,26 +15,13 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
     : StepScheduler(config.layout, config.plan, config.topology, loop.rank()),
       config_(std::move(config)),
       loop_(loop),
-      pool_(pool),
-      residuals_(layout(), config_.device),
-      velocities_(layout(), config_.device),
-      flat_(layout().numel(), config_.device, "the packed gradient"),
-      averaged_(layout().numel(), config_.device, "the averaged gradient"),
-      gradients_(layout().tensors()),
-      packed_(layout().tensors()) {
-  std::size_t largest = 0;
-  for (std::size_t t = 0; t < layout().tensors(); ++t) {
-    largest = std::max(largest, layout().tensor(t).numel);
-  }
-  zeros_ = Buffer<float>(largest, config_.device, "the gradient of tensors that have none");
-  StagingSetup staging{config_.coding, static_cast<std::size_t>(workers()),
-                       flat_.view(Stream{config_.device, nullptr})};
-  if (config_.device.kind == DeviceKind::kHost) {
-    staging_ = MakeHostStaging(staging);
-  } else {
-    device_ = std::make_unique<DeviceSide>(config_.device, config_.compute, layout());
-    staging_ = MakeDeviceStaging(staging, loop_, device_->events);
-  }
+      step_(layout(), config_.device),
+      selections_(config_, step_),
+      checks_(config_, layout()),
+      lanes_(MakeLanes({config_, rank(), workers(), step_, checks_, pool, *this})),
+      staging_(lanes_->MakeStaging({config_.coding, static_cast<std::size_t>(workers()),
+                                    step_.flat.view(Stream{config_.device, nullptr})},
+                                   loop_)) {
   try {
     loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
     event_thread_ = std::thread([this] { RunEvents(); });
@@ -47,19 +36,14 @@ LiveEngine::~LiveEngine() {
     std::unique_lock lock(mutex_);
     // Tasks of the communication thread use our buffers. A step that ended well has left none.
     if (communicating_ > 0) loop_.Cancel();
-    lanes_changed_.wait(lock, [this] { return communicating_ == 0; });
+    changed_.wait(lock, [this] { return communicating_ == 0; });
     stop_ = true;
   }
   event_posted_.notify_all();
-  lanes_changed_.notify_all();
   event_thread_.join();
-  for (LaneState& lane : lanes_) {
-    if (lane.thread.joinable()) lane.thread.join();
-  }
-  // So do streams, of which the compute stream may be another's.
-  if (device_) device_->Quiet();
+  lanes_->Stop();  // threads and streams use our buffers, and the compute stream may be another's
   staging_.reset();
-  device_.reset();
+  lanes_.reset();
   ReleaseChannels();
 }
 
@@ -75,19 +59,26 @@ void LiveEngine::ReleaseChannels() noexcept {
   }
 }
 
-double LiveEngine::Now() const {
-  return std::chrono::duration<double>(Clock::now() - step_begin_).count();
-}
-
 std::uint64_t LiveEngine::Post(Event event) {
   std::lock_guard lock(mutex_);
   events_.push_back(event);
   return ++posted_;
 }
 
-void LiveEngine::PostAndWake(Event event) {
-  Post(event);
+void LiveEngine::Done(Handle handle) {
+  Post({EventKind::kDone, handle});
   event_posted_.notify_one();
+}
+
+void LiveEngine::ComputeWorkQueued() {
+  // Under the lock: the compute lane may be between its look at the queue and its wait.
+  std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+bool LiveEngine::Failed() {
+  std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
 }
 
 void LiveEngine::Fail(std::exception_ptr error) noexcept {
@@ -95,7 +86,7 @@ void LiveEngine::Fail(std::exception_ptr error) noexcept {
     std::lock_guard lock(mutex_);
     if (!failure_) failure_ = error;
   }
-  lanes_changed_.notify_all();
+  changed_.notify_all();
   event_posted_.notify_all();
 }
 
@@ -121,7 +112,7 @@ bool LiveEngine::ReactToNext(std::unique_lock<std::mutex>& lock) {
   events_.pop_front();
   ReactAlone(lock, [&] { React(event); });
   ++processed_;
-  lanes_changed_.notify_all();
+  changed_.notify_all();
   return true;
 }
 
@@ -145,7 +136,7 @@ void LiveEngine::RunEvents() {
       const Handle timer = timers_.begin()->second;
       timers_.erase(timers_.begin());
       ReactAlone(lock, [&] { Finish(timer); });
-      lanes_changed_.notify_all();
+      changed_.notify_all();
     }
   }
 }
@@ -154,14 +145,14 @@ void LiveEngine::React(const Event& event) {
   switch (event.kind) {
     case EventKind::kStepBegin: {
       ResetStep();
+      selections_.BeginStep();
       exchanges_used_ = 0;
-      for (auto& [key, selection] : selections_) selection.selected = false;
       waits_.clear();
       record_ = {};
       {
         std::lock_guard lock(mutex_);
         timers_.clear();
-        settled_ = complete_ = false;
+        applied_ = complete_ = false;
       }
       config_.strategy->StepBegin(*this);
       return;
@@ -172,12 +163,12 @@ void LiveEngine::React(const Event& event) {
       return config_.strategy->BackwardEnd(*this);
     case EventKind::kDone: {
       const auto handle = static_cast<Handle>(event.value);
-      if (OnStream(op(handle))) TakeEnqueued(handle, op(handle));
+      lanes_->Take(handle, op(handle));
       Account(op(handle));
       return Finish(handle);
     }
     case EventKind::kStepTimeout:
-      SPARFUSE_THROW(kTimeout, "step " + std::to_string(step_) + " does not end within " +
+      SPARFUSE_THROW(kTimeout, "step " + std::to_string(step_.number) + " does not end within " +
                                    std::to_string(config_.deadline.count()) +
                                    " ms: " + DescribeUnfinished());
   }
@@ -185,10 +176,9 @@ void LiveEngine::React(const Event& event) {
 
 void LiveEngine::Account(const Op& done) {
   if (done.kind == OpKind::kSparsify) {
-    const auto& selection = *static_cast<const Selection*>(done.attachment);
-    record_.tensors_missing += selection.missing;
+    record_.tensors_missing += done.selection->missing;
   } else if (done.kind == OpKind::kExchange) {
-    const auto& state = *static_cast<const ExchangeState*>(done.attachment);
+    const ExchangeState& state = *done.exchange_state;
     ++record_.exchanges;
     record_.payload_bytes += done.payload_bytes;
     record_.selected += state.elements;
@@ -198,110 +188,23 @@ void LiveEngine::Account(const Op& done) {
   }
 }
 
-Selection& LiveEngine::SelectionOf(const Op& sparsify) {
-  Selection& selection =
-      selections_[{sparsify.range.begin, sparsify.range.end, std::string(sparsify.residual)}];
-  const std::size_t first = layout().PositionOf(sparsify.range.begin);
-  const TensorEntry& tensor = layout().tensor(first);
-  const std::size_t n = sparsify.range.size();
-  const bool whole = sparsify.range == tensor.range();
-  const Device where = OnStream(sparsify) ? config_.device : Device{};
-  if (!selection.name.empty() && selection.device != where) {
-    selection = {};  // what is remembered of it starts again in the other place
-  }
-  if (selection.name.empty()) {
-    selection.range = sparsify.range;
-    selection.device = where;
-    selection.name = whole ? tensor.name : "the unit that begins with " + tensor.name;
-    selection.info.id = static_cast<std::uint32_t>(first);
-    selection.info.name = selection.name;
-    if (whole) selection.info.shape = tensor.shape;
-  }
-  // An exchange may still read what the first one selected.
-  if (selection.selected) {
-    SPARFUSE_THROW(kInternal, selection.name + " is selected twice in step " +
-                                  std::to_string(step_) + " for the residual \"" +
-                                  std::string(sparsify.residual) + "\"");
-  }
-  selection.selected = true;
-  PrepareSlot(sparsify, selection);
-  selection.info.step = step_;
-  const bool feedback = config_.feedback.kind != FeedbackKind::kNone && tensor.feedback;
-  selection.residual = selection.velocity = {};
-  if (feedback) selection.residual = residuals_.Get(sparsify.residual, sparsify.range, where);
-  if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
-    selection.velocity = velocities_.Get(sparsify.residual, sparsify.range, where);
-  }
-  const float* const source =
-      ReadsGradient(sparsify) ? gradients_[first].data() + (sparsify.range.begin - tensor.offset)
-                              : flat_.data() + sparsify.range.begin;
-  selection.source = {source, n, Stream{config_.device, nullptr}};
-  return selection;
-}
-
-// It lies within one tensor that has not been packed.
-bool LiveEngine::ReadsGradient(const Op& sparsify) const {
-  const std::size_t tensor = layout().PositionOf(sparsify.range.begin);
-  return sparsify.range.end <= layout().tensor(tensor).range().end && packed_[tensor] == 0;
-}
-
-void LiveEngine::PrepareSlot(const Op& sparsify, Selection& selection) {
-  const std::size_t n = sparsify.range.size();
-  const std::string what = "the selection of " + selection.name;
-  selection.is_run = config_.runs != nullptr && sparsify.density >= 1;
-  if (selection.is_run) {
-    selection.slot = {};
-    const std::size_t bytes = config_.runs->EncodedBytes(n);
-    if (selection.run.size() != bytes) {
-      selection.run = Buffer<std::byte>(bytes, selection.device, what);
-    }
-    return;
-  }
-  if (!config_.sparsifier)
-    SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
-  // Equal on all ranks, which have room for one another's payloads: it follows from the density.
-  const std::size_t capacity =
-      std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count),
-               config_.sparsifier->Count(n, selection.info.shape, sparsify.density));
-  if (selection.indices.size() < capacity) {
-    selection.indices = Buffer<std::uint32_t>(capacity, selection.device, what);
-    selection.values = Buffer<float>(capacity, selection.device, what);
-  }
-  const Stream stream{selection.device, nullptr};
-  selection.slot = {selection.indices.view(stream), selection.values.view(stream), capacity, 0};
-  if (selection.state) return;
-  selection.state = selection.device.kind == DeviceKind::kHost
-                        ? config_.sparsifier->MakeState(n)
-                        : config_.sparsifier->MakeDeviceState(n, selection.device);
-}
-
 void LiveEngine::StartLocal(Handle handle, Op& started) {
-  Work work{handle, &started};
   if (started.kind == OpKind::kSparsify) {
     if (started.density < 1) started.density = std::min(1.0, started.density * density_factor_);
-    started.attachment = &SelectionOf(started);
+    started.selection =
+        &selections_.Prepare(started, lanes_->OnStream(started) ? config_.device : Device{});
   }
-  if (started.kind == OpKind::kApply) {
-    work.exchange = static_cast<ExchangeState*>(op(started.exchange).attachment);
-  }
-  if (OnStream(started)) return Enqueue(handle, started);
-  if (device_ && ReadsGradient(started)) {
-    work.ready = device_->announced[layout().PositionOf(started.range.begin)];
-  }
-  const Lane lane = started.lane;
-  LaneState& state = lanes_[static_cast<std::size_t>(lane)];
-  {
-    std::lock_guard lock(mutex_);
-    if (device_ && (state.queue.empty() || state.queue.back().offloaded != nullptr)) {
-      StartOffload(work);  // else those before it wait for room in the ring
-    }
-    state.queue.push_back(work);
-    if (lane != Lane::kCompute && !state.thread.joinable()) {
-      state.pool = std::make_unique<ThreadPool>(1);
-      state.thread = std::thread([this, lane] { RunLane(lane); });
-    }
-  }
-  lanes_changed_.notify_all();
+  if (started.kind == OpKind::kApply) started.exchange_state = op(started.exchange).exchange_state;
+  lanes_->Start(handle, started);
+}
+
+bool LiveEngine::StreamsOrder(const Op& first, const Op& second) const {
+  return lanes_->OnStream(first) && lanes_->OnStream(second);
+}
+
+// What the compute stream is given after an Apply of its own comes after it.
+bool LiveEngine::OrderedByStream(const Op& apply) const {
+  return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
 }
 
 void LiveEngine::StartTimerOp(Handle handle, Op& timer) {
@@ -314,9 +217,9 @@ void LiveEngine::StartTimerOp(Handle handle, Op& timer) {
   event_posted_.notify_one();
 }
 
-void LiveEngine::StepSettled() {
+void LiveEngine::StepApplied() {
   std::lock_guard lock(mutex_);
-  settled_ = true;
+  applied_ = true;
 }
 
 void LiveEngine::StepComplete() {
@@ -332,9 +235,9 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
     state = exchanges_[exchanges_used_++].get();
     state->parts.clear();
     for (const Handle part : started.selections) {
-      state->parts.push_back(static_cast<const Selection*>(op(part).attachment));
+      state->parts.push_back(op(part).selection);
     }
-    started.attachment = state;
+    started.exchange_state = state;
   }
   {
     std::lock_guard lock(mutex_);
@@ -348,47 +251,30 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
         if (error) {
           Fail(error);
         } else {
-          PostAndWake({EventKind::kDone, handle});
+          Done(handle);
         }
         // Under the lock to its end: once the count is 0 the engine may be destroyed.
         std::lock_guard lock(mutex_);
         --communicating_;
-        lanes_changed_.notify_all();
+        changed_.notify_all();
       });
 }
 
 void LiveEngine::Replan(Plan plan) {
   SetPlan(std::move(plan));
-  if (device_) device_->touched.Restart();
-  // What was remembered of fused ranges is of no use to other ones.
-  std::erase_if(selections_, [this](const auto& entry) {
-    return entry.second.range != layout().tensor(entry.second.info.id).range();
-  });
+  lanes_->Replan();
+  selections_.ForgetFusedRanges();
 }
 
 void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
 
-ThreadPool& LiveEngine::PoolOf(Lane lane) {
-  return lane == Lane::kCompute ? pool_ : *lanes_[static_cast<std::size_t>(lane)].pool;
-}
-
-void LiveEngine::BeginWait(std::string label) { waits_[std::move(label)] = Now(); }
+void LiveEngine::BeginWait(std::string label) { waits_[std::move(label)] = step_.Now(); }
 
 void LiveEngine::EndWait(const std::string& label) {
   const auto it = waits_.find(label);
   assert(it != waits_.end());
-  timeline_.Add({SpanKind::kAlign, "align", label, it->second, Now(), 0});
+  step_.timeline.Add({SpanKind::kAlign, "align", label, it->second, step_.Now(), 0});
   waits_.erase(it);
-}
-
-SelectCounters LiveEngine::select_counters() const {
-  SelectCounters sum;
-  for (const LaneState& lane : lanes_) {
-    sum.selections += lane.counters.selections;
-    sum.overflows += lane.counters.overflows;
-    sum.fallbacks += lane.counters.fallbacks;
-  }
-  return sum;
 }
 
 }  // namespace sparfuse

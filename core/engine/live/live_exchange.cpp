@@ -1,4 +1,4 @@
-// The communication thread of LiveEngine: exchanges and the channels that they take.
+// Runs exchanges on LiveEngine's communication thread, and makes the channels that they take.
 #include <string>
 #include <vector>
 
@@ -49,11 +49,12 @@ int LiveEngine::NextTag(const Op& exchange) {
 }
 
 Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
-  Communicator& communicator = ChannelOf(exchange);
-  const double begin = Now();
+  const Collective& collective =
+      exchange.selections.empty() ? *config_.dense_collective : *config_.sparse_collective;
+  Communicator& channel = ChannelOf(exchange);
+  Communicator& communicator = collective.host_memory ? channel.host() : channel;
+  const double begin = step_.Now();
   const Traffic before = Total(communicator.traffic());
-  const bool sparse = !exchange.selections.empty();
-  const Collective& collective = sparse ? *config_.sparse_collective : *config_.dense_collective;
   const int tag = NextTag(exchange);
   co_await staging_->Gather(communicator, exchange, state);
   state.buffers.returned.clear();
@@ -61,15 +62,15 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   co_await staging_->Deliver(communicator, exchange, state);
   state.traffic = collective.native ? NativeTraffic(collective, communicator, exchange, state)
                                     : Total(communicator.traffic()) - before;
-  timeline_.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)), exchange.label,
-                 begin, Now(), exchange.payload_bytes});
+  step_.timeline.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)),
+                      exchange.label, begin, step_.Now(), exchange.payload_bytes});
 }
 
 Task LiveEngine::RunNegotiate(Op& negotiate) {
-  const double begin = Now();
+  const double begin = step_.Now();
   co_await AllReduceMax(ChannelOf(negotiate).host(), negotiate.values, NextTag(negotiate));
-  timeline_.Add({SpanKind::kNegotiate, std::string(ChannelName(negotiate.channel)), "", begin,
-                 Now(), negotiate.values.size() * sizeof(std::int64_t)});
+  step_.timeline.Add({SpanKind::kNegotiate, std::string(ChannelName(negotiate.channel)), "", begin,
+                      step_.Now(), negotiate.values.size() * sizeof(std::int64_t)});
 }
 
 Task LiveEngine::SplitChannels(Communicator& world) {

@@ -1,4 +1,4 @@
-// What LiveEngine knows of a selection and of an exchange.
+// Holds what a LiveEngine knows of a selection and of an exchange.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace sparfuse {
 
-// What is selected from one range: its slot, and what the sparsifier remembers of it. On a device,
-// all but `slot.count` is there, and valid in the order of the lane's stream.
+// Holds what is selected from one range for one residual, and what the sparsifier remembers of it.
+// On a device all but `slot.count` lies there, valid in the order of the lane's stream.
 struct Selection {
   Range range;
   TensorInfo info;
@@ -28,18 +28,18 @@ struct Selection {
   Buffer<float> values;
   Slot slot;
   std::unique_ptr<SparsifierState> state;
-  Buffer<std::byte> run;  // what a quantizer makes of a whole tensor
+  Buffer<std::byte> encoded;  // what the dense quantizer makes of a whole tensor
   // On a device: [tensors + 1] begins of the tensors in the range, and its end.
   std::vector<std::uint32_t> bounds;
   Buffer<std::uint32_t> bounds_on_device;
 
   // Of this step.
-  bool selected = false;
+  bool selected = false;  // once: an exchange may still read it
   DeviceSpan<const float> source;
   DeviceSpan<float> residual;    // empty: what is not sent is lost
   DeviceSpan<float> velocity;    // with momentum
   SlotReport* report = nullptr;  // on a device
-  bool is_run = false;           // travels in `run`, not in the slot
+  bool whole = false;            // travels as `encoded`, not in the slot
   std::uint64_t missing = 0;     // tensors of which nothing was selected
 };
 
@@ -59,7 +59,7 @@ struct Elements {
   }
 };
 
-// Where an exchange of a device's memory has its messages.
+// The memory in which an exchange of a device has its messages.
 struct DeviceExchange {
   // Pinned: what a host communicator moves.
   gpu::PinnedBuffer<std::uint32_t> merged_indices;  // of a payload that is coded on the host
@@ -78,7 +78,7 @@ struct DeviceExchange {
 
   // What Apply reads, once `ready` is done.
   std::vector<DevicePayload> payloads;
-  std::vector<const std::byte*> runs;  // by rank, each state.run_bytes
+  std::vector<const std::byte*> begins;  // of payloads: whole tensors come first
   const gpu::GpuEvent* ready = nullptr;
   // What a communicator sends from the device is there; null where it was waited for.
   const gpu::GpuEvent* gathered_there = nullptr;
@@ -86,15 +86,16 @@ struct DeviceExchange {
 
 struct ExchangeState {
   ExchangeBuffers buffers;
-  std::vector<const Selection*> parts;
-  Buffer<float> dense;  // where several ranges are reduced as one
+  std::vector<const Selection*> parts;  // none: it is dense
+  std::vector<Range> indexed;           // of parts with indices, neighbours joined
+  Buffer<float> dense;                  // where several ranges are reduced as one
   Buffer<std::byte> own;
   Buffer<std::byte> gathered;
   std::size_t capacity = 0;      // elements with indices that one rank may send
   std::size_t with_indices = 0;  // that this rank sends
-  std::size_t elements = 0;      // that this rank sends, those of runs included
-  std::size_t run_bytes = 0;     // of the runs, which begin a payload; equal on all ranks
-  bool headed = false;           // what has indices is coded
+  std::size_t elements = 0;      // that this rank sends, those of whole tensors included
+  std::size_t whole_bytes = 0;   // of whole tensors, which begin a payload; equal on all ranks
+  bool coded = false;            // what has indices is coded (payload_coding.hpp)
   Traffic traffic;
   DeviceExchange device;
 };

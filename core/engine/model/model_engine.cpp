@@ -152,20 +152,20 @@ class ModelRank final : public StepScheduler {
   void StartExchange(Handle handle, Op& started) override {
     std::size_t elements = started.elements();
     if (!started.selections.empty()) {
-      std::uint64_t run_bytes = 0;
-      std::size_t run_elements = 0;
+      std::uint64_t whole_bytes = 0;
+      std::size_t whole_elements = 0;
       for (const Handle selection : started.selections) {
-        if (!IsRun(op(selection))) continue;
-        run_bytes += op(selection).payload_bytes;
-        run_elements += op(selection).range.size();
+        if (!IsWhole(op(selection))) continue;
+        whole_bytes += op(selection).payload_bytes;
+        whole_elements += op(selection).range.size();
       }
-      const std::size_t selected = (started.payload_bytes - run_bytes) / kSparseElementBytes;
+      const std::size_t selected = (started.payload_bytes - whole_bytes) / kSparseElementBytes;
       const PayloadCoding coding = cluster_.config().coding;
-      if (coding != PayloadCoding{} && run_elements < elements) {
+      if (coding != PayloadCoding{} && whole_elements < elements) {
         started.payload_bytes =
-            run_bytes + ExpectedPayloadBytes(coding, selected, started.range.size());
+            whole_bytes + ExpectedPayloadBytes(coding, selected, started.range.size());
       }
-      elements = run_elements + selected;
+      elements = whole_elements + selected;
     }
     cluster_.Arrive(rank(), handle, started, elements);
   }
@@ -234,9 +234,9 @@ class ModelRank final : public StepScheduler {
   double SelectionSeconds(Op& sparsify) const {
     const ModelConfig& config = cluster_.config();
     const std::size_t n = sparsify.range.size();
-    if (IsRun(sparsify)) {
-      sparsify.payload_bytes = config.runs->EncodedBytes(n);
-      return config.cost.EncodeSeconds(config.runs->name(), n);
+    if (IsWhole(sparsify)) {
+      sparsify.payload_bytes = config.dense_quantizer->EncodedBytes(n);
+      return config.cost.EncodeSeconds(config.dense_quantizer->name(), n);
     }
     if (sparsify.density >= 1) {  // nothing to select: a checked copy
       sparsify.payload_bytes = n * kSparseElementBytes;
@@ -248,8 +248,8 @@ class ModelRank final : public StepScheduler {
                : config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
   }
 
-  bool IsRun(const Op& sparsify) const {
-    return cluster_.config().runs != nullptr && sparsify.density >= 1;
+  bool IsWhole(const Op& sparsify) const {
+    return cluster_.config().dense_quantizer != nullptr && sparsify.density >= 1;
   }
 
   std::size_t SelectedCount(const Op& sparsify) const {

@@ -31,7 +31,8 @@ struct ModelConfig {
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
   PayloadCoding coding;  // changes bytes; the seconds of encoding and decoding are not modelled
-  std::shared_ptr<const Quantizer> runs;  // codes tensors of density 1; null: they have indices
+  // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
+  std::shared_ptr<const Quantizer> dense_quantizer;
   CostModel cost;
   BackwardProfile backward;
   // Ranks of one machine share its cores; each lane that works, and each rank's communication

@@ -1,4 +1,4 @@
-// The discrete-event core: a clock, and resources under processor sharing.
+// Simulates discrete events: a clock, and resources under processor sharing.
 #pragma once
 
 #include <cstdint>

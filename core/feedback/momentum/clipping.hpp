@@ -1,4 +1,4 @@
-// Clipping of a worker's own gradient by its norm, before momentum and residual.
+// Clips a worker's own gradient by its norm, before momentum and residual.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The Euclidean norm, in one order of additions on the host and on devices.
+// Computes the Euclidean norm, in one order of additions on the host and on devices.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ namespace {
 void LaunchSumSquares(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
                       double* sum, float* factor, double max_norm) {
   const std::size_t tiles = NormTiles(x.size);
-  auto* const of_tiles = workspace.Get<double>(stream, 0, tiles);
+  auto* const of_tiles = workspace.Get<double>(stream, kUseNormTiles, tiles);
   gpu::Quads quads = gpu::QuadsOf(x.size, x.data);
   if (quads.skew != 0) quads = gpu::Quads(x.size, 0, false);
   gpu::Launch(stream, tiles, gpu::SumSquaresOfTiles{quads, x.data, of_tiles});

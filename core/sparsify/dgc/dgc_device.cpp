@@ -68,7 +68,7 @@ void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, d
   }
 
   const std::size_t wanted = WantedBy(rule, input.n);
-  auto* const words = context.workspace->Get<gpu::DgcWords>(stream, kUseOwn, 1);
+  auto* const words = context.workspace->Get<gpu::DgcWords>(stream, kUseStep, 1);
   DeviceScan scan = PrepareScan(context, input, info, rule.k, slot,
                                 {.wanted = wanted,
                                  .warm = warm,

@@ -134,20 +134,8 @@ inline constexpr std::size_t kChunk = 64 * kBlock;
 inline constexpr std::size_t kParallelElements = 200'000;
 inline std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? n : kChunk; }
 
-// Workspace buffers, by use. One function's are free again when it returns, except the candidates.
-enum WorkspaceUse : std::size_t {
-  kUseIndices,
-  kUseValues,
-  kUseSegments,
-  kUseHistograms,
-  kUseOffsets,
-  kUseKeys,
-  kUseBinKeys,
-  kUseSample,
-};
-
 template <class T>
-std::span<T> WorkspaceArray(Workspace& workspace, std::size_t use, std::size_t size) {
+std::span<T> WorkspaceArray(Workspace& workspace, WorkspaceUse use, std::size_t size) {
   const std::span<std::byte> bytes = workspace.Get(use, size * sizeof(T));
   return {reinterpret_cast<T*>(bytes.data()), size};
 }

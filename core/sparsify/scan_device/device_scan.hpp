@@ -255,14 +255,4 @@ void Send(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot
 // two. Two launches. Precondition: least and most are set.
 void SendReaching(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot& slot);
 
-// Arrays of a DeviceWorkspace. Sparsifiers have those from kUseOwn on.
-enum DeviceWorkspaceUse : std::size_t {
-  kUseControl,
-  kUseCandidateIndices,
-  kUseCandidateValues,
-  kUseCandidateSegments,
-  kUseList,
-  kUseOwn = 8,
-};
-
 }  // namespace sparfuse

@@ -9,11 +9,6 @@
 
 namespace sparfuse {
 
-// Arrays of a DeviceWorkspace, from its end: those of a selection's own come first
-// (device_scan.hpp).
-inline constexpr std::size_t kUseMarks = 15;
-inline constexpr std::size_t kUseTransposed = 14;
-
 // Scratch of one selection, all zero: until the next ClearDeviceBitmap on the same workspace.
 struct DeviceBitmap {
   std::uint32_t* bits = nullptr;  // bit i % 32 of word i / 32 is element i's

@@ -9,12 +9,6 @@
 
 namespace sparfuse {
 
-// Arrays of a DeviceWorkspace, beside those of the scan.
-enum ThresholdWorkspaceUse : std::size_t {
-  kUseParts = kUseOwn,  // of measures
-  kUseStep,             // what a sparsifier's kernels tell one another in one step
-};
-
 // For a pass that measures and collects nothing.
 inline ScanOptions NothingCollected() {
   ScanOptions options;

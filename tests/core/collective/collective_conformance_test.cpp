@@ -1,5 +1,5 @@
-// Every collective on every number of ranks: the sum is right, all ranks get equal bits, and the
-// counted traffic of the real run is what its rounds say.
+// Tests every collective on every number of ranks: the sum is right, all ranks get equal bits, and
+// the counted traffic of the real run is what its rounds say.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Residuals that move between a device and the host.
+// Tests residuals that move between a device and the host.
 #include "core/feedback/placed_store.hpp"
 
 #include <gtest/gtest.h>

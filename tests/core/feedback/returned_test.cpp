@@ -1,4 +1,4 @@
-// What a collective that drops gives back: nothing is lost between residuals, what is applied and
+// Tests what a collective gives back: nothing is lost between residuals, what is applied and
 // what comes back.
 #include "core/feedback/returned.hpp"
 

@@ -1,5 +1,5 @@
-// dense_fallback: predictions by hand and beside the ModelEngine, and that what it plans is never
-// slower than the same units sent dense.
+// Tests dense_fallback: predictions by hand and beside the ModelEngine, and that what it plans is
+// never slower than the same units sent dense.
 #include "core/fusion/dense_fallback.hpp"
 
 #include <gtest/gtest.h>

@@ -95,6 +95,7 @@ TEST(Columns, TellTablesInTablesAndWhatSomeCellsLackApart) {
             Titles({"workload", "workers", "link", "inputs.host.alpha_us", "link.alpha_us"}));
   EXPECT_EQ(KeyText(configs[4], columns[2]), "unshaped");
   EXPECT_EQ(KeyText(configs[3], columns[2]), "1 Gbit/s");
+  EXPECT_EQ(KeyText({{"inputs", {{"host", {{"alpha_us", 0.1234567}}}}}}, columns[3]), "0.1234567");
   EXPECT_EQ(KeyText(configs[3], columns[3]), "–");
   EXPECT_EQ(KeyValue(configs[3], columns[4]), 500);
 }

@@ -175,7 +175,7 @@ ModelConfig Modelled(const json& config, const Composition& composition,
     model.sparsifier = composition.sparsifier->name;
     model.selector = composition.MakeSparsifier(0);
   }
-  model.runs = composition.MakeRuns(0);
+  model.dense_quantizer = composition.MakeDenseQuantizer(0);
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
   model.coding = composition.coding;

@@ -1,5 +1,5 @@
-// What becomes of what is not sent, in the engine that sends it: momentum, tensors without
-// feedback, whole tensors, other plans and densities between steps, collectives that drop.
+// Tests what becomes of the part that is not sent, in the engine that sends: momentum, tensors
+// without feedback, whole tensors, other plans and densities between steps, collectives that drop.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -199,7 +199,7 @@ TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
           LiveConfig config = Configured();
           config.plan = WithWholeTensors();
           config.coding = coding;
-          if (quantizer != nullptr) config.runs = FindQuantizer(quantizer).make({}, 1);
+          if (quantizer != nullptr) config.dense_quantizer = FindQuantizer(quantizer).make({}, 1);
           return config;
         },
         kWorkers, IntegerGradient);

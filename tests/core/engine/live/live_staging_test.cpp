@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/device/event_pool.hpp"
-#include "core/engine/live/exchange_staging.hpp"
+#include "core/engine/live/staging/exchange_staging.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse {

@@ -1,4 +1,4 @@
-// The discrete-event engine against times computed by hand and against published golden vectors.
+// Compares the discrete-event engine with times computed by hand and published golden vectors.
 #include "core/engine/model/model_engine.hpp"
 
 #include <gtest/gtest.h>

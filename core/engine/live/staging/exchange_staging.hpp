@@ -1,5 +1,6 @@
-// Between what lanes leave and what a communicator moves: on the host the same memory; from a
-// device through pinned memory, or staying there where the communicator reads it there.
+// Moves exchanges between the memory that lanes use and the memory that a communicator moves: on
+// the host they are the same; a device's goes through pinned memory, or stays where it is when the
+// communicator reads it there.
 #pragma once
 
 #include <memory>
@@ -24,8 +25,7 @@ class ExchangeStaging {
   virtual Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) = 0;
   // Puts what the collective left where Apply reads it, and what it gave back into the residuals.
   virtual Task Deliver(Communicator& communicator, const Op& exchange, ExchangeState& state) = 0;
-  // Any thread, when no exchange is under way: what it returns from no longer refers to the step's
-  // events.
+  // Call between steps, from any thread. After it returns, no callback uses this step's events.
   virtual void EndStep() {}
 };
 
@@ -43,8 +43,10 @@ std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup);
 std::unique_ptr<ExchangeStaging> MakeDeviceStaging(const StagingSetup& setup, ProgressLoop& loop,
                                                    gpu::EventPool& events);
 
-// Sums the parts up: capacities and counts of `state`, sizes of state.buffers.
+// Sums the parts up: capacities, counts and ranges of `state`, sizes of state.buffers.
 void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState& state);
+// Throws Error{kComm} when a payload is shorter than the whole tensors that it begins with.
+void RequireWhole(const ExchangeState& state);
 // Throws Error{kInternal} unless all of what came back was `taken` by one of the parts.
 void RequireAllTaken(const Op& exchange, const ExchangeState& state, std::size_t taken);
 

@@ -1,8 +1,9 @@
+// Stages exchanges on the host: lanes and communicator use the same memory.
 #include <cstring>
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/engine/live/exchange_staging.hpp"
+#include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
 
 namespace sparfuse {
@@ -23,7 +24,8 @@ class HostStaging final : public ExchangeStaging {
   }
 
  private:
-  // Merges the selections into the payload that this rank sends: runs, then what has indices.
+  // Merges the selections into the payload that this rank sends: whole tensors, then what has
+  // indices.
   void GatherPayload(Op& exchange, ExchangeState& state) {
     MeasurePayload(setup_, exchange, state);
     ExchangeBuffers& buffers = state.buffers;
@@ -33,18 +35,18 @@ class HostStaging final : public ExchangeStaging {
     }
     if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
 
-    std::byte* run = state.own.data();
-    if (state.headed) merged_.Reserve(state.capacity);
+    std::byte* whole = state.own.data();
+    if (state.coded) merged_.Reserve(state.capacity);
     auto* const indices =
-        state.headed ? merged_.indices.data()
-                     : reinterpret_cast<std::uint32_t*>(state.own.data() + state.run_bytes);
-    auto* const values = state.headed ? merged_.values.data()
-                                      : reinterpret_cast<float*>(indices + state.with_indices);
+        state.coded ? merged_.indices.data()
+                    : reinterpret_cast<std::uint32_t*>(state.own.data() + state.whole_bytes);
+    auto* const values = state.coded ? merged_.values.data()
+                                     : reinterpret_cast<float*>(indices + state.with_indices);
     std::size_t merged = 0;
     for (const Selection* part : state.parts) {
-      if (part->is_run) {
-        std::memcpy(run, part->run.data(), part->run.size());
-        run += part->run.size();
+      if (part->whole) {
+        std::memcpy(whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
         continue;
       }
       const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
@@ -54,10 +56,10 @@ class HostStaging final : public ExchangeStaging {
       merged += part->slot.count;
     }
     exchange.payload_bytes =
-        state.run_bytes +
-        (state.headed
+        state.whole_bytes +
+        (state.coded
              ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}},
-                             exchange.range.size(), state.own.host().subspan(state.run_bytes))
+                             exchange.range.size(), state.own.host().subspan(state.whole_bytes))
              : merged * kSparseElementBytes);
     buffers.own = state.own.host().first(exchange.payload_bytes);
     buffers.gathered = state.gathered.host().first(room);
@@ -85,7 +87,7 @@ class HostStaging final : public ExchangeStaging {
     const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
     std::size_t taken = 0;
     for (const Selection* part : state.parts) {
-      if (part->is_run) continue;
+      if (part->whole) continue;
       const Range range{part->range.begin - exchange.range.begin,
                         part->range.end - exchange.range.begin};
       taken += AddReturned(returned, range, part->residual.host());
@@ -100,22 +102,43 @@ class HostStaging final : public ExchangeStaging {
 }  // namespace
 
 void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState& state) {
-  state.capacity = state.with_indices = state.elements = state.run_bytes = 0;
+  state.capacity = state.with_indices = state.elements = state.whole_bytes = 0;
+  state.indexed.clear();
   for (const Selection* part : state.parts) {
-    state.elements += part->is_run ? part->range.size() : part->slot.count;
+    if (part->whole) {
+      state.elements += part->range.size();
+      state.whole_bytes += part->encoded.size();
+      continue;
+    }
+    state.elements += part->slot.count;
     state.with_indices += part->slot.count;
     state.capacity += part->slot.capacity;
-    if (part->is_run) state.run_bytes += part->run.size();
+    // What lies between ranges is another exchange's, or whole.
+    if (state.indexed.empty() || state.indexed.back().end != part->range.begin) {
+      state.indexed.push_back(part->range);
+    } else {
+      state.indexed.back().end = part->range.end;
+    }
   }
-  state.headed = setup.coding != PayloadCoding{} && state.capacity > 0;
+  state.coded = setup.coding != PayloadCoding{} && state.capacity > 0;
   const std::size_t indexed_bytes =
-      state.headed ? EncodedBytesBound(setup.coding, state.capacity, exchange.range.size())
-                   : state.capacity * kSparseElementBytes;
+      state.coded ? EncodedBytesBound(setup.coding, state.capacity, exchange.range.size())
+                  : state.capacity * kSparseElementBytes;
   ExchangeBuffers& buffers = state.buffers;
-  buffers.element_bytes = state.headed          ? 1
-                          : state.run_bytes > 0 ? sizeof(float)
-                                                : kSparseElementBytes;
-  buffers.capacity_bytes = state.run_bytes + indexed_bytes;
+  buffers.element_bytes = state.coded             ? 1
+                          : state.whole_bytes > 0 ? sizeof(float)
+                                                  : kSparseElementBytes;
+  buffers.capacity_bytes = state.whole_bytes + indexed_bytes;
+}
+
+void RequireWhole(const ExchangeState& state) {
+  const auto& by_rank = state.buffers.by_rank;
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank].size() >= state.whole_bytes) continue;
+    SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
+                              std::to_string(by_rank[rank].size()) + " bytes: expected at least " +
+                              std::to_string(state.whole_bytes) + " for whole tensors");
+  }
 }
 
 void RequireAllTaken(const Op& exchange, const ExchangeState& state, std::size_t taken) {

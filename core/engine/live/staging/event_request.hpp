@@ -1,5 +1,5 @@
-// A request that is complete when a stream has come to a point: how a coroutine of the
-// communication thread waits for a device.
+// Lets a coroutine of the communication thread wait for a device: a request that is complete when a
+// stream has come to a point.
 #pragma once
 
 #include <atomic>

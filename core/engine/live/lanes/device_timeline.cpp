@@ -1,4 +1,4 @@
-#include "core/engine/live/device_timeline.hpp"
+#include "core/engine/live/lanes/device_timeline.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@ const gpu::GpuEvent& DeviceTimeline::BeginStep(gpu::CompletionThread& completion
   error_ = nullptr;
   step_begin_ = since_ = &events_.Record(compute_);
   completions.Add(*step_begin_, [this](std::exception_ptr error) {
-    const Clock::time_point now = Clock::now();  // Resolve may hold the lock until the step's end
+    const Clock::time_point now = now_();  // Resolve may hold the lock until the step's end
     {
       std::lock_guard told(mutex_);
       host_time_ = now;

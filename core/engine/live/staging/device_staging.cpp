@@ -1,5 +1,5 @@
-// Exchanges of a device's memory. Over a host communicator messages lie in pinned memory: copies
-// to and from it have streams of their own, and a coroutine that waits for one is polled.
+// Stages exchanges of a device's memory. Over a host communicator messages lie in pinned memory:
+// copies to and from it have streams of their own, and a coroutine that waits for one is polled.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -8,8 +8,8 @@
 
 #include "core/base/error.hpp"
 #include "core/device/completion_thread.hpp"
-#include "core/engine/live/event_request.hpp"
-#include "core/engine/live/exchange_staging.hpp"
+#include "core/engine/live/staging/event_request.hpp"
+#include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
 #include "core/feedback/returned_device.hpp"
 #include "core/quantize/payload_coding_device.hpp"
@@ -129,27 +129,27 @@ class DeviceStaging final : public ExchangeStaging {
     buffers.gathered = at.gathered.span().first(room);
   }
 
-  // Runs, then what has indices, in at.sent.
+  // Whole tensors, then what has indices, in at.sent.
   Task MergeOnDevice(Op& exchange, ExchangeState& state) {
     DeviceExchange& at = state.device;
     const Stream& stream = out_.view();
     Grow(at.sent, state.buffers.capacity_bytes, device_, "the payload of " + exchange.label);
     Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
-    std::byte* run = at.sent.data();
+    std::byte* whole = at.sent.data();
     std::vector<MergePart> parts;
     for (const Selection* part : state.parts) {
-      if (part->is_run) {
-        gpu::CopyAsync(stream, run, part->run.data(), part->run.size());
-        run += part->run.size();
+      if (part->whole) {
+        gpu::CopyAsync(stream, whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
       } else {
         parts.push_back({DeviceSlotOf(*part), BaseOf(*part, exchange)});
       }
     }
-    exchange.payload_bytes = state.run_bytes + state.with_indices * kSparseElementBytes;
+    exchange.payload_bytes = state.whole_bytes + state.with_indices * kSparseElementBytes;
     if (parts.empty()) co_return;
-    MergedPayload merged{reinterpret_cast<std::uint32_t*>(run), nullptr, state.capacity,
+    MergedPayload merged{reinterpret_cast<std::uint32_t*>(whole), nullptr, state.capacity,
                          at.words.data() + setup_.workers};
-    if (!state.headed) {
+    if (!state.coded) {
       MergeSlotsOnDevice(stream, out_workspace_, parts, merged);
       co_return;
     }
@@ -163,33 +163,33 @@ class DeviceStaging final : public ExchangeStaging {
     EncodePayloadOnDevice(stream, out_workspace_, setup_.coding,
                           {merged.indices, merged.values, state.with_indices, nullptr},
                           exchange.range.size(),
-                          {run, state.buffers.capacity_bytes - state.run_bytes, stream}, bytes);
+                          {whole, state.buffers.capacity_bytes - state.whole_bytes, stream}, bytes);
     gpu::CopyAsync(stream, at.own_bytes.data(), bytes, sizeof(std::uint32_t));
     co_await Reach();
-    exchange.payload_bytes = state.run_bytes + at.own_bytes[0];
+    exchange.payload_bytes = state.whole_bytes + at.own_bytes[0];
   }
 
   // The same in at.own, where some parts were selected on the host.
   Task MergeOnHost(Op& exchange, ExchangeState& state) {
     DeviceExchange& at = state.device;
-    if (state.headed) {
+    if (state.coded) {
       Grow(at.merged_indices, state.capacity, device_, "the elements of " + exchange.label);
       Grow(at.merged_values, state.capacity, device_, "the elements of " + exchange.label);
     }
-    std::byte* run = at.own.data();
-    auto* const indices = state.headed ? at.merged_indices.data()
-                                       : reinterpret_cast<std::uint32_t*>(run + state.run_bytes);
-    auto* const values = state.headed ? at.merged_values.data()
-                                      : reinterpret_cast<float*>(indices + state.with_indices);
+    std::byte* whole = at.own.data();
+    auto* const indices = state.coded ? at.merged_indices.data()
+                                      : reinterpret_cast<std::uint32_t*>(whole + state.whole_bytes);
+    auto* const values = state.coded ? at.merged_values.data()
+                                     : reinterpret_cast<float*>(indices + state.with_indices);
     const auto fetch = [&](const Selection& part, void* to, const void* from, std::size_t bytes) {
       if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
       if (bytes > 0) std::memcpy(to, from, bytes);
     };
     std::size_t merged = 0;
     for (const Selection* part : state.parts) {
-      if (part->is_run) {
-        fetch(*part, run, part->run.data(), part->run.size());
-        run += part->run.size();
+      if (part->whole) {
+        fetch(*part, whole, part->encoded.data(), part->encoded.size());
+        whole += part->encoded.size();
         continue;
       }
       const std::size_t count = part->slot.count;
@@ -200,16 +200,17 @@ class DeviceStaging final : public ExchangeStaging {
     co_await Reach();
     merged = 0;
     for (const Selection* part : state.parts) {
-      if (part->is_run) continue;
+      if (part->whole) continue;
       const std::uint32_t base = BaseOf(*part, exchange);
       for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] += base;
       merged += part->slot.count;
     }
     exchange.payload_bytes =
-        state.run_bytes +
-        (state.headed ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}},
-                                      exchange.range.size(), at.own.span().subspan(state.run_bytes))
-                      : merged * kSparseElementBytes);
+        state.whole_bytes +
+        (state.coded
+             ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}},
+                             exchange.range.size(), at.own.span().subspan(state.whole_bytes))
+             : merged * kSparseElementBytes);
   }
 
   // Reduced on the host in pinned memory; on the device where it lies, or side by side in a buffer
@@ -254,17 +255,6 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
-  static void RequireRuns(const ExchangeState& state) {
-    const auto& by_rank = state.buffers.by_rank;
-    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      if (by_rank[rank].size() >= state.run_bytes) continue;
-      SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
-                                std::to_string(by_rank[rank].size()) +
-                                " bytes: expected at least " + std::to_string(state.run_bytes) +
-                                " for whole tensors");
-    }
-  }
-
   // Of any length: a collective that sums may give one payload of all that its ranks have sent.
   void CopyToDevice(const Op& exchange, std::span<const std::span<const std::byte>> payloads,
                     DeviceExchange& at) {
@@ -279,27 +269,27 @@ class DeviceStaging final : public ExchangeStaging {
     for (std::size_t i = 0; i < payloads.size(); ++i) {
       std::byte* const to = at.received.data() + begins[i];
       gpu::CopyAsync(in_.view(), to, payloads[i].data(), payloads[i].size());
-      at.runs[i] = to;
+      at.begins[i] = to;
     }
   }
 
   void DeliverPayloads(const Op& exchange, ExchangeState& state, bool stays) {
-    RequireRuns(state);
+    RequireWhole(state);
     DeviceExchange& at = state.device;
     const Stream& stream = in_.view();
     const auto& by_rank = state.buffers.by_rank;
     const std::size_t ranks = by_rank.size();
     Grow(at.fault, 1, device_, "the state of " + exchange.label);
     gpu::FillAsync(stream, at.fault.data(), 0, sizeof(std::uint64_t));
-    at.runs.assign(ranks, nullptr);
+    at.begins.assign(ranks, nullptr);
     at.payloads.assign(ranks, {});
-    for (std::size_t rank = 0; rank < ranks; ++rank) at.runs[rank] = by_rank[rank].data();
+    for (std::size_t rank = 0; rank < ranks; ++rank) at.begins[rank] = by_rank[rank].data();
     if (!stays) CopyToDevice(exchange, by_rank, at);
-    if (state.headed) return Decode(exchange, state);
+    if (state.coded) return Decode(exchange, state);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto* const indices =
-          reinterpret_cast<const std::uint32_t*>(at.runs[rank] + state.run_bytes);
-      const std::size_t count = (by_rank[rank].size() - state.run_bytes) / kSparseElementBytes;
+          reinterpret_cast<const std::uint32_t*>(at.begins[rank] + state.whole_bytes);
+      const std::size_t count = (by_rank[rank].size() - state.whole_bytes) / kSparseElementBytes;
       at.payloads[rank] = {indices, reinterpret_cast<const float*>(indices + count), count,
                            nullptr};
     }
@@ -308,7 +298,7 @@ class DeviceStaging final : public ExchangeStaging {
   void Decode(const Op& exchange, ExchangeState& state) {
     DeviceExchange& at = state.device;
     const Stream& stream = in_.view();
-    const std::size_t ranks = at.runs.size();
+    const std::size_t ranks = at.begins.size();
     Grow(at.decoded, ranks * state.capacity * kSparseElementBytes, device_,
          "the elements received for " + exchange.label);
     Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
@@ -318,8 +308,8 @@ class DeviceStaging final : public ExchangeStaging {
       auto* const values = reinterpret_cast<float*>(indices + state.capacity);
       at.payloads[rank] =
           DecodePayloadOnDevice(stream, in_workspace_, setup_.coding,
-                                {at.runs[rank] + state.run_bytes,
-                                 state.buffers.by_rank[rank].size() - state.run_bytes, stream},
+                                {at.begins[rank] + state.whole_bytes,
+                                 state.buffers.by_rank[rank].size() - state.whole_bytes, stream},
                                 exchange.range.size(), {indices, state.capacity, stream},
                                 {values, state.capacity, stream}, at.words.data() + rank,
                                 static_cast<int>(rank), at.fault.data());
@@ -340,7 +330,7 @@ class DeviceStaging final : public ExchangeStaging {
     Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
     std::size_t taken = 0;
     for (const Selection* part : state.parts) {
-      if (part->is_run) continue;
+      if (part->whole) continue;
       const Range range{part->range.begin - exchange.range.begin,
                         part->range.end - exchange.range.begin};
       const bool on_host = OnHost(*part);

@@ -1,14 +1,16 @@
-// Spans of a device's streams: events are recorded around them, and become seconds when the step
-// has ended.
+// Measures spans of a device's streams: events are recorded around them, and become seconds when
+// the step has ended.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device/completion_thread.hpp"
@@ -23,7 +25,10 @@ class DeviceTimeline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit DeviceTimeline(gpu::EventPool& events) : events_(events) {}
+  // now: the host's clock.
+  explicit DeviceTimeline(gpu::EventPool& events,
+                          std::function<Clock::time_point()> now = &Clock::now)
+      : events_(events), now_(std::move(now)) {}
   void SetCompute(const Stream& compute) { compute_ = compute; }
 
   // `completions` tells when the stream has come here: the host's time then is that of the event.
@@ -62,6 +67,7 @@ class DeviceTimeline {
   bool OfCompute(const Stream& stream) const { return stream.native == compute_.native; }
 
   gpu::EventPool& events_;
+  std::function<Clock::time_point()> now_;
   Stream compute_;
   std::mutex mutex_;
   std::condition_variable tied_;

@@ -1,18 +1,24 @@
-// What LiveEngine checks of selections in steps with `verify`.
+#include "core/engine/live/selection_checks.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-
-#include "core/engine/live/live_engine.hpp"
+#include <vector>
 
 namespace sparfuse {
+
+void SelectionChecks::CheckSelected(std::span<const float> x, const Selection& selection,
+                                    SparsePayload sent, std::span<const float> unsent) {
+  CheckMass(x, selection, sent, unsent);
+  CheckFibres(x, selection, sent.indices);
+}
 
 // sent + new residual = x, bit for bit: every element is in exactly one of the two, unchanged.
 // Where the coding rounds, a sent element is split between the two, and their sum is exact but for
 // the sign of a zero. Without feedback only what was sent is checked.
-void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection, SparsePayload sent,
-                           std::span<const float> unsent) {
+void SelectionChecks::CheckMass(std::span<const float> x, const Selection& selection,
+                                SparsePayload sent, std::span<const float> unsent) {
   ++mass_checks_;
   const bool feedback = selection.residual.size > 0;
   std::vector<float> kept(unsent.begin(), unsent.end());
@@ -35,13 +41,13 @@ void LiveEngine::CheckMass(std::span<const float> x, const Selection& selection,
   if (!conserved) ++mass_violations_;
 }
 
-void LiveEngine::CheckFibres(std::span<const float> x, const Selection& selection,
-                             std::span<const std::uint32_t> indices) {
+void SelectionChecks::CheckFibres(std::span<const float> x, const Selection& selection,
+                                  std::span<const std::uint32_t> indices) {
   std::vector<bool> has;   // something to send
   std::vector<bool> sent;  // something of it
   for (std::size_t t = selection.info.id;
-       t < layout().tensors() && layout().tensor(t).offset < selection.range.end; ++t) {
-    const TensorEntry& tensor = layout().tensor(t);
+       t < layout_.tensors() && layout_.tensor(t).offset < selection.range.end; ++t) {
+    const TensorEntry& tensor = layout_.tensor(t);
     if (tensor.shape.size() < 2 || tensor.range().end > selection.range.end) continue;
     const std::size_t begin = tensor.offset - selection.range.begin;
     const auto length = static_cast<std::size_t>(tensor.shape[1]);
@@ -66,14 +72,14 @@ void LiveEngine::CheckFibres(std::span<const float> x, const Selection& selectio
 
 // decoded + new residual = x but for the rounding of their difference. Without feedback there is
 // nothing to compare with.
-void LiveEngine::CheckRunMass(std::span<const float> x, std::span<const std::byte> run,
-                              std::span<const float> residual) {
+void SelectionChecks::CheckWhole(std::span<const float> x, std::span<const std::byte> encoded,
+                                 std::span<const float> residual) {
   ++mass_checks_;
   if (residual.empty()) return;
   constexpr float kRounding = 2 * std::numeric_limits<float>::epsilon();
   std::vector<float> decoded(x.size());
   ThreadPool alone(1);
-  AccumulateQuantized(*config_.runs, {&run, 1}, 1.0f, decoded, alone);
+  AccumulateQuantized(*config_.dense_quantizer, {&encoded, 1}, 1.0f, decoded, alone);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const float error = std::abs(x[i] - (decoded[i] + residual[i]));
     if (error > kRounding * (std::abs(x[i]) + std::abs(decoded[i]))) {

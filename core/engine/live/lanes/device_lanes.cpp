@@ -1,0 +1,400 @@
+// Runs lanes on a device: the compute and side lanes are streams, to which a reaction gives an
+// operation at once, with waits for what it comes after on another one. The host lane is an
+// OffloadLane.
+#include <algorithm>
+#include <cassert>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/device/completion_thread.hpp"
+#include "core/engine/live/lanes/device_resources.hpp"
+#include "core/engine/live/lanes/device_timeline.hpp"
+#include "core/engine/live/lanes/lanes.hpp"
+#include "core/engine/live/lanes/offload_lane.hpp"
+#include "core/engine/live/lanes/selection_copies.hpp"
+#include "core/feedback/momentum/momentum_device.hpp"
+#include "core/payload/accumulate_device.hpp"
+#include "core/quantize/payload_coding_device.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Of the compute lane or the side lane.
+struct StreamLane {
+  explicit StreamLane(Device device) : workspace(device) {}
+
+  Stream stream;
+  DeviceWorkspace workspace;
+  Workspace staging;     // of what is done on the host after all
+  Buffer<float> growth;  // of velocities, with nesterov
+  SelectCounters counters;
+  gpu::GpuStream own;
+  // Of copies of reports: between two kernels of `stream` a copy to the host would leave it idle.
+  gpu::GpuStream reports;
+  gpu::CompletionThread completions;
+};
+
+// An operation that a stream has been given.
+struct Enqueued {
+  Stream stream;
+  const gpu::GpuEvent* end = nullptr;
+  bool done = false;
+  std::unique_ptr<SelectionCopies> copies;
+};
+
+class DeviceLanes final : public Lanes {
+ public:
+  explicit DeviceLanes(const LaneSetup& setup)
+      : setup_(setup),
+        step_(setup.step),
+        device_(setup.config.device),
+        events_(device_),
+        reports_(device_),
+        touched_(device_),
+        timeline_(events_),
+        compute_(device_),
+        side_(device_),
+        announced_(step_.layout.tensors()),
+        offload_(setup, events_) {
+    const Stream& given = setup.config.compute;
+    if (given.device == device_) {
+      compute_.stream = given;
+    } else if (given.device.kind == DeviceKind::kHost) {
+      compute_.own = gpu::GpuStream(device_);
+      compute_.stream = compute_.own.view();
+    } else {
+      SPARFUSE_THROW(kConfig, "the compute stream is of another device than the gradients");
+    }
+    side_.own = gpu::GpuStream(device_, gpu::Priority::kHigh);
+    side_.stream = side_.own.view();
+    for (StreamLane* lane : {&compute_, &side_}) {
+      lane->reports = gpu::GpuStream(device_, gpu::Priority::kHigh);
+    }
+    timeline_.SetCompute(compute_.stream);
+  }
+
+  Stream compute_stream() const override { return compute_.stream; }
+
+  std::unique_ptr<ExchangeStaging> MakeStaging(const StagingSetup& setup,
+                                               ProgressLoop& loop) override {
+    return MakeDeviceStaging(setup, loop, events_);
+  }
+
+  SelectCounters counters() const override {
+    SelectCounters sum = offload_.counters();
+    for (const StreamLane* lane : {&compute_, &side_}) sum += lane->counters;
+    return sum;
+  }
+
+  // --- the thread of the training loop ---
+
+  void BeginStep() override {
+    events_.Reset();
+    enqueued_.clear();
+    std::fill(announced_.begin(), announced_.end(), nullptr);
+    reports_.Clear(compute_.stream);
+    gpu::StreamWait(side_.stream, timeline_.BeginStep(compute_.completions));
+  }
+  void BeginPart() override { timeline_.Mark(); }
+  void EndPart(SpanKind kind, std::string label) override {
+    part_end_ = &timeline_.EndPart(kind, std::move(label));
+  }
+  void SetInterrupted(std::optional<SpanKind> kind) override { timeline_.SetInterrupted(kind); }
+  void Announce(std::size_t tensor) override { announced_[tensor] = part_end_; }
+
+  bool HasWork() override { return false; }  // streams have it
+  Handle Work() override { return 0; }
+
+  double EndStep() override {
+    const double seconds = timeline_.Resolve(step_.begin, step_.timeline);
+    // What is told of an event still refers to it for a moment.
+    compute_.completions.Drain();
+    side_.completions.Drain();
+    return seconds;
+  }
+
+  void Replan() override { touched_.Restart(); }
+
+  void Stop() noexcept override {
+    offload_.Stop();
+    for (const StreamLane* lane : {&compute_, &side_}) {
+      gpu::Quiesce(lane->stream);
+      gpu::Quiesce(lane->reports.view());
+    }
+  }
+
+  // --- reactions ---
+
+  // Only selections go to the host lane: packing and averaging move memory of the device.
+  bool OnStream(const Op& local) const override {
+    if (local.kind == OpKind::kPack || local.kind == OpKind::kApply) return true;
+    return local.kind == OpKind::kSparsify && local.lane != Lane::kHost;
+  }
+
+  void Start(Handle handle, Op& local) override {
+    if (OnStream(local)) return Enqueue(handle, local);
+    offload_.Start(handle, local, step_.ReadsGradient(local.range) ? AnnouncedOf(local) : nullptr);
+  }
+
+  void Take(Handle handle, Op& local) override {
+    if (!OnStream(local)) return;
+    Of(handle).done = true;
+    const OpReport& report = reports_.OnHost(handle);
+    switch (local.kind) {
+      case OpKind::kPack:
+        if (report.slot.not_finite != 0) {
+          SPARFUSE_THROW(kNumeric, "gradient of " + step_.layout.tensor(local.tensor).name +
+                                       " has a NaN or an infinity at step " +
+                                       std::to_string(step_.number));
+        }
+        break;
+      case OpKind::kSparsify:
+        TakeSelection(report, Of(handle), local);
+        break;
+      default:
+        assert(local.kind == OpKind::kApply);
+        CheckPayloadFault(report.fault);
+        break;
+    }
+  }
+
+ private:
+  // Packing and averaging asked of the host lane move memory of the device: the side lane does it.
+  StreamLane& LaneOf(Lane lane) { return lane == Lane::kCompute ? compute_ : side_; }
+
+  const gpu::GpuEvent* AnnouncedOf(const Op& local) const {
+    return announced_[step_.layout.PositionOf(local.range.begin)];
+  }
+
+  Enqueued& Of(Handle handle) {
+    if (enqueued_.size() < handle) enqueued_.resize(handle);
+    return enqueued_[handle - 1];
+  }
+
+  void Enqueue(Handle handle, Op& started) {
+    StreamLane& lane = LaneOf(started.lane);
+    OpReport& report = *reports_.OnDevice(handle);
+    Enqueued& enqueued = Of(handle);
+    enqueued.stream = lane.stream;
+    Span span;
+    span.lane = LaneName(&lane == &compute_ ? Lane::kCompute : Lane::kSide);
+    WaitBefore(started, lane.stream);
+    const gpu::GpuEvent& begin = timeline_.Begin(lane.stream);
+    switch (started.kind) {
+      case OpKind::kPack:
+        span.kind = SpanKind::kPack;
+        span.label = step_.layout.tensor(started.tensor).name;
+        Pack(started, lane.stream, report);
+        break;
+      case OpKind::kSparsify:
+        span.kind = SpanKind::kSparsify;
+        span.label = started.selection->name;
+        Sparsify(started, lane, report, enqueued);
+        break;
+      default:
+        assert(started.kind == OpKind::kApply);
+        span.kind = SpanKind::kDecompress;
+        Apply(started, lane, report);
+        break;
+    }
+    enqueued.end = &timeline_.End(lane.stream, begin, std::move(span), started.payload_bytes);
+    gpu::StreamWait(lane.reports.view(), *enqueued.end);
+    reports_.Fetch(lane.reports.view(), handle);
+    lane.completions.Add(events_.Record(lane.reports.view()),
+                         [this, handle](std::exception_ptr error) {
+                           if (error) return setup_.events.Fail(std::move(error));
+                           setup_.events.Done(handle);
+                         });
+  }
+
+  void WaitBefore(const Op& started, const Stream& stream) {
+    for (const Handle other : started.stream_predecessors) {
+      const Enqueued& before = Of(other);
+      if (before.stream != stream && !before.done) gpu::StreamWait(stream, *before.end);
+    }
+    if (started.kind == OpKind::kApply) {
+      return gpu::StreamWait(stream, *started.exchange_state->device.ready);
+    }
+    // A gradient is valid in the order of the compute stream.
+    if (stream == compute_.stream) return;
+    if (started.kind == OpKind::kPack || step_.ReadsGradient(started.range)) {
+      gpu::StreamWait(stream, *AnnouncedOf(started));
+    }
+  }
+
+  void Pack(const Op& pack, const Stream& stream, OpReport& report) {
+    const std::span<const float> gradient = step_.gradients[pack.tensor];
+    CopyFiniteOnDevice(stream, {gradient.data(), gradient.size(), stream},
+                       {step_.flat.data() + pack.range.begin, pack.range.size(), stream},
+                       &report.slot.not_finite);
+    step_.packed[pack.tensor] = 1;
+  }
+
+  // --- selection ---
+
+  void Sparsify(Op& sparsify, StreamLane& lane, OpReport& report, Enqueued& enqueued) {
+    Selection& selection = *sparsify.selection;
+    const Stream& stream = lane.stream;
+    selection.report = &report.slot;
+    selection.source.stream = selection.residual.stream = selection.velocity.stream = stream;
+    if (selection.velocity.size > 0) CorrectMomentum(selection, lane, report);
+    if (step_.verify) {
+      enqueued.copies = std::make_unique<SelectionCopies>(stream, selection);
+    }
+    if (selection.whole) {
+      Encode(selection, lane, report);
+    } else {
+      Select(selection, sparsify.density, lane, report);
+    }
+    if (step_.verify) enqueued.copies->CopyAfter(stream, selection);
+  }
+
+  void CorrectMomentum(Selection& selection, StreamLane& lane, OpReport& report) {
+    const Feedback& feedback = setup_.config.feedback;
+    const std::size_t n = selection.source.size;
+    if (feedback.momentum.nesterov && lane.growth.size() < n) {
+      gpu::Synchronize(lane.stream);  // it may be in use
+      lane.growth = {};
+      lane.growth = Buffer<float>(n, device_, "what velocities grow by");
+    }
+    float* const clip = feedback.clip > 0 ? &report.clip : nullptr;
+    if (clip != nullptr) {
+      ClipFactorOnDevice(lane.stream, lane.workspace, selection.source, feedback.clip, clip);
+    }
+    selection.source =
+        AdvanceVelocityOnDevice(lane.stream, feedback.momentum, selection.source, clip,
+                                selection.velocity, lane.growth.view(lane.stream));
+  }
+
+  void Select(Selection& selection, double density, StreamLane& lane, OpReport& report) {
+    const LiveConfig& config = setup_.config;
+    const Stream& stream = lane.stream;
+    SelectCounters counters;  // the report has them
+    const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
+    const DeviceContext context{stream, &lane.workspace, nullptr, &host};
+    DeviceSlot slot = DeviceSlotOf(selection);
+    config.sparsifier->SelectOnDevice(context, {selection.source, selection.residual}, density,
+                                      selection.info, selection.state.get(), slot);
+    DeviceSpan<const float> unsent = selection.source;
+    if (selection.residual.size > 0) unsent.data = selection.residual.data;
+    CountMissingOnDevice(stream, lane.workspace, unsent, slot, BoundsOf(selection, stream),
+                         &report.missing);
+    RoundToCodingOnDevice(stream, config.coding, slot, selection.residual);
+    if (selection.velocity.size > 0) {
+      MaskVelocityOnDevice(stream, config.feedback.momentum, slot, selection.velocity);
+    }
+  }
+
+  void Encode(Selection& selection, StreamLane& lane, OpReport& report) {
+    const LiveConfig& config = setup_.config;
+    SelectCounters counters;
+    const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
+    const DeviceContext context{lane.stream, &lane.workspace, nullptr, &host};
+    config.dense_quantizer->EncodeOnDevice(
+        context, setup_.rank, {selection.source, selection.residual}, selection.info,
+        selection.encoded.view(lane.stream), &report.slot.not_finite);
+    if (selection.velocity.size > 0 && config.feedback.momentum.masking) {
+      gpu::FillAsync(lane.stream, selection.velocity.data, 0,
+                     selection.velocity.size * sizeof(float));
+    }
+  }
+
+  DeviceSpan<const std::uint32_t> BoundsOf(Selection& selection, const Stream& stream) {
+    if (selection.bounds.empty()) {
+      const GradientLayout& layout = step_.layout;
+      const Range& range = selection.range;
+      for (std::size_t t = selection.info.id;
+           t < layout.tensors() && layout.tensor(t).offset < range.end; ++t) {
+        const std::size_t begin = std::max(layout.tensor(t).offset, range.begin) - range.begin;
+        if (layout.tensor(t).numel > 0) {
+          selection.bounds.push_back(static_cast<std::uint32_t>(begin));
+        }
+      }
+      selection.bounds.push_back(static_cast<std::uint32_t>(range.size()));
+      selection.bounds_on_device = Buffer<std::uint32_t>(selection.bounds.size(), device_,
+                                                         "the selection of " + selection.name);
+      gpu::CopyAsync(stream, selection.bounds_on_device.data(), selection.bounds.data(),
+                     selection.bounds.size() * sizeof(std::uint32_t));
+    }
+    return {selection.bounds_on_device.data(), selection.bounds.size(), stream};
+  }
+
+  void TakeSelection(const OpReport& report, const Enqueued& enqueued, Op& sparsify) {
+    Selection& selection = *sparsify.selection;
+    SelectCounters& counters = LaneOf(sparsify.lane).counters;
+    if (selection.whole) {
+      if (report.slot.not_finite != 0)
+        TakeReport(report.slot, selection.info, &counters);  // throws
+      sparsify.payload_bytes = selection.encoded.size();
+    } else {
+      selection.slot.count = TakeReport(report.slot, selection.info, &counters);
+      sparsify.payload_bytes = selection.slot.count * kSparseElementBytes;
+    }
+    selection.missing = report.missing;
+    if (enqueued.copies) enqueued.copies->Check(setup_.checks, selection);
+  }
+
+  // --- averaging ---
+
+  void Apply(const Op& apply, StreamLane& lane, OpReport& report) {
+    const ExchangeState& exchange = *apply.exchange_state;
+    const Stream& stream = lane.stream;
+    const float scale = 1.0f / static_cast<float>(setup_.workers);
+    const auto averaged = [&](const Range& range) {
+      return DeviceSpan<float>{step_.averaged.data() + range.begin, range.size(), stream};
+    };
+    if (exchange.parts.empty()) {
+      for (const Range& part : apply.parts) {
+        touched_.Forget(part);
+        ScaleDenseOnDevice(stream, {step_.flat.data() + part.begin, part.size(), stream}, scale,
+                           averaged(part));
+      }
+      return;
+    }
+    SelectCounters counters;
+    const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
+    const DeviceContext context{stream, &lane.workspace, nullptr, &host};
+    std::size_t from = 0;
+    for (const Selection* part : exchange.parts) {
+      if (!part->whole) continue;
+      std::vector<const std::byte*> encoded;
+      for (const std::byte* begin : exchange.device.begins) encoded.push_back(begin + from);
+      touched_.Forget(part->range);
+      setup_.config.dense_quantizer->AccumulateOnDevice(
+          context, encoded, scale, averaged(part->range), exchange.device.fault.data());
+      from += part->encoded.size();
+    }
+    for (const Range& range : exchange.indexed) {
+      AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
+                               {range.begin - apply.range.begin, apply.range.size()}, scale,
+                               averaged(range), exchange.device.fault.data(),
+                               touched_.Of(range, stream));
+    }
+    gpu::CopyAsync(stream, &report.fault, exchange.device.fault.data(), sizeof(report.fault));
+  }
+
+  const LaneSetup setup_;
+  LiveStep& step_;
+  const Device device_;
+  gpu::EventPool events_;
+  OpReports reports_;
+  TouchedRanges touched_;
+  DeviceTimeline timeline_;
+  StreamLane compute_;
+  StreamLane side_;
+  const gpu::GpuEvent* part_end_ = nullptr;
+  std::vector<const gpu::GpuEvent*> announced_;  // [tensors] of this step
+  std::deque<Enqueued> enqueued_;                // by handle
+  OffloadLane offload_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lanes> MakeDeviceLanes(const LaneSetup& setup) {
+  return std::make_unique<DeviceLanes>(setup);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,72 @@
+#include "core/engine/live/lanes/device_resources.hpp"
+
+#include <iterator>
+#include <string>
+
+#include "core/payload/accumulate_device.hpp"
+
+namespace sparfuse {
+
+void OpReports::Clear(const Stream& stream) {
+  for (const Block& block : blocks_) {
+    gpu::FillAsync(stream, block.on_device.data(), 0, kBlock * sizeof(OpReport));
+  }
+}
+
+OpReports::Block& OpReports::Of(Handle handle) {
+  const std::size_t block = (handle - 1) / kBlock;
+  while (blocks_.size() <= block) {
+    blocks_.push_back({Buffer<OpReport>(kBlock, device_, "the reports of operations"),
+                       gpu::PinnedBuffer<OpReport>(kBlock, device_, "the reports of operations")});
+  }
+  return blocks_[block];
+}
+
+OpReport* OpReports::OnDevice(Handle handle) {
+  return Of(handle).on_device.data() + (handle - 1) % kBlock;
+}
+
+void OpReports::Fetch(const Stream& stream, Handle handle) {
+  gpu::CopyAsync(stream, Of(handle).on_host.data() + (handle - 1) % kBlock, OnDevice(handle),
+                 sizeof(OpReport));
+}
+
+bool TouchedRanges::EraseOverlapping(Range range, bool itself) {
+  auto it = entries_.lower_bound(range.begin);
+  if (it != entries_.begin() && std::prev(it)->second.end > range.begin) --it;
+  bool erased = false;
+  while (it != entries_.end() && it->first < range.end) {
+    if (!itself && it->first == range.begin && it->second.end == range.end) {
+      ++it;
+      continue;
+    }
+    it = entries_.erase(it);
+    erased = true;
+  }
+  return erased;
+}
+
+std::uint32_t* TouchedRanges::Of(Range range, const Stream& stream) {
+  if (changing_) return nullptr;
+  if (EraseOverlapping(range, false)) {  // of earlier steps: in a step ranges are disjoint
+    changing_ = true;
+    return nullptr;
+  }
+  Entry& entry = entries_[range.begin];
+  if (entry.bits.size() == 0) {
+    entry.end = range.end;
+    entry.bits = Buffer<std::uint32_t>(TouchedWords(range.size()), device_, "what is touched");
+    // What is there is not known.
+    gpu::FillAsync(stream, entry.bits.data(), 0xff, entry.bits.size() * sizeof(std::uint32_t));
+  }
+  return entry.bits.data();
+}
+
+void TouchedRanges::Forget(Range range) { EraseOverlapping(range, true); }
+
+void TouchedRanges::Restart() {
+  entries_.clear();
+  changing_ = false;
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,137 @@
+// Runs lanes on the host: the compute lane is the thread of the training loop, the others are
+// threads of their own.
+#include <cassert>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "core/engine/live/lanes/host_work.hpp"
+#include "core/engine/live/lanes/lane_thread.hpp"
+#include "core/engine/live/lanes/lanes.hpp"
+
+namespace sparfuse {
+namespace {
+
+class HostLanes final : public Lanes {
+ public:
+  explicit HostLanes(const LaneSetup& setup)
+      : step_(setup.step),
+        events_(setup.events),
+        compute_(setup, Lane::kCompute, setup.pool),
+        side_(setup, Lane::kSide),
+        host_(setup, Lane::kHost) {}
+
+  Stream compute_stream() const override { return {}; }
+
+  std::unique_ptr<ExchangeStaging> MakeStaging(const StagingSetup& setup, ProgressLoop&) override {
+    return MakeHostStaging(setup);
+  }
+
+  SelectCounters counters() const override {
+    SelectCounters sum;
+    for (const HostWork* work : {&compute_, &side_.work, &host_.work}) sum += work->counters();
+    return sum;
+  }
+
+  void BeginStep() override {
+    since_ = 0;
+    waiting_ = false;
+  }
+  void BeginPart() override { since_ = step_.Now(); }
+
+  void EndPart(SpanKind kind, std::string label) override {
+    const double now = step_.Now();
+    step_.timeline.Add(
+        {kind, std::string(LaneName(Lane::kCompute)), std::move(label), since_, now, 0});
+    since_ = now;
+  }
+
+  // A part of backward ends where a gradient is announced: nothing but a wait is interrupted.
+  void SetInterrupted(std::optional<SpanKind> kind) override {
+    waiting_ = kind == SpanKind::kExposed;
+    if (waiting_) BeginPart();
+  }
+
+  void Announce(std::size_t) override {}
+
+  bool HasWork() override {
+    std::lock_guard lock(mutex_);
+    return !queue_.empty();
+  }
+
+  Handle Work() override {
+    Queued next;
+    {
+      std::lock_guard lock(mutex_);
+      next = queue_.front();
+      queue_.pop_front();
+    }
+    if (waiting_) EndPart(SpanKind::kExposed, "");
+    since_ = compute_.Do(*next.op);
+    return next.handle;
+  }
+
+  double EndStep() override { return step_.Now(); }
+
+  void Stop() noexcept override {
+    side_.thread.Stop();
+    host_.thread.Stop();
+  }
+
+  void Start(Handle handle, Op& local) override {
+    if (local.lane == Lane::kCompute) {
+      {
+        std::lock_guard lock(mutex_);
+        queue_.push_back({handle, &local});
+      }
+      return events_.ComputeWorkQueued();
+    }
+    ThreadLane& lane = local.lane == Lane::kSide ? side_ : host_;
+    lane.thread.Add([this, &lane, handle, &local] {
+      if (events_.Failed()) return;
+      try {
+        lane.work.Do(local);
+        events_.Done(handle);
+      } catch (...) {
+        events_.Fail(std::current_exception());
+      }
+    });
+  }
+
+ private:
+  struct Queued {
+    Handle handle = 0;
+    Op* op = nullptr;
+  };
+  struct ThreadLane {
+    ThreadLane(const LaneSetup& setup, Lane lane) : work(setup, lane, pool) {}
+
+    ThreadPool pool{1};
+    HostWork work;
+    LaneThread thread;
+  };
+
+  LiveStep& step_;
+  LaneEvents& events_;
+  HostWork compute_;
+  ThreadLane side_;
+  ThreadLane host_;
+  double since_ = 0;  // end of the last span on the compute lane
+  bool waiting_ = false;
+  std::mutex mutex_;
+  std::deque<Queued> queue_;  // of the compute lane
+};
+
+}  // namespace
+
+std::unique_ptr<Lanes> MakeLanes(const LaneSetup& setup) {
+  return setup.config.device.kind == DeviceKind::kHost ? MakeHostLanes(setup)
+                                                       : MakeDeviceLanes(setup);
+}
+
+std::unique_ptr<Lanes> MakeHostLanes(const LaneSetup& setup) {
+  return std::make_unique<HostLanes>(setup);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,72 @@
+// Selects on the host what a strategy sends to the host lane of a device.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <mutex>
+
+#include "core/base/thread_pool.hpp"
+#include "core/device/event_pool.hpp"
+#include "core/device/runtime.hpp"
+#include "core/engine/live/lanes/host_work.hpp"
+#include "core/engine/live/lanes/lane_thread.hpp"
+#include "core/engine/live/lanes/lanes.hpp"
+
+namespace sparfuse {
+
+// Pinned copies of gradients for selection on the host. A slot is filled while the one before it is
+// worked on; where none is free the next gradient waits.
+class OffloadRing {
+ public:
+  struct Slot {
+    gpu::PinnedBuffer<float> data;
+    const gpu::GpuEvent* copied = nullptr;
+    bool taken = false;
+  };
+
+  // largest: elements of the largest tensor. A larger range makes its slot larger, once.
+  OffloadRing(Device device, std::size_t largest) : device_(device), largest_(largest) {}
+
+  // Starts to copy `from`, which is valid after `ready` (null: now); null when no slot is free.
+  Slot* TryCopy(DeviceSpan<const float> from, const gpu::GpuEvent* ready, gpu::EventPool& events);
+  void Release(Slot& slot) { slot.taken = false; }
+
+ private:
+  Device device_;
+  std::size_t largest_;
+  Slot slots_[2];
+  gpu::GpuStream copies_;  // made at first use
+};
+
+// The host lane of a device: a thread that selects from copies in an OffloadRing.
+class OffloadLane {
+ public:
+  // events: outlives it, as does what `setup` refers to.
+  OffloadLane(const LaneSetup& setup, gpu::EventPool& events);
+
+  // A reaction. ready: of what `sparsify` selects from; null: it is valid already.
+  void Start(Handle handle, Op& sparsify, const gpu::GpuEvent* ready);
+  void Stop() noexcept { thread_.Stop(); }
+  const SelectCounters& counters() const noexcept { return work_.counters(); }
+
+ private:
+  struct Queued {
+    Handle handle = 0;
+    Op* op = nullptr;
+    const gpu::GpuEvent* ready = nullptr;
+    OffloadRing::Slot* slot = nullptr;  // null: it waits for room in the ring
+  };
+  void CopyToRing(Queued& queued);
+  void SelectNext();
+
+  LaneEvents& lane_events_;
+  gpu::EventPool& events_;
+  ThreadPool pool_{1};
+  HostWork work_;
+  std::mutex mutex_;  // guards ring and queue
+  OffloadRing ring_;
+  std::deque<Queued> queue_;
+  LaneThread thread_;
+};
+
+}  // namespace sparfuse

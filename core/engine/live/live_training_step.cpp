@@ -1,0 +1,141 @@
+// Drives a step on LiveEngine's compute lane, as the training loop asks.
+#include <cassert>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/engine/live/live_engine.hpp"
+
+namespace sparfuse {
+
+void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
+  {
+    std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);  // the last step's events may be in use
+  }
+  if (in_step_) {
+    SPARFUSE_THROW(kInternal, "step " + std::to_string(step) + " begins, and step " +
+                                  std::to_string(step_.number) +
+                                  " has not ended: expected EndStep");
+  }
+  in_step_ = true;
+  finishing_ = false;
+  step_.Begin(step, verify);
+  lanes_->BeginStep();
+  Drain(Post({EventKind::kStepBegin, 0}));
+}
+
+void LiveEngine::BeginForward() { lanes_->BeginPart(); }
+
+void LiveEngine::EndForward() {
+  lanes_->EndPart(SpanKind::kForward, "");
+  lanes_->SetInterrupted(SpanKind::kBackward);
+}
+
+void LiveEngine::EndMicroStep() { lanes_->EndPart(SpanKind::kBackward, "micro-step"); }
+
+void LiveEngine::AnnounceGradient(std::size_t tensor, std::span<const float> gradient) {
+  assert(gradient.size() == layout().tensor(tensor).numel);
+  step_.gradients[tensor] = gradient;
+  lanes_->EndPart(SpanKind::kBackward, layout().tensor(tensor).name);
+  lanes_->Announce(tensor);
+  lanes_->SetInterrupted({});
+  Drain(Post({EventKind::kGradientReady, tensor}));
+  lanes_->SetInterrupted(SpanKind::kBackward);
+}
+
+void LiveEngine::EndBackward() {
+  lanes_->EndPart(SpanKind::kBackward, "end");
+  lanes_->SetInterrupted({});
+  for (std::size_t t = 0; t < layout().tensors(); ++t) {
+    if (!step_.gradients[t].empty()) continue;
+    step_.gradients[t] = {step_.zeros.data(), layout().tensor(t).numel};
+    lanes_->Announce(t);
+    Drain(Post({EventKind::kGradientReady, t}));
+  }
+  Drain(Post({EventKind::kBackwardEnd, 0}));
+}
+
+// Precondition: the lane has work; `lock` holds mutex_. Returns the place of the event that says
+// the work is done.
+std::uint64_t LiveEngine::WorkOnNext(std::unique_lock<std::mutex>& lock) {
+  HandOver();
+  lock.unlock();
+  const Handle done = lanes_->Work();
+  const std::uint64_t sequence = Post({EventKind::kDone, done});
+  lock.lock();
+  return sequence;
+}
+
+// Works on the compute lane until the event `sequence` has been reacted to and nothing is queued:
+// what a strategy asks of this lane in a reaction is done before the announcement returns.
+void LiveEngine::Drain(std::uint64_t sequence) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (failure_) std::rethrow_exception(failure_);
+    if (lanes_->HasWork()) {
+      sequence = WorkOnNext(lock);
+    } else if (processed_ >= sequence) {
+      HandOver();
+      return;
+    } else if (!ReactToNext(lock)) {
+      changed_.wait(lock);
+    }
+  }
+}
+
+void LiveEngine::WorkUntil(const bool& done) {
+  const auto deadline = Clock::now() + config_.deadline;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (failure_) std::rethrow_exception(failure_);
+    if (lanes_->HasWork()) {
+      WorkOnNext(lock);
+    } else if (done) {
+      break;
+    } else if (ReactToNext(lock)) {
+      continue;
+    } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+      lock.unlock();
+      Drain(Post({EventKind::kStepTimeout, 0}));  // a reaction knows what is unfinished; throws
+      lock.lock();
+    }
+  }
+  HandOver();
+}
+
+void LiveEngine::FinishStep() {
+  finishing_ = true;
+  lanes_->SetInterrupted(SpanKind::kExposed);
+  WorkUntil(applied_);
+  lanes_->SetInterrupted({});
+}
+
+void LiveEngine::BeginUpdate() { lanes_->BeginPart(); }
+
+StepRecord LiveEngine::EndStep() {
+  lanes_->EndPart(SpanKind::kUpdate, "");
+  if (finishing_) WorkUntil(complete_);
+  staging_->EndStep();
+  const double step_seconds = lanes_->EndStep();
+  in_step_ = false;
+  StepRecord record = record_;
+  const Timeline& spans = step_.timeline;
+  const std::string_view compute = LaneName(Lane::kCompute);
+  record.step_seconds = step_seconds;
+  record.forward_seconds = spans.Total(SpanKind::kForward, compute);
+  record.backward_seconds = spans.Total(SpanKind::kBackward, compute);
+  record.sparsify_seconds =
+      spans.Total(SpanKind::kPack, compute) + spans.Total(SpanKind::kSparsify, compute);
+  record.exposed_communication_seconds = spans.Total(SpanKind::kExposed, compute);
+  record.decompress_seconds = spans.Total(SpanKind::kDecompress, compute);
+  record.update_seconds = spans.Total(SpanKind::kUpdate, compute);
+  record.align_wait_seconds = spans.Total(SpanKind::kAlign);
+  return record;
+}
+
+DeviceSpan<const float> LiveEngine::AveragedOnDevice(std::size_t tensor) const {
+  const Range range = layout().tensor(tensor).range();
+  return {step_.averaged.data() + range.begin, range.size(), compute_stream()};
+}
+
+}  // namespace sparfuse
