@@ -1,14 +1,24 @@
 # Decides SPARFUSE_WITH_CUDA from SPARFUSE_CUDA (AUTO, ON, OFF) and, where it is on, enables the CUDA
 # language and sets NCCL_INCLUDE_DIR, NCCL_LIBRARY and CUBLAS_LIBRARY.
 #
-# AUTO needs a toolkit of version 13, NCCL, and (with LibTorch) the CUDA libraries that LibTorch was
-# built with; a message says which of these is missing. ON makes each of them an error.
+# AUTO needs a card, a toolkit of version 13, NCCL, and (with LibTorch) the CUDA libraries that
+# LibTorch was built with; a message says which of these is missing. ON compiles without a card too,
+# and makes each of the others an error.
 
 file(GLOB SPARFUSE_NVIDIA_WHEELS ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia)
 
 # Sets `result` to "" or to the reason why this machine cannot build with CUDA.
 function(sparfuse_why_no_cuda result)
   set(${result} "" PARENT_SCOPE)
+  if(SPARFUSE_CUDA STREQUAL "AUTO")  # nothing would run what takes minutes to compile
+    execute_process(COMMAND python3 ${CMAKE_SOURCE_DIR}/scripts/why_no_gpu.py
+                    OUTPUT_VARIABLE why_no_gpu OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(why_no_gpu)
+      set(${result} "no card is seen (${why_no_gpu}); SPARFUSE_CUDA=ON compiles it nevertheless"
+          PARENT_SCOPE)
+      return()
+    endif()
+  endif()
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     find_program(SPARFUSE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
                  PATHS /usr/local/cuda/bin DOC "CUDA compiler")

@@ -49,11 +49,10 @@ take_lock() {
 }
 drop_lock() { exec 9>&-; }
 
-# Prints the CUDA compiler if a toolkit of version 13 or newer is here and SPARFUSE_CUDA is not OFF.
-# configure tells CMake, which by itself would take the first nvcc that it finds, of any version.
-cuda_compiler() {
+# Prints the compiler of a CUDA toolkit of version 13 or newer, if there is one. configure tells CMake,
+# which by itself would take the first nvcc that it finds, of any version.
+cuda_toolkit() {
   local nvcc major
-  [[ "${SPARFUSE_CUDA:-AUTO}" != OFF ]] || return 0
   for nvcc in "${CUDACXX:-}" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" \
       "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
     [[ -n "$nvcc" && -x "$nvcc" ]] || continue
@@ -65,53 +64,47 @@ cuda_compiler() {
   done
 }
 
-# Prints why no CUDA card can be used here with CUDA 13, or nothing if one can: the driver's answer,
-# which respects CUDA_VISIBLE_DEVICES and needs nothing of ours.
-why_no_gpu() {
-  python3 - <<'END'
-import ctypes
-
-def why():
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return "libcuda.so.1 is not found: no NVIDIA driver"
-    count, text = ctypes.c_int(0), ctypes.c_char_p()
-    status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
-    if status:
-        cuda.cuGetErrorString(status, ctypes.byref(text))
-        return f"the driver answers: {(text.value or b'an unknown error').decode()} ({status})"
-    if not count.value:
-        return "the driver knows no card"
-    version = ctypes.c_int(0)
-    cuda.cuDriverGetVersion(ctypes.byref(version))
-    if version.value < 13000:
-        return (f"the driver serves CUDA up to {version.value // 1000}.{version.value % 1000 // 10}; "
-                "CUDA 13 needs driver 580 or newer")
-    return ""
-
-print(why())
-END
+# Prints the CUDA compiler if this build is one with CUDA: with SPARFUSE_CUDA=ON wherever there is a
+# toolkit, with AUTO (the default) where a card is seen too.
+cuda_compiler() {
+  case "${SPARFUSE_CUDA:-AUTO}" in
+    ON) cuda_toolkit ;;
+    AUTO) if [[ -z "$(why_no_gpu)" ]]; then cuda_toolkit; fi ;;
+    OFF) ;;
+    *) die 2 "SPARFUSE_CUDA is '$SPARFUSE_CUDA'; known: AUTO, ON, OFF" ;;
+  esac
 }
+
+# Prints why no CUDA card can be used here with CUDA 13, or nothing if one can.
+why_no_gpu() { python3 "$ROOT/scripts/why_no_gpu.py"; }
 
 # Ends with status 2 unless there are a card and what compiles for it.
 require_gpu() {
   local reason
   reason="$(why_no_gpu)"
   [[ -z "$reason" ]] || die 2 "--gpu needs a CUDA card: $reason"
-  [[ "$(main_preset)" == release ]] || die 2 "--gpu does not go with SPARFUSE_CUDA=OFF"
+  [[ "$(main_preset)" != cpu ]] || die 2 "--gpu does not go with SPARFUSE_CUDA=OFF"
   [[ -n "$(cuda_compiler)" ]] || die 2 "--gpu needs a CUDA toolkit of version 13 or newer (nvcc)"
 }
 
-# Ends with status 2 unless build/release is one with CUDA.
+# Ends with status 2 unless what main_preset builds is with CUDA.
 require_cuda_build() {
-  grep -q -- -DSPARFUSE_CUDA "$ROOT/build/release/build.ninja" ||
-    die 2 "build/release was configured without CUDA:" \
-      "$(grep 'sparfuse: built without CUDA' "$STATE/configure-release.log" || true)"
+  local preset
+  preset="$(main_preset)"
+  grep -q -- -DSPARFUSE_CUDA "$ROOT/build/$preset/build.ninja" ||
+    die 2 "build/$preset was configured without CUDA:" \
+      "$(grep 'sparfuse: built without CUDA' "$STATE/configure-$preset.log" || true)"
 }
 
-# The preset that the commands build: `cpu` where the environment says SPARFUSE_CUDA=OFF.
-main_preset() { if [[ "${SPARFUSE_CUDA:-AUTO}" == OFF ]]; then echo cpu; else echo release; fi; }
+# The preset that the commands build: `cpu` where the environment says SPARFUSE_CUDA=OFF, `cuda` where
+# it says ON, else `release`, with CUDA where there are a toolkit and a card.
+main_preset() {
+  case "${SPARFUSE_CUDA:-AUTO}" in
+    ON) echo cuda ;;
+    OFF) echo cpu ;;
+    *) echo release ;;
+  esac
+}
 
 # The two below return a status and do not rely on errexit, which is off where a caller tests it.
 
@@ -120,8 +113,8 @@ main_preset() { if [[ "${SPARFUSE_CUDA:-AUTO}" == OFF ]]; then echo cpu; else ec
 configure() {
   local preset="$1" folder="$ROOT/build/$1" nvcc key
   nvcc="$(cuda_compiler)"
-  key="$( { cat "$ROOT/CMakePresets.json" "$VENV/.sparfuse-setup"; echo "$nvcc"; g++ --version; } |
-    sha256sum)"
+  key="$( { cat "$ROOT/CMakePresets.json" "$VENV"/.sparfuse-{tools,libtorch} 2>/dev/null || true
+    echo "$nvcc"; g++ --version; } | sha256sum)"
   if [[ -f "$folder/build.ninja" && "$(cat "$folder/.configured" 2>/dev/null)" == "$key" ]]; then
     return 0
   fi
@@ -133,23 +126,41 @@ configure() {
   printf '%s' "$key" >"$folder/.configured"
 }
 
-# Reads ninja's output: passes on what is not progress, and says now and then how far it is.
+# Reads ninja's output: passes on what is not progress, and says how far it is and how long it will
+# take; on a terminal in one line that changes, else every fifteen seconds.
 show_progress() {
-  awk -v name="${0##*/}" -v folder="$1" '
-    /^\[[0-9]+\/[0-9]+\] Re-/ { next }   # CMake looking for new files
-    match($0, /^\[[0-9]+\/[0-9]+\]/) {
-      split(substr($0, 2, RLENGTH - 2), part, "/")
-      tenth = int(10 * part[1] / part[2])
-      if (part[2] > 1 && (!started || tenth > shown)) {
-        printf "%s: building %s: %d of %d\n", name, folder, part[1], part[2]
-        started = 1
-        shown = tenth
-      }
-      fflush()
-      next
-    }
-    /^ninja: (Entering|no work)/ { next }
-    { print; fflush() }' >&2
+  local folder="$1" line done=0 total=0 started shown=-15 spent text
+  started=$SECONDS
+  while IFS= read -r line; do
+    if [[ ! "$line" =~ ^\[([0-9]+)/([0-9]+)\]\ (Re-)? ]]; then
+      [[ "$line" =~ ^ninja:\ (Entering|no\ work) ]] || printf '%s\n' "$line"
+      continue
+    fi
+    done="${BASH_REMATCH[1]}" total="${BASH_REMATCH[2]}"
+    [[ -z "${BASH_REMATCH[3]}" ]] || continue   # CMake looks for new files
+    spent=$((SECONDS - started))
+    text="building $folder: $done of $total$(time_left "$spent" "$done" "$total")"
+    if [[ -t 2 ]]; then
+      printf '\r%s: %s\033[K' "${0##*/}" "$text"
+    elif ((spent >= shown + 15 && total > 1)); then
+      say "$text"
+      shown=$spent
+    fi
+  done >&2
+  if [[ -t 2 ]] && ((total > 0)); then printf '\n' >&2; fi
+}
+
+# time_left SECONDS DONE TOTAL: ", about 3 min left" where DONE of TOTAL equal steps took SECONDS, ""
+# where too few are done to tell.
+time_left() {
+  local left
+  (($1 >= 5 && $2 >= 5 && $2 < $3)) || return 0
+  left=$(($1 * ($3 - $2) / $2))
+  if ((left >= 90)); then
+    printf ', about %d min left' $(((left + 30) / 60))
+  else
+    printf ', about %d s left' $((left / 10 * 10 + 10))
+  fi
 }
 
 # build PRESET TARGET...: configures if needed and brings the targets up to date.
@@ -162,12 +173,8 @@ build() {
     drop_lock
     return 1
   fi
-  if [[ -t 2 ]]; then
-    "${ninja[@]}" >&2 9>&- || status=$?
-  else
-    { "${ninja[@]}" 2>&1 | tee "$STATE/build-$preset.log" | show_progress "build/$preset"; } 9>&- ||
-      status=$?
-  fi
+  { "${ninja[@]}" 2>&1 | tee "$STATE/build-$preset.log" | show_progress "build/$preset"; } 9>&- ||
+    status=$?
   drop_lock
   if ((status != 0)); then
     say "building build/$preset failed"

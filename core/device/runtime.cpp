@@ -39,7 +39,10 @@ GpuStream::~GpuStream() {
 
 void Synchronize(const Stream& stream) { BackendOf(stream.device).Synchronize(stream); }
 
-void Quiesce(const Stream& stream) noexcept { BackendOf(stream.device).Quiesce(stream); }
+void Quiesce(const Stream& stream) noexcept {
+  if (stream.device.kind == DeviceKind::kHost) return;  // its work is synchronous
+  BackendOf(stream.device).Quiesce(stream);
+}
 
 GpuEvent::GpuEvent(Device device)
     : device_(device), event_(BackendOf(device).MakeEvent(device.index)) {}

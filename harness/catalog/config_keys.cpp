@@ -44,6 +44,48 @@ std::span<const std::string> MethodKeys() {
   return kKeys;
 }
 
+std::span<const std::string> PanelKeys() {
+  static const std::vector<std::string> kKeys = {"workload",
+                                                 "workload_options",
+                                                 "link",
+                                                 "workers",
+                                                 "density",
+                                                 "sparsifier",
+                                                 "sparsifier_options",
+                                                 "mode",
+                                                 "batch_per_worker",
+                                                 "accumulation",
+                                                 "threads_per_worker",
+                                                 "ranks_per_node",
+                                                 "feedback",
+                                                 "feedback_options",
+                                                 "dense_tensors",
+                                                 "no_feedback_tensors",
+                                                 "method_options",
+                                                 "cluster",
+                                                 "inputs",
+                                                 "transport",
+                                                 "device",
+                                                 "precision",
+                                                 "recipe",
+                                                 "steps",
+                                                 "warmup_steps",
+                                                 "target",
+                                                 "evaluate_every",
+                                                 "deadline_seconds",
+                                                 "kind"};
+  return kKeys;
+}
+
+std::span<const std::string> LaunchKeys() {
+  static const std::vector<std::string> kKeys = {
+      "kind",           "mode",   "cluster",          "ranks_per_node",
+      "transport",      "recipe", "warmup_steps",     "steps",
+      "evaluate_every", "target", "deadline_seconds", "threads_per_worker",
+      "dense_tensors"};
+  return kKeys;
+}
+
 std::span<const ConfigKey> ConfigKeys() {
   using enum KeyType;
   static const std::vector<ConfigKey> kKeys = {

@@ -37,6 +37,11 @@ struct ConfigKey {
 // lacks.
 std::span<const std::string> MethodKeys();
 std::span<const std::string> SparsityKeys();
+// What tells cells apart in figures and tables, the most telling first.
+std::span<const std::string> PanelKeys();
+// How cells are placed and how long they run: a modelled cell and a live one may differ in these
+// and still be points of one curve.
+std::span<const std::string> LaunchKeys();
 
 std::span<const ConfigKey> ConfigKeys();
 std::vector<std::string> ConfigKeyNames();

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::size_t kHashDigits = 12;
 
-std::string_view FirstWord(std::string_view name) { return name.substr(0, name.find('-')); }
+std::string_view FirstWord(std::string_view name) {
+  return name.substr(0, name.find_first_of("-@"));
+}
 
 std::string_view HashOf(std::string_view folder) {
   for (const FolderHash& each : FolderHashes()) {
@@ -40,7 +42,10 @@ std::string HashOfMethod(std::string_view name) {
 
 std::string SourceFolderOf(std::string_view kind, std::string_view name) {
   const bool sparsifier = kind == "sparsifier";
-  if (sparsifier && name.find('@') != std::string_view::npos) return "core/sparsify/published";
+  const std::size_t at = name.find('@');
+  if (sparsifier && at != std::string_view::npos && name.substr(at) != "@paper") {
+    return "core/sparsify/published";
+  }
   for (const FolderHash& each : FolderHashes()) {
     const std::string_view folder = each.folder;
     const std::size_t slash = folder.rfind('/');

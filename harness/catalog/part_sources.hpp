@@ -21,7 +21,7 @@ std::span<const FolderHash> FolderHashes();
 // The folder that a part's code stands in: of `kind` "sparsifier", "planner" or "strategy" the one
 // that begins with the same word as the part's name (core/sparsify/dgc for "dgc",
 // baselines/horovod-fusion for "horovod-cycle"), else where its kind has those of no paper. Forms
-// "name@origin" stand in core/sparsify/published.
+// "name@origin" of published code stand in core/sparsify/published.
 std::string SourceFolderOf(std::string_view kind, std::string_view name);
 
 // {"sparsifier:dgc": "0123456789ab", ...} for the parts of a cell or a profile: the head of the

@@ -15,8 +15,10 @@ using nlohmann::json;
 // Writes what render.py is told of an experiment.
 fs::path WriteSpec(const Program& program, const LoadedExperiment& loaded) {
   const fs::path spec = ReportFile(program, loaded.experiment.id).replace_filename("spec.json");
-  WriteFileDurably(spec,
-                   ExperimentSpec(loaded.experiment, loaded.parts, loaded.results).dump(1) + "\n");
+  WriteFileDurably(spec, ExperimentSpec(loaded.experiment, loaded.parts, loaded.results,
+                                        program.store().results())
+                                 .dump(1) +
+                             "\n");
   return spec;
 }
 

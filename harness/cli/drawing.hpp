@@ -16,7 +16,7 @@ std::filesystem::path ReportFile(const Program& program, const std::string& id);
 // The folder of the experiment's figures in the results.
 std::filesystem::path FiguresFolder(const Program& program, const std::string& id);
 
-// Calls render.py with `verb` ("figure", "report", "explain") for one experiment. Throws
+// Calls render.py with `verb` ("figure", "report", "parts", "explain") for one experiment. Throws
 // Error{kConfig} where nothing has run yet, Error{kInternal} where render.py fails.
 void DrawExperiment(const Program& program, const std::string& verb, const LoadedExperiment& loaded,
                     const std::filesystem::path& out, const std::vector<std::string>& more = {});

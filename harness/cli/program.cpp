@@ -134,9 +134,7 @@ std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
     loaded->experiment = std::move(experiment);
     loaded->parts = PartsWithTwins(loaded->experiment);
     loaded->rows = rows;
-    for (const auto& part : loaded->parts) {
-      loaded->results.push_back(ResultsOf(part, catalog(), *rows, machine));
-    }
+    loaded->results = ResultsOf(loaded->parts, catalog(), *rows, machine);
     all.push_back(std::move(loaded));
   }
   return all;

@@ -1,8 +1,6 @@
-"""What stands under every figure: how its numbers were obtained, on what, and what spreads mean."""
+"""Words what stands under every figure: how its numbers were obtained, on what, and what spreads
+mean."""
 
-import json
-
-import intervals
 import wording
 
 
@@ -11,10 +9,7 @@ def modes(cells):
     machines = {}  # mode -> hardware
     for mode in ("measured", "emulated", "modelled"):
         names = {
-            wording.hardware(trial.system)
-            for cell in cells
-            if cell.mode == mode
-            for trial in cell.trials.values()
+            line for cell in cells if cell.mode == mode for line in cell.hardware
         }
         if names:
             machines[mode] = " and ".join(sorted(names))
@@ -62,41 +57,15 @@ def sample(cells):
         words.append(
             f"{seeds} (modelled; {how})." if max(modelled) == 1 else f"{seeds} (modelled)."
         )
-    if timed and min(timed) < intervals.PRELIMINARY_BELOW:
-        words.append(f"Preliminary: fewer than {intervals.PRELIMINARY_BELOW} blocks.")
+    least = cells[0].part.experiment.preliminary_below if cells else 0
+    if timed and min(timed) < least:
+        words.append(f"Preliminary: fewer than {least} blocks.")
     return " ".join(words)
-
-
-def _machine(trial):
-    """What ran it. Modelled trials of one machine have a profile for each workload."""
-    return json.dumps(
-        {key: value for key, value in (trial.system or {}).items() if key != "profile_hash"},
-        sort_keys=True,
-    )
-
-
-def systems(cells):
-    """A warning where trials of several machines stand side by side; "" otherwise. Declared
-    clusters are no machines of the trials but settings, which panels tell apart."""
-    machines = {}
-    for cell in cells:
-        for trial in cell.trials.values():
-            setting = (cell.mode, wording.declared_cluster(cell.config))
-            machines.setdefault(setting, set()).add(_machine(trial))
-    for (mode, _), found in machines.items():
-        if len(found) > 1:
-            return f"Attention: {mode} trials of {len(found)} different systems are mixed here."
-    return ""
 
 
 def source(cells):
     """The commits that the trials ran; "" where none is recorded."""
-    commits = set()
-    for cell in cells:
-        for trial in cell.trials.values():
-            if trial.source_commit:
-                dirty = wording.find(trial.provenance, "dirty")
-                commits.add(trial.source_commit[:10] + (" with changes" if dirty else ""))
+    commits = {source for cell in cells for source in cell.sources}
     if len(commits) > 3:
         return f"Trials of {len(commits)} commits."
     return f"Trials of commit {', '.join(sorted(commits))}." if commits else ""
@@ -112,7 +81,6 @@ def caption(cells, *sentences):
             *sentences,
             sample(cells),
             source(cells),
-            systems(cells),
         )
         if text
     )

@@ -1,84 +1,15 @@
-"""An experiment's parts and cells joined with their trials: which trials count, which cells are
-compared with which, and how cells spread over the panels of a figure.
+"""Reads the experiment that spec.json describes, and spreads its cells over the panels of figures.
 
-The experiment comes as the JSON that the harness writes (`spec.json`); optional keys may be absent.
+Which trials count, which cells are compared and every interval and ratio stand in spec.json, which
+the harness writes (harness/report); nothing of it is decided or computed again here.
 """
 
 import json
-import math
-from dataclasses import replace
+from dataclasses import dataclass, field
+from pathlib import Path
 
-import intervals
+import series
 import wording
-
-# How a cell is launched or how long it runs; not what it computes. Twins may differ in these.
-TWIN_IGNORES = {
-    "mode",
-    "cluster",
-    "config_hash",
-    "warmup_steps",
-    "steps",
-    "evaluate_every",
-    "target",
-    "deadline_seconds",
-    "transport",
-    "recipe",
-    "oversubscribed",
-    "label",
-    "seed",
-    "block",
-}
-# A modelled curve and the points drawn on it may differ in the placement of ranks too.
-POINT_IGNORES = TWIN_IGNORES | {"kind", "ranks_per_node", "threads_per_worker", "dense_tensors"}
-# What belongs to the method. Cells that agree in all else are compared with one another.
-METHOD_KEYS = {
-    "method",
-    "method_options",
-    "sparsifier",
-    "sparsifier_options",
-    "density",
-    "feedback",
-    "feedback_options",
-    "config_hash",
-    "label",
-}
-SPARSITY_KEYS = ("density", "sparsifier", "sparsifier_options", "feedback", "feedback_options")
-# Where cells would fall on one place of a figure they are told apart by these, the first that can.
-PANEL_KEYS = (
-    "workload",
-    "workload_options",
-    "link",
-    "workers",
-    "density",
-    "sparsifier",
-    "sparsifier_options",
-    "mode",
-    "batch_per_worker",
-    "accumulation",
-    "threads_per_worker",
-    "ranks_per_node",
-    "feedback",
-    "feedback_options",
-    "dense_tensors",
-    "no_feedback_tensors",
-    "method_options",
-    "cluster",
-    "inputs",
-    "transport",
-    "device",
-    "precision",
-    "recipe",
-    "steps",
-    "warmup_steps",
-    "target",
-    "evaluate_every",
-    "deadline_seconds",
-    "kind",
-)
-
-
-# What a configuration without the key has, as harness/catalog/config_keys.cpp says.
-ABSENT = {"device": "cpu", "precision": "fp32"}
 
 
 class SpecError(Exception):
@@ -93,35 +24,63 @@ def canonical(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-class Cell:
-    def __init__(self, part, fields, store):
-        self.part = part
-        self.config = {
-            **fields.get("config", {}),
-            **{key: value for key, value in fields.items() if key != "config"},
-        }
-        if "config_hash" not in self.config:
-            raise SpecError(
-                f"part '{part.id}': a cell without config_hash: {canonical(fields)[:200]}"
-            )
-        self.hash = self.config["config_hash"]
-        self.all_trials = store.trials(self.hash)
-        self.trials = {}  # block -> the latest trial that counts
-        for trial in self.all_trials:  # oldest first
-            if trial.counts():
-                self.trials[trial.block] = trial
+def _by_block(values):
+    return {int(block): value for block, value in values.items()}
 
-    def __getattr__(self, name):
-        if name in ("method", "workload", "workers", "mode", "density"):
-            return self.config.get(name)
-        raise AttributeError(name)
+
+@dataclass(frozen=True)
+class Interval:
+    """A quantity over blocks; `low` and `high` are None where one block leaves no interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    values: dict = field(default_factory=dict)  # of a ratio: block -> ratio
+
+    @staticmethod
+    def of(fields):
+        if fields is None:
+            return None
+        values = _by_block(fields.get("values", {}))
+        return Interval(fields["value"], fields["low"], fields["high"], fields["n"], values)
+
+
+class Trial:
+    """One of the trials of a cell that count."""
+
+    def __init__(self, fields, results):
+        self.trial_id, self.block = fields["id"], fields["block"]
+        self.directory = Path(results) / fields["directory"]
+
+    def series(self, name):
+        """Reads `name` (such as "spans.npy"); None where the trial did not write it."""
+        return series.read(self.directory / name)
+
+
+class Cell:
+    def __init__(self, part, fields):
+        for name in ("config", "config_hash", "metrics", "trials"):
+            if name not in fields:
+                raise SpecError(
+                    f"part '{part.id}': a cell without {name}: {canonical(fields)[:200]}"
+                )
+        self.part, self.fields, self.config = part, fields, fields["config"]
+        self.hash, self.metrics = fields["config_hash"], fields["metrics"]
+        self.dense, self.oversubscribed = fields["dense"], fields["oversubscribed"]
+        self.hardware, self.sources = fields["hardware"], fields["sources"]
+        self.set_aside = fields["set_aside"]
+        self.trials = {
+            trial["block"]: Trial(trial, part.experiment.results) for trial in fields["trials"]
+        }
+        self.method, self.workload = self.config["method"], self.config["workload"]
+        self.workers, self.mode = self.config["workers"], self.config["mode"]
+        self.density = self.config.get("density")
 
     def get(self, key):
         """A field of the configuration; "link_gbps" and dotted names reach inside."""
         if key == "link_gbps":
             return (self.config.get("link") or {}).get("gbps")
-        if key in ABSENT:
-            return self.config.get(key, ABSENT[key])
         value = self.config
         for name in key.split("."):
             value = value.get(name) if isinstance(value, dict) else None
@@ -132,58 +91,44 @@ class Cell:
         return len(self.trials)
 
     def values(self, metric):
-        """{block: value} over the trials that count and have the metric."""
-        return {
-            block: trial.metrics[metric]
-            for block, trial in sorted(self.trials.items())
-            if metric in trial.metrics
-        }
+        """{block: value} over the trials that have the metric."""
+        return _by_block(self.metrics[metric]["values"]) if metric in self.metrics else {}
+
+    def average(self, metric):
+        """Arithmetic mean over blocks with its interval; None without a value."""
+        return Interval.of(self.metrics.get(metric, {}).get("average"))
 
     def mean(self, metric):
-        """Arithmetic mean over blocks; None without a value."""
-        values = list(self.values(metric).values())
-        return sum(values) / len(values) if values else None
+        average = self.average(metric)
+        return None if average is None else average.value
 
     def interval(self, metric):
-        """Geometric mean over blocks with its t interval; of a modelled step or throughput what
-        the profile's errors of measurement leave. None without a positive value."""
-        values = [value for value in self.values(metric).values() if value > 0]
-        if not values:
-            return None
-        found, uncertainty = intervals.log_interval(values), self.mean("step_uncertainty")
-        if uncertainty is None or metric not in ("step_seconds", "throughput"):
-            return found
-        factor = math.exp(uncertainty)
-        return replace(found, low=found.value / factor, high=found.value * factor)
+        """Geometric mean over blocks with its interval; None without positive values."""
+        return Interval.of(self.metrics.get(metric, {}).get("geometric"))
+
+    def ratio(self, metric, method):
+        """`metric` over that of the cell of `method` that this one is compared with; None where
+        there is no such cell or no block that both have."""
+        over = self.fields["ratios"].get(method)
+        return Interval.of(over["metrics"].get(metric)) if over else None
+
+    def compared_with(self, method):
+        """The cell of `method` that ratios divide by; None where there is none."""
+        over = self.fields["ratios"].get(method)
+        return self.part.cells[over["cell"]] if over else None
+
+    def points(self):
+        """Live cells that equal this modelled one in all but how they are launched."""
+        parts = self.part.experiment.parts
+        return [parts[part].cells[cell] for part, cell in self.fields["points"]]
 
     def unit(self, metric):
-        for trial in self.trials.values():
-            if trial.units.get(metric):
-                return trial.units[metric]
-        return wording.METRICS.get(metric, ("", ""))[1]
+        given = self.metrics.get(metric, {}).get("unit")
+        return given or wording.METRICS.get(metric, ("", ""))[1]
 
     def failure(self):
-        """None where a trial counts; else the latest failure's kind, or "not run"."""
-        if self.trials:
-            return None
-        failed = [trial for trial in self.all_trials if not trial.counts()]
-        if not failed:
-            return "not run"
-        latest = failed[-1]
-        return "left out" if latest.status == "ok" and latest.annotations else latest.failure()
-
-    def oversubscribed(self):
-        """More threads than the machine has cores. None where the store does not know its cores."""
-        if "oversubscribed" in self.config:
-            return bool(self.config["oversubscribed"])
-        for trial in self.all_trials:
-            cores = wording.cores(trial.system)
-            if cores and self.workers:
-                return self.workers * (self.config.get("threads_per_worker") or 1) > cores
-        return None
-
-    def key(self, ignores):
-        return canonical({key: value for key, value in self.config.items() if key not in ignores})
+        """None where a trial counts; else what failed, or "not run"."""
+        return self.fields["failure"] or None
 
     def describe(self):
         words = [
@@ -192,68 +137,57 @@ class Cell:
             f"{self.workers} workers",
             wording.link_in_full(self.config),
         ]
-        if self.config.get("sparsifier") not in (None, "none"):
+        if not self.dense:
             words.insert(1, f"density {self.density:g}")
         return ", ".join(words)
 
 
 class Part:
-    def __init__(self, fields, store):
-        self.id = fields.get("id") or "main"
-        self.title = fields.get("title") or self.id
-        self.mode = fields.get("mode")
-        self.kind = fields.get("kind") or "throughput"
-        reference = fields.get("reference")
-        self.reference = reference.get("method") if isinstance(reference, dict) else reference
-        self.defaults = fields.get("defaults") or {}
-        self.axes = fields.get("axes") or []
+    def __init__(self, experiment, fields):
+        self.experiment = experiment
+        self.id, self.kind = fields["id"], fields["kind"]
+        self.title, self.reference = fields.get("title") or self.id, fields.get("reference")
         self.excluded = fields.get("excluded") or []
+        self.left_out = fields.get("left_out") or {}
         self.figures = fields.get("figures") or []
         self.claims = fields.get("claims") or []
-        self.tables = fields.get("tables") or []
-        self.cells = [Cell(self, cell, store) for cell in fields.get("cells") or []]
-        self.mode = self.mode or next((cell.mode for cell in self.cells), None)
+        self.prediction = fields.get("prediction")
+        self.cells = [Cell(self, cell) for cell in fields["cells"]]
 
     def modes(self):
-        return sorted({cell.mode for cell in self.cells if cell.mode})
+        return sorted({cell.mode for cell in self.cells})
 
-    def reference_cell(self, cell):
-        """The cell of the reference method that `cell` is paired with; None where there is none."""
-        if not self.reference:
-            return None
-        found = [
-            other
-            for other in self.cells
-            if other.method == self.reference and other.key(METHOD_KEYS) == cell.key(METHOD_KEYS)
-        ]
-        if len(found) > 1:  # a sparse reference at several densities: the one like this cell
-            found = [
-                other
-                for other in found
-                if all(other.get(key) == cell.get(key) for key in SPARSITY_KEYS)
-            ]
-        return found[0] if len(found) == 1 else None
+    def shown(self, figure):
+        """The cells that a figure's entry shows; all of an entry that names none."""
+        return [self.cells[i] for i in figure["cells"]] if "cells" in figure else self.cells
+
+    def is_reference(self, cell):
+        return cell.method == self.reference
 
     def ratio(self, cell, metric):
-        """metric of `cell` over the reference's, paired over blocks; None for the reference."""
-        reference = self.reference_cell(cell)
-        if reference is None or reference is cell:
+        """`metric` of `cell` over the reference's; None for the reference."""
+        if self.reference is None or self.is_reference(cell):
             return None
-        return intervals.paired_ratio(cell.values(metric), reference.values(metric))
+        return cell.ratio(metric, self.reference)
 
 
 class Experiment:
-    def __init__(self, spec, store):
-        self.id = spec.get("id") or ""
-        self.title = spec.get("title") or self.id
-        self.paper = spec.get("paper")
-        self.store = store
-        self.parts = [Part(part, store) for part in spec.get("parts") or [spec]]
-        self.methods = []
-        for part in self.parts:
-            for cell in part.cells:
-                if cell.method not in self.methods:
-                    self.methods.append(cell.method)
+    """What spec.json says; `results` is the folder that trials' directories are relative to."""
+
+    def __init__(self, spec, results):
+        missing = {"id", "keys", "parts", "headlines", "provenance"} - set(spec)
+        if missing:
+            raise SpecError(f"spec.json: expected {', '.join(sorted(missing))}")
+        self.id, self.title = spec["id"], spec.get("title") or spec["id"]
+        self.paper, self.results, self.keys = spec.get("paper"), results, spec["keys"]
+        self.preliminary_below = spec["preliminary_below"]
+        self.confidence = spec["confidence"]
+        self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
+        self.provenance = spec["provenance"]
+        self.parts = []
+        for part in spec["parts"]:
+            self.parts.append(Part(self, part))
+        self.methods = list(dict.fromkeys(cell.method for cell in self.all_cells()))
 
     def part(self, name):
         for part in self.parts:
@@ -272,43 +206,11 @@ class Experiment:
         return [cell for part in self.parts for cell in part.cells]
 
 
-def select(cells, figure):
-    """The cells that a figure's filters leave: any key that is a field of the configuration, and
-    `methods`, each a value or a list of values. An empty filter says nothing; only `where` can ask
-    for null (the unshaped link)."""
-    chosen = []
-    fields = {key for cell in cells for key in cell.config} | {"link_gbps"}
-    filters = {
-        key: value
-        for key, value in figure.items()
-        if key in fields
-        and key not in ("kind", "label", "config_hash")
-        and value not in (None, "", [])
-    }
-    filters.update(figure.get("where") or {})
-    if figure.get("methods"):
-        filters["method"] = figure["methods"]
-    for cell in cells:
-        if all(
-            cell.get(key) in (value if isinstance(value, list) else [value])
-            for key, value in filters.items()
-        ):
-            chosen.append(cell)
-    return chosen
-
-
-def is_dense(cell):
-    return cell.config.get("sparsifier") in (None, "none") and cell.config.get("density") in (
-        None,
-        1,
-    )
-
-
 def panel_keys(cells, placed):
     """Fields that must tell panels apart so that no two cells share a place, given the fields
     `placed` inside a panel (such as x and series)."""
     placed = ["link" if key == "link_gbps" else key for key in placed]
-    keys = []
+    keys, known = [], cells[0].part.experiment.keys["panel"] if cells else []
     if "workload" not in placed and len({cell.workload for cell in cells}) > 1:
         keys.append("workload")  # workloads have different units
     while True:
@@ -321,7 +223,7 @@ def panel_keys(cells, placed):
         new = next(
             (
                 key
-                for key in PANEL_KEYS
+                for key in known
                 if key not in keys
                 and key not in placed
                 and len({canonical(cell.get(key)) for cell in crowded}) > 1
@@ -337,9 +239,10 @@ def panels(cells, placed):
     """[(fields, cells)] in the order of the experiment. A dense cell has no density: where panels
     differ in sparsity it stands in each."""
     keys = panel_keys(cells, placed)
-    sparse = [cell for cell in cells if not is_dense(cell)] or cells
+    sparsity = cells[0].part.experiment.keys["sparsity"] if cells else []
+    sparse = [cell for cell in cells if not cell.dense] or cells
     found = []
-    for cell in (sparse if any(key in SPARSITY_KEYS for key in keys) else cells):
+    for cell in (sparse if any(key in sparsity for key in keys) else cells):
         fields = {key: cell.get(key) for key in keys}
         if fields not in found:
             found.append(fields)
@@ -349,7 +252,7 @@ def panels(cells, placed):
             cell
             for cell in cells
             if all(
-                cell.get(key) == value or (key in SPARSITY_KEYS and is_dense(cell))
+                cell.get(key) == value or (key in sparsity and cell.dense)
                 for key, value in fields.items()
             )
         ]

@@ -1,8 +1,9 @@
-"""Where the difference in step time of two cells comes from, in numbers.
+"""Finds where the difference in step time of two cells comes from, in numbers.
 
 The parts of a trial's step are those of the slowest rank of each step, as its metrics'; means over
 the third of the measured steps whose durations lie around the median, so that they add up. What
-they miss of the median itself is in `other`. Waits by unit are means over the steps that kept spans.
+they miss of the median itself is in `other`. Waits by unit are means over the steps that kept
+spans.
 """
 
 import json
@@ -11,14 +12,10 @@ import numpy as np
 
 import cells as selection
 import exposure
-import intervals
 import series
-import wording
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
 FACTS = ("exchanges", "messages_sent", "payload_bytes", "sent_bytes", "achieved_density")
-# What a pair may differ in and still be a comparison of methods on one setting.
-METHOD_KEYS = selection.METHOD_KEYS
 
 
 class Side:
@@ -29,16 +26,9 @@ class Side:
         self.trials = {block: cell.trials[block] for block in blocks}
         self.steps = {block: parts_of(trial) for block, trial in self.trials.items()}
 
-    def values(self, name):
-        return {block: steps[name] for block, steps in self.steps.items()}
-
-    def mean(self, name):
-        values = self.values(name)
-        return sum(values.values()) / len(values)
-
     def fact(self, metric):
         values = [
-            trial.metrics[metric] for trial in self.trials.values() if metric in trial.metrics
+            value for block, value in self.cell.values(metric).items() if block in self.trials
         ]
         return sum(values) / len(values) if values else None
 
@@ -79,6 +69,11 @@ def parts_of(trial):
         "steps": len(rows),
         "middle": len(middle),
     }
+
+
+def parts_by_block(cell):
+    """{block: parts_of}: what the harness makes differences and their intervals of."""
+    return {block: parts_of(trial) for block, trial in cell.trials.items()}
 
 
 def _outcome(trial):
@@ -180,7 +175,7 @@ def _differing(of, over):
     """The keys of the configuration, in the order of panels, in which the cells differ."""
     return [
         key
-        for key in ("method", *selection.PANEL_KEYS)
+        for key in ("method", *of.part.experiment.keys["panel"])
         if selection.canonical(of.get(key)) != selection.canonical(over.get(key))
     ]
 
@@ -200,40 +195,19 @@ def names(of, over):
     return name(of), name(over)
 
 
-def _interval_of(of, over, name, paired):
-    if not paired:
-        return intervals.Interval(of.mean(name) - over.mean(name), None, None, 0)
-    return intervals.paired_difference(of.values(name), over.values(name))
-
-
-def _spread(interval):
-    return {
-        "value": interval.value,
-        "low": interval.low,
-        "high": interval.high,
-        "n": interval.n,
-    }
-
-
-def compare(of_cell, over_cell):
-    """The whole of the numbers, as `--json` prints them; seconds and bytes a step."""
-    common = sorted(of_cell.trials.keys() & over_cell.trials.keys())
-    paired = of_cell.mode == over_cell.mode and bool(common)
-    of = Side(of_cell, common if paired else sorted(of_cell.trials))
-    over = Side(over_cell, common if paired else sorted(over_cell.trials))
+def compare(of_cell, over_cell, differences):
+    """The whole of the numbers, as `--json` prints them; seconds and bytes a step. `differences` is
+    what the harness made of both cells' `parts_by_block`."""
+    of = Side(of_cell, differences["blocks"]["of"])
+    over = Side(over_cell, differences["blocks"]["over"])
     called = names(of_cell, over_cell)
+    method_keys = of_cell.part.experiment.keys["method"]
 
     def part(name):
-        return {
-            "name": name,
-            "of": of.mean(name),
-            "over": over.mean(name),
-            "difference": _spread(_interval_of(of, over, name, paired)),
-        }
+        return {"name": name, **differences["parts"][name]}
 
     def side(one, name):
         cell = one.cell
-        trial = next(iter(one.trials.values()))
         return {
             "name": name,
             "part": cell.part.id,
@@ -241,9 +215,7 @@ def compare(of_cell, over_cell):
             "mode": cell.mode,
             "workers": cell.workers,
             "config_hash": cell.hash,
-            "hardware": wording.hardware(trial.system),
-            "cores": wording.cores(trial.system),
-            "threads": cell.workers * (cell.config.get("threads_per_worker") or 1),
+            "hardware": "; ".join(cell.hardware),
             "trials": {block: trial.trial_id for block, trial in one.trials.items()},
             "blocks_left_out": sorted(set(cell.trials) - set(one.trials)),
             "steps": sorted({steps["steps"] for steps in one.steps.values()}),
@@ -260,12 +232,13 @@ def compare(of_cell, over_cell):
     return {
         "of": side(of, called[0]),
         "over": side(over, called[1]),
-        "paired": paired,
-        "differ_in": [key for key in differing if key in METHOD_KEYS],
+        "paired": differences["paired"],
+        "preliminary_below": of_cell.part.experiment.preliminary_below,
+        "differ_in": [key for key in differing if key in method_keys],
         "unlike_in": {
             key: [of_cell.get(key), over_cell.get(key)]
             for key in differing
-            if key not in METHOD_KEYS
+            if key not in method_keys
         },
         "step": part("step"),
         "parts": [part(name) for name in (*PARTS, "other")],

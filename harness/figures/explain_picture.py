@@ -1,4 +1,4 @@
-"""Two steps, one above the other, on one time axis: where one is longer than the other."""
+"""Draws two steps, one above the other, on one time axis: where one is longer than the other."""
 
 import re
 
@@ -120,7 +120,13 @@ def timelines(of, over, found):
     setting = (
         f"{of.describe()}; {over.describe()}"
         if found["unlike_in"]
-        else f"{of.workload}, {selection.field_words('workers', of.workers)}, {wording.link_in_full(of.config)}"
+        else ", ".join(
+            [
+                of.workload,
+                selection.field_words("workers", of.workers),
+                wording.link_in_full(of.config),
+            ]
+        )
     )
     text = caption(
         [of, over],
@@ -131,8 +137,8 @@ def timelines(of, over, found):
             f"{name} step {step} of block {trial.block}, rank {rank}"
             for (trial, step, rank, _), name in zip(shown, called)
         )
-        + f"). Over all measured steps and blocks the median steps differ by {wording.number(abs(change) * factor)} "
-        f"{of_unit}. Numbers in exchanges name units.",
+        + "). Over all measured steps and blocks the median steps differ by "
+        f"{wording.number(abs(change) * factor)} {of_unit}. Numbers in exchanges name units.",
     )
     handles = timeline.handles(
         kinds,

@@ -1,7 +1,5 @@
-"""How panels and their axes are laid out, the same for every kind of bars."""
+"""Lays out panels and their axes, the same for every kind of bars."""
 
-import cells as selection
-import style
 import wording
 
 

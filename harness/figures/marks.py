@@ -1,4 +1,4 @@
-"""Marks that say how a number was obtained, and their entries in a legend."""
+"""Draws marks that say how a number was obtained, and their entries in a legend."""
 
 import matplotlib.patheffects as effects
 from matplotlib.lines import Line2D

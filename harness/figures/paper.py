@@ -1,11 +1,13 @@
-"""The page of a paper: what its experiments say of its claims, what did not run, their figures."""
+"""Writes the page of a paper: what its experiments found, their figures, verdicts, and what did not
+run."""
 
 import itertools
 import os
 from pathlib import Path
 
+import page
 import report
-from report import escape
+from page import anchor_of, escape
 
 COLUMNS = ("", "claim", "metric", "expected", "ours", "n", "mode", "verdict")
 
@@ -55,9 +57,9 @@ def _verdicts(experiments, own):
         if not claims:
             continue
         everything += claims
+        link = f"<a href='{escape(own[experiment.id])}'>{escape(experiment.id)}</a>"
         groups.append(
-            f"<tr class='group'><td colspan='{len(COLUMNS)}'><a href='{escape(own[experiment.id])}'>"
-            f"{escape(experiment.id)}</a>: {escape(experiment.title)}: "
+            f"<tr class='group'><td colspan='{len(COLUMNS)}'>{link}: {escape(experiment.title)}: "
             f"{escape(_summary(claims))}</td></tr>"
         )
         for part in experiment.parts:
@@ -65,7 +67,8 @@ def _verdicts(experiments, own):
                 groups.append(_row(list(said)))
     if not everything:
         return "<p>No experiment of this paper claims anything.</p>"
-    head = "".join(f"<th scope='col'>{escape(column)}</th>" for column in COLUMNS)
+    head = "<th scope='col' class='mark'></th>"
+    head += "".join(f"<th scope='col'>{escape(column)}</th>" for column in COLUMNS[1:])
     meanings = " ".join(
         f"{report.MARKS[word][0]} {word}: {escape(report.MARKS[word][2])}."
         for word, _ in _counts(everything)
@@ -80,24 +83,18 @@ def _verdicts(experiments, own):
 def _not_run(entries):
     if not entries:
         return "<p>Everything ran.</p>"
-    return report.plain_table(
+    return page.plain_table(
         ("experiment", "what", "why"),
         [(entry["experiment"], entry["what"], entry["reason"]) for entry in entries],
     )
 
 
 def _figures(experiment, styles, own):
-    out = [
-        f"<p class='quiet'><a href='{escape(own)}'>Its own report</a> has its tables, failed cells "
-        "and provenance.</p>"
-    ]
-    for part in experiment.parts:
-        if part.figures and len(experiment.parts) > 1:
-            out.append(f"<h3>{escape(part.title)}</h3>")
-        for position, entry in enumerate(part.figures):
-            name = f"{experiment.id}-{part.id}-{position}"
-            out.append(report.drawn_figure(experiment, part, entry, styles, name))
-    return "".join(out)
+    link = f"<a href='{escape(own)}'>Its own report</a>"
+    return (
+        f"<p class='quiet'>{link} has its tables, failed cells and provenance.</p>"
+        + report.figures(experiment, styles, f"{experiment.id}-")
+    )
 
 
 def render(index, loaded, out):
@@ -109,35 +106,23 @@ def render(index, loaded, out):
         for entry in index["experiments"]
     }
     experiments = [experiment for experiment, _ in loaded]
-    sections = [
-        ("verdicts", "Verdicts", _verdicts(experiments, own)),
-        ("not-run", "Not run, and why", _not_run(index["not_run"])),
-    ]
-    for experiment, styles in loaded:
-        sections.append(
-            (
-                report.anchor_of(experiment.id),
-                experiment.title,
-                _figures(experiment, styles, own[experiment.id]),
-            )
+    sections = [("found", "What was found", [], report.found(experiments))]
+    sections += [
+        (
+            anchor_of(experiment.id),
+            experiment.title,
+            [],
+            _figures(experiment, styles, own[experiment.id]),
         )
-    sections.append(("reading", "How to read this", report.READING))
+        for experiment, styles in loaded
+    ]
+    sections += [
+        ("verdicts", "Verdicts", [], _verdicts(experiments, own)),
+        ("not-run", "Not run, and why", [], _not_run(index["not_run"])),
+        ("reading", "How to read this", [], report.READING),
+    ]
     cells = [cell for experiment in experiments for cell in experiment.all_cells()]
     counting = {trial.trial_id for cell in cells for trial in cell.trials.values()}
-    title = f"{index['id']}: what its experiments show here"
-    facts = f"{len(experiments)} experiments · {len(cells)} cells · {len(counting)} trials count"
-    out = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{escape(title)}</title><style>{report.CSS}</style></head><body>",
-        f"<h1>{escape(title)}</h1><p class='quiet'>{escape(facts)}</p>",
-        "<nav><b>Contents</b><ol>",
-    ]
-    out += [f"<li><a href='#{anchor}'>{escape(head)}</a></li>" for anchor, head, _ in sections]
-    out.append("</ol></nav>")
-    out += [
-        f"<section id='{anchor}'><h2>{escape(head)}</h2>{body}</section>"
-        for anchor, head, body in sections
-    ]
-    out.append("</body></html>\n")
-    return "".join(out)
+    facts = [f"{len(experiments)} experiments", f"{len(cells)} cells"]
+    facts.append(f"{len(counting)} trials count")
+    return page.html_page(f"{index['id']}: what its experiments show here", facts, sections)

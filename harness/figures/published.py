@@ -1,9 +1,8 @@
-"""Published values that stand beside ours: the rows of a figure's entry (results/published), which
+"""Reads the published values that stand beside ours: a figure's rows of results/published, which
 panel and place they belong to, and which of them a profile was calibrated with."""
 
 import re
 
-import cells as selection
 import wording
 
 
@@ -110,7 +109,7 @@ class Published:
 def fits(row, cell, x):
     """Whether what the paper says of the row's setting, `x` apart, is the cell's."""
     wanted = [("workers", row.workers, cell.workers)]
-    if not selection.is_dense(cell):
+    if not cell.dense:
         wanted.append(("density", row.density, cell.density))
         wanted.append(("sparsifier", row.sparsifier or None, plain(cell.get("sparsifier"))))
     wanted.append(("link", row.gbps, cell.get("link_gbps")))
@@ -162,29 +161,13 @@ def settings_words(rows):
 
 
 def calibration(cells):
-    """What the profiles of these cells' trials were calibrated with, as {paper, artifact, method,
-    metric} each; from the outcome of modelled trials on a declared cluster."""
-    inputs = []
-    for cell in cells:
-        if not wording.declared_cluster(cell.config):
-            continue
-        for trial in cell.trials.values():
-            for entry in trial.outcome().get("calibration") or []:
-                if entry not in inputs:
-                    inputs.append(entry)
-    return inputs
+    """The published numbers, each "PAPER/ARTIFACT/METHOD", that the profiles of declared clusters
+    among these cells were calibrated with."""
+    if not any(wording.declared_cluster(cell.config) for cell in cells):
+        return []
+    return cells[0].part.experiment.calibration
 
 
 def is_calibration(row, paper, inputs):
     """Whether a profile has been fitted to this very number, which then proves nothing."""
-    theirs = {
-        "paper": paper,
-        "artifact": row.artifact,
-        "method": row.method,
-        "metric": row.metric,
-    }
-    return any(
-        entry.get("artifact") == row.artifact
-        and all(entry.get(key) in (None, value) for key, value in theirs.items())
-        for entry in inputs
-    )
+    return f"{paper}/{row.artifact}/{row.method}" in inputs

@@ -1,17 +1,20 @@
-"""Figures and the report of one experiment, or of all of a paper's, from the store only.
+"""Draws the figures and the report of one experiment, or of all of a paper's, from spec.json and
+the series that it names; nothing else of the store is read.
 
   render.py figure --results DIR --experiment ID --spec spec.json --out DIR
                    [--part P] [--figure NAME]      NAME is a figure's name or kind
-      PNG (150 dpi), PDF and SVG for each figure, and CSV for the numbers of one that shows a paper's
-      beside ours; prints the files written.
+                   [--data FILE.json]              gets the numbers that every figure drew
+      PNG (150 dpi), PDF and SVG for each figure, and CSV for the numbers of one that shows a
+      paper's beside ours; prints the files written.
   render.py report --results DIR --experiment ID --spec spec.json --out FILE.html
       one self-contained HTML file.
   render.py paper  --results DIR --index index.json --out FILE.html
       that file for each experiment of the index, and a page over them.
   render.py explain --results DIR --experiment ID --spec spec.json --out DIR
-                    --of TRIAL... --over TRIAL... [--json]
-      why the steps of two cells, given by the trials of theirs that count, take unequal time:
-      text or JSON, and two timelines in the formats of figures.
+                    --of HASH --over HASH --differences FILE.json [--json]
+      why the steps of two cells, given by their config_hash, take unequal time: text or JSON, and
+      two timelines in the formats of figures. FILE.json has the harness's intervals of what the
+      verb `parts` (the same options, --out FILE.json) found in their steps.
 
 Needs Python 3.11, numpy and matplotlib. Exit codes: 0 done, 1 nothing of what --part
 or --figure asked for could be drawn, 2 usage or input.
@@ -32,7 +35,7 @@ import report
 import series
 import style
 import tables
-from store import Store, StoreError
+from drawn import numbers
 
 
 def read_json(path):
@@ -45,16 +48,16 @@ def read_json(path):
         raise selection.SpecError(f"{path}: not JSON: {error}") from error
 
 
-def load_spec(path, name, store):
+def load_spec(path, name, results):
     spec = read_json(path)
-    if spec.get("id", name) != name:
-        raise selection.SpecError(f"{path}: describes '{spec['id']}'; expected '{name}'")
-    experiment = selection.Experiment({**spec, "id": name}, store)
+    if spec.get("id") != name:
+        raise selection.SpecError(f"{path}: describes '{spec.get('id')}'; expected '{name}'")
+    experiment = selection.Experiment(spec, results)
     return experiment, style.Styles(experiment.methods)
 
 
 def load(arguments):
-    return load_spec(arguments.spec, arguments.experiment, Store(arguments.results))
+    return load_spec(arguments.spec, arguments.experiment, arguments.results)
 
 
 def name_figures(experiment):
@@ -85,7 +88,7 @@ def draw_figures(arguments):
             f"experiment '{experiment.id}' has no such figure; it has "
             f"{', '.join(name for *_, name in name_figures(experiment)) or 'none'}"
         )
-    written = 0
+    written, data = 0, {}
     for part, entry, name in figures:
         if entry.get("kind") not in kinds.KINDS:
             raise selection.SpecError(
@@ -97,6 +100,7 @@ def draw_figures(arguments):
         except selection.NoData as reason:
             print(f"{name}: not drawn: {reason}", file=sys.stderr)
             continue
+        data[name] = numbers(drawn)
         style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
         for path in style.write(drawn.figure, arguments.out, name):
             print(path)
@@ -104,6 +108,8 @@ def draw_figures(arguments):
             print(path)
         style.close(drawn.figure)
         written += 1
+    if arguments.data:
+        write_page(arguments.data, json.dumps(data, indent=1) + "\n")
     return 1 if asked and not written else 0
 
 
@@ -120,32 +126,37 @@ def write_report(arguments):
 
 
 def write_paper(arguments):
-    index, store = read_json(arguments.index), Store(arguments.results)
+    index = read_json(arguments.index)
     loaded = []
     for entry in index["experiments"]:
-        loaded.append(load_spec(entry["spec"], entry["id"], store))
+        loaded.append(load_spec(entry["spec"], entry["id"], arguments.results))
         write_page(entry["report"], report.render(*loaded[-1]))
     write_page(arguments.out, paper.render(index, loaded, arguments.out))
     return 0
 
 
-def _cell_of(experiment, trial_ids):
-    """The cell that made these trials, which from now on has no others."""
-    for cell in experiment.all_cells():
-        chosen = {trial.block: trial for trial in cell.all_trials if trial.trial_id in trial_ids}
-        if chosen:
-            cell.trials = chosen
-            return cell
-    raise selection.SpecError(
-        f"no cell of experiment '{experiment.id}' has trial {trial_ids[0]}; "
-        "expected ids of trials in the store"
-    )
+def _cells_of(arguments):
+    experiment, _ = load(arguments)
+    by_hash = {cell.hash: cell for cell in experiment.all_cells() if cell.n}
+    for hash in (arguments.of, arguments.over):
+        if hash not in by_hash:
+            raise selection.SpecError(
+                f"experiment '{experiment.id}': no cell with results has config_hash {hash}"
+            )
+    return experiment, by_hash[arguments.of], by_hash[arguments.over]
+
+
+def write_parts(arguments):
+    _, of, over = _cells_of(arguments)
+    found = {"of": explain.parts_by_block(of), "over": explain.parts_by_block(over)}
+    Path(arguments.out).write_text(json.dumps(found) + "\n", encoding="utf-8")
+    return 0
 
 
 def explain_pair(arguments):
-    experiment, styles = load(arguments)
-    of, over = _cell_of(experiment, arguments.of), _cell_of(experiment, arguments.over)
-    found = {"experiment": experiment.id, **explain.compare(of, over)}
+    experiment, of, over = _cells_of(arguments)
+    found = explain.compare(of, over, read_json(arguments.differences))
+    found = {"experiment": experiment.id, **found}
     found["within_noise"] = explain_words.within_noise(found)  # null: computed, has none
     found["conclusion"] = explain_words.conclusion(found)
     try:
@@ -173,6 +184,7 @@ def main(argv=None):
     for verb, act in (
         ("figure", draw_figures),
         ("report", write_report),
+        ("parts", write_parts),
         ("explain", explain_pair),
     ):
         sub = verbs.add_parser(verb)
@@ -183,9 +195,12 @@ def main(argv=None):
         if verb == "figure":
             sub.add_argument("--part")
             sub.add_argument("--figure")
+            sub.add_argument("--data")
+        if verb in ("parts", "explain"):
+            sub.add_argument("--of", required=True)
+            sub.add_argument("--over", required=True)
         if verb == "explain":
-            sub.add_argument("--of", nargs="+", required=True)
-            sub.add_argument("--over", nargs="+", required=True)
+            sub.add_argument("--differences", required=True)
             sub.add_argument("--json", action="store_true")
         sub.set_defaults(act=act)
     sub = verbs.add_parser("paper")
@@ -195,7 +210,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     try:
         return arguments.act(arguments)
-    except (selection.SpecError, StoreError, series.SeriesError, OSError) as error:
+    except (selection.SpecError, series.SeriesError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

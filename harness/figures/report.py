@@ -1,121 +1,22 @@
-"""One self-contained HTML file: verdicts, figures, tables, failures, model check, provenance."""
+"""Writes one self-contained HTML file of an experiment: what was found, figures, tables, verdicts,
+failures, model check, provenance."""
 
 import base64
 import datetime
-import html
 import io
-import re
 
 import matplotlib
 
 import cells as selection
-import intervals
 import kinds
-import prediction
+import page
 import style
 import tables
 import wording
+from kinds import prediction
+from page import anchor_of, escape, plain_table, table_html
 
 LONG_TABLE = 40  # rows; longer ones can be folded
-
-CSS = """
-:root { --ink: #1f2328; --quiet: #57606a; --line: #d8dee4; --wash: #f6f8fa; --alarm: #9b1c1c; }
-* { box-sizing: border-box; }
-body { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif;
-  color: var(--ink);
-  margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 76rem; background: #fff; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .3rem; }
-h2 { font-size: 1.3rem; margin: 3rem 0 .6rem; padding-bottom: .3rem;
-  border-bottom: 1px solid var(--line); }
-h3 { font-size: 1.02rem; margin: 1.8rem 0 .5rem; }
-p { margin: .5rem 0; max-width: 60rem; }
-a { color: #1f4fa3; text-decoration: none; } a:hover { text-decoration: underline; }
-.quiet, figcaption, .notes { color: var(--quiet); font-size: .86rem; }
-.alarm { color: var(--alarm); } .good { color: #1a6b3c; } .part { color: #8a5a00; }
-td.mark { font-weight: 700; text-align: center; }
-nav { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
-  padding: .8rem 1.2rem;
-  margin: 1.5rem 0; }
-nav ol { margin: .2rem 0; padding-left: 1.4rem; columns: 2; }
-.badge { display: inline-block; border: 1px solid var(--line); border-radius: 999px;
-  padding: 0 .6em;
-  font-size: .8rem; color: var(--quiet); margin-right: .3em; font-weight: normal;
-  vertical-align: middle; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums;
-  margin: .6rem 0; }
-th, td { padding: .28rem .75rem; text-align: right; vertical-align: top; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: .2rem; }
-thead th { border-bottom: 1.5px solid var(--ink); font-weight: 600; vertical-align: bottom; }
-tbody td { border-bottom: 1px solid var(--line); }
-tr.group td { background: var(--wash); font-weight: 600; text-align: left; padding-left: .2rem; }
-tr.failed td { color: var(--alarm); } tr.absent td { color: var(--quiet); }
-table.text td, table.text th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-table.text td:first-child { white-space: nowrap; }
-figure { margin: 1.4rem 0 2rem; } figure img { max-width: 100%; height: auto; display: block; }
-figcaption { max-width: 60rem; margin-top: .4rem; }
-pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
-  padding: .6rem .8rem;
-  font-size: .78rem; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
-details { margin: .4rem 0; } summary { cursor: pointer; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; font-size: .9rem; }
-dt { color: var(--quiet); } dd { margin: 0; overflow-wrap: anywhere; }
-@media print {
-  body { font-size: 9.5pt; padding: 0; max-width: none; }
-  table { font-size: 7pt; } th, td { padding: .15rem .35rem; } .wide { overflow: visible; }
-  figure, tr, pre { break-inside: avoid; } h2, h3 { break-after: avoid; } a { color: inherit; }
-}
-"""
-
-
-def escape(value):
-    return html.escape(str(value))
-
-
-def anchor_of(*words):
-    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
-
-
-def _table(table):
-    out = ["<div class='wide'><table><thead><tr>"]
-    out += [f"<th scope='col'>{escape(column)}</th>" for column in table.columns]
-    out.append("</tr></thead><tbody>")
-    width = len(table.columns)
-    for heading, rows in table.groups:
-        out.append(f"<tr class='group'><td colspan='{width}'>{escape(heading)}</td></tr>")
-        for row in rows:
-            if isinstance(row, tables.Failed):
-                quiet = row.why == "not run" or row.why.startswith(wording.NONE)
-                out.append(
-                    f"<tr class='{'absent' if quiet else 'failed'}'><td>{escape(row.method)}</td>"
-                    f"<td colspan='{width - 1}' style='text-align:left'>{escape(row.why)}</td></tr>"
-                )
-            else:
-                out.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>")
-    out.append("</tbody></table></div>")
-    if table.notes:
-        out.append("<p class='notes'>" + "<br>".join(escape(note) for note in table.notes) + "</p>")
-    return "".join(out)
-
-
-def plain_table(columns, rows):
-    out = ["<div class='wide'><table class='text'><thead><tr>"]
-    out += [f"<th scope='col'>{escape(column)}</th>" for column in columns]
-    out.append("</tr></thead><tbody>")
-    out += ["<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows]
-    out.append("</tbody></table></div>")
-    return "".join(out)
-
-
-def _markdown(text):
-    """A pipe table as the harness writes it; anything else stays as it is, in a <pre>."""
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    if len(lines) < 2 or not all(line.startswith("|") for line in lines):
-        return f"<pre>{escape(text)}</pre>"
-    rows = [[word.strip() for word in line.strip("|").split("|")] for line in lines]
-    return plain_table(
-        rows[0], [row for row in rows[1:] if not all(set(word) <= set("-: ") for word in row)]
-    )
 
 
 def drawn_figure(experiment, part, entry, styles, name):
@@ -137,15 +38,23 @@ def drawn_figure(experiment, part, entry, styles, name):
     style.close(drawn.figure)
     data = base64.b64encode(picture.getvalue()).decode()
     return (
-        f"<figure><img style='width:{width:.0f}px' alt='{html.escape(drawn.title, quote=True)}' "
+        f"<figure><img style='width:{width:.0f}px' alt='{escape(drawn.title)}' "
         f"src='data:image/svg+xml;base64,{data}'><figcaption>{escape(drawn.caption)}"
-        "</figcaption></figure>" + "".join(_folded(table) for table in drawn.tables)
+        "</figcaption></figure>" + "".join(page.folded(table) for table in drawn.tables)
     )
 
 
-def _folded(table):
-    rows = sum(len(rows) for _, rows in table.groups)
-    return f"<details><summary class='quiet'>The numbers ({rows} rows)</summary>{_table(table)}</details>"
+def found(experiments):
+    """What the experiments show, a sentence a comparison; of several, under the title of each."""
+    out = []
+    for experiment in experiments:
+        if len(experiments) > 1 and experiment.headlines:
+            out.append(f"<h3>{escape(experiment.title)}</h3>")
+        said = "".join(
+            f"<li>{escape(headline['sentence'])}</li>" for headline in experiment.headlines
+        )
+        out.append(f"<ul class='found'>{said}</ul>" if said else "")
+    return "".join(out) or "<p>No trial that counts compares two methods yet.</p>"
 
 
 MARKS = {  # what a verdict begins with -> mark, class, meaning
@@ -182,12 +91,13 @@ def _verdicts(experiment):
         f"<p><b>{len(claims)} claim{'s' if len(claims) != 1 else ''}:</b> {escape(summary)}.</p>"
     )
     out.append("<div class='wide'><table class='text'><thead><tr>")
-    out += [f"<th scope='col'>{escape(column)}</th>" for column in columns]
+    out.append("<th scope='col' class='mark'></th>")
+    out += [f"<th scope='col'>{escape(column)}</th>" for column in columns[1:]]
     out.append("</tr></thead><tbody>")
     for part, claim in claims:
         if part is not shown:
             shown = part
-            link = f"<a href='#{anchor_of('part', part.id)}'>{escape(part.title)}</a>"
+            link = f"<a href='#{anchor_of('table', part.id)}'>{escape(part.title)}</a>"
             out.append(f"<tr class='group'><td colspan='{len(columns)}'>{link}</td></tr>")
         mark, style_class, _ = MARKS[mark_of(claim["verdict"])]
         words = [claim[key] for key in ("quote", "metric", "expected", "ours")]
@@ -211,54 +121,45 @@ def _verdicts(experiment):
 
 
 def _trial_words(trial):
-    return f"block {trial.block}, {trial.started_utc or 'date unknown'}"
+    return f"block {trial['block']}, {trial['started_utc'] or 'date unknown'}"
 
 
 def _failures(experiment):
-    """Every cell with a failed trial, also where a later trial counts; and left-out trials."""
-    out, left_out = [], []
+    """Every cell with a failed trial, also where a later trial counts; and trials called bad."""
+    out, called_bad = [], []
     for part in experiment.parts:
         for cell in part.cells:
-            for trial in cell.all_trials:
-                if trial.annotations:
-                    left_out.append(
-                        (
-                            part.id,
-                            cell.describe(),
-                            _trial_words(trial),
-                            "; ".join(trial.annotations),
-                        )
-                    )
-                elif not trial.counts():
-                    state = (
-                        "another trial of this block counts"
-                        if trial.block in cell.trials
-                        else f"{cell.n} other blocks count" if cell.n else "the cell has no number"
-                    )
-                    message = trial.failure_message or "no message"
-                    out.append(
-                        f"<h3>{escape(part.id)}: {escape(cell.describe())} "
-                        f"<span class='badge alarm'>{escape(trial.failure())}</span></h3>"
-                        f"<p>{escape(_trial_words(trial))}; {escape(state)}. {escape(message)}</p>"
-                    )
-                    if trial.log_tail:
-                        out.append(f"<pre>{escape(trial.log_tail)}</pre>")
-                    out.append(f"<p class='quiet'>{escape(trial.trial_id)}</p>")
-    not_run = [
-        (part.id, cell.describe())
+            for trial in cell.set_aside:
+                if trial["annotations"]:
+                    reasons = "; ".join(trial["annotations"])
+                    called_bad.append((part.id, cell.describe(), _trial_words(trial), reasons))
+                    continue
+                state = (
+                    "another trial of this block counts"
+                    if trial["block"] in cell.trials
+                    else f"{cell.n} other blocks count" if cell.n else "the cell has no number"
+                )
+                out.append(
+                    f"<h3>{escape(part.id)}: {escape(cell.describe())} "
+                    f"<span class='badge alarm'>{escape(trial['failure'])}</span></h3>"
+                    f"<p>{escape(_trial_words(trial))}; {escape(state)}. "
+                    f"{escape(trial['message'] or 'no message')}</p>"
+                )
+                if trial["log_tail"]:
+                    out.append(f"<pre>{escape(trial['log_tail'])}</pre>")
+                out.append(f"<p class='quiet'>{escape(trial['trial_id'])}</p>")
+    without = [
+        (part.id, cell.describe(), cell.failure())
         for part in experiment.parts
         for cell in part.cells
-        if not cell.all_trials
+        if cell.failure() in ("not run", "stale")
     ]
-    if left_out:
-        out.append(
-            "<h3>Left out by an annotation</h3>"
-            + plain_table(["part", "cell", "trial", "reason"], left_out)
-        )
-    if not_run:
-        out.append(
-            f"<h3>Not run ({len(not_run)} cells)</h3>" + plain_table(["part", "cell"], not_run)
-        )
+    if called_bad:
+        out.append("<h3>Left out by an annotation</h3>")
+        out.append(plain_table(["part", "cell", "trial", "reason"], called_bad))
+    if without:
+        out.append(f"<h3>Not run ({len(without)} cells)</h3>")
+        out.append(plain_table(["part", "cell", "why"], without))
     return "".join(out) or "<p>Every cell has its trials, and none failed.</p>"
 
 
@@ -277,9 +178,9 @@ def _prediction(experiment, styles):
     out = []
     for part in experiment.parts:
         twin = experiment.predicted(part)
-        if twin is None:
+        if twin is None or part.prediction is None:
             continue
-        result = prediction.check(part, twin)
+        result = prediction.Check(part, twin, part.prediction)
         out.append(f"<h3>{escape(part.title)}</h3>")
         if not result.pairs:
             out.append("<p class='quiet'>No cell of this part was run by both engines yet.</p>")
@@ -300,18 +201,13 @@ def _prediction(experiment, styles):
         if crowded is not None:
             out.append(
                 f"<p>Oversubscribed cells, shown apart: median error {100 * crowded:.1f} % "
-                f"(n = {sum(bool(pair.oversubscribed) for pair in result.pairs)} cells).</p>"
+                f"(n = {sum(pair.oversubscribed for pair in result.pairs)} cells).</p>"
             )
         out.append(
             f"<p>Order of methods: of {result.comparisons} pairs that the timed trials tell apart "
             "(not oversubscribed, intervals do not overlap), the model orders "
             f"{result.same_order} alike.</p>"
         )
-        if any(pair.oversubscribed is None for pair in result.pairs):
-            out.append(
-                "<p class='alarm'>The store does not say how many cores the machine has; cells of "
-                "unknown load count as not oversubscribed.</p>"
-            )
         drawn = any(entry.get("kind") == "prediction" for entry in part.figures + twin.figures)
         if not drawn:  # else it stands in its part
             out.append(
@@ -319,80 +215,52 @@ def _prediction(experiment, styles):
                     experiment, part, {"kind": "prediction"}, styles, "prediction-" + part.id
                 )
             )
-        out.append(_table(tables.prediction_table(result)))
+        out.append(table_html(tables.prediction_table(result)))
     return "".join(out)
 
 
 def _provenance(experiment):
-    trials = {trial.trial_id: trial for cell in experiment.all_cells() for trial in cell.all_trials}
-    trials = list(trials.values())
-    if not trials:
-        return "<p>No trial has run.</p>"
-    dates = sorted(trial.started_utc for trial in trials if trial.started_utc)
-    commits = {}
-    for trial in trials:
-        dirty = wording.find(trial.provenance, "dirty")
-        commit = f"{trial.source_commit or 'unknown'}{' with uncommitted changes' if dirty else ''}"
-        commits[commit] = commits.get(commit, 0) + 1
-    counting = sum(trial.counts() for trial in trials)
+    said = experiment.provenance
+    if not said["trials"]:
+        return "<p>No trial counts.</p>"
     links = sorted(
         {
-            wording.link_in_full(cell.config) + f" ({cell.mode})"
+            f"{wording.link_in_full(cell.config)} ({cell.mode})"
             for cell in experiment.all_cells()
-            if cell.all_trials
+            if cell.n
         }
     )
+    left_out = {
+        words: sum(part.left_out.get(name, 0) for part in experiment.parts)
+        for name, words in (
+            ("other_systems", "of other machines"),
+            ("older_revisions", "of older revisions"),
+            ("older_profiles", "of older profiles"),
+        )
+    }
+    sources = [
+        f"{each['source'] or 'unknown'} ({each['trials']} trials)" for each in said["sources"]
+    ]
     facts = [
-        ("Trials", f"{len(trials)} in the store for these cells, {counting} count"),
-        ("Source", "; ".join(f"{commit} ({n} trials)" for commit, n in commits.items())),
-        ("Hardware", "; ".join(sorted({wording.hardware(trial.system) for trial in trials}))),
-        (
-            "Compiler",
-            "; ".join(
-                sorted(
-                    {
-                        str(
-                            wording.find(
-                                trial.provenance, "compiler", "cxx_compiler", "compiler_version"
-                            )
-                            or "not recorded"
-                        )
-                        for trial in trials
-                    }
-                )
-            ),
-        ),
+        ("Trials", f"{said['trials']} count"),
+        ("Left out", ", ".join(f"{n} {words}" for words, n in left_out.items() if n) or "none"),
+        ("Source", "; ".join(sources)),
+        ("Hardware", "; ".join(sorted({each["hardware"] for each in said["systems"]}))),
         ("Links", "; ".join(links)),
-        ("Dates (UTC)", f"{dates[0]} to {dates[-1]}" if dates else "not recorded"),
+        ("Dates (UTC)", f"{said['first_utc']} to {said['last_utc']}"),
     ]
-    out = [
-        "<dl>"
-        + "".join(f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in facts)
-        + "</dl>"
-    ]
-    systems = {}
-    for trial in trials:
-        systems.setdefault(trial.system_hash, []).append(trial)
-    for position, (identity, of) in enumerate(systems.items(), 1):
-        rows = [(key, value) for key, value in wording.flatten(of[0].system).items()]
+    out = ["<dl>"]
+    out += [f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in facts]
+    out.append("</dl>")
+    for position, each in enumerate(said["systems"], 1):
         out.append(
-            f"<h3>System {position} of {len(systems)}: {escape((identity or 'unknown')[:12])} "
-            f"<span class='badge'>{len(of)} trials</span></h3>" + plain_table(["", ""], rows)
+            f"<h3>System {position} of {len(said['systems'])}: {escape(each['hash'][:12])} "
+            f"<span class='badge'>{each['trials']} trials</span></h3>"
+            + plain_table(["", ""], each["facts"].items())
         )
-    values = {}
-    for trial in trials:
-        for key, value in wording.flatten(trial.provenance).items():
-            values.setdefault(key, set()).add(str(value))
     rows = [
-        (
-            key,
-            (
-                "; ".join(sorted(found))
-                if len(found) <= 3
-                else f"{len(found)} values, e.g. " f"{min(found)}"
-            ),
-        )
-        for key, found in sorted(values.items())
+        (name, "; ".join(values) if len(values) <= 3 else f"{len(values)} values, e.g. {values[0]}")
+        for name, values in said["facts"].items()
     ]
     if rows:
         out.append("<h3>Software, launch and environment</h3>" + plain_table(["", ""], rows))
@@ -412,50 +280,83 @@ measurements and a backward profile.</dd>
 <dt>intervals</dt><dd>95 % t intervals; of ratios, on log-ratios paired over blocks. Fewer than
 five blocks: preliminary.</dd>
 <dt>what counts</dt><dd>for each cell and block the latest trial that is ok, passed every
-correctness check and carries no annotation.</dd>
+correctness check, carries no annotation, and was made by the present revisions of its parts, on one
+machine, from the newest profile.</dd>
 </dl>
 """
 
 
+def _shown_parts(experiment):
+    """Twins of live cells stand in the prediction check."""
+    return [part for part in experiment.parts if not part.id.endswith(".predicted")]
+
+
+def _part_heading(part, kind):
+    badges = dict.fromkeys([part.id, part.kind, *part.modes()])
+    marks = "".join(f" <span class='badge'>{escape(badge)}</span>" for badge in badges)
+    return f"<h3 id='{anchor_of(kind, part.id)}'>{escape(part.title)}{marks}</h3>"
+
+
+def figures(experiment, styles, prefix=""):
+    """Every figure of the experiment, part by part."""
+    out = []
+    for part in _shown_parts(experiment):
+        if part.figures:
+            out.append(_part_heading(part, f"{prefix}figures"))
+        for position, entry in enumerate(part.figures):
+            name = f"{prefix}{part.id}-{position}"
+            out.append(drawn_figure(experiment, part, entry, styles, name))
+    return "".join(out)
+
+
+def _tables(experiment, styles):
+    out = []
+    for part in _shown_parts(experiment):
+        counts = sum(1 for cell in part.cells if cell.n)
+        failed = sum(cell.failure() not in (None, "not run", "stale") for cell in part.cells)
+        out.append(_part_heading(part, "table"))
+        out.append(
+            f"<p class='quiet'>{len(part.cells)} cells, {counts} with trials that count, "
+            f"{failed} failed, {len(part.excluded)} excluded.</p>"
+        )
+        table = tables.part_table(part, styles)
+        if table is None:
+            continue
+        rows, text = sum(len(rows) for _, rows in table.groups), table_html(table)
+        if rows > LONG_TABLE:
+            summary = f"<summary class='quiet'>Table of {rows} cells</summary>"
+            text = f"<details>{summary}{text}</details>"
+        out.append(text)
+    return "".join(out)
+
+
+def _facts(experiment):
+    """The line under the title."""
+    everything = experiment.all_cells()
+    timed = [cell.n for cell in everything if cell.n and cell.mode != "modelled"]
+    facts = [experiment.id, f"{len(everything)} cells"]
+    facts.append(f"{experiment.provenance['trials']} trials count")
+    if timed:
+        facts.append(f"{wording.blocks(timed)} where timed")
+        if min(timed) < experiment.preliminary_below:
+            facts.append("preliminary")
+    if experiment.paper:
+        facts.append(f"paper: {experiment.paper}")
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return [*facts, f"written {stamp}"]
+
+
 def render(experiment, styles):
-    sections = []  # (anchor, heading, badges, body)
+    drawn = figures(experiment, styles)
     verdicts = _verdicts(experiment)
+    checked = _prediction(experiment, styles)
+    sections = [
+        ("found", "What was found", [], found([experiment])),
+        ("figures", "Figures", [], drawn or "<p>The file asks for no figure.</p>"),
+        ("tables", "Tables", [], _tables(experiment, styles)),
+    ]
     if verdicts:
         sections.append(("verdicts", "Verdicts", [], verdicts))
-    for part in experiment.parts:
-        if part.id.endswith(".predicted"):
-            continue  # twins of live cells stand in the prediction check
-        body = []
-        n = [cell.n for cell in part.cells]
-        failed = sum(cell.failure() not in (None, "not run") for cell in part.cells)
-        body.append(
-            f"<p class='quiet'>{len(n)} cells, {sum(1 for value in n if value)} with trials that "
-            f"count, {failed} failed, {len(part.excluded)} excluded.</p>"
-        )
-        for position, entry in enumerate(part.figures):
-            body.append(drawn_figure(experiment, part, entry, styles, f"{part.id}-{position}"))
-        table = tables.part_table(part, styles)
-        if table:
-            rows = sum(len(rows) for _, rows in table.groups)
-            text = _table(table)
-            body.append(
-                text
-                if rows <= LONG_TABLE
-                else f"<details><summary class='quiet'>Table of {rows} "
-                f"cells</summary>{text}</details>"
-            )
-        for extra in part.tables:
-            text = "\n".join(extra) if isinstance(extra, list) else str(extra)
-            body.append(text if text.lstrip().startswith("<table") else _markdown(text))
-        sections.append(
-            (
-                anchor_of("part", part.id),
-                part.title,
-                list(dict.fromkeys([part.id, part.kind, *part.modes()])),
-                "".join(body),
-            )
-        )
-    checked = _prediction(experiment, styles)
     if checked:
         sections.append(("prediction", "The model, checked", [], checked))
     sections += [
@@ -464,32 +365,4 @@ def render(experiment, styles):
         ("provenance", "Provenance", [], _provenance(experiment)),
         ("reading", "How to read this", [], READING),
     ]
-    all_cells = experiment.all_cells()
-    counting = {trial.trial_id for cell in all_cells for trial in cell.trials.values()}
-    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    timed = [cell.n for cell in all_cells if cell.n and cell.mode != "modelled"]
-    facts = [f"{len(all_cells)} cells", f"{len(counting)} trials count"]
-    if timed:
-        facts.append(f"{wording.blocks(timed)} where timed")
-        if min(timed) < intervals.PRELIMINARY_BELOW:
-            facts.append("preliminary")
-    if experiment.paper:
-        facts.append(f"paper: {experiment.paper}")
-    facts.append(f"written {stamp}")
-    out = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{escape(experiment.title)}</title><style>{CSS}</style></head><body>",
-        f"<h1>{escape(experiment.title)}</h1>",
-        f"<p class='quiet'>{escape(experiment.id)} · {escape(' · '.join(facts))}</p>",
-        "<nav><b>Contents</b><ol>",
-    ]
-    out += [
-        f"<li><a href='#{anchor}'>{escape(heading)}</a></li>" for anchor, heading, _, _ in sections
-    ]
-    out.append("</ol></nav>")
-    for anchor, heading, badges, body in sections:
-        marks = "".join(f" <span class='badge'>{escape(badge)}</span>" for badge in badges)
-        out.append(f"<section id='{anchor}'><h2>{escape(heading)}{marks}</h2>{body}</section>")
-    out.append("</body></html>\n")
-    return "".join(out)
+    return page.html_page(experiment.title, _facts(experiment), sections)

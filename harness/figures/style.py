@@ -1,5 +1,5 @@
-"""How every figure looks: fixed order, colours, hatches, markers and line styles for methods, and
-the frame (title, legend and caption outside of the data). Readable in grey: colours differ in
+"""Gives every figure its look: fixed order, colours, hatches, markers and line styles for methods,
+and the frame (title, legend and caption outside of the data). Readable in grey: colours differ in
 luminance, and no two methods share both marker and line style."""
 
 import re

@@ -1,4 +1,4 @@
-"""The tables of a report: a part's methods beside one another, group by group.
+"""Makes the tables of a report: a part's methods beside one another, group by group.
 
 No number stands without unit, n and interval; failed cells print their kind, excluded ones a dash
 and a footnote.
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import cells as selection
-import intervals
 import wording
 from wording import NONE
 
@@ -17,9 +16,7 @@ from wording import NONE
 @dataclass
 class Table:
     columns: list  # of str; the first is text, the others are numbers
-    groups: list = field(
-        default_factory=list
-    )  # of (heading, rows); a row is a list of str or a Failed
+    groups: list = field(default_factory=list)  # (heading, rows); a row: a list of str or a Failed
     notes: list = field(default_factory=list)
 
 
@@ -65,7 +62,7 @@ def _throughput_row(part, cell):
     throughput = cell.interval("throughput")
     exposed, step = cell.mean("exposed_communication_seconds"), cell.mean("step_seconds")
     missing = cell.mean("tensors_missing")
-    reference = part.reference_cell(cell) is cell
+    reference = part.is_reference(cell)
     return [
         str(cell.method),
         _density(cell.density),
@@ -85,7 +82,7 @@ def _convergence_row(part, cell):
     final = cell.interval("final_metric")
     steps, seconds = cell.interval("steps_to_target"), cell.interval("seconds_to_target")
     reached = len(cell.values("steps_to_target"))
-    reference = part.reference_cell(cell) is cell
+    reference = part.is_reference(cell)
     target = cell.config.get("target")
     return [
         str(cell.method),
@@ -189,11 +186,9 @@ def part_table(part, styles):
             "counts: mean over n blocks; bytes per step and rank."
         )
     timed = [cell.n for cell in part.cells if cell.n and cell.mode != "modelled"]
-    if timed and min(timed) < intervals.PRELIMINARY_BELOW:
-        table.notes.append(
-            f"Preliminary: fewer than {intervals.PRELIMINARY_BELOW} blocks "
-            f"({wording.blocks(timed)})."
-        )
+    least = part.experiment.preliminary_below
+    if timed and min(timed) < least:
+        table.notes.append(f"Preliminary: fewer than {least} blocks ({wording.blocks(timed)}).")
     if any(cell.mode == "modelled" and cell.n == 1 for cell in part.cells):
         table.notes.append(
             "Modelled numbers of one seed are computed: without an interval, but for steps and "
@@ -213,14 +208,10 @@ def prediction_table(result):
     ):
         rows = []
         for pair in result.pairs:
-            if bool(pair.oversubscribed) != crowded:
+            if pair.oversubscribed != crowded:
                 continue
             observed = pair.observed
-            inside = (
-                NONE
-                if observed.low is None
-                else "yes" if observed.low <= pair.predicted <= observed.high else "no"
-            )
+            inside = {None: NONE, True: "yes", False: "no"}[pair.within_interval]
             rows.append(
                 [
                     pair.live.describe(),

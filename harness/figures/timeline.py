@@ -1,4 +1,4 @@
-"""Spans of one step, lane under lane: which step shows a cell, and how lanes are drawn."""
+"""Draws the spans of one step, lane under lane, and chooses the step that shows a cell."""
 
 from matplotlib.lines import Line2D
 
@@ -25,9 +25,10 @@ STEP_END = {"color": style.INK, "linewidth": 1.3}
 
 def typical_trial(cell):
     """The trial whose step time is the (lower) median of its cell and that kept spans."""
+    steps = cell.values("step_seconds")
     trials = sorted(
         (trial for trial in cell.trials.values() if series.kept(trial.directory / "spans.npy")),
-        key=lambda trial: (trial.metrics.get("step_seconds", 0.0), trial.block),
+        key=lambda trial: (steps.get(trial.block, 0.0), trial.block),
     )
     return trials[(len(trials) - 1) // 2] if trials else None
 

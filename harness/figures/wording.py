@@ -1,7 +1,6 @@
-"""How numbers, units, modes and machines are written, the same in every figure and table."""
+"""Writes numbers, units, modes and links, the same in every figure and table."""
 
 import math
-import re
 
 THIN = "\u202f"  # narrow no-break space: between thousands, and between a number and its unit
 NONE = "\u2013"  # a cell that has no number
@@ -164,48 +163,3 @@ def flatten(tree, prefix=""):
         else:
             flat[name] = value
     return flat
-
-
-def find(tree, *names):
-    """The first of the keys `names`, at any depth of `tree`, that has a value."""
-    flat = flatten(tree)
-    for name in names:
-        for key, value in flat.items():
-            if (key == name or key.endswith("." + name)) and value not in (None, ""):
-                return value
-    return None
-
-
-def cores(system):
-    """Processor cores of a machine as the store describes it; None where it does not say."""
-    value = find(
-        system,
-        "cores",
-        "physical_cores",
-        "cpu_cores",
-        "cpu.count",
-        "cpus",
-        "logical_cores",
-        "cpu_count",
-        "hardware_threads",
-    )
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def hardware(system):
-    """One line that names a machine: processor, cores, accelerator; or the model's profile."""
-    name = find(system, "cpu_model", "cpu.model", "cpu.name", "model_name", "cpu", "processor")
-    parts = [" ".join(re.sub(r"\((R|TM|r|tm)\)", "", str(name)).split())] if name else []
-    many = cores(system)
-    if many:
-        parts.append(f"{many} core{'s' if many != 1 else ''}")
-    gpu = find(system, "gpu", "gpu.model", "gpu_model", "gpu.name", "gpus", "accelerator")
-    if gpu and str(gpu).lower() != "none":
-        parts.append(str(gpu))
-    profile = find(system, "profile", "profile_name", "cluster")
-    if profile and len(str(profile)) < 60:
-        parts.append(f"profile {profile}")
-    return ", ".join(parts) or "hardware not recorded"

@@ -1,4 +1,4 @@
-// The ranks of a method as threads of this process, each with its own LiveEngine.
+// Runs the ranks of a method as threads of this process, each with its own LiveEngine.
 #pragma once
 
 #include <sys/types.h>

@@ -128,11 +128,11 @@ json KeyValue(const json& config, const KeyColumn& column) {
 std::string KeyText(const json& config, const KeyColumn& column) {
   const json value = KeyValue(config, column);
   if (column.path == kLink) {
-    return value.is_null() ? "unshaped" : fmt::format("{:g} Gbit/s", value.get<double>());
+    return value.is_null() ? "unshaped" : fmt::format("{} Gbit/s", value.get<double>());
   }
   return value.is_null()           ? "–"
          : value.is_string()       ? value.get<std::string>()
-         : value.is_number_float() ? fmt::format("{:g}", value.get<double>())
+         : value.is_number_float() ? fmt::format("{}", value.get<double>())
                                    : value.dump();
 }
 

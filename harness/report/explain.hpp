@@ -1,4 +1,4 @@
-// Which two cells `sparfuse explain` compares.
+// Chooses the two cells that `sparfuse explain` compares.
 #pragma once
 
 #include <string>

@@ -2,22 +2,10 @@
 
 #include <cmath>
 
-#include "harness/catalog/config_keys.hpp"
-#include "harness/files/canonical.hpp"
-
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-
-// Two cells of one setting differ in the method alone.
-std::string Setting(const json& config) {
-  json setting = config;
-  for (const std::string& key : MethodKeys()) {
-    setting.erase(key);
-  }
-  return CanonicalJson(setting);
-}
 
 std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool oversubscribed) {
   std::vector<double> errors;
@@ -30,19 +18,26 @@ std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool 
 
 }  // namespace
 
-PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins) {
+PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins,
+                                    const std::set<std::size_t>* shown) {
   PredictionSummary summary;
+<<<<<<< HEAD
   std::size_t twin = 0;
   for (const auto& result : live.cells) {
     const json& config = result.cell->json;
+=======
+  std::size_t twin = 0;  // PredictedPart keeps the order
+  for (std::size_t i = 0; i < live.cells.size(); ++i) {
+    const CellResult& result = live.cells[i];
+    const json& config = result.cell->config;
+>>>>>>> main
     if (config["kind"] != "throughput" || config["mode"] == "modelled") continue;
-    const CellResult& predicted = twins.cells.at(twin++);  // PredictedPart keeps the order
+    const CellResult& predicted = twins.cells.at(twin++);
+    if (shown != nullptr && !shown->contains(i)) continue;
     const auto seconds = result.Over("step_seconds");
     const auto model = predicted.Mean("step_seconds");
     if (!seconds || !model) continue;
-    const int cores = result.trials.begin()->second->system.value("cores", 0);
-    const int threads = config["workers"].get<int>() * config["threads_per_worker"].get<int>();
-    summary.cells.push_back({result.cell, *seconds, *model, threads > cores});
+    summary.cells.push_back({result.cell, i, twin - 1, *seconds, *model, result.Oversubscribed()});
   }
   summary.median_error = MedianError(summary.cells, false);
   summary.oversubscribed_median_error = MedianError(summary.cells, true);
@@ -50,7 +45,12 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
     for (std::size_t j = 0; j < i; ++j) {
       const auto& a = summary.cells[i];
       const auto& b = summary.cells[j];
+<<<<<<< HEAD
       if (a.oversubscribed || b.oversubscribed || Setting(a.cell->json) != Setting(b.cell->json)) {
+=======
+      if (a.oversubscribed || b.oversubscribed ||
+          live.settings[a.position] != live.settings[b.position]) {
+>>>>>>> main
         continue;
       }
       // One block has no interval that could overlap.

@@ -1,8 +1,9 @@
-// The model checked: predicted against emulated or measured step time.
+// Compares the model's step times with emulated or measured ones.
 #pragma once
 
+#include <cstddef>
 #include <optional>
-#include <string>
+#include <set>
 #include <vector>
 
 #include "harness/report/results.hpp"
@@ -10,8 +11,9 @@
 namespace sparfuse::harness {
 
 struct PredictedCell {
-  const Cell* cell = nullptr;  // the live one
-  Interval live;               // step_seconds
+  const Cell* cell = nullptr;          // the live one
+  std::size_t position = 0, twin = 0;  // of the two cells in their parts
+  Interval live;                       // step_seconds
   double predicted = 0;
   bool oversubscribed = false;  // workers times threads exceed the cores
   double error() const { return predicted / live.value - 1; }
@@ -26,7 +28,9 @@ struct PredictionSummary {
   std::size_t ordered_pairs = 0, agreeing_pairs = 0;
 };
 
-// twins: the results of PredictedPart(*live.part).
-PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins);
+// twins: the results of PredictedPart(*live.part). `shown`: positions of the live cells to look at;
+// null: all.
+PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins,
+                                    const std::set<std::size_t>* shown = nullptr);
 
 }  // namespace sparfuse::harness

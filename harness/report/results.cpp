@@ -1,6 +1,7 @@
 #include "harness/report/results.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,38 +9,32 @@
 
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
+#include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
 
-bool SameButForTheMethod(json a, json b) {
-  for (const std::string& key : MethodKeys()) {
-    a.erase(key);
-    b.erase(key);
-  }
-  return a == b;
+// Equal for cells that differ in the method alone.
+std::string SettingOf(json config) {
+  for (const std::string& key : MethodKeys()) config.erase(key);
+  return CanonicalJson(config);
 }
 
-// What a cell without a trial that counts shows.
-void DescribeFailure(const std::vector<const TrialRow*>& trials, bool stale, CellResult& result) {
+// Sets what a cell without a trial that counts shows.
+void DescribeFailure(bool stale, CellResult& result) {
   if (!result.trials.empty()) return;
-  if (trials.empty()) {
+  if (result.set_aside.empty()) {
     result.failure = stale ? "stale" : "not run";
     return;
   }
-  const TrialRow& last = *trials.back();
+  const TrialRow& last = *result.set_aside.back();
   result.invalid = last.status == "invalid";
-  if (last.status == "ok") {
-    result.failure = "called bad";
-  } else if (last.status == "failed") {
-    result.failure = last.failure_kind.empty() ? "failed" : last.failure_kind;
-  } else {
-    result.failure = last.status;
-  }
+  result.failure = FailureOf(last);
 }
 
+<<<<<<< HEAD
 // The system whose trials are shown: this machine where it has any, else the newest trial's.
 std::string ChooseSystem(const Part& part, const std::vector<TrialRow>& rows,
                          const std::string& machine_hash) {
@@ -54,9 +49,82 @@ std::string ChooseSystem(const Part& part, const std::vector<TrialRow>& rows,
     newest = row.system_hash;
   }
   return newest;
+=======
+// The machine that a trial ran on, or whose profile it was computed from; "" for a declared
+// cluster, which is a setting and no machine.
+std::string MachineOf(const TrialRow& row) {
+  if (!row.system.contains("cluster")) return row.system_hash;
+  return row.system.contains("machine") ? ContentHash(row.system["machine"]) : "";
+>>>>>>> main
 }
 
-// Fills in what the values say: ours, n and the verdict.
+// What a row must match to be of an experiment's cells as they are now.
+struct Wanted {
+  std::map<std::string, json> revisions;                       // by config hash
+  std::map<std::string, std::vector<const TrialRow*>> trials;  // by config hash, oldest first
+  std::map<std::string, std::string> machines;                 // by system hash
+  std::string machine;                                         // whose trials count
+
+  Wanted(const std::vector<Part>& parts, const Catalog& catalog, const std::vector<TrialRow>& rows,
+         const std::string& machine_hash)
+      : machine(machine_hash) {
+    for (const Part& part : parts) {
+      for (const Cell& cell : part.cells) {
+        if (!revisions.contains(cell.config_hash))
+          revisions[cell.config_hash] = RevisionsOf(catalog, cell.config);
+      }
+    }
+    bool here = false;
+    for (const TrialRow& row : rows) {
+      const auto current = revisions.find(row.config_hash);
+      if (current == revisions.end()) continue;
+      trials[row.config_hash].push_back(&row);
+      const auto [known, is_new] = machines.try_emplace(row.system_hash);
+      if (is_new) known->second = MachineOf(row);
+      const std::string& made_by = known->second;
+      if (!row.counts() || row.revisions != current->second || made_by.empty()) continue;
+      here = here || made_by == machine_hash;
+      if (!here) machine = made_by;
+    }
+    if (here) machine = machine_hash;
+  }
+};
+
+CellResult ResultOf(const Cell& cell, Wanted& wanted, PartResult& part) {
+  CellResult result;
+  result.cell = &cell;
+  std::vector<const TrialRow*> current;
+  bool stale = false;
+  for (const TrialRow* row : wanted.trials[cell.config_hash]) {
+    const std::string& machine = wanted.machines.at(row->system_hash);
+    if (row->revisions != wanted.revisions.at(cell.config_hash)) {
+      stale = true;
+      ++part.older_revisions;
+    } else if (!machine.empty() && machine != wanted.machine) {
+      ++part.other_systems;
+    } else {
+      current.push_back(row);
+    }
+  }
+  // A model's inputs are never mixed either: the newest profile's trials only.
+  std::string profile;
+  for (const TrialRow* row : current) {
+    if (row->counts()) profile = row->system_hash;
+  }
+  for (const TrialRow* row : current) {
+    if (!row->counts()) {
+      result.set_aside.push_back(row);
+    } else if (row->system_hash != profile) {
+      ++part.older_profiles;
+    } else {
+      result.trials[row->block] = row;
+    }
+  }
+  DescribeFailure(stale, result);
+  return result;
+}
+
+// Fills in ours, n and the verdict from the values of both cells.
 void Compare(const std::map<int, double>& of, const std::map<int, double>& over,
              ClaimResult& entry) {
   const Claim& claim = *entry.claim;
@@ -118,15 +186,55 @@ std::optional<Interval> CellResult::Over(const std::string& metric) const {
   return over;
 }
 
+std::optional<Interval> CellResult::Average(const std::string& metric) const {
+  std::vector<double> values;
+  for (const auto& [block, value] : Values(metric)) values.push_back(value);
+  return MeanInterval(values);
+}
+
 std::optional<double> CellResult::Mean(const std::string& metric) const {
-  const auto values = Values(metric);
-  if (values.empty()) return std::nullopt;
-  double sum = 0;
-  for (const auto& [block, value] : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  const auto average = Average(metric);
+  return average ? std::optional(average->value) : std::nullopt;
+}
+
+bool CellResult::Oversubscribed() const {
+  if (trials.empty() || cell->config["mode"] == "modelled") return false;
+  const int cores = trials.begin()->second->system.value("cores", 0);
+  const json& config = cell->config;
+  return cores > 0 &&
+         config["workers"].get<int>() * config["threads_per_worker"].get<int>() > cores;
+}
+
+std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
+                                                     const std::string& method) const {
+  const json& config = cells[i].cell->config;
+  if (config["method"] == method) return i;
+  std::vector<std::size_t> alike, dense, unlike;
+  for (std::size_t j = 0; j < cells.size(); ++j) {
+    const json& other = cells[j].cell->config;
+    if (other["method"] != method || settings[i] != settings[j]) continue;
+    if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"]) {
+      alike.push_back(j);
+    } else {
+      (other["sparsifier"] == "none" ? dense : unlike).push_back(j);
+    }
+  }
+  if (alike.size() > 1) {  // several options of the sparsifier, or kinds of feedback
+    std::erase_if(alike, [&](std::size_t j) {
+      const auto keys = SparsityKeys();
+      return !std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+        return ConfigValue(cells[j].cell->config, key) == ConfigValue(config, key);
+      });
+    });
+  }
+  // A dense cell has no density of its own: it is compared with the one that its setting has.
+  const bool of_dense = config["sparsifier"] == "none" && dense.empty();
+  const auto& found = !alike.empty() ? alike : of_dense ? unlike : dense;
+  return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 
 std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
+<<<<<<< HEAD
   const json& config = cells[i].cell->json;
   if (part->reference.empty() || config["method"] == part->reference) return std::nullopt;
   std::optional<std::size_t> found;
@@ -164,22 +272,40 @@ PartResult ResultsOf(const Part& part, const Catalog& catalog, const std::vector
       } else {
         current.push_back(row);
       }
+=======
+  if (part->reference.empty() || cells[i].cell->config["method"] == part->reference)
+    return std::nullopt;
+  return CounterpartOf(i, part->reference);
+}
+
+std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog& catalog,
+                                  const std::vector<TrialRow>& rows,
+                                  const std::string& machine_hash) {
+  Wanted wanted(parts, catalog, rows, machine_hash);
+  std::vector<PartResult> results;
+  for (const Part& part : parts) {
+    PartResult result;
+    result.part = &part;
+    std::set<std::string> hardware;
+    for (const Cell& cell : part.cells) {
+      result.settings.push_back(SettingOf(cell.config));
+      result.cells.push_back(ResultOf(cell, wanted, result));
+      for (const auto& [block, trial] : result.cells.back().trials)
+        hardware.insert(HardwareLine(trial->system));
+>>>>>>> main
     }
-    // A model's inputs are never mixed either: the newest profile's trials only.
-    std::string profile;
-    for (const TrialRow* row : current) {
-      if (row->counts()) profile = row->system_hash;
-    }
-    for (const TrialRow* row : current) {
-      if (!row->counts() || row->system_hash != profile) continue;
-      entry.trials[row->block] = row;
-      hardware.insert(HardwareLine(row->system));
-    }
-    DescribeFailure(current, stale, entry);
-    result.cells.push_back(std::move(entry));
+    result.hardware.assign(hardware.begin(), hardware.end());
+    results.push_back(std::move(result));
   }
-  result.hardware.assign(hardware.begin(), hardware.end());
-  return result;
+  return results;
+}
+
+std::string FailureOf(const TrialRow& trial) {
+  if (trial.status == "ok") return "called bad";
+  if (trial.status == "failed" && !trial.failure_kind.empty()) return trial.failure_kind;
+  if (trial.status == "invalid" && !trial.failed_checks.empty())
+    return fmt::format("invalid ({})", fmt::join(trial.failed_checks, ", "));
+  return trial.status;
 }
 
 std::string HardwareLine(const json& system) {
@@ -195,6 +321,14 @@ std::string HardwareLine(const json& system) {
   return line.empty() ? "profile " + cluster : "profile of " + line;
 }
 
+std::string WeakerMode(const CellResult& of, const CellResult& over) {
+  std::string mode = "measured";
+  for (const char* weaker : {"emulated", "modelled"}) {
+    if (of.cell->config["mode"] == weaker || over.cell->config["mode"] == weaker) mode = weaker;
+  }
+  return mode;
+}
+
 std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
   std::vector<ClaimResult> judged;
   for (const auto& claim : result.part->claims) {
@@ -202,10 +336,14 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
     const CellResult& over = result.cells[claim.over_cell];
     ClaimResult entry;
     entry.claim = &claim;
+<<<<<<< HEAD
     entry.mode = "measured";
     for (const char* weaker : {"emulated", "modelled"}) {
       if (of.cell->json["mode"] == weaker || over.cell->json["mode"] == weaker) entry.mode = weaker;
     }
+=======
+    entry.mode = WeakerMode(of, over);
+>>>>>>> main
     if (of.invalid || over.invalid) {
       entry.verdict = Verdict::kInvalid;
     } else {

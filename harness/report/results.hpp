@@ -1,4 +1,5 @@
-// Cells joined with their trials: which trials count, what they say.
+// Decides which trials count, joins them with their cells and judges claims. Tables, figures and
+// reports show what stands here and nothing else.
 #pragma once
 
 #include <map>
@@ -16,29 +17,47 @@ namespace sparfuse::harness {
 struct CellResult {
   const Cell* cell = nullptr;
   std::map<int, const TrialRow*> trials;  // block -> the newest trial that counts
-  std::string failure;   // "" where a trial counts; else its kind, "not run", "stale"
+  // Trials of the same system and revisions that failed or were called bad, oldest first.
+  std::vector<const TrialRow*> set_aside;
+  std::string failure;   // "" where a trial counts; else what failed, "not run", "stale"
   bool invalid = false;  // a correctness check failed
 
   std::map<int, double> Values(const std::string& metric) const;
-  std::optional<Interval> Over(const std::string& metric) const;  // its blocks; none without values
+  // Geometric mean of the blocks; none without values or where one of them is not above 0.
+  std::optional<Interval> Over(const std::string& metric) const;
+  // Arithmetic mean of the blocks; none without values.
+  std::optional<Interval> Average(const std::string& metric) const;
   std::optional<double> Mean(const std::string& metric) const;
+  // Whether the threads of all ranks exceed the cores of the machine that ran them.
+  bool Oversubscribed() const;
 };
 
 struct PartResult {
   const Part* part = nullptr;
-  std::vector<CellResult> cells;      // as in the part
+  std::vector<CellResult> cells;  // as in the part
+  std::vector<std::string>
+      settings;  // of each cell: equal for cells that differ in the method alone
   std::vector<std::string> hardware;  // of the trials shown, a line each
-  std::size_t other_systems = 0;      // trials left out because another machine made them
+  // Trials left out because another machine, older revisions or an older profile made them.
+  std::size_t other_systems = 0, older_revisions = 0, older_profiles = 0;
 
-  // The position of the reference's cell that agrees with cell `i` in all but the method; none for
-  // the reference itself.
+  // The position of the cell of `method` that cell `i` is compared with: of the same setting, and
+  // of the same sparsity where there is one, else the dense one; for a dense cell, the only one.
+  // None where there is no such cell, and where several would do.
+  std::optional<std::size_t> CounterpartOf(std::size_t i, const std::string& method) const;
+  // The reference's; none for the reference itself.
   std::optional<std::size_t> ReferenceOf(std::size_t i) const;
 };
 
-// rows must outlive the result. `machine_hash`: of the machine at hand; its trials are preferred to
-// those of others, and systems are never mixed. Trials of older revisions do not count.
-PartResult ResultsOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows,
-                     const std::string& machine_hash);
+// The results of `parts`, which belong to one experiment. `rows` must outlive them. All trials are
+// of one machine: `machine_hash`, that at hand, where it has any, else that of the newest trial.
+// Trials of older revisions or older profiles do not count.
+std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog& catalog,
+                                  const std::vector<TrialRow>& rows,
+                                  const std::string& machine_hash);
+
+// "timeout", "invalid (replicas_equal)", "called bad": why a trial does not count.
+std::string FailureOf(const TrialRow& trial);
 
 // "Intel Xeon ..., 2 cores", or the profile of a modelled trial.
 std::string HardwareLine(const nlohmann::json& system);
@@ -50,10 +69,13 @@ struct ClaimResult {
   Verdict verdict = Verdict::kNotRun;
   std::string mode;  // of the numbers: the weaker of the two cells'
 
-  // What --strict does not let pass: a paper's number that is not reproduced, a relation that does
-  // not hold or was not looked at. A relation may be inconclusive.
+  // Whether --strict refuses it: a paper's number that is not reproduced, a relation that does not
+  // hold or was not looked at. A relation may be inconclusive.
   bool fails_strict() const;
 };
 std::vector<ClaimResult> JudgeClaims(const PartResult& result);
+
+// The mode of a number made of both cells: the weaker of measured, emulated, modelled.
+std::string WeakerMode(const CellResult& of, const CellResult& over);
 
 }  // namespace sparfuse::harness

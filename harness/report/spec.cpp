@@ -1,21 +1,18 @@
 #include "harness/report/spec.hpp"
 
 #include <algorithm>
+#include <set>
 
+#include "harness/catalog/config_keys.hpp"
+#include "harness/report/headlines.hpp"
 #include "harness/report/prediction.hpp"
+#include "harness/report/provenance.hpp"
+#include "harness/report/spec_cells.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-
-json IntervalJson(const std::optional<Interval>& interval) {
-  if (!interval) return nullptr;
-  return {{"value", interval->value},
-          {"low", interval->has_bounds() ? json(interval->low) : json()},
-          {"high", interval->has_bounds() ? json(interval->high) : json()},
-          {"n", interval->n}};
-}
 
 json ClaimsJson(const PartResult& result) {
   json claims = json::array();
@@ -37,13 +34,69 @@ json ClaimsJson(const PartResult& result) {
   return claims;
 }
 
+json HeadlinesJson(const Experiment& experiment, const std::vector<PartResult>& results) {
+  json headlines = json::array();
+  for (const Headline& headline : HeadlinesOf(experiment, results)) {
+    headlines.push_back({{"part", headline.part},
+                         {"sentence", headline.sentence},
+                         {"method", headline.method},
+                         {"over", headline.over},
+                         {"metric", headline.metric},
+                         {"mode", headline.mode},
+                         {"settings", headline.settings},
+                         {"best", IntervalJson(headline.best)},
+                         {"least", headline.least},
+                         {"most", headline.most}});
+  }
+  return headlines;
+}
+
+json PredictionJson(const PredictionSummary& summary) {
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? json(*value) : json();
+  };
+  json cells = json::array();
+  for (const PredictedCell& cell : summary.cells) {
+    const bool inside = cell.live.low <= cell.predicted && cell.predicted <= cell.live.high;
+    cells.push_back({{"cell", cell.position},
+                     {"twin", cell.twin},
+                     {"observed", IntervalJson(cell.live)},
+                     {"predicted", cell.predicted},
+                     {"error", cell.error()},
+                     {"within_interval", cell.live.has_bounds() ? json(inside) : json()},
+                     {"oversubscribed", cell.oversubscribed}});
+  }
+  return {{"cells", std::move(cells)},
+          {"median_error", optional(summary.median_error)},
+          {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)},
+          {"ordered_pairs", summary.ordered_pairs},
+          {"agreeing_pairs", summary.agreeing_pairs}};
+}
+
+// Whether parts[i] is followed by its modelled twins.
+bool HasTwins(const std::vector<Part>& parts, std::size_t i) {
+  return i + 1 < parts.size() && parts[i + 1].id == parts[i].id + ".predicted";
+}
+
+// The entries of a part; one that shows predictions gets those of its cells.
+json FiguresJson(const std::vector<Part>& parts, const std::vector<PartResult>& results,
+                 std::size_t i) {
+  json figures = parts[i].figures;
+  for (json& figure : figures) {
+    if (figure["kind"] != "prediction" || !HasTwins(parts, i)) continue;
+    const auto shown = figure["cells"].get<std::set<std::size_t>>();
+    figure["prediction"] = PredictionJson(ComparePrediction(results[i], results[i + 1], &shown));
+  }
+  return figures;
+}
+
 // The tables of parts[i]: its results, its claims, and the model's check where it has twins.
 std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
                                 const std::vector<PartResult>& results, std::size_t i,
                                 const Catalog& catalog) {
   std::vector<Table> tables = {ResultTable(results[i], catalog)};
   if (!parts[i].claims.empty()) tables.push_back(ClaimTable(results[i]));
-  if (i + 1 < parts.size() && parts[i + 1].id == parts[i].id + ".predicted") {
+  if (HasTwins(parts, i)) {
     tables.push_back(PredictionTable(parts[i], ComparePrediction(results[i], results[i + 1])));
   }
   return tables;
@@ -61,25 +114,34 @@ std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<Pa
 }
 
 json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
-                    const std::vector<PartResult>& results) {
-  json spec = {{"id", experiment.id},
-               {"title", experiment.title},
-               {"paper", experiment.paper},
-               {"file", experiment.file.string()},
-               {"calibration", experiment.calibration},
-               {"not_run", json::array()},
-               {"parts", json::array()}};
+                    const std::vector<PartResult>& results, const std::filesystem::path& folder) {
+  json spec = {
+      {"id", experiment.id},
+      {"title", experiment.title},
+      {"paper", experiment.paper},
+      {"file", experiment.file.string()},
+      {"calibration", experiment.calibration},
+      {"not_run", json::array()},
+      {"keys", {{"method", MethodKeys()}, {"sparsity", SparsityKeys()}, {"panel", PanelKeys()}}},
+      {"preliminary_below", kPreliminaryBelowBlocks},
+      {"confidence", kConfidence},
+      {"headlines", HeadlinesJson(experiment, results)},
+      {"provenance", ProvenanceOf(results)},
+      {"parts", json::array()}};
   for (const auto& [what, reason] : experiment.not_run) {
     spec["not_run"].push_back({{"what", what}, {"reason", reason}});
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
+<<<<<<< HEAD
     json cells = json::array();
     for (const auto& cell : part.cells) {
       json entry = cell.json;
       entry["config_hash"] = cell.config_hash;
       cells.push_back(std::move(entry));
     }
+=======
+>>>>>>> main
     json excluded = json::array();
     for (const auto& out : part.excluded)
       excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});
@@ -97,9 +159,16 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                   {"defaults", part.defaults},
                   {"axes", part.axes},
                   {"excluded", excluded},
-                  {"cells", cells},
-                  {"figures", part.figures},
-                  {"claims", ClaimsJson(results[i])}};
+                  {"left_out",
+                   {{"other_systems", results[i].other_systems},
+                    {"older_revisions", results[i].older_revisions},
+                    {"older_profiles", results[i].older_profiles}}},
+                  {"cells", CellsJson(results, i, folder)},
+                  {"figures", FiguresJson(parts, results, i)},
+                  {"claims", ClaimsJson(results[i])},
+                  {"prediction", HasTwins(parts, i)
+                                     ? PredictionJson(ComparePrediction(results[i], results[i + 1]))
+                                     : json()}};
     spec["parts"].push_back(std::move(entry));
   }
   return spec;

@@ -1,6 +1,7 @@
-// An experiment as JSON: what the figures and the report are told, and what --json prints.
+// Writes an experiment with its results as JSON: all that figures and reports draw.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/experiment.hpp"
@@ -9,14 +10,16 @@
 
 namespace sparfuse::harness {
 
-// {id, title, paper, file, calibration, not_run: [{what, reason}], parts: [{id, title, kind, mode,
-// reference, blocks, defaults, axes, excluded: [{cell, reason}], cells: [config with config_hash],
-// figures, claims}]}, twins of predicted parts included as parts of their own. `results` and
-// `parts` are in the same order.
+// {id, title, paper, file, calibration, not_run: [{what, reason}], keys: {method, sparsity, panel},
+// preliminary_below, confidence, headlines, provenance, parts: [{id, title, kind, mode, reference,
+// blocks, defaults, axes, excluded: [{cell, reason}], left_out, cells (CellsJson), figures, claims,
+// prediction}]}, twins of predicted parts included as parts of their own. `results` and `parts` are
+// in the same order; `folder` is the results folder that they come from.
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
-                              const std::vector<PartResult>& results);
+                              const std::vector<PartResult>& results,
+                              const std::filesystem::path& folder);
 
-// Result, claim and prediction tables of an experiment, in the order of its parts.
+// Makes the result, claim and prediction tables of an experiment, in the order of its parts.
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog);
 

@@ -79,8 +79,13 @@ std::string Caption(const PartResult& result) {
     caption +=
         "; ± of modelled steps and throughput: what the profile's errors of measurement leave";
   }
-  if (result.other_systems > 0) {
-    caption += fmt::format("; {} trial(s) of other machines left out", result.other_systems);
+  const char* separator = "; trials left out: ";
+  for (const auto& [count, whose] : {std::pair(result.other_systems, "of other machines"),
+                                     {result.older_revisions, "of older revisions"},
+                                     {result.older_profiles, "of older profiles"}}) {
+    if (count == 0) continue;
+    caption += fmt::format("{}{} {}", separator, count, whose);
+    separator = ", ";
   }
   return caption;
 }

@@ -42,16 +42,14 @@ bool ComparesMethods(const Part& part) {
 }
 
 void AddOneExchange(const Part& part, std::vector<std::string>& warnings) {
-  if (part.reference.empty()) return;
-  std::set<std::string> seen;  // workloads
+  std::set<std::string> seen;  // "method workload"
   for (const Cell& cell : part.cells) {
     const CellConfig& config = cell.config;
-    if (config.method != part.reference || config.workers == 1 ||
-        config.kind != TrialKind::kThroughput || seen.contains(config.workload) ||
-        !IsOneExchange(config)) {
+    const bool is_compared_with = config.method == part.reference || config.method == "dense";
+    if (!is_compared_with || config.workers == 1 || config.kind != TrialKind::kThroughput ||
+        !seen.insert(config.method + " " + config.workload).second || !IsOneExchange(config)) {
       continue;
     }
-    seen.insert(config.workload);
     warnings.push_back(fmt::format(
         "part {}: {} on {} sends all gradients ({:.1f} MB) in one exchange, and overlaps none of "
         "it with the backward pass: ratios to it show overlap as well as the methods; "

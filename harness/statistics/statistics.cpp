@@ -7,43 +7,6 @@
 #include "core/sparsify/scan/statistics.hpp"
 
 namespace sparfuse::harness {
-namespace {
-
-// Regularised incomplete beta function I_x(a, b), by Lentz's continued fraction.
-double IncompleteBeta(double a, double b, double x) {
-  if (x <= 0) return 0;
-  if (x >= 1) return 1;
-  if (x > (a + 1) / (a + b + 2))
-    return 1 - IncompleteBeta(b, a, 1 - x);  // converges fast there only
-  constexpr double kTiny = 1e-300;
-  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
-  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
-                                a * std::log(x) + b * std::log1p(-x)) /
-                       a;
-  double c = 1;
-  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
-  double fraction = d;
-  for (int m = 1; m < 1000; ++m) {
-    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    double factor = 1;
-    for (const double numerator : {even, odd}) {
-      d = 1 / away_from_zero(1 + numerator * d);
-      c = away_from_zero(1 + numerator / c);
-      factor = c * d;
-      fraction *= factor;
-    }
-    if (std::abs(factor - 1) < 1e-15) break;
-  }
-  return front * fraction;
-}
-
-double StudentTCdf(double t, double freedom) {
-  const double tail = 0.5 * IncompleteBeta(freedom / 2, 0.5, freedom / (freedom + t * t));
-  return t >= 0 ? 1 - tail : tail;
-}
-
-}  // namespace
 
 double Median(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
@@ -75,18 +38,6 @@ Estimate MedianEstimate(std::span<const double> values) {
   estimate.standard_error =
       0.5 * (sorted[n - 1 - from] - sorted[from]) / TwoSidedNormalQuantile(outside);
   return estimate;
-}
-
-double StudentTQuantile(double probability, double freedom) {
-  if (probability < 0.5) return -StudentTQuantile(1 - probability, freedom);
-  double low = 0;
-  double high = 1;
-  while (StudentTCdf(high, freedom) < probability) high *= 2;
-  while (high - low > 1e-12 * std::max(high, 1e-3)) {
-    const double middle = 0.5 * (low + high);
-    (StudentTCdf(middle, freedom) < probability ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
 }
 
 std::optional<Interval> LogInterval(std::span<const double> values) {

@@ -1,4 +1,4 @@
-// Intervals over blocks, and verdicts of claims (DESIGN.md, section 5).
+// Computes intervals over blocks and judges claims by them (DESIGN.md, section 5).
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ inline constexpr double kReproducedWithin = 0.08;
 // Precondition: values is not empty.
 double Median(std::span<const double> values);
 
-// The t with P(T <= t) = probability for `freedom` degrees of freedom, to 1e-9 relative.
+// The t with P(T <= t) = probability for `freedom` degrees of freedom (Boost.Math's).
 // Preconditions: 0 < probability < 1, freedom >= 1.
 double StudentTQuantile(double probability, double freedom);
 
@@ -36,8 +36,7 @@ struct Estimate {
 // count once. 0 for a single value, which says nothing. Precondition: values is not empty.
 Estimate MedianEstimate(std::span<const double> values);
 
-// A quantity over blocks. low and high are equal to value where one block leaves no
-// interval.
+// A quantity over blocks; low = high = value where one block leaves no interval.
 struct Interval {
   double value = 0, low = 0, high = 0;
   std::size_t n = 0;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -87,6 +89,12 @@ CREATE TABLE IF NOT EXISTS annotation(annotation_id TEXT PRIMARY KEY, trial_id T
 
 json Member(const json& object, const char* key) {
   return object.is_object() && object.contains(key) ? object[key] : json();
+}
+
+// The digits that end a trial's id: 11 of "...-b0-11".
+std::uint64_t RunningNumber(const std::string& id) {
+  const std::size_t first = id.find_last_not_of("0123456789") + 1;
+  return first == id.size() ? 0 : std::strtoull(id.c_str() + first, nullptr, 10);
 }
 
 }  // namespace
@@ -222,15 +230,15 @@ std::vector<TrialRow> Index::Rows() const {
   Statement trial(
       *this,
       "SELECT trial_id, experiment, part, kind, mode, method, workload, config_hash, "
-      "system_hash, status, failure_kind, failure_message, directory, started_utc, workers, "
-      "block, seconds, config_json, system_json, provenance_json FROM trial "
-      "ORDER BY started_utc, trial_id");
+      "system_hash, status, failure_kind, failure_message, log_tail, directory, started_utc, "
+      "workers, block, seconds, config_json, system_json, provenance_json FROM trial");
   while (trial.Step()) {
     TrialRow row;
-    std::string* const texts[] = {
-        &row.trial_id,     &row.experiment,      &row.part,        &row.kind,        &row.mode,
-        &row.method,       &row.workload,        &row.config_hash, &row.system_hash, &row.status,
-        &row.failure_kind, &row.failure_message, &row.directory,   &row.started_utc};
+    std::string* const texts[] = {&row.trial_id, &row.experiment,   &row.part,
+                                  &row.kind,     &row.mode,         &row.method,
+                                  &row.workload, &row.config_hash,  &row.system_hash,
+                                  &row.status,   &row.failure_kind, &row.failure_message,
+                                  &row.log_tail, &row.directory,    &row.started_utc};
     int column = 0;
     for (std::string* text : texts) *text = trial.Text(column++);
     row.workers = trial.Integer(column++);
@@ -239,9 +247,16 @@ std::vector<TrialRow> Index::Rows() const {
     row.config = json::parse(trial.Text(column++));
     row.system = json::parse(trial.Text(column++));
     row.provenance = json::parse(trial.Text(column++));
-    at[row.trial_id] = rows.size();
     rows.push_back(std::move(row));
   }
+  std::sort(rows.begin(), rows.end(), [](const TrialRow& a, const TrialRow& b) {
+    const auto age = [](const TrialRow& row) {
+      return std::make_tuple(std::string_view(row.started_utc), RunningNumber(row.trial_id),
+                             std::string_view(row.trial_id));
+    };
+    return age(a) < age(b);
+  });
+  for (std::size_t i = 0; i < rows.size(); ++i) at[rows[i].trial_id] = i;
   const auto each = [&](const char* sql, auto use) {
     Statement statement(*this, sql);
     while (statement.Step()) {
@@ -250,9 +265,13 @@ std::vector<TrialRow> Index::Rows() const {
       }
     }
   };
-  each("SELECT trial_id, name, value FROM metric", [](TrialRow& row, const Statement& s) {
-    if (!s.IsNull(2)) row.metrics[s.Text(1)] = s.Number(2);
+  each("SELECT trial_id, name, value, unit FROM metric", [](TrialRow& row, const Statement& s) {
+    if (s.IsNull(2)) return;
+    row.metrics[s.Text(1)] = s.Number(2);
+    row.units[s.Text(1)] = s.Text(3);
   });
+  each("SELECT trial_id, name FROM check_result WHERE NOT passed ORDER BY name",
+       [](TrialRow& row, const Statement& s) { row.failed_checks.push_back(s.Text(1)); });
   each("SELECT trial_id, part, revision FROM revision",
        [](TrialRow& row, const Statement& s) { row.revisions[s.Text(1)] = s.Integer(2); });
   each("SELECT trial_id, reason FROM annotation ORDER BY annotation_id",

@@ -20,7 +20,7 @@ inline constexpr int kTrialSchema = 2;
 // A trial as the index knows it.
 struct TrialRow {
   std::string trial_id, experiment, part, kind, mode, method, workload;
-  std::string config_hash, system_hash, status, failure_kind, failure_message, directory,
+  std::string config_hash, system_hash, status, failure_kind, failure_message, log_tail, directory,
       started_utc;
   int workers = 0;
   int block = 0;
@@ -28,6 +28,8 @@ struct TrialRow {
   nlohmann::json config, system, provenance;
   nlohmann::json revisions = nlohmann::json::object();
   std::map<std::string, double> metrics;
+  std::map<std::string, std::string> units;  // of metrics
+  std::vector<std::string> failed_checks;
   std::vector<std::string> annotations;  // reasons why readers leave it out
 
   bool counts() const { return status == "ok" && annotations.empty(); }
@@ -51,7 +53,7 @@ class Index {
 
   std::set<std::string> TrialIds() const;
   std::set<std::string> AnnotationIds() const;
-  // In order of start.
+  // In order of start; trials that started together, by the number that ends their ids.
   std::vector<TrialRow> Rows() const;
 
  private:

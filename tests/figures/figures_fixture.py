@@ -1,8 +1,12 @@
-"""A synthetic results folder with the documented schema, for the tests of harness/figures."""
+"""Makes a spec.json and the series that it names, as the harness would, for the tests of figures.
+
+The intervals are made up: twice the standard deviation to either side. What they are in truth is
+tested where they are computed (tests/harness).
+"""
 
 import hashlib
 import json
-import sqlite3
+import math
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,29 +15,34 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "harness" / "figures"))
 
-SCHEMA = """
-CREATE TABLE trial(trial_id TEXT PRIMARY KEY, experiment, part, kind, mode, method, workload,
-  sparsifier, density REAL, workers INTEGER, link_gbps REAL, batch_per_worker INTEGER,
-  block INTEGER, seed INTEGER, config_hash, system_hash, source_commit, status, failure_kind,
-  failure_message, log_tail, directory, started_utc, seconds REAL, config_json, system_json,
-  provenance_json);
-CREATE TABLE metric(trial_id, name, value REAL, unit, PRIMARY KEY(trial_id, name));
-CREATE TABLE check_result(trial_id, name, passed INTEGER);
-CREATE TABLE revision(trial_id, part, revision INTEGER);
-CREATE TABLE annotation(annotation_id, trial_id, reason, created_utc);
-"""
 METHODS = ["dense", "wfbp", "horovod-fusion", "syncea", "safusion-naive", "safusion-inter"]
-SYSTEM = {
-    "cpu": {"model": "Intel(R) Xeon(R) Processor @ 2.80GHz", "cores": 2},
-    "memory_bytes": 8 << 30,
-    "kernel": "6.1.0-26-amd64",
-    "links": [{"name": "loopback", "alpha_us": 11.2, "gbps": 38.0}],
+HARDWARE = "Intel Xeon Processor @ 2.80GHz, 2 cores, 8 GiB"
+METHOD_KEYS = ["method", "method_options", "sparsifier", "sparsifier_options"]
+METHOD_KEYS += ["density", "feedback"]
+KEYS = {
+    "method": METHOD_KEYS,
+    "sparsity": METHOD_KEYS[2:],
+    "panel": [
+        "workload",
+        "link",
+        "workers",
+        "density",
+        "sparsifier",
+        "mode",
+        "ranks_per_node",
+        "method_options",
+        "cluster",
+        "inputs",
+        "kind",
+    ],
 }
 PROVENANCE = {
-    "source": {"commit": "9104e56", "dirty": False},
-    "software": {"compiler": "gcc 12.2.0", "libtorch": "2.11.0", "openmpi": "4.1.4"},
-    "argv": ["sparfuse", "run", "quick"],
-    "environment": {"OMP_NUM_THREADS": "1"},
+    "trials": 7,
+    "first_utc": "2026-11-20T10:00:00Z",
+    "last_utc": "2026-11-20T11:00:00Z",
+    "sources": [{"source": "9104e56", "trials": 7}],
+    "systems": [{"hash": "ab" * 32, "hardware": HARDWARE, "trials": 7, "facts": {"cores": "2"}}],
+    "facts": {"software.compiler": ["gcc 12.2.0"], "software.libtorch": ["2.11.0"]},
 }
 
 
@@ -88,19 +97,47 @@ def config(method, workload, workers, gbps, mode, kind="throughput", **more):
     return {**fields, "config_hash": hashlib.sha256(canonical.encode()).hexdigest()}
 
 
+def interval(values):
+    """What the harness says of the mean of `values`; None of none."""
+    if not values:
+        return None
+    n, mean = len(values), sum(values) / len(values)
+    spread = 2 * math.sqrt(sum((value - mean) ** 2 for value in values) / n)
+    bounds = (mean - spread, mean + spread) if n > 1 else (None, None)
+    return {"value": mean, "low": bounds[0], "high": bounds[1], "n": n}
+
+
+def geometric(values):
+    if not values or min(values) <= 0:
+        return None
+    found = interval([math.log(value) for value in values])
+    for name in ("value", "low", "high"):
+        found[name] = None if found[name] is None else math.exp(found[name])
+    return found
+
+
+def ratio(ours, other):
+    """{block: value} over {block: value}, as spec.json has it."""
+    values = {block: ours[block] / other[block] for block in ours if other.get(block)}
+    found = geometric(list(values.values()))
+    return found and {**found, "values": values}
+
+
+def _setting(cell):
+    return {
+        key: value for key, value in cell.items() if key not in (*METHOD_KEYS, "config_hash")
+    }
+
+
 class Synthetic:
-    """A results folder and the spec that describes it."""
+    """A results folder of series, and the spec.json that names them."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.database = sqlite3.connect(self.folder / "index.sqlite")
-        self.database.executescript(SCHEMA)
         self.count = 0
-
-    def close(self):
-        self.database.commit()
-        self.database.close()
+        self.trials = {}  # config_hash -> block -> trial that counts
+        self.set_aside = {}  # config_hash -> trials that do not
 
     def trial(
         self,
@@ -108,70 +145,209 @@ class Synthetic:
         cell,
         block,
         metrics=(),
-        status="ok",
-        failure_kind=None,
-        message=None,
-        log_tail=None,
-        checks=None,
-        system=None,
-        experiment="quick",
+        failure=None,
+        message="",
+        log_tail="",
+        annotations=(),
     ):
-        """metrics: {name: (value, unit)}. Returns (trial_id, directory)."""
+        """metrics: {name: (value, unit)}. With a failure or annotations it does not count. Returns
+        (trial_id, directory)."""
         self.count += 1
-        trial_id = (
-            f"{experiment}-{part}-{cell['method']}-{cell['workload']}-w{cell['workers']}-"
-            f"{cell['config_hash'][:8]}-b{block}-{self.count}"
-        )
-        directory = Path("trials") / experiment / part / trial_id
+        trial_id = f"quick/{part}/{cell['method']}-{cell['config_hash'][:8]}-b{block}-{self.count}"
+        directory = Path("trials") / trial_id
         (self.folder / directory).mkdir(parents=True)
-        system = SYSTEM if system is None else system
-        self.database.execute(
-            "INSERT INTO trial VALUES (" + ",".join("?" * 27) + ")",
-            (
-                trial_id,
-                experiment,
-                part,
-                cell["kind"],
-                cell["mode"],
-                cell["method"],
-                cell["workload"],
-                cell["sparsifier"],
-                cell["density"],
-                cell["workers"],
-                (cell["link"] or {}).get("gbps"),
-                cell["batch_per_worker"],
-                block,
-                1 + block,
-                cell["config_hash"],
-                hashlib.sha256(json.dumps(system).encode()).hexdigest(),
-                "9104e56",
-                status,
-                failure_kind,
-                message,
-                log_tail,
-                str(directory),
-                f"2026-11-20T10:{self.count // 60 % 60:02d}:{self.count % 60:02d}Z",
-                12.5,
-                json.dumps(cell),
-                json.dumps(system),
-                json.dumps(PROVENANCE),
-            ),
-        )
-        for name, (value, unit) in dict(metrics).items():
-            self.database.execute(
-                "INSERT INTO metric VALUES (?,?,?,?)", (trial_id, name, value, unit)
+        if failure or annotations:
+            self.set_aside.setdefault(cell["config_hash"], []).append(
+                {
+                    "trial_id": trial_id,
+                    "block": block,
+                    "started_utc": "2026-11-20T10:00:00Z",
+                    "failure": failure or "called bad",
+                    "message": message,
+                    "log_tail": log_tail,
+                    "annotations": list(annotations),
+                }
             )
-        for name, passed in (checks or {"replicas_equal": True, "loss_finite": True}).items():
-            self.database.execute(
-                "INSERT INTO check_result VALUES (?,?,?)", (trial_id, name, passed)
-            )
+        else:
+            self.trials.setdefault(cell["config_hash"], {})[str(block)] = {
+                "id": trial_id,
+                "block": block,
+                "directory": str(directory),
+                "metrics": dict(metrics),
+            }
         return trial_id, self.folder / directory
 
-    def annotate(self, trial_id, reason):
-        self.database.execute(
-            "INSERT INTO annotation VALUES (?,?,?,?)",
-            (f"a-{trial_id}", trial_id, reason, "2026-11-20T12:00:00Z"),
+    def values(self, cell, metric):
+        trials = self.trials.get(cell["config_hash"], {})
+        return {
+            block: trial["metrics"][metric][0]
+            for block, trial in trials.items()
+            if metric in trial["metrics"]
+        }
+
+    def _counterpart(self, found, cell, method):
+        same = [
+            i
+            for i, other in enumerate(found)
+            if other["method"] == method and _setting(other) == _setting(cell)
+        ]
+        alike = [
+            i
+            for i in same
+            if all(found[i][key] == cell[key] for key in ("density", "sparsifier"))
+        ]
+        dense = [i for i in same if found[i]["sparsifier"] == "none"]
+        for some in (alike, dense, same if cell["sparsifier"] == "none" else []):
+            if some:
+                return some[0]
+        return None
+
+    def _cell(self, found, cell, reference):
+        hash = cell["config_hash"]
+        trials = self.trials.get(hash, {})
+        units = {
+            name: unit for trial in trials.values() for name, (_, unit) in trial["metrics"].items()
+        }
+        metrics = {}
+        for name, unit in units.items():
+            values = self.values(cell, name)
+            metrics[name] = {
+                "unit": unit,
+                "values": values,
+                "average": interval(list(values.values())),
+                "geometric": geometric(list(values.values())),
+            }
+        ratios = {}
+        for method in {other["method"] for other in found}:
+            over = self._counterpart(found, cell, method)
+            if over is not None:
+                ratios[method] = {
+                    "cell": over,
+                    "metrics": {
+                        name: ratio(self.values(cell, name), self.values(found[over], name))
+                        for name in units
+                    },
+                }
+        set_aside = self.set_aside.get(hash, [])
+        failure = "" if trials else set_aside[-1]["failure"] if set_aside else "not run"
+        declared = cell["mode"] == "modelled" and cell["cluster"] != "this-machine"
+        hardware = f"profile {cell['cluster']}" if declared else HARDWARE
+        return {
+            "config": {key: value for key, value in cell.items() if key != "config_hash"},
+            "config_hash": hash,
+            "dense": cell["sparsifier"] == "none",
+            "trials": [
+                {key: trial[key] for key in ("id", "block", "directory")}
+                for trial in trials.values()
+            ],
+            "metrics": metrics,
+            "reference": self._counterpart(found, cell, reference) if reference else None,
+            "ratios": ratios,
+            "points": [],
+            "failure": failure,
+            "oversubscribed": cell["mode"] != "modelled" and cell["workers"] > 2,
+            "hardware": [hardware] if trials else [],
+            "sources": ["9104e56"] if trials else [],
+            "set_aside": set_aside,
+        }
+
+    def _points(self, parts):
+        """Gives modelled cells the live ones of their method, workload, workers and link."""
+
+        def key(cell):
+            config = cell["config"]
+            return [config[name] for name in ("method", "workload", "workers", "link", "density")]
+
+        live = [
+            (i, j, cell)
+            for i, part in enumerate(parts)
+            for j, cell in enumerate(part["cells"])
+            if cell["config"]["mode"] != "modelled" and cell["trials"]
+        ]
+        for part in parts:
+            for cell in part["cells"]:
+                if cell["config"]["mode"] == "modelled":
+                    cell["points"] = [[i, j] for i, j, other in live if key(other) == key(cell)][:1]
+
+    def _prediction(self, part, twins):
+        def key(cell):
+            return [cell["config"][name] for name in ("method", "workload", "workers", "link")]
+
+        found = []
+        for i, cell in enumerate(part["cells"]):
+            same = [j for j, twin in enumerate(twins["cells"]) if key(twin) == key(cell)]
+            twin = same[0] if same else None
+            observed = cell["metrics"].get("step_seconds", {}).get("geometric")
+            if twin is None or observed is None:
+                continue
+            guess = twins["cells"][twin]["metrics"]["step_seconds"]["average"]["value"]
+            found.append(
+                {
+                    "cell": i,
+                    "twin": twin,
+                    "observed": observed,
+                    "predicted": guess,
+                    "error": guess / observed["value"] - 1,
+                    "within_interval": observed["low"] <= guess <= observed["high"],
+                    "oversubscribed": cell["oversubscribed"],
+                }
+            )
+
+        def middle(crowded):
+            chosen = [pair for pair in found if pair["oversubscribed"] == crowded]
+            errors = sorted(abs(pair["error"]) for pair in chosen)
+            return errors[len(errors) // 2] if errors else None
+
+        return {
+            "cells": found,
+            "median_error": middle(False),
+            "oversubscribed_median_error": middle(True),
+            "ordered_pairs": 5,
+            "agreeing_pairs": 4,
+        }
+
+    def spec(self, fields):
+        """Completes {id, parts: [{id, cells: [config], figures, ...}]} to a whole spec."""
+        parts = []
+        for part in fields["parts"]:
+            found, reference = part.get("cells", []), part.get("reference")
+            figures = [
+                {"cells": shown(found, entry), **entry} for entry in part.get("figures", [])
+            ]
+            cells = [self._cell(found, cell, reference) for cell in found]
+            parts.append({"kind": "throughput", **part, "cells": cells, "figures": figures})
+        self._points(parts)
+        for part in parts:
+            twins = [other for other in parts if other["id"] == part["id"] + ".predicted"]
+            part["prediction"] = self._prediction(part, twins[0]) if twins else None
+        return {
+            "keys": KEYS,
+            "preliminary_below": 5,
+            "confidence": 0.95,
+            "headlines": [],
+            "provenance": PROVENANCE,
+            **fields,
+            "parts": parts,
+        }
+
+
+def shown(cells, entry):
+    """The positions of the cells that an entry's filters leave."""
+    filters = {
+        key: value
+        for key, value in {**entry, **entry.get("where", {})}.items()
+        if cells and key in cells[0] and key != "kind"
+    }
+    if "methods" in entry:
+        filters["method"] = entry["methods"]
+    return [
+        i
+        for i, cell in enumerate(cells)
+        if all(
+            cell.get(key) in (value if isinstance(value, list) else [value])
+            for key, value in filters.items()
         )
+    ]
 
 
 class Schedule:
@@ -284,10 +460,6 @@ class Schedule:
             },
             "the last three measured steps",
         )
-
-
-def throughput(value):
-    return {"throughput": (value, "images/s"), "step_seconds": (32 / value, "s")}
 
 
 class Page(HTMLParser):

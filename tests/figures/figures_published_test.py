@@ -1,10 +1,11 @@
-"""Tests of the figures that stand beside published values, on a synthetic results folder.
+"""Tests of the figures that stand beside published values, on a made-up spec.json and its series.
 
 python tests/figures/figures_published_test.py                 runs the tests
 python tests/figures/figures_published_test.py --example DIR   leaves the folder and figures in DIR
 """
 
 import contextlib
+import copy
 import csv
 import io
 import json
@@ -16,16 +17,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from figures_fixture import Page, Synthetic, config, write_series
+from figures_fixture import Page, Synthetic, config, shown, write_series
 
-import caption
 import cells
 import kinds
 import published
 import render
 import report
 import style
-from store import Store
 
 NUMBERS = Path(__file__).resolve().parents[2] / "results" / "published" / "published-numbers.csv"
 PAPER = "SAFusion (HPDC 25)"
@@ -36,7 +35,7 @@ OURS = {
     "safusion": ["SAF-(Inter+Intra)", "SAFusion"],
     "syncea": ["fusion w/ sparsification-behind"],
 }
-CLUSTER = {"profile": "safusion-cloud", "note": "declared"}
+CALIBRATION = [f"{PAPER}/Fig15a/WFBP"]
 
 
 def brought(artifacts, metric=None, models=None, stated=()):
@@ -83,15 +82,11 @@ class Store14:
             }
         )
 
-    def run(self, part, cell, metrics, blocks=1, outcome=None):
+    def run(self, part, cell, metrics, blocks=1):
         folders = []
         for block in range(blocks):
-            system = CLUSTER if cell["mode"] == "modelled" else None
             values = metrics(block) if callable(metrics) else metrics
-            _, folder = self.made.trial(part, cell, block, values, system=system)
-            if outcome:
-                (folder / "outcome.json").write_text(json.dumps(outcome))
-            folders.append(folder)
+            folders.append(self.made.trial(part, cell, block, values)[1])
         return folders
 
     def fig14(self):
@@ -167,7 +162,6 @@ class Store14:
 
     def fig15(self):
         workload, found = "resnet152-imagenet", []
-        inputs = [{"paper": PAPER, "artifact": "Fig15a", "method": "WFBP"}]
         for method, noct in (("wfbp", 0.190), ("safusion-naive", 0.130), ("safusion", 0.081)):
             cell = modelled(method, workload, 8, cluster="safusion-local", steps=20)
             found.append(cell)
@@ -178,7 +172,7 @@ class Store14:
                 for name, value in zip((*names, "decompress", "update"), parts)
             }
             metrics["step_seconds"] = (sum(parts) + 0.003, "s")
-            self.run("fig15", cell, metrics, outcome={"calibration": inputs})
+            self.run("fig15", cell, metrics)
         entry = {"kind": "breakdown", "published": brought({workload: "Fig15a"})}
         self.part("fig15", found, [entry], "wfbp")
 
@@ -217,8 +211,6 @@ class Store14:
                 method_options={"planner_options": {"degree": degree}},
             )
             found.append(cell)
-            layout = [{"name": f"t{i}", "numel": 10} for i in range(20)]
-            plans = [{"step": 0, "tensors": {"dense": 0, "offloaded": 0, "reduced": 0}}]
             self.run(
                 "fig3",
                 cell,
@@ -227,10 +219,9 @@ class Store14:
                         0.95 - 0.3 * degree**2 + self.rng.gauss(0, 0.01),
                         "accuracy",
                     ),
-                    "tensors_missing": (14 * degree**1.5, "tensors"),
+                    "missing_rate": (0.7 * degree**1.5, "1"),
                 },
                 3,
-                {"layout": layout, "plans": plans},
             )
         entry = {
             "kind": "dual_line",
@@ -289,8 +280,8 @@ class Store14:
             self.sensitivity,
         ):
             fill()
-        self.made.close()
-        return {"id": "quick", "title": "SAFusion's figures", "parts": self.parts}
+        fields = {"id": "quick", "title": "SAFusion's figures", "parts": self.parts}
+        return self.made.spec({**fields, "calibration": CALIBRATION})
 
 
 class Numbers(unittest.TestCase):
@@ -318,17 +309,9 @@ class Numbers(unittest.TestCase):
     def test_calibration_is_of_one_number(self):
         row = published.Row(brought({"w": "Fig15a"})["rows"][0])
         self.assertEqual((row.method, row.metric), ("WFBP", "time/iter:Forward"))
-        entry = {"paper": PAPER, "artifact": "Fig15a", "method": "WFBP"}
-        for change, expected in (
-            ({}, True),
-            ({"metric": "time/iter:Forward"}, True),
-            ({"metric": "time/iter:NOCT"}, False),
-            ({"method": "SAFusion"}, False),
-            ({"artifact": "Fig15b"}, False),
-        ):
-            self.assertEqual(
-                published.is_calibration(row, PAPER, [{**entry, **change}]), expected, change
-            )
+        self.assertTrue(published.is_calibration(row, PAPER, CALIBRATION))
+        for other in ("SAFusion (HPDC 25)/Fig15b/WFBP", "SAFusion (HPDC 25)/Fig15a/SAFusion"):
+            self.assertFalse(published.is_calibration(row, PAPER, [other]))
 
 
 class Drawing(unittest.TestCase):
@@ -336,7 +319,7 @@ class Drawing(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp())
         cls.spec = Store14(cls.folder / "results").spec()
-        cls.experiment = cells.Experiment(cls.spec, Store(cls.folder / "results"))
+        cls.experiment = cells.Experiment(cls.spec, cls.folder / "results")
 
     @classmethod
     def tearDownClass(cls):
@@ -345,6 +328,7 @@ class Drawing(unittest.TestCase):
     def drawn(self, part, position=0, **change):
         part = self.experiment.part(part)
         entry = {**part.figures[position], **change}
+        entry["cells"] = shown([cell.config for cell in part.cells], entry)
         made = kinds.KINDS[entry["kind"]](
             self.experiment, part, entry, style.Styles(self.experiment.methods)
         )
@@ -436,19 +420,14 @@ class Drawing(unittest.TestCase):
         self.assertIn("published: tensor missing rate", self.labels(made))
 
     def test_a_perplexity_has_no_axis_with_a_published_accuracy(self):
-        experiment = cells.Experiment(self.spec, self.experiment.store)
+        experiment = cells.Experiment(self.spec, self.experiment.results)
         part = experiment.part("fig3")
         for cell in part.cells:
-            for trial in cell.trials.values():
-                trial.units["final_metric"] = "perplexity"
-        try:
-            made = kinds.KINDS["dual_line"](
-                experiment, part, part.figures[0], style.Styles(experiment.methods)
-            )
-        finally:
-            for cell in part.cells:
-                for trial in cell.trials.values():
-                    trial.units["final_metric"] = "accuracy"
+            cell.metrics = copy.deepcopy(cell.metrics)
+            cell.metrics["final_metric"]["unit"] = "perplexity"
+        made = kinds.KINDS["dual_line"](
+            experiment, part, part.figures[0], style.Styles(experiment.methods)
+        )
         self.addCleanup(style.close, made.figure)
         self.assertNotIn("published: top-1 accuracy", self.labels(made))
         self.assertIn("published: tensor missing rate", self.labels(made))
@@ -486,44 +465,33 @@ class Drawing(unittest.TestCase):
         self.assertEqual(row[3], f"{100 * (4356 / 4112 - 1):+.0f}\u202f%")
         self.assertEqual(row[4], "up to 12.39\u202f%")
 
-    def test_two_declared_clusters_are_two_settings_and_no_mixture(self):
-        pair = [self.experiment.part(name).cells[0] for name in ("fig14", "fig15")]
-        trials = [next(iter(cell.trials.values())) for cell in pair]
-        before = trials[1].system
-        trials[1].system = {"profile": "safusion-local"}
-        self.addCleanup(setattr, trials[1], "system", before)
-        self.assertEqual(caption.systems(pair), "")
-        emulated = self.experiment.part("fig7").cells
-        some = next(iter(emulated[0].trials.values()))
-        self.addCleanup(setattr, some, "system", some.system)
-        some.system = {"cpu_model": "another"}
-        self.assertIn("emulated trials of 2 different systems", caption.systems(emulated))
-
     def test_what_has_not_run_is_no_data(self):
         found = [
             modelled(method, "vgg19-imagenet", inputs=change)
             for method in ("wfbp", "safusion")
             for change in ({}, {"latency": 2})
         ]
-        spec = {"id": "quick", "parts": [{"id": "p", "reference": "wfbp", "cells": found}]}
-        experiment = cells.Experiment(spec, self.experiment.store)
+        fields = {"id": "quick", "parts": [{"id": "p", "reference": "wfbp", "cells": found}]}
+        spec = Synthetic(self.folder / "nothing").spec(fields)
+        experiment = cells.Experiment(spec, self.folder)
         styles = style.Styles(experiment.methods)
         for kind in ("waiting", "dual_line", "normalised_bars", "sensitivity", "ablation"):
             entry = {"kind": kind, "x": "workers", "where": {"inputs": {}}}
             if kind == "sensitivity":
                 entry.pop("where")
+            entry["cells"] = shown(found, entry)
             with self.assertRaises(cells.NoData, msg=kind):
                 kinds.KINDS[kind](experiment, experiment.parts[0], entry, styles)
 
-    def test_verdicts_come_first_each_with_its_mark(self):
+    def test_verdicts_have_each_its_mark(self):
         claim = {"quote": "q", "metric": "m", "expected": "2x", "ours": "1x", "n": 1, "mode": "e"}
         said = ("consistent with the paper", "direction only, preliminary", "does not hold")
         part = {"id": "p", "claims": [{**claim, "verdict": verdict} for verdict in said]}
-        spec = {"id": "quick", "parts": [part, {"id": "q", "claims": []}]}
-        experiment = cells.Experiment(spec, self.experiment.store)
+        fields = {"id": "quick", "parts": [part, {"id": "q", "claims": []}]}
+        spec = Synthetic(self.folder / "verdicts").spec(fields)
+        experiment = cells.Experiment(spec, self.folder)
         text = report.render(experiment, style.Styles([]))
         self.assertEqual(Page(text).open, [])
-        self.assertLess(text.index("id='verdicts'"), text.index("id='part-p'"))
         self.assertIn("✓ 1 consistent, ≈ 1 direction only, ✗ 1 does not hold", text)
         self.assertEqual(text.count("<td class='mark"), 3)
 

@@ -1,4 +1,4 @@
-"""Tests of harness/figures on a synthetic results folder with the documented schema.
+"""Tests of harness/figures on a made-up spec.json and its series.
 
 python tests/figures/figures_test.py                 runs the tests
 python tests/figures/figures_test.py --example DIR   leaves the folder, figures and report in DIR
@@ -19,23 +19,19 @@ from pathlib import Path
 
 from figures_fixture import (
     METHODS,
-    SYSTEM,
     Page,
     Schedule,
     Synthetic,
     config,
-    throughput,
+    shown,
     write_series,
 )
 
 import cells
-import intervals
-import prediction
 import render
 import style
 import tables
 import wording
-from store import Store, StoreError
 
 
 def example(folder):
@@ -55,8 +51,7 @@ def example(folder):
                             "throughput",
                             cell,
                             block,
-                            status="timeout",
-                            failure_kind="timeout",
+                            failure="timeout",
                             message="rank 3 sent nothing for 60 s; waited by ranks 0, 1, 2",
                             log_tail="[rank 0] exchange(unit 0): no message from rank 3 <60 s>\n"
                             "mpirun: killed process group 4711",
@@ -80,19 +75,18 @@ def example(folder):
                             "throughput",
                             cell,
                             block,
-                            status="failed",
-                            failure_kind="signal",
+                            failure="signal",
                             message="rank 1 was killed by signal 9",
                             log_tail="rank 1: SIGKILL",
                         )
                     if (method, workload, block) == ("dense", "digits-resnet", 2) and workers == 4:
-                        bad, _ = made.trial(
+                        made.trial(
                             "throughput",
                             cell,
                             block,
                             {"throughput": (1e6, "images/s"), "step_seconds": (1e-4, "s")},
+                            annotations=["another build ran on this machine"],
                         )
-                        made.annotate(bad, "another build ran on this machine")
                     _, directory = made.trial("throughput", cell, block, schedule.metrics())
                     schedule.write_spans(directory)
                 twin = config(method, workload, workers, gbps, "modelled")
@@ -153,7 +147,6 @@ def example(folder):
                     "loss": [2 - value for value in values],
                 },
             )
-    made.close()
     figures = [
         {
             "kind": "grouped_bars",
@@ -184,10 +177,11 @@ def example(folder):
         "mode": "emulated",
         "verdict": "direction only, preliminary",
     }
-    return {
+    fields = {
         "id": "quick",
         "title": "Sparsification and fusion on two cores",
         "paper": "safusion",
+        "headlines": [{"sentence": "safusion-inter: 1.12x the throughput of wfbp."}],
         "parts": [
             {
                 "id": "throughput",
@@ -242,56 +236,7 @@ def example(folder):
             },
         ],
     }
-
-
-class Intervals(unittest.TestCase):
-    def test_quantiles_are_those_of_the_tables(self):
-        for probability, freedom, expected in (
-            (0.975, 1, 12.706204736),
-            (0.975, 2, 4.302652730),
-            (0.975, 4, 2.776445105),
-            (0.975, 6, 2.446911851),
-            (0.95, 10, 1.812461123),
-            (0.995, 30, 2.749995654),
-            (0.975, 1000, 1.962339081),
-            (0.025, 3, -3.182446305),
-        ):
-            self.assertAlmostEqual(intervals.t_quantile(probability, freedom), expected, places=8)
-        self.assertAlmostEqual(intervals.t_quantile(0.5, 5), 0.0, places=12)
-
-    def test_quantile_refuses_what_has_none(self):
-        for probability, freedom in ((0.0, 3), (1.0, 3), (0.975, 0)):
-            with self.assertRaises(ValueError):
-                intervals.t_quantile(probability, freedom)
-
-    def test_pairing_takes_out_what_blocks_share(self):
-        blocks = {0: 1.0, 1: 5.0, 2: 0.2}  # a block's own speed
-        ratio = intervals.paired_ratio(
-            {block: 1.3 * speed for block, speed in blocks.items()}, blocks
-        )
-        self.assertAlmostEqual(ratio.value, 1.3)
-        self.assertAlmostEqual(ratio.low, 1.3)
-        self.assertAlmostEqual(ratio.high, 1.3)
-        self.assertEqual(ratio.n, 3)
-
-    def test_paired_ratio_by_hand(self):
-        # logs 0.1, 0.3: mean 0.2, standard error 0.1, t(0.975, 1) = 12.7062
-        ratio = intervals.paired_ratio(
-            {1: math.exp(0.1), 2: math.exp(0.3), 9: 4.0}, {1: 1.0, 2: 1.0, 3: 7.0}
-        )
-        self.assertEqual(ratio.n, 2)
-        self.assertAlmostEqual(math.log(ratio.value), 0.2)
-        self.assertAlmostEqual(math.log(ratio.low), 0.2 - 1.27062047, places=6)
-        self.assertAlmostEqual(math.log(ratio.high), 0.2 + 1.27062047, places=6)
-        self.assertIsNone(intervals.paired_ratio({1: 1.0}, {2: 1.0}))
-        self.assertIsNone(intervals.paired_ratio({1: 1.0}, {1: 1.0}).low)
-
-    def test_interval_covers_as_often_as_it_says(self):
-        rng, inside, runs = random.Random(3), 0, 2000
-        for _ in range(runs):
-            interval = intervals.log_interval([math.exp(rng.gauss(0.4, 0.2)) for _ in range(5)])
-            inside += interval.low <= math.exp(0.4) <= interval.high
-        self.assertAlmostEqual(inside / runs, 0.95, delta=0.015)  # three standard errors
+    return made.spec(fields)
 
 
 class Wording(unittest.TestCase):
@@ -305,141 +250,32 @@ class Wording(unittest.TestCase):
         self.assertEqual(wording.quantity(2.0e6, "B"), f"2.00{thin}MB")
         self.assertEqual(wording.quantity(float("nan"), "s"), wording.NONE)
         self.assertEqual(
-            wording.ratio(intervals.Interval(1.312, 1.268, 1.354, 7)), "1.31x [1.27, 1.35]"
+            wording.ratio(cells.Interval(1.312, 1.268, 1.354, 7)), "1.31x [1.27, 1.35]"
         )
         self.assertEqual(
-            wording.with_interval(intervals.Interval(3412, 3341, 3484, 7), "images/s"),
+            wording.with_interval(cells.Interval(3412, 3341, 3484, 7), "images/s"),
             f"3{thin}412{thin}images/s ± 2.1{thin}%",
         )
 
     def test_a_lopsided_interval_shows_its_bounds(self):
-        text = wording.with_interval(intervals.Interval(0.5, 0.2, 1.25, 2), "s")
+        text = wording.with_interval(cells.Interval(0.5, 0.2, 1.25, 2), "s")
         self.assertEqual(text, f"500{wording.THIN}ms [200, 1{wording.THIN}250]")
 
-    def test_cores_and_hardware_are_found_where_the_store_put_them(self):
-        self.assertEqual(wording.cores(SYSTEM), 2)
-        self.assertEqual(wording.cores({"cores": 16}), 16)
-        self.assertIsNone(wording.cores({}))
-        self.assertEqual(wording.hardware(SYSTEM), "Intel Xeon Processor @ 2.80GHz, 2 cores")
-        self.assertEqual(wording.hardware({}), "hardware not recorded")
 
 
-class WhichTrialsCount(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.made = Synthetic(self.folder)
-        self.cell = config("dense", "digits-resnet", 2, 1.0, "emulated")
-
-    def read(self, *more, **part):
-        self.made.close()
-        spec = {"id": "quick", "parts": [{"id": "p", "cells": [self.cell, *more], **part}]}
-        return cells.Experiment(spec, Store(self.folder))
-
-    def test_the_latest_of_a_block(self):
-        for value in (100, 200, 300):
-            self.made.trial("p", self.cell, 0, throughput(value))
-        self.made.trial("p", self.cell, 1, throughput(50))
-        self.assertEqual(self.read().parts[0].cells[0].values("throughput"), {0: 300, 1: 50})
-
-    def test_of_equal_starts_the_higher_running_number(self):
-        for value in range(1, 12):
-            self.made.trial("p", self.cell, 0, throughput(value))
-        self.made.database.execute("UPDATE trial SET started_utc = '2026-11-20T10:00:00.000Z'")
-        self.assertEqual(self.read().parts[0].cells[0].values("throughput"), {0: 11})
-
-    def test_not_failed_annotated_or_incorrect_ones(self):
-        self.made.trial("p", self.cell, 0, throughput(100))
-        self.made.trial("p", self.cell, 0, status="failed", failure_kind="signal")
-        bad, _ = self.made.trial("p", self.cell, 0, throughput(900))
-        self.made.annotate(bad, "disturbed")
-        self.made.trial("p", self.cell, 0, throughput(800), checks={"replicas_equal": False})
-        cell = self.read().parts[0].cells[0]
-        self.assertEqual(cell.values("throughput"), {0: 100})
-        self.assertIsNone(cell.failure())
-
-    def test_a_cell_without_any_says_why(self):
-        self.made.trial("p", self.cell, 0, status="timeout", failure_kind="timeout")
-        self.made.trial("p", self.cell, 1, throughput(1), checks={"replicas_equal": False})
-        other = config("wfbp", "digits-resnet", 2, 1.0, "emulated")
-        first, second = self.read(other).parts[0].cells
-        self.assertEqual(first.failure(), "invalid (replicas_equal)")
-        self.assertEqual(second.failure(), "not run")
-
-    def test_reference_is_paired_by_setting_and_block(self):
-        sparse = [config("wfbp", "digits-resnet", workers, 1.0, "emulated") for workers in (2, 4)]
-        for block, speed in enumerate((1.0, 1.1, 1.2)):
-            self.made.trial("p", self.cell, block, throughput(100 * speed))
-            self.made.trial("p", sparse[0], block, throughput(150 * speed))
-            self.made.trial("p", sparse[1], block, throughput(170 * speed))
-        part = self.read(*sparse, reference="dense").parts[0]
-        self.assertEqual(
-            wording.ratio(part.ratio(part.cells[1], "throughput")), "1.50x [1.50, 1.50]"
-        )
-        self.assertIsNone(part.ratio(part.cells[0], "throughput"))  # the reference itself
-        self.assertIsNone(part.ratio(part.cells[2], "throughput"))  # no dense cell with 4 workers
-
-    def test_a_dense_reference_serves_every_density_and_stands_in_every_panel(self):
-        sparse = [
+class Panels(unittest.TestCase):
+    def test_a_dense_reference_stands_in_every_panel(self):
+        found = [config("dense", "digits-resnet", 2, 1.0, "emulated")] + [
             config("wfbp", "digits-resnet", 2, 1.0, "emulated", density=density)
             for density in (0.01, 0.001)
         ]
-        part = self.read(*sparse, reference="dense").parts[0]
-        self.assertIs(part.reference_cell(part.cells[1]), part.cells[0])
-        self.assertIs(part.reference_cell(part.cells[2]), part.cells[0])
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        spec = Synthetic(folder).spec({"id": "quick", "parts": [{"id": "p", "cells": found}]})
+        part = cells.Experiment(spec, folder).parts[0]
         panels = cells.panels(part.cells, ["method", "workers"])
         self.assertEqual([fields for fields, _ in panels], [{"density": 0.001}, {"density": 0.01}])
         self.assertTrue(all(part.cells[0] in inside and len(inside) == 2 for _, inside in panels))
-
-    def test_reading_changes_nothing_and_needs_a_store(self):
-        self.made.trial("p", self.cell, 0, throughput(100))
-        self.made.close()
-        before = (self.folder / "index.sqlite").read_bytes()
-        Store(self.folder)
-        self.assertEqual((self.folder / "index.sqlite").read_bytes(), before)
-        with self.assertRaisesRegex(StoreError, "index.sqlite"):
-            Store(self.folder / "nowhere")
-        self.assertFalse((self.folder / "nowhere").exists())
-
-    def test_prediction_joins_twins_and_compares_orders(self):
-        live = [self.cell] + [
-            config(method, "digits-resnet", 2, 1.0, "emulated") for method in ("wfbp", "syncea")
-        ]
-        crowded = config("dense", "digits-resnet", 4, 1.0, "emulated")
-        predicted = []
-        for cell, observed, guess in (
-            (live[0], 0.100, 0.110),
-            (live[1], 0.200, 0.180),
-            (live[2], 0.150, 0.104),
-            (crowded, 0.400, 0.200),
-        ):
-            for block in range(3):
-                self.made.trial(
-                    "p", cell, block, {"step_seconds": (observed * (1 + block * 0.01), "s")}
-                )
-            twin = config(
-                cell["method"], "digits-resnet", cell["workers"], 1.0, "modelled", steps=3
-            )
-            predicted.append(twin)
-            self.made.trial("p.predicted", twin, 0, {"step_seconds": (guess * 1.00996689, "s")})
-        self.made.close()
-        experiment = cells.Experiment(
-            {
-                "id": "quick",
-                "parts": [
-                    {"id": "p", "cells": live + [crowded]},
-                    {"id": "p.predicted", "cells": predicted},
-                ],
-            },
-            Store(self.folder),
-        )
-        result = prediction.check(experiment.part("p"), experiment.predicted(experiment.part("p")))
-        self.assertEqual([round(pair.error, 3) for pair in result.pairs], [0.1, -0.1, -0.307, -0.5])
-        self.assertAlmostEqual(result.median_error(False), 0.1, places=3)
-        self.assertAlmostEqual(result.median_error(True), 0.5, places=3)
-        self.assertEqual(
-            (result.comparisons, result.same_order), (3, 2)
-        )  # dense before syncea is turned round
 
 
 class Rendering(unittest.TestCase):
@@ -481,7 +317,9 @@ class Rendering(unittest.TestCase):
         """The figure before it is framed, and all text of its panels."""
         import kinds
 
-        experiment = cells.Experiment(self.spec, Store(self.folder / "results"))
+        experiment = cells.Experiment(self.spec, self.folder / "results")
+        found = [cell.config for cell in experiment.part(part).cells]
+        entry = {"cells": shown(found, entry), **entry}
         made = kinds.KINDS[entry["kind"]](
             experiment, experiment.part(part), entry, style.Styles(experiment.methods)
         )
@@ -611,6 +449,7 @@ class Rendering(unittest.TestCase):
             self.assertIn(b"<svg", base64.b64decode(image.split(",", 1)[1])[:1000])
         words = "".join(page.text)
         for word in (
+            "safusion-inter: 1.12x the throughput of wfbp.",
             "direction only, preliminary",
             "1.12x [1.08, 1.16]",
             "1.24x (figure 1.31x; the text is judged)",
@@ -627,10 +466,14 @@ class Rendering(unittest.TestCase):
             "1 Gbit/s link, 200 µs per message",
         ):
             self.assertIn(word, words)
+        places = [text.index(f"<section id='{name}'") for name in ("found", "figures", "tables")]
+        places += [text.index("<section id='verdicts'"), text.index("<section id='provenance'")]
+        self.assertEqual(places, sorted(places))
+        self.assertLess(places[0], text.index("<nav>"))
         self.assertIn("exchange(unit 0): no message from rank 3 &lt;60 s&gt;", text)
 
     def test_table_of_a_part(self):
-        experiment = cells.Experiment(self.spec, Store(self.folder / "results"))
+        experiment = cells.Experiment(self.spec, self.folder / "results")
         table = tables.part_table(experiment.part("throughput"), style.Styles(experiment.methods))
         self.assertEqual(len(table.groups), 6)
         heading, rows = table.groups[0]
@@ -651,7 +494,7 @@ class Rendering(unittest.TestCase):
 
     def test_a_bare_spec_of_which_nothing_has_run(self):
         cell = config("dense", "digits-resnet", 3, 1.0, "emulated")
-        spec = {
+        fields = {
             "id": "quick",
             "parts": [
                 {
@@ -672,6 +515,7 @@ class Rendering(unittest.TestCase):
                 }
             ],
         }
+        spec = Synthetic(self.folder / "bare").spec(fields)
         code, out, error = self.render("figure", spec=spec)
         self.assertEqual((code, out), (0, ""))
         self.assertEqual(error.count("not drawn"), 7)
@@ -683,6 +527,25 @@ class Rendering(unittest.TestCase):
         self.assertEqual(text.count("is not shown"), 7)
         self.assertIn("Not run (1 cells)", text)
 
+    def with_part(self, part):
+        return Synthetic(self.folder / "other").spec({"id": "quick", "parts": [part]})
+
+    def test_data_has_the_numbers_that_were_drawn(self):
+        path = self.folder / "data.json"
+        more = ("--figure", "throughput-grouped_bars", "--data", str(path))
+        self.assertEqual(self.render("figure", *more, out="d")[0], 0)
+        panels = json.loads(path.read_text())["throughput-grouped_bars"]["panels"]
+        drawn = [bar[3] for panel in panels for bar in panel["bars"]]
+        cells_of = self.spec["parts"][0]["cells"]
+        expected = [
+            cell["metrics"]["throughput"]["geometric"]["value"]
+            for cell in cells_of
+            if cell["trials"]
+        ]
+        self.assertEqual(len(drawn), len(expected))
+        for ours, theirs in zip(sorted(drawn), sorted(expected)):
+            self.assertAlmostEqual(ours, theirs)
+
     def test_input_errors_name_the_thing(self):
         for more, spec, word in (
             (("--part", "nothing"), None, "no part 'nothing'; it has throughput"),
@@ -690,13 +553,18 @@ class Rendering(unittest.TestCase):
             ((), {**self.spec, "id": "slow"}, "describes 'slow'; expected 'quick'"),
             (
                 (),
-                {"id": "quick", "parts": [{"id": "p", "figures": [{"kind": "pie"}]}]},
+                self.with_part({"id": "p", "figures": [{"kind": "pie"}]}),
                 "unknown kind 'pie'",
             ),
             (
                 (),
-                {"id": "quick", "parts": [{"id": "p", "cells": [{"method": "x"}]}]},
+                {**self.spec, "parts": [{"id": "p", "kind": "", "cells": [{"config": {}}]}]},
                 "without config_hash",
+            ),
+            (
+                (),
+                {"id": "quick", "parts": []},
+                "expected headlines, keys, provenance",
             ),
         ):
             code, _, error = self.render("figure", *more, spec=spec)

@@ -35,10 +35,10 @@ inline std::string FailureOf(const std::function<void()>& body) {
 inline std::vector<std::vector<std::size_t>> UnequalSizes(std::size_t ranks) {
   std::vector<std::size_t> growing(ranks);
   std::iota(growing.begin(), growing.end(), std::size_t{0});
-  std::vector<std::size_t> one_has_all(ranks, 0);
-  one_has_all.back() = 5000;
-  std::vector<std::size_t> one_has_none(ranks, 321);
-  one_has_none.front() = 0;
+  std::vector<std::size_t> one_has_all(ranks - 1, 0);
+  one_has_all.push_back(5000);
+  std::vector<std::size_t> one_has_none{0};
+  one_has_none.resize(ranks, 321);
   return {growing, one_has_all, one_has_none};
 }
 

@@ -18,7 +18,7 @@ struct CurvePoint {
 };
 
 // Every value goes to its place in the profile and its relative standard error to the same place,
-// as text, in "relative_errors" (harness/README.md).
+// as text, in "relative_errors" (docs/profiles-and-clusters.md).
 class ProfileRecord {
  public:
   using Place = nlohmann::json::json_pointer;

@@ -106,9 +106,11 @@ TEST(ConfigHash, LeavesOutWhatOnlyNamesATrial) {
 
 // Frozen: a change here makes every stored trial stale, and wants a new kConfigSchema.
 TEST(ConfigHash, OfTheseConfigurationsIsWhatItWas) {
-  EXPECT_EQ(ConfigHash(Cell()), "frozen1");
-  EXPECT_EQ(ConfigHash(CellConfig()), "frozen2");
-  EXPECT_EQ(ConfigHash(Profile()), "frozen3");
+  EXPECT_EQ(ConfigHash(Cell()), "7ccc1cc642c7e34b6a3d3b39b5646ffc8e929ed72b35f89879d4677e513865e9");
+  EXPECT_EQ(ConfigHash(CellConfig()),
+            "46f8145e0271502a7e3096eb82f9b7219513bfaaac39f1552844132e57bf732b");
+  EXPECT_EQ(ConfigHash(Profile()),
+            "1ccdf21f2b42a01f2947cc3084f70eec8c32c93492a698ea2dd41e7b875434be");
 }
 
 TEST(ConfigHash, AKeyThatCameLaterCountsOnlyWhereItDoesNotWhatWasDoneBefore) {

@@ -49,11 +49,7 @@ class Verdicts : public ::testing::Test {
   std::vector<TrialRow> rows_;
 
   std::vector<PartResult> Results() const {
-    std::vector<PartResult> results;
-    for (const auto& part : experiment_.parts) {
-      results.push_back(ResultsOf(part, SmallCatalog(), rows_, "machine"));
-    }
-    return results;
+    return ResultsOf(experiment_.parts, SmallCatalog(), rows_, "machine");
   }
 };
 

@@ -270,7 +270,7 @@ TEST(Experiment, NothingConvergesOnDataThatIsMadeUp) {
   text.replace(text.find("digits-resnet"), 13, "resnet50-imagenet");
   EXPECT_SAYS(ErrorOf(text), ":5");
   EXPECT_SAYS(ErrorOf(text), "workload = \"resnet50-imagenet\"");
-  EXPECT_SAYS(ErrorOf(text), "workload = \"digits-resnet\", which has real data");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"resnet-small\", which has real data");
   text.replace(text.find("convergence"), 11, "throughput");
   EXPECT_EQ(ErrorOf(text), "no error");
 }

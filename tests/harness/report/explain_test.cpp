@@ -1,4 +1,4 @@
-// Which cells `sparfuse explain` compares, and its errors.
+// Tests which cells `sparfuse explain` compares, and its errors.
 #include "harness/report/explain.hpp"
 
 #include <gtest/gtest.h>

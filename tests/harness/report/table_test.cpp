@@ -39,8 +39,12 @@ TrialRow Row(const Catalog& catalog, const Cell& cell, int block, double step_se
   return row;
 }
 
+// `part` must outlive the result.
 PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows) {
-  return ResultsOf(part, catalog, rows, "machine");
+  PartResult result = ResultsOf({part}, catalog, rows, "machine").front();
+  result.part = &part;
+  for (std::size_t i = 0; i < part.cells.size(); ++i) result.cells[i].cell = &part.cells[i];
+  return result;
 }
 
 std::vector<std::string> TitlesOf(const std::vector<KeyColumn>& columns) {
@@ -95,6 +99,7 @@ TEST(Columns, TellTablesInTablesAndWhatSomeCellsLackApart) {
             Titles({"workload", "workers", "link", "inputs.host.alpha_us", "link.alpha_us"}));
   EXPECT_EQ(KeyText(configs[4], columns[2]), "unshaped");
   EXPECT_EQ(KeyText(configs[3], columns[2]), "1 Gbit/s");
+  EXPECT_EQ(KeyText({{"inputs", {{"host", {{"alpha_us", 0.1234567}}}}}}, columns[3]), "0.1234567");
   EXPECT_EQ(KeyText(configs[3], columns[3]), "–");
   EXPECT_EQ(KeyValue(configs[3], columns[4]), 500);
 }

@@ -1,4 +1,4 @@
-// Intervals, verdicts, and the tables' arithmetic.
+// Tests intervals, verdicts, and the arithmetic of tables.
 #include "harness/statistics/statistics.hpp"
 
 #include <gtest/gtest.h>
@@ -155,8 +155,12 @@ TEST(Statistics, VerdictsOfStatedDifferences) {
   EXPECT_EQ(judge(-0.01, 0.03, 0.02), Verdict::kInconclusive);
 }
 
+// `part` must outlive the result.
 PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows) {
-  return ResultsOf(part, catalog, rows, "machine");
+  PartResult result = ResultsOf({part}, catalog, rows, "machine").front();
+  result.part = &part;
+  for (std::size_t i = 0; i < part.cells.size(); ++i) result.cells[i].cell = &part.cells[i];
+  return result;
 }
 
 Part TwoMethods(const Catalog& catalog) {

@@ -126,11 +126,16 @@ TEST(Store, TheRebuiltIndexHasTheSameRows) {
   EXPECT_FALSE(after.front().counts());  // annotated
 }
 
+<<<<<<< HEAD
 TEST(Store, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
+=======
+TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
+>>>>>>> main
   const TemporaryFolder folder;
   const Store store(folder.path());
   const StoreLock lock(folder.path());
   std::vector<std::string> problems;
+<<<<<<< HEAD
   for (int block = 0; block < 3; ++block) AddTrial(store, lock, block);
   store.OpenIndex(lock, problems);
   for (int block = 0; block < 2; ++block) {
@@ -153,6 +158,23 @@ TEST(Store, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
   EXPECT_THROW(store.ReadRows(), Error);
   EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
   EXPECT_EQ(store.ReadRows().size(), 1u);
+=======
+  Index index = store.OpenIndex(lock, problems);
+  json trial = AddTrial(store, lock, 0, "invalid");
+  trial["started_utc"] = "2026-01-01T00:00:00.000Z";
+  trial["checks"] = {{"replicas_equal", false}, {"loss_finite", true}};
+  for (const char* number : {"11", "2", "10"}) {
+    trial["trial_id"] = std::string("e/p/wfbp-b0-") + number;
+    index.AddTrial(trial);
+  }
+  const auto rows = index.Rows();
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].trial_id, "e/p/wfbp-b0-2");
+  EXPECT_EQ(rows[2].trial_id, "e/p/wfbp-b0-11");
+  EXPECT_EQ(rows[2].units.at("step_seconds"), "s");
+  EXPECT_EQ(rows[2].log_tail, "t");
+  EXPECT_EQ(rows[2].failed_checks, std::vector<std::string>{"replicas_equal"});
+>>>>>>> main
 }
 
 TEST(Store, RebuildingNamesTrialsThatTheirHashesContradict) {

@@ -1,11 +1,11 @@
-"""A metric grouped by x, one bar for each value of a series; the papers' numbers over the bars."""
+"""Draws a metric grouped by x, one bar for each value of a series, and the papers' numbers over the
+bars."""
 
 from dataclasses import dataclass, field
 
 from matplotlib.patches import Patch
 
 import cells as selection
-import intervals
 import layout
 import marks
 import published as papers
@@ -62,25 +62,12 @@ def _our_bars(part, panel, x, series, y, normalise):
         values = cell.values(y)
         bar.why = cell.failure() or ("exactly 0" if values else bar.why)
         if normalise:
-            base = next(
-                (
-                    other
-                    for other in panel.cells
-                    if other.method == normalise and _place(x, other.get(x)) == place
-                ),
-                None,
-            )
-            over = base.values(y) if base else {}
-            ratio = intervals.paired_ratio(values, over)
-            if values and not over:
+            ratio, base = cell.ratio(y, normalise), cell.compared_with(normalise)
+            if values and not (base and base.values(y)):
                 bar.why = f"no {normalise}"
             if ratio:
                 bar.value, bar.low, bar.high = ratio.value, ratio.low, ratio.high
-                bar.dots = [
-                    values[block] / over[block]
-                    for block in sorted(values.keys() & over.keys())
-                    if over[block] > 0
-                ]
+                bar.dots = list(ratio.values.values())
         elif interval := cell.interval(y):
             bar.value, bar.dots = interval.value, list(values.values())
             ratio = part.ratio(cell, y)
@@ -204,7 +191,7 @@ def grouped_bars(experiment, part, figure, styles):
     )
     x = "link" if x == "link_gbps" else x
     normalise, published = figure.get("normalise"), papers.Published(figure)
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     if not any(cell.values(y) for cell in chosen):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{y}'")
     looks, order = _series_looks(styles, chosen, series)
@@ -345,7 +332,7 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
                     theirs = f"{theirs} (text {texts[0]:.2f}x)".strip()
                 line += [
                     (
-                        wording.ratio(intervals.Interval(bar.value, bar.low, bar.high, bar.cell.n))
+                        wording.ratio(bar)
                         if bar.value is not None
                         else wording.NONE
                     ),

@@ -1,19 +1,21 @@
-"""The kinds of figures that an experiment file may ask for: one line each.
+"""Lists the kinds of figures that an experiment file may ask for: one line each.
 
 A kind is a function of the experiment, one of its parts, the figure's entry in the experiment file
 and the styles of methods. It returns a Drawn, or raises NoData where no trial counts yet.
 """
 
-import ablation
-import accuracy
-import bars
-import gantt
-import grouped
-import lines
-import prediction
-import sensitivity
-import sweep
-import waiting
+from kinds import (
+    ablation,
+    accuracy,
+    bars,
+    gantt,
+    grouped,
+    lines,
+    prediction,
+    sensitivity,
+    sweep,
+    waiting,
+)
 
 KINDS = {
     "convergence": lines.convergence,

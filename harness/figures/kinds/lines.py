@@ -1,4 +1,4 @@
-"""Lines: convergence of training, and modelled scaling with the timed points drawn on it."""
+"""Draws lines: convergence of training, and modelled scaling with the timed points on it."""
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -32,7 +32,7 @@ def _target(cell):
 
 def convergence(experiment, part, figure, styles):
     """The evaluated metric against training time (left) and against steps (right)."""
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     panels = selection.panels(chosen, ["method"])
     curves = {}  # config hash -> [(step, seconds, metric)]
     units = {}  # workload -> unit of its metric
@@ -40,7 +40,7 @@ def convergence(experiment, part, figure, styles):
         for _, trial in sorted(cell.trials.items()):
             series = trial.series("evaluations.npy")
             if series is not None and len(series):
-                units[cell.workload] = trial.units.get("final_metric", "")
+                units[cell.workload] = cell.unit("final_metric")
                 curves.setdefault(cell.hash, []).append(
                     (series["step"].astype(float), series["seconds"], series["metric"])
                 )
@@ -150,13 +150,9 @@ def scaling(experiment, part, figure, styles):
     """A modelled metric over workers, with emulated and measured cells of equal configuration;
     under it, where the part has a reference, the same as ratio to the reference."""
     y = figure.get("y") or figure.get("metric") or "throughput"
-    chosen = [cell for cell in selection.select(part.cells, figure) if cell.mode == "modelled"]
+    chosen = [cell for cell in part.shown(figure) if cell.mode == "modelled"]
     if not any(cell.values(y) for cell in chosen):
         raise selection.NoData(f"no modelled trial of part '{part.id}' counts that has '{y}'")
-    timed = {}  # (mode, key) -> cell; two parts may hold the same cell
-    for cell in experiment.all_cells():
-        if cell.mode != "modelled" and cell.values(y):
-            timed.setdefault((cell.mode, cell.key(selection.POINT_IGNORES)), cell)
     panels = selection.panels(chosen, ["workers", "method"])
     names = styles.sort(cell.method for cell in chosen)
     with_ratio = any(part.ratio(cell, y) for cell in chosen)
@@ -205,12 +201,12 @@ def scaling(experiment, part, figure, styles):
                         markeredgewidth=0.9,
                     )
             for cell in line:
-                for mode in ("emulated", "measured"):
-                    point = timed.get((mode, cell.key(selection.POINT_IGNORES)))
-                    if point is None:
+                for point in cell.points():
+                    if not point.interval(y):
                         continue
+                    mode = point.mode
                     drawn.append(point)
-                    crowd = bool(point.oversubscribed())
+                    crowd = point.oversubscribed
                     crowded = crowded or crowd
                     ratio = point.part.ratio(point, y)
                     # Set apart sideways: methods of equal speed would hide one another.

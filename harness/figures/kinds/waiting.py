@@ -1,4 +1,5 @@
-"""What a method's fusion costs by sparsifier: copying, waiting for a buffer to close, exchange."""
+"""Draws what a method's fusion costs by sparsifier: copying, waiting for a buffer to close,
+exchange."""
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def _frame(axes, labels, head, rest):
 
 def waiting(experiment, part, figure, styles):
     """Ours in a panel for each method and setting; a paper's numbers in a panel of their own."""
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     times = {cell.hash: found for cell in chosen if (found := _of_cell(cell))}
     if not times:
         raise selection.NoData(f"no trial of part '{part.id}' counts that kept spans")

@@ -1,9 +1,8 @@
-"""The final metric of methods over a reference's, by workload."""
+"""Draws the final metric of methods over a reference's, by workload."""
 
 from matplotlib.patches import Patch
 
 import cells as selection
-import intervals
 import layout
 import marks
 import published as papers
@@ -34,7 +33,7 @@ def _group_words(workload, inside, metric):
 def normalised_bars(experiment, part, figure, styles):
     """`y` (the final metric) of each method divided by the reference's, seed by seed."""
     metric = figure.get("y") or figure.get("metric") or "final_metric"
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     reference = _reference(part, figure)
     if not any(cell.values(metric) for cell in chosen if cell.method != reference):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
@@ -58,19 +57,10 @@ def normalised_bars(experiment, part, figure, styles):
         for cell in inside:
             if cell.method == reference:
                 continue
-            base = next(
-                (
-                    other
-                    for other in inside
-                    if other.method == reference and other.workload == cell.workload
-                ),
-                None,
-            )
             at = workloads.index(cell.workload) + width * (
                 names.index(cell.method) - (len(names) - 1) / 2
             )
-            values, over = cell.values(metric), base.values(metric) if base else {}
-            ratio = intervals.paired_ratio(values, over)
+            ratio = cell.ratio(metric, reference)
             if ratio is None:
                 why = cell.failure() or f"no {reference}"
                 layout.write_failure(
@@ -85,10 +75,9 @@ def normalised_bars(experiment, part, figure, styles):
                     top = max(top, min(ratio.high, TALLEST))
                     cut = cut or ratio.high > TALLEST
                     marks.whisker(axes, at, ratio.value, ratio.low, ratio.high)
-                blocks = sorted(values.keys() & over.keys())
-                if len(blocks) > 1:
+                if len(ratio.values) > 1:
                     dots = True
-                    marks.dots(axes, at, width, [values[b] / over[b] for b in blocks])
+                    marks.dots(axes, at, width, list(ratio.values.values()))
             row = _row(printed, cell)
             if row:
                 calibrated = papers.is_calibration(row, printed.paper, inputs)

@@ -1,4 +1,4 @@
-"""Predicted against observed step time, for every cell that both engines ran."""
+"""Draws predicted against observed step time, for every cell that both engines ran."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 import cells as selection
-import intervals
 import style
 import wording
 from caption import caption
@@ -17,76 +16,48 @@ BAND = 0.15  # the median error that the model may have on cells that are not ov
 
 @dataclass
 class Pair:
+    """A live cell and its modelled twin."""
+
     live: object
     twin: object
-    observed: intervals.Interval  # seconds
+    observed: selection.Interval  # seconds
     predicted: float  # seconds
-    oversubscribed: bool | None  # None: the store does not know the machine's cores
-
-    @property
-    def error(self):
-        return self.predicted / self.observed.value - 1.0
+    error: float  # predicted / observed - 1
+    within_interval: bool | None
+    oversubscribed: bool
 
 
-@dataclass
 class Check:
-    pairs: list
-    comparisons: int  # pairs of methods, not oversubscribed, whose intervals do not overlap
-    same_order: int  # of these, those that the model orders alike
+    """What the harness found where both engines ran: `fields` is spec.json's `prediction`."""
+
+    def __init__(self, live, predicted, fields):
+        self.pairs = [
+            Pair(
+                live.cells[pair["cell"]],
+                predicted.cells[pair["twin"]],
+                selection.Interval.of(pair["observed"]),
+                *(pair[name] for name in ("predicted", "error", "within_interval")),
+                pair["oversubscribed"],
+            )
+            for pair in fields["cells"]
+        ]
+        self.comparisons, self.same_order = fields["ordered_pairs"], fields["agreeing_pairs"]
+        self._errors = fields["median_error"], fields["oversubscribed_median_error"]
 
     def median_error(self, oversubscribed):
-        errors = [
-            abs(pair.error) for pair in self.pairs if bool(pair.oversubscribed) == oversubscribed
-        ]
-        return intervals.median(errors) if errors else None
-
-
-def check(part, predicted):
-    """Joins the live cells of `part` with their modelled twins; compares the order of methods."""
-    twins = {cell.key(selection.TWIN_IGNORES): cell for cell in predicted.cells}
-    pairs = []
-    for live in part.cells:
-        twin = twins.get(live.key(selection.TWIN_IGNORES))
-        observed = live.interval("step_seconds")
-        guess = twin.interval("step_seconds") if twin else None
-        if observed and guess:
-            pairs.append(Pair(live, twin, observed, guess.value, live.oversubscribed()))
-    comparisons = same = 0
-    for position, one in enumerate(pairs):
-        for other in pairs[position + 1 :]:
-            if (
-                one.oversubscribed
-                or other.oversubscribed
-                or one.live.key(selection.METHOD_KEYS) != other.live.key(selection.METHOD_KEYS)
-            ):
-                continue
-            a, b = one.observed, other.observed
-            if a.low is None or b.low is None or (a.low <= b.high and b.low <= a.high):
-                continue
-            comparisons += 1
-            same += (one.predicted > other.predicted) == (a.value > b.value)
-    return Check(pairs, comparisons, same)
-
-
-def live_and_predicted(experiment, part):
-    """`part` may be either of the two."""
-    if part.id.endswith(".predicted"):
-        return experiment.part(part.id.removesuffix(".predicted")), part
-    return part, experiment.predicted(part)
+        return self._errors[oversubscribed]
 
 
 def prediction(experiment, part, figure, styles):
-    live, predicted = live_and_predicted(experiment, part)
+    predicted = experiment.predicted(part)
     if predicted is None:
         raise selection.NoData(
-            f"part '{live.id}' has no part '{live.id}.predicted' to compare with"
+            f"part '{part.id}' has no part '{part.id}.predicted' to compare with"
         )
-    result = check(live, predicted)
-    chosen = selection.select([pair.live for pair in result.pairs], figure)
-    pairs = [pair for pair in result.pairs if pair.live in chosen]
+    result = Check(part, predicted, figure.get("prediction") or part.prediction)
+    pairs = result.pairs
     if not pairs:
-        raise selection.NoData(f"no cell of part '{live.id}' was run by both engines")
-    result = Check(pairs, result.comparisons, result.same_order)
+        raise selection.NoData(f"no cell of part '{part.id}' was run by both engines")
     made, grid = style.figure(1, 1, 4.3, width=5.4)
     axes = grid[0, 0]
     seconds = [pair.predicted for pair in pairs] + [pair.observed.value for pair in pairs]
@@ -183,6 +154,6 @@ def error_words(result):
     for crowded, name in ((False, "median error"), (True, "oversubscribed")):
         error = result.median_error(crowded)
         if error is not None:
-            n = sum(bool(pair.oversubscribed) == crowded for pair in result.pairs)
+            n = sum(pair.oversubscribed == crowded for pair in result.pairs)
             words.append(f"{name} {100 * error:.1f} % (n = {n} cells)")
     return ", ".join(words)

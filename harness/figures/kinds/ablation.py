@@ -1,9 +1,8 @@
-"""The variants of a method in sequence, and what each gains over the one before it."""
+"""Draws the variants of a method in sequence, and what each gains over the one before it."""
 
 from matplotlib.patches import Patch
 
 import cells as selection
-import intervals
 import layout
 import marks
 import published as papers
@@ -41,10 +40,8 @@ class _Steps:
         )
 
     def ratio(self, variant, over, place):
-        one, other = self.cell(variant, place), self.cell(over, place)
-        if one is None or other is None:
-            return None
-        return intervals.paired_ratio(one.values(self.metric), other.values(self.metric))
+        cell = self.cell(variant, place)
+        return cell.ratio(self.metric, over) if cell else None
 
     def gains(self, step):
         """{place: ratio} of variant `step` over the one before it."""
@@ -175,7 +172,7 @@ def ablation(experiment, part, figure, styles):
     x = figure.get("x", "workers")
     x = "link" if x == "link_gbps" else x
     metric = figure.get("y") or figure.get("metric") or "throughput"
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     variants = _variants(figure, chosen, styles)
     if len(variants) < 2:
         raise selection.SpecError(

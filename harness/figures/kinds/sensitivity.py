@@ -1,4 +1,4 @@
-"""What a factor on one declared input of the model does to the ratio of methods."""
+"""Draws what a factor on one declared input of the model does to the ratio of methods."""
 
 import math
 
@@ -6,7 +6,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 import cells as selection
-import intervals
 import style
 import tables
 import wording
@@ -49,12 +48,8 @@ class _Setting:
         return f"{self.cells[0].workload}{many}"
 
     def ratio(self, change, method):
-        cells = self.by_change.get(change, {})
-        if method not in cells or self.reference not in cells:
-            return None
-        return intervals.paired_ratio(
-            cells[method].values(self.metric), cells[self.reference].values(self.metric)
-        )
+        cell = self.by_change.get(change, {}).get(method)
+        return cell.ratio(self.metric, self.reference) if cell else None
 
     def swing(self, name, methods):
         """How far, in logarithms, the input moves the ratio of any method."""
@@ -88,7 +83,7 @@ def sensitivity(experiment, part, figure, styles):
     """A tornado for each method and setting: each input's bar ends where its factors move the ratio
     to the reference."""
     metric = figure.get("y") or figure.get("metric") or "throughput"
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     reference = figure.get("reference") or part.reference
     if not reference:
         raise selection.SpecError(

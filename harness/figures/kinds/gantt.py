@@ -1,4 +1,4 @@
-"""One step of one trial for each method, lane under lane, on one time axis."""
+"""Draws one step of one trial for each method, lane under lane, on one time axis."""
 
 import cells as selection
 import style
@@ -11,7 +11,7 @@ from drawn import Drawn
 def _choose(part, figure):
     """Of the panels a figure leaves, the one where most methods kept spans; the first of equals."""
     best = None
-    for fields, inside in selection.panels(selection.select(part.cells, figure), ["method"]):
+    for fields, inside in selection.panels(part.shown(figure), ["method"]):
         kept = [(cell, trial) for cell in inside if (trial := timeline.typical_trial(cell))]
         if kept and (best is None or len(kept) > len(best[1])):
             best = (inside, kept)

@@ -1,48 +1,26 @@
-"""A metric of training and the rate of missing tensors over a swept option, on two axes."""
+"""Draws a metric of training and the rate of missing tensors over a swept option, on two axes."""
 
 import re
 
 from matplotlib.lines import Line2D
 
 import cells as selection
-import intervals
 import layout
 import published as papers
 import style
-import wording
 from caption import caption
 from drawn import Drawn
 
 LEFT, RIGHT = "#1f4fa3", "#b3362b"
 FRACTION = 1.02  # where an axis of fractions ends
+RATE = "missing_rate"  # of the sparsified tensors, those of which nothing was sent in a step
 
 
-def sparsified_tensors(trial):
-    """How many tensors the last plan of a trial sparsifies; None where it does not record it."""
-    outcome = trial.outcome()
-    plans, tensors = outcome.get("plans"), outcome.get("layout")
-    if not plans or not tensors:
-        return None
-    return len(tensors) - plans[-1]["tensors"]["dense"] or None
-
-
-def missing_rates(cell):
-    """{block: fraction of the sparsified tensors of which nothing was sent}."""
-    rates = {}
-    for block, trial in sorted(cell.trials.items()):
-        many = sparsified_tensors(trial)
-        if many and "tensors_missing" in trial.metrics:
-            rates[block] = trial.metrics["tensors_missing"] / many
-    return rates
-
-
-def _points(cells, x, values_of):
+def _points(cells, x, metric):
     """[(x, mean, low, high)], the interval that of a mean over blocks."""
     points = []
     for cell in sorted(cells, key=lambda cell: cell.get(x)):
-        values = list(values_of(cell).values())
-        if values:
-            mean = intervals.mean_interval(values)
+        if mean := cell.average(metric):
             points.append((cell.get(x), mean.value, mean.low, mean.high))
     return points
 
@@ -83,8 +61,8 @@ def dual_line(experiment, part, figure, styles):
     x = figure.get("x")
     if not x:
         raise selection.SpecError(f"part '{part.id}': a dual_line needs x = a key of its cells")
-    chosen = [cell for cell in selection.select(part.cells, figure) if cell.get(x) is not None]
-    if not any(missing_rates(cell) or cell.values("final_metric") for cell in chosen):
+    chosen = [cell for cell in part.shown(figure) if cell.get(x) is not None]
+    if not any(cell.values(RATE) or cell.values("final_metric") for cell in chosen):
         raise selection.NoData(
             f"no trial of part '{part.id}' counts that has what a dual_line shows"
         )
@@ -101,8 +79,8 @@ def dual_line(experiment, part, figure, styles):
         right = axes.twinx()
         right.spines["right"].set_visible(True)
         right.grid(False)
-        metric = _points(inside, x, lambda cell: cell.values("final_metric"))
-        rates = _points(inside, x, missing_rates)
+        metric = _points(inside, x, "final_metric")
+        rates = _points(inside, x, RATE)
         _line(axes, metric, LEFT, marker="o", linestyle="-", linewidth=1.5)
         _line(right, rates, RIGHT, marker="^", dashes=(4, 1.4), linewidth=1.5)
         for row_metric in dict.fromkeys(row.metric for row in printed.of(inside[0].workload)):

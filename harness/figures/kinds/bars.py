@@ -1,4 +1,4 @@
-"""Bars by method: the breakdown of a step, bytes on the wire."""
+"""Draws bars by method: the breakdown of a step, bytes on the wire."""
 
 import math
 
@@ -43,7 +43,7 @@ def _methods_down(axes, names):
 
 
 def _by_method(part, figure, metric):
-    chosen = selection.select(part.cells, figure)
+    chosen = part.shown(figure)
     if not any(cell.values(metric) for cell in chosen):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
     return chosen, selection.panels(chosen, ["method"])

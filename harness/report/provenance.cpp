@@ -1,0 +1,89 @@
+#include "harness/report/provenance.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+std::string Text(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// {"a": {"b": 1}} gives "a.b"; lists of plain values are joined by spaces.
+void Flatten(const std::string& prefix, const json& value,
+             std::map<std::string, std::string>& flat) {
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items())
+      Flatten(prefix.empty() ? key : prefix + "." + key, inner, flat);
+  } else if (value.is_array() && std::none_of(value.begin(), value.end(), [](const json& each) {
+               return each.is_structured();
+             })) {
+    std::string text;
+    for (const json& each : value) text += (text.empty() ? "" : " ") + Text(each);
+    flat[prefix] = text;
+  } else if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i)
+      Flatten(prefix + "." + std::to_string(i), value[i], flat);
+  } else if (!value.is_null()) {
+    flat[prefix] = Text(value);
+  }
+}
+
+}  // namespace
+
+std::string SourceOf(const TrialRow& trial) {
+  const json source = trial.provenance.value("source", json::object());
+  if (!source.is_object()) return "";
+  const json commit = source.value("commit", json());
+  if (!commit.is_string() || commit == "") return "";
+  const json dirty = source.value("dirty", json());
+  return commit.get<std::string>().substr(0, 10) + (dirty == true ? " with changes" : "");
+}
+
+json ProvenanceOf(const std::vector<PartResult>& results) {
+  std::map<std::string, const TrialRow*> trials;
+  for (const auto& result : results) {
+    for (const auto& cell : result.cells) {
+      for (const auto& [block, trial] : cell.trials) trials[trial->trial_id] = trial;
+    }
+  }
+  std::map<std::string, std::size_t> sources, of_system;
+  std::map<std::string, const TrialRow*> systems;
+  std::map<std::string, std::set<std::string>> facts;
+  std::set<std::string> dates;
+  for (const auto& [id, trial] : trials) {
+    ++sources[SourceOf(*trial)];
+    ++of_system[trial->system_hash];
+    systems[trial->system_hash] = trial;
+    dates.insert(trial->started_utc);
+    std::map<std::string, std::string> flat;
+    json provenance = trial->provenance;
+    if (provenance.is_object()) provenance.erase("layout");  // every tensor of the workload
+    Flatten("", provenance, flat);
+    for (const auto& [name, value] : flat) facts[name].insert(value);
+  }
+  json summary = {{"trials", trials.size()},
+                  {"first_utc", dates.empty() ? "" : *dates.begin()},
+                  {"last_utc", dates.empty() ? "" : *dates.rbegin()},
+                  {"sources", json::array()},
+                  {"systems", json::array()},
+                  {"facts", facts}};
+  for (const auto& [source, count] : sources)
+    summary["sources"].push_back({{"source", source}, {"trials", count}});
+  for (const auto& [hash, trial] : systems) {
+    std::map<std::string, std::string> flat;
+    Flatten("", trial->system, flat);
+    summary["systems"].push_back({{"hash", hash},
+                                  {"hardware", HardwareLine(trial->system)},
+                                  {"trials", of_system[hash]},
+                                  {"facts", flat}});
+  }
+  return summary;
+}
+
+}  // namespace sparfuse::harness

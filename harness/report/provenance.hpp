@@ -1,0 +1,19 @@
+// Summarises where the trials that count came from: sources, systems, software, dates.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "harness/report/results.hpp"
+
+namespace sparfuse::harness {
+
+// "9104e56f3b", "9104e56f3b with changes"; "" where the trial does not record its source.
+std::string SourceOf(const TrialRow& trial);
+
+// {trials, first_utc, last_utc, sources: [{source, trials}], systems: [{hash, hardware, trials,
+// facts: {name: value}}], facts: {name: [values]}} over the trials that count, each once. Names of
+// nested facts are joined by dots.
+nlohmann::json ProvenanceOf(const std::vector<PartResult>& results);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,223 @@
+#include "harness/report/spec_cells.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "harness/catalog/config_keys.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/report/provenance.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+bool HasFigure(const Part& part, std::string_view kind) {
+  return std::any_of(part.figures.begin(), part.figures.end(),
+                     [&](const json& figure) { return figure["kind"] == kind; });
+}
+
+// Every key that a configuration can have without saying so, written out.
+json FullConfig(const json& config) {
+  json full = config;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (!full.contains(key.name) && !key.absent.is_null()) full[key.name] = key.absent;
+  }
+  return full;
+}
+
+json ValuesJson(const std::map<int, double>& values) {
+  json object = json::object();
+  for (const auto& [block, value] : values) object[std::to_string(block)] = value;
+  return object;
+}
+
+// The fraction of the sparsified tensors of which nothing was sent in a step, by block: those of
+// the trial's last plan.
+std::map<int, double> MissingRates(const CellResult& cell, const std::filesystem::path& folder) {
+  std::map<int, double> rates;
+  for (const auto& [block, missing] : cell.Values("tensors_missing")) {
+    const auto path = folder / cell.trials.at(block)->directory / "outcome.json";
+    if (!std::filesystem::exists(path)) continue;
+    const json outcome = ReadJsonFile(path);
+    const json plans = outcome.value("plans", json::array());
+    const double tensors = static_cast<double>(outcome.value("layout", json::array()).size());
+    if (plans.empty()) continue;
+    const double sparse = tensors - plans.back()["tensors"]["dense"].get<double>();
+    if (sparse > 0) rates[block] = missing / sparse;
+  }
+  return rates;
+}
+
+json MetricsJson(const CellResult& cell, bool with_missing_rates,
+                 const std::filesystem::path& folder) {
+  std::map<std::string, std::string> units;
+  for (const auto& [block, trial] : cell.trials) {
+    for (const auto& [name, value] : trial->metrics) {
+      const auto unit = trial->units.find(name);
+      units.try_emplace(name, unit == trial->units.end() ? "" : unit->second);
+    }
+  }
+  json metrics = json::object();
+  for (const auto& [name, unit] : units) {
+    metrics[name] = {{"unit", unit},
+                     {"values", ValuesJson(cell.Values(name))},
+                     {"average", IntervalJson(cell.Average(name))},
+                     {"geometric", IntervalJson(cell.Over(name))}};
+  }
+  if (!with_missing_rates) return metrics;
+  const auto rates = MissingRates(cell, folder);
+  if (rates.empty()) return metrics;
+  std::vector<double> values;
+  for (const auto& [block, rate] : rates) values.push_back(rate);
+  metrics["missing_rate"] = {{"unit", "1"},
+                             {"values", ValuesJson(rates)},
+                             {"average", IntervalJson(MeanInterval(values))},
+                             {"geometric", IntervalJson(LogInterval(values))}};
+  return metrics;
+}
+
+// What the figures of an experiment divide, and by which methods those of a part.
+struct Denominators {
+  std::set<std::string> methods;
+  std::set<std::string> metrics = {"throughput", "final_metric", "seconds_to_target"};
+
+  Denominators(const std::vector<PartResult>& results, const PartResult& result) {
+    for (const PartResult& each : results) {
+      for (const json& figure : each.part->figures) {
+        for (const char* key : {"y", "metric"}) {
+          if (figure.contains(key)) metrics.insert(figure[key].get<std::string>());
+        }
+      }
+    }
+    const Part& part = *result.part;
+    if (!part.reference.empty()) methods.insert(part.reference);
+    for (const json& figure : part.figures) {
+      for (const char* key : {"normalise", "reference"}) {
+        if (figure.contains(key)) methods.insert(figure[key].get<std::string>());
+      }
+      if (figure["kind"] != "ablation") continue;
+      for (const json& cell : figure["cells"])  // each variant is divided by the one before it
+        methods.insert(result.cells[cell].cell->config["method"]);
+    }
+  }
+};
+
+json RatiosJson(const PartResult& result, std::size_t i, const Denominators& denominators) {
+  json ratios = json::object();
+  const CellResult& cell = result.cells[i];
+  for (const auto& method : denominators.methods) {
+    const auto over = result.CounterpartOf(i, method);
+    if (!over) continue;
+    json metrics = json::object();
+    for (const auto& metric : denominators.metrics) {
+      const auto ours = cell.Values(metric);
+      const auto other = result.cells[*over].Values(metric);
+      json ratio = IntervalJson(PairedRatio(ours, other));
+      if (ratio.is_null()) continue;
+      std::map<int, double> by_block;
+      for (const auto& [block, value] : ours) {
+        const auto pair = other.find(block);
+        if (pair != other.end() && value > 0 && pair->second > 0)
+          by_block[block] = value / pair->second;
+      }
+      ratio["values"] = ValuesJson(by_block);
+      metrics[metric] = std::move(ratio);
+    }
+    ratios[method] = {{"cell", *over}, {"metrics", std::move(metrics)}};
+  }
+  return ratios;
+}
+
+std::string LaunchedAlike(const json& config) {
+  json rest = FullConfig(config);
+  for (const std::string& key : LaunchKeys()) rest.erase(key);
+  return CanonicalJson(rest);
+}
+
+// The live cells with results by what they compute, the first of a mode alone.
+std::map<std::string, std::map<std::string, json>> LivePoints(
+    const std::vector<PartResult>& results) {
+  std::map<std::string, std::map<std::string, json>> points;
+  for (std::size_t part = 0; part < results.size(); ++part) {
+    for (std::size_t i = 0; i < results[part].cells.size(); ++i) {
+      const CellResult& cell = results[part].cells[i];
+      const std::string mode = cell.cell->config["mode"];
+      if (mode == "modelled" || cell.trials.empty()) continue;
+      points[LaunchedAlike(cell.cell->config)].try_emplace(mode, json::array({part, i}));
+    }
+  }
+  return points;
+}
+
+json SetAsideJson(const CellResult& cell) {
+  json list = json::array();
+  for (const TrialRow* trial : cell.set_aside) {
+    list.push_back({{"trial_id", trial->trial_id},
+                    {"block", trial->block},
+                    {"started_utc", trial->started_utc},
+                    {"failure", FailureOf(*trial)},
+                    {"message", trial->failure_message},
+                    {"log_tail", trial->log_tail},
+                    {"annotations", trial->annotations}});
+  }
+  return list;
+}
+
+}  // namespace
+
+json IntervalJson(const std::optional<Interval>& interval) {
+  if (!interval) return nullptr;
+  return {{"value", interval->value},
+          {"low", interval->has_bounds() ? json(interval->low) : json()},
+          {"high", interval->has_bounds() ? json(interval->high) : json()},
+          {"n", interval->n}};
+}
+
+json CellsJson(const std::vector<PartResult>& results, std::size_t part,
+               const std::filesystem::path& folder) {
+  const PartResult& result = results[part];
+  const Denominators denominators(results, result);
+  const bool rates = HasFigure(*result.part, "dual_line");
+  const bool scaling = HasFigure(*result.part, "scaling");
+  const auto points = scaling ? LivePoints(results) : decltype(LivePoints(results))();
+  json cells = json::array();
+  for (std::size_t i = 0; i < result.cells.size(); ++i) {
+    const CellResult& cell = result.cells[i];
+    const json& config = cell.cell->config;
+    const auto reference = result.ReferenceOf(i);
+    json trials = json::array();
+    std::set<std::string> hardware, sources;
+    for (const auto& [block, trial] : cell.trials) {
+      trials.push_back(
+          {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
+      hardware.insert(HardwareLine(trial->system));
+      if (const std::string source = SourceOf(*trial); !source.empty()) sources.insert(source);
+    }
+    json entry = {{"config", FullConfig(config)},
+                  {"config_hash", cell.cell->config_hash},
+                  {"dense", config["sparsifier"] == "none"},
+                  {"trials", std::move(trials)},
+                  {"metrics", MetricsJson(cell, rates, folder)},
+                  {"reference", reference ? json(*reference) : json()},
+                  {"ratios", RatiosJson(result, i, denominators)},
+                  {"failure", cell.failure},
+                  {"oversubscribed", cell.Oversubscribed()},
+                  {"hardware", hardware},
+                  {"sources", sources},
+                  {"set_aside", SetAsideJson(cell)},
+                  {"points", json::array()}};
+    if (scaling && config["mode"] == "modelled") {
+      if (const auto alike = points.find(LaunchedAlike(config)); alike != points.end()) {
+        for (const auto& [mode, point] : alike->second) entry["points"].push_back(point);
+      }
+    }
+    cells.push_back(std::move(entry));
+  }
+  return cells;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,187 @@
+// Tests which trials count, which cells are compared, and what an experiment is said to have found.
+#include "harness/report/results.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/catalog/revisions.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/report/headlines.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+class Results : public ::testing::Test {
+ protected:
+  void Read(const std::string& text) {
+    experiment_ = ParseExperiment(
+        TomlFile::Parse(
+            "id = \"t\"\n[defaults]\nworkload = \"digits-resnet\"\nworkers = 2\n" + text, "t.toml"),
+        catalog_, "/nonexistent");
+    parts_ = PartsWithTwins(experiment_);
+  }
+
+  // A trial of a cell that counts, the newest so far.
+  TrialRow& Add(std::size_t part, std::size_t cell, int block, double throughput) {
+    TrialRow row;
+    row.trial_id = "t/" + std::to_string(rows_.size());
+    row.config = parts_.at(part).cells.at(cell).config;
+    row.config_hash = parts_[part].cells[cell].config_hash;
+    row.revisions = RevisionsOf(catalog_, row.config);
+    row.system_hash = "here";
+    row.status = "ok";
+    row.block = block;
+    row.metrics = {{"throughput", throughput}};
+    rows_.push_back(row);
+    return rows_.back();
+  }
+
+  std::vector<PartResult> Found() const { return ResultsOf(parts_, catalog_, rows_, "here"); }
+
+  // The cell of `method` that the cell of part 0 is compared with.
+  std::optional<std::size_t> Counterpart(std::size_t cell, const std::string& method) const {
+    return Found()[0].CounterpartOf(cell, method);
+  }
+
+  Catalog catalog_ = SmallCatalog();
+  Experiment experiment_;
+  std::vector<Part> parts_;
+  std::vector<TrialRow> rows_;
+};
+
+constexpr const char* kLive = "mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n";
+
+TEST_F(Results, TheNewestTrialOfABlockCountsAndWhatFailedIsSetAside) {
+  Read(kLive);
+  for (const double value : {1.0, 2.0, 3.0}) Add(0, 0, 0, value);
+  Add(0, 0, 1, 7);
+  Add(0, 0, 1, 8).status = "failed";
+  Add(0, 0, 1, 9).annotations = {"fan"};
+  const CellResult cell = Found()[0].cells[0];
+  EXPECT_EQ(cell.Values("throughput"), (std::map<int, double>{{0, 3}, {1, 7}}));
+  EXPECT_EQ(cell.failure, "");
+  ASSERT_EQ(cell.set_aside.size(), 2u);
+  EXPECT_EQ(FailureOf(*cell.set_aside[1]), "called bad");
+}
+
+TEST_F(Results, ACellWithoutATrialSaysWhy) {
+  Read(kLive);
+  TrialRow& row = Add(0, 0, 0, 1);
+  row.status = "invalid";
+  row.failed_checks = {"replicas_equal"};
+  Add(0, 1, 0, 1).revisions["method:wfbp"] = 99;
+  const PartResult found = Found()[0];
+  EXPECT_EQ(found.cells[0].failure, "invalid (replicas_equal)");
+  EXPECT_TRUE(found.cells[0].invalid);
+  EXPECT_EQ(found.cells[1].failure, "stale");
+  EXPECT_EQ(found.older_revisions, 1u);
+}
+
+TEST_F(Results, AllPartsShowOneMachine) {
+  Read(
+      "[[part]]\nid = \"live\"\n[part.defaults]\nmode = \"measured\"\nmethod = \"dense\"\n"
+      "[[part]]\nid = \"computed\"\n[part.defaults]\nmode = \"modelled\"\nmethod = \"dense\"\n"
+      "cluster = \"this-machine\"\n");
+  const nlohmann::json elsewhere = {
+      {"cpu_model", "another"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
+  Add(0, 0, 0, 1).system_hash = ContentHash(elsewhere);
+  TrialRow& computed = Add(1, 0, 0, 2);
+  computed.system = {{"cluster", "this-machine"}, {"machine", elsewhere}};
+  computed.system_hash = "profile";
+  auto found = Found();  // nothing is of the machine at hand: the newest trial's
+  EXPECT_EQ(found[0].cells[0].trials.size(), 1u);
+  EXPECT_EQ(found[1].cells[0].trials.size(), 1u);
+  Add(0, 0, 0, 3);
+  found = Found();
+  EXPECT_EQ(*found[0].cells[0].Mean("throughput"), 3);
+  EXPECT_EQ(found[1].cells[0].failure, "not run");
+  EXPECT_EQ(found[0].other_systems + found[1].other_systems, 2u);
+}
+
+TEST_F(Results, OfAModelTheNewestProfileCounts) {
+  Read("mode = \"modelled\"\nmethod = \"dense\"\ncluster = \"this-machine\"\n");
+  for (const char* profile : {"old", "old", "new"}) {
+    TrialRow& row = Add(0, 0, static_cast<int>(rows_.size()), 5);
+    row.system = {{"cluster", "this-machine"}};
+    row.system_hash = profile;
+  }
+  const PartResult found = Found()[0];
+  EXPECT_EQ(found.cells[0].trials.size(), 1u);
+  EXPECT_EQ(found.older_profiles, 2u);
+}
+
+TEST_F(Results, ADenseReferenceServesEveryDensity) {
+  Read(
+      "mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
+      "[[axis]]\ndensity = [0.01, 0.001]\n");
+  // dense; wfbp at both densities; syncea at both
+  const auto& cells = parts_[0].cells;
+  ASSERT_EQ(cells.size(), 5u);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto dense = Counterpart(i, "dense");
+    ASSERT_TRUE(dense.has_value());
+    EXPECT_EQ(cells[*dense].config["method"], "dense");
+    const auto wfbp = Counterpart(i, "wfbp");
+    if (cells[i].config["method"] == "dense") {
+      EXPECT_FALSE(wfbp.has_value());  // there are two
+    } else {
+      ASSERT_TRUE(wfbp.has_value());
+      EXPECT_EQ(cells[*wfbp].config["density"], cells[i].config["density"]);
+    }
+  }
+}
+
+TEST_F(Results, ADenseCellIsComparedWithTheOnlySparseOneOfItsSetting) {
+  Read(
+      "mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n[[axis]]\n"
+      "batch_per_worker = [8, 16]\n");
+  const auto& cells = parts_[0].cells;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto other = Counterpart(i, "wfbp");
+    ASSERT_TRUE(other.has_value());
+    EXPECT_EQ(cells[*other].config["batch_per_worker"], cells[i].config["batch_per_worker"]);
+  }
+}
+
+TEST_F(Results, HeadlinesAreAboutWhatClaimsCompare) {
+  Read(
+      "mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
+      "[[axis]]\nbatch_per_worker = [8, 16]\n"
+      "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"wfbp\" }\n"
+      "over = { method = \"syncea\" }\nfor_each = [\"batch_per_worker\"]\nexpect = \"more\"\n");
+  for (std::size_t i = 0; i < parts_[0].cells.size(); ++i) {
+    const auto& config = parts_[0].cells[i].config;
+    const double factor = config["method"] == "wfbp" ? config["batch_per_worker"] == 8 ? 2 : 3 : 1;
+    for (int block = 0; block < 3; ++block) Add(0, i, block, factor * (100 + block));
+  }
+  const auto headlines = HeadlinesOf(experiment_, Found());
+  ASSERT_EQ(headlines.size(), 1u);
+  EXPECT_EQ(headlines[0].settings, 2u);
+  EXPECT_NEAR(headlines[0].best.value, 3, 1e-12);
+  EXPECT_NEAR(headlines[0].least, 2, 1e-12);
+  EXPECT_EQ(headlines[0].sentence,
+            "wfbp: 2.00x to 3.00x the throughput of syncea in 2 settings, 3.00x [3.00, 3.00] at "
+            "best (digits-resnet, 2 workers, topk at density 0.01; measured, 3 blocks, "
+            "preliminary).");
+}
+
+TEST_F(Results, WithoutClaimsTheBestOrThePapersOwnMethodStandsAgainstTheReference) {
+  Read("mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n");
+  parts_[0].reference = "dense";
+  EXPECT_TRUE(HeadlinesOf(experiment_, Found()).empty());
+  Add(0, 0, 0, 100);
+  Add(0, 1, 0, 150);
+  Add(0, 2, 0, 120);
+  EXPECT_EQ(HeadlinesOf(experiment_, Found()).at(0).method, "wfbp");
+  experiment_.paper = "syncea";
+  const Headline own = HeadlinesOf(experiment_, Found()).at(0);
+  EXPECT_EQ(own.method, "syncea");
+  EXPECT_EQ(own.sentence,
+            "syncea: 1.20x the throughput of dense (digits-resnet, 2 workers, topk at density "
+            "0.01; measured, 1 block, preliminary).");
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

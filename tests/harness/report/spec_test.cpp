@@ -1,0 +1,128 @@
+// Tests what spec.json carries to the figures, and the differences that `explain` shows.
+#include "harness/report/spec.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/catalog/revisions.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/report/step_differences.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+class Spec : public ::testing::Test {
+ protected:
+  json Of(const std::string& text, const std::map<std::string, double>& metrics,
+          const std::string& head = "") {
+    const Catalog catalog = SmallCatalog();
+    const Experiment experiment = ParseExperiment(
+        TomlFile::Parse("id = \"t\"\n" + head +
+                            "[defaults]\nworkload = \"digits-resnet\"\nworkers = 2\n" + text,
+                        "t.toml"),
+        catalog, "/nonexistent");
+    const auto parts = PartsWithTwins(experiment);
+    std::vector<TrialRow> rows;
+    for (const Part& part : parts) {
+      for (const Cell& cell : part.cells) {
+        TrialRow row;
+        row.trial_id = "t/" + std::to_string(rows.size());
+        row.directory = "trials/" + row.trial_id;
+        row.config_hash = cell.config_hash;
+        row.revisions = RevisionsOf(catalog, cell.config);
+        row.system_hash = "here";
+        row.system = {
+            {"cpu_model", "CPU"}, {"cores", 1}, {"memory_gib", 4}, {"gpus", json::array()}};
+        if (cell.config["mode"] == "modelled") row.system = {{"cluster", cell.config["cluster"]}};
+        row.provenance = {{"source", {{"commit", "0123456789abcdef"}, {"dirty", true}}},
+                          {"layout", {{"name", "weight"}}}};
+        row.status = "ok";
+        row.metrics = metrics;
+        row.units = {{"throughput", "images/s"}};
+        MakeDirectories(folder_.path() / row.directory);
+        WriteFileDurably(folder_.path() / row.directory / "outcome.json",
+                         json({{"plans", {{{"step", 0}, {"tensors", {{"dense", 3}}}}}},
+                               {"layout", json::array({1, 2, 3, 4, 5, 6, 7})}})
+                             .dump());
+        rows.push_back(row);
+      }
+    }
+    return ExperimentSpec(experiment, parts, ResultsOf(parts, catalog, rows, "here"),
+                          folder_.path());
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Spec, CellsHaveTheirTrialsNumbersAndRatios) {
+  const json spec =
+      Of("mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", "
+         "\"wfbp\"]\n[[figure]]\nkind = \"grouped_bars\"\nmethods = [\"wfbp\"]\n"
+         "normalise = \"wfbp\"\n",
+         {{"throughput", 5}}, "reference = \"dense\"\n");
+  const json& part = spec["parts"][0];
+  const json& wfbp = part["cells"][1];
+  EXPECT_EQ(wfbp["trials"][0]["directory"], "trials/t/1");
+  EXPECT_EQ(wfbp["config"]["device"], "cpu");
+  EXPECT_EQ(wfbp["metrics"]["throughput"]["unit"], "images/s");
+  EXPECT_EQ(wfbp["metrics"]["throughput"]["values"], json({{"0", 5.0}}));
+  EXPECT_EQ(wfbp["metrics"]["throughput"]["geometric"]["low"], nullptr);
+  EXPECT_EQ(wfbp["ratios"]["dense"]["cell"], 0);
+  EXPECT_EQ(wfbp["ratios"]["dense"]["metrics"]["throughput"]["value"], 1.0);
+  EXPECT_TRUE(part["cells"][0]["ratios"].contains("wfbp"));  // what the figure divides by
+  EXPECT_EQ(wfbp["reference"], 0);
+  EXPECT_EQ(part["figures"][0]["cells"], json({1}));
+  EXPECT_TRUE(wfbp["oversubscribed"]);  // two ranks on one core
+  EXPECT_EQ(wfbp["sources"], json({"0123456789 with changes"}));
+  EXPECT_EQ(spec["provenance"]["trials"], 2);
+  EXPECT_FALSE(spec["provenance"]["facts"].contains("layout.name"));
+  EXPECT_EQ(spec["headlines"][0]["method"], "wfbp");
+}
+
+TEST_F(Spec, PredictionsAndPointsJoinBothEngines) {
+  const json spec =
+      Of("[[part]]\nid = \"live\"\n[part.defaults]\nmode = \"measured\"\nmethod = \"wfbp\"\n"
+         "[part.repeat]\npredict = true\n[[part.figure]]\nkind = \"prediction\"\n"
+         "[[part]]\nid = \"curve\"\n[part.defaults]\nmode = \"modelled\"\nmethod = \"wfbp\"\n"
+         "cluster = \"this-machine\"\nranks_per_node = 1\n[[part.figure]]\nkind = \"scaling\"\n",
+         {{"throughput", 5}, {"step_seconds", 2}});
+  ASSERT_EQ(spec["parts"].size(), 3u);
+  const json& prediction = spec["parts"][0]["prediction"];
+  EXPECT_EQ(prediction["cells"][0]["twin"], 0);
+  EXPECT_EQ(prediction["cells"][0]["error"], 0.0);
+  EXPECT_EQ(prediction["median_error"], nullptr);  // all are oversubscribed
+  EXPECT_EQ(prediction["oversubscribed_median_error"], 0.0);
+  EXPECT_EQ(spec["parts"][0]["figures"][0]["prediction"], prediction);
+  EXPECT_EQ(spec["parts"][2]["cells"][0]["points"], json::parse("[[0, 0]]"));
+}
+
+TEST_F(Spec, MissingRatesAreOfTheSparsifiedTensors) {
+  const json spec =
+      Of("mode = \"measured\"\nmethod = \"wfbp\"\n[[axis]]\nworkers = [1, 2]\n"
+         "[[figure]]\nkind = \"dual_line\"\nx = \"workers\"\n",
+         {{"tensors_missing", 1}});
+  EXPECT_EQ(spec["parts"][0]["cells"][0]["metrics"]["missing_rate"]["average"]["value"], 0.25);
+}
+
+TEST(StepDifferences, ArePairedOverTheBlocksOfBoth) {
+  const json of = {{"0", {{"step", 1.0}, {"quartiles", {1, 2}}}}, {"1", {{"step", 3.0}}}};
+  const json over = {{"0", {{"step", 2.0}}}, {"1", {{"step", 5.0}}}, {"7", {{"step", 90.0}}}};
+  const json paired = StepDifferences(of, over, true);
+  EXPECT_TRUE(paired["paired"]);
+  EXPECT_EQ(paired["blocks"]["over"], json({0, 1}));
+  const json& step = paired["parts"]["step"];
+  EXPECT_EQ(step["of"], 2.0);
+  EXPECT_EQ(step["over"], 3.5);
+  EXPECT_EQ(step["difference"]["value"], -1.5);
+  EXPECT_NEAR(step["difference"]["high"], -1.5 + 12.7062 * 0.5, 1e-3);  // of -1 and -2
+  EXPECT_FALSE(paired["parts"].contains("quartiles"));
+  const json unlike = StepDifferences(of, over, false);
+  EXPECT_FALSE(unlike["paired"]);
+  EXPECT_EQ(unlike["blocks"]["over"].size(), 3u);
+  EXPECT_EQ(unlike["parts"]["step"]["difference"]["low"], nullptr);
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
