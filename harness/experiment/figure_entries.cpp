@@ -32,13 +32,8 @@ bool IsFilter(const std::string& key) {
   return key == "link_gbps" || (key != "kind" && FindConfigKey(key) != nullptr);
 }
 
-<<<<<<< HEAD
-// The cells that the figure shows, as harness/figures/cells.py chooses them.
+// The cells that the figure shows.
 std::vector<const Cell*> CellsOf(const TomlFile& file, const std::string& at, const json& figure,
-=======
-// The configurations that the figure shows.
-std::vector<const json*> CellsOf(const TomlFile& file, const std::string& at, const json& figure,
->>>>>>> main
                                  const Part& part) {
   json wanted = json::object();
   for (const auto& [key, value] : figure.items()) {
@@ -245,8 +240,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     CheckX(file, at, cells);
     figure["cells"] = json::array();
     for (std::size_t c = 0; c < part.cells.size(); ++c) {
-      const bool shown =
-          std::find(cells.begin(), cells.end(), &part.cells[c].config) != cells.end();
+      const bool shown = std::find(cells.begin(), cells.end(), &part.cells[c]) != cells.end();
       if (shown) figure["cells"].push_back(c);
     }
     // TOML has no null: link = "none" is the unshaped one.

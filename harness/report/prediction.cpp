@@ -21,17 +21,11 @@ std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool 
 PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins,
                                     const std::set<std::size_t>* shown) {
   PredictionSummary summary;
-<<<<<<< HEAD
-  std::size_t twin = 0;
-  for (const auto& result : live.cells) {
-    const json& config = result.cell->json;
-=======
   std::size_t twin = 0;  // PredictedPart keeps the order
   for (std::size_t i = 0; i < live.cells.size(); ++i) {
     const CellResult& result = live.cells[i];
-    const json& config = result.cell->config;
->>>>>>> main
-    if (config["kind"] != "throughput" || config["mode"] == "modelled") continue;
+    const CellConfig& config = result.cell->config;
+    if (config.kind != TrialKind::kThroughput || config.modelled()) continue;
     const CellResult& predicted = twins.cells.at(twin++);
     if (shown != nullptr && !shown->contains(i)) continue;
     const auto seconds = result.Over("step_seconds");
@@ -45,12 +39,8 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
     for (std::size_t j = 0; j < i; ++j) {
       const auto& a = summary.cells[i];
       const auto& b = summary.cells[j];
-<<<<<<< HEAD
-      if (a.oversubscribed || b.oversubscribed || Setting(a.cell->json) != Setting(b.cell->json)) {
-=======
       if (a.oversubscribed || b.oversubscribed ||
           live.settings[a.position] != live.settings[b.position]) {
->>>>>>> main
         continue;
       }
       // One block has no interval that could overlap.

@@ -34,28 +34,11 @@ void DescribeFailure(bool stale, CellResult& result) {
   result.failure = FailureOf(last);
 }
 
-<<<<<<< HEAD
-// The system whose trials are shown: this machine where it has any, else the newest trial's.
-std::string ChooseSystem(const Part& part, const std::vector<TrialRow>& rows,
-                         const std::string& machine_hash) {
-  std::set<std::string> hashes;
-  for (const auto& cell : part.cells) {
-    if (cell.json["mode"] != "modelled") hashes.insert(cell.config_hash);
-  }
-  std::string newest = machine_hash;
-  for (const auto& row : rows) {
-    if (!row.counts() || !hashes.contains(row.config_hash)) continue;
-    if (row.system_hash == machine_hash) return machine_hash;
-    newest = row.system_hash;
-  }
-  return newest;
-=======
 // The machine that a trial ran on, or whose profile it was computed from; "" for a declared
 // cluster, which is a setting and no machine.
 std::string MachineOf(const TrialRow& row) {
   if (!row.system.contains("cluster")) return row.system_hash;
   return row.system.contains("machine") ? ContentHash(row.system["machine"]) : "";
->>>>>>> main
 }
 
 // What a row must match to be of an experiment's cells as they are now.
@@ -198,82 +181,42 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
 }
 
 bool CellResult::Oversubscribed() const {
-  if (trials.empty() || cell->config["mode"] == "modelled") return false;
+  if (trials.empty() || cell->config.modelled()) return false;
   const int cores = trials.begin()->second->system.value("cores", 0);
-  const json& config = cell->config;
-  return cores > 0 &&
-         config["workers"].get<int>() * config["threads_per_worker"].get<int>() > cores;
+  const CellConfig& config = cell->config;
+  return cores > 0 && config.workers * config.threads_per_worker > cores;
 }
 
 std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
                                                      const std::string& method) const {
-  const json& config = cells[i].cell->config;
-  if (config["method"] == method) return i;
+  const CellConfig& config = cells[i].cell->config;
+  if (config.method == method) return i;
   std::vector<std::size_t> alike, dense, unlike;
   for (std::size_t j = 0; j < cells.size(); ++j) {
-    const json& other = cells[j].cell->config;
-    if (other["method"] != method || settings[i] != settings[j]) continue;
-    if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"]) {
+    const CellConfig& other = cells[j].cell->config;
+    if (other.method != method || settings[i] != settings[j]) continue;
+    if (other.density == config.density && other.sparsifier == config.sparsifier) {
       alike.push_back(j);
     } else {
-      (other["sparsifier"] == "none" ? dense : unlike).push_back(j);
+      (other.sparsifier == "none" ? dense : unlike).push_back(j);
     }
   }
   if (alike.size() > 1) {  // several options of the sparsifier, or kinds of feedback
     std::erase_if(alike, [&](std::size_t j) {
       const auto keys = SparsityKeys();
       return !std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
-        return ConfigValue(cells[j].cell->config, key) == ConfigValue(config, key);
+        return cells[j].cell->json.at(key) == cells[i].cell->json.at(key);
       });
     });
   }
   // A dense cell has no density of its own: it is compared with the one that its setting has.
-  const bool of_dense = config["sparsifier"] == "none" && dense.empty();
+  const bool of_dense = config.sparsifier == "none" && dense.empty();
   const auto& found = !alike.empty() ? alike : of_dense ? unlike : dense;
   return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 
 std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
-<<<<<<< HEAD
-  const json& config = cells[i].cell->json;
-  if (part->reference.empty() || config["method"] == part->reference) return std::nullopt;
-  std::optional<std::size_t> found;
-  for (std::size_t j = 0; j < cells.size(); ++j) {
-    const json& other = cells[j].cell->json;
-    if (other["method"] != part->reference || !SameButForTheMethod(config, other)) continue;
-    if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"])
-      return j;
-    if (found) continue;  // a sparse reference at several densities: only the same one is compared
-    if (other["sparsifier"] == "none") found = j;
-  }
-  return found;
-}
-
-PartResult ResultsOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows,
-                     const std::string& machine_hash) {
-  PartResult result;
-  result.part = &part;
-  const std::string system = ChooseSystem(part, rows, machine_hash);
-  std::map<std::string, std::vector<const TrialRow*>> by_config;
-  for (const auto& row : rows) by_config[row.config_hash].push_back(&row);
-  std::set<std::string> hardware;
-  for (const auto& cell : part.cells) {
-    CellResult entry;
-    entry.cell = &cell;
-    const bool modelled = cell.json["mode"] == "modelled";
-    const json revisions = RevisionsOf(catalog, cell.config);
-    std::vector<const TrialRow*> current;
-    bool stale = false;
-    for (const TrialRow* row : by_config[cell.config_hash]) {
-      if (row->revisions != revisions) {
-        stale = true;
-      } else if (!modelled && row->system_hash != system) {
-        ++result.other_systems;
-      } else {
-        current.push_back(row);
-      }
-=======
-  if (part->reference.empty() || cells[i].cell->config["method"] == part->reference)
+  if (part->reference.empty() || cells[i].cell->config.method == part->reference)
     return std::nullopt;
   return CounterpartOf(i, part->reference);
 }
@@ -288,11 +231,10 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
     result.part = &part;
     std::set<std::string> hardware;
     for (const Cell& cell : part.cells) {
-      result.settings.push_back(SettingOf(cell.config));
+      result.settings.push_back(SettingOf(cell.json));
       result.cells.push_back(ResultOf(cell, wanted, result));
       for (const auto& [block, trial] : result.cells.back().trials)
         hardware.insert(HardwareLine(trial->system));
->>>>>>> main
     }
     result.hardware.assign(hardware.begin(), hardware.end());
     results.push_back(std::move(result));
@@ -322,11 +264,7 @@ std::string HardwareLine(const json& system) {
 }
 
 std::string WeakerMode(const CellResult& of, const CellResult& over) {
-  std::string mode = "measured";
-  for (const char* weaker : {"emulated", "modelled"}) {
-    if (of.cell->config["mode"] == weaker || over.cell->config["mode"] == weaker) mode = weaker;
-  }
-  return mode;
+  return NameOf(std::max(of.cell->config.mode, over.cell->config.mode));
 }
 
 std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
@@ -336,14 +274,7 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
     const CellResult& over = result.cells[claim.over_cell];
     ClaimResult entry;
     entry.claim = &claim;
-<<<<<<< HEAD
-    entry.mode = "measured";
-    for (const char* weaker : {"emulated", "modelled"}) {
-      if (of.cell->json["mode"] == weaker || over.cell->json["mode"] == weaker) entry.mode = weaker;
-    }
-=======
     entry.mode = WeakerMode(of, over);
->>>>>>> main
     if (of.invalid || over.invalid) {
       entry.verdict = Verdict::kInvalid;
     } else {

@@ -133,15 +133,6 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
-<<<<<<< HEAD
-    json cells = json::array();
-    for (const auto& cell : part.cells) {
-      json entry = cell.json;
-      entry["config_hash"] = cell.config_hash;
-      cells.push_back(std::move(entry));
-    }
-=======
->>>>>>> main
     json excluded = json::array();
     for (const auto& out : part.excluded)
       excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});

@@ -240,7 +240,7 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
     for (const auto& cell : summary.cells) {
       if (cell.oversubscribed != oversubscribed) continue;
       const json& config = cell.cell->json;
-      std::vector<std::string> row = {config["method"]};
+      std::vector<std::string> row = {config.at("method")};
       for (const auto& key : keys) row.push_back(KeyText(config, key));
       row.insert(row.end(),
                  {Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),

@@ -126,16 +126,11 @@ TEST(Store, TheRebuiltIndexHasTheSameRows) {
   EXPECT_FALSE(after.front().counts());  // annotated
 }
 
-<<<<<<< HEAD
 TEST(Store, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
-=======
-TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
->>>>>>> main
   const TemporaryFolder folder;
   const Store store(folder.path());
   const StoreLock lock(folder.path());
   std::vector<std::string> problems;
-<<<<<<< HEAD
   for (int block = 0; block < 3; ++block) AddTrial(store, lock, block);
   store.OpenIndex(lock, problems);
   for (int block = 0; block < 2; ++block) {
@@ -158,7 +153,13 @@ TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
   EXPECT_THROW(store.ReadRows(), Error);
   EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
   EXPECT_EQ(store.ReadRows().size(), 1u);
-=======
+}
+
+TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  std::vector<std::string> problems;
   Index index = store.OpenIndex(lock, problems);
   json trial = AddTrial(store, lock, 0, "invalid");
   trial["started_utc"] = "2026-01-01T00:00:00.000Z";
@@ -174,7 +175,6 @@ TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
   EXPECT_EQ(rows[2].units.at("step_seconds"), "s");
   EXPECT_EQ(rows[2].log_tail, "t");
   EXPECT_EQ(rows[2].failed_checks, std::vector<std::string>{"replicas_equal"});
->>>>>>> main
 }
 
 TEST(Store, RebuildingNamesTrialsThatTheirHashesContradict) {
