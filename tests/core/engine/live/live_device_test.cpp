@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "baselines/registry.hpp"
+#include "core/device/completion_thread.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/status.hpp"
+#include "core/engine/live/lanes/device_timeline.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/dropping_collective.hpp"
