@@ -285,9 +285,11 @@ class TrialTest(Trials):
         self.assertIn("`sparfuse profile text-gpt --batch 4 --threads 1 --link 1:100 --name here`", done.stdout)
 
     def test_a_planner_that_looks_at_no_times_is_not_asked_again(self):
-        trial = self.run_trial(code=1, more="method_options = { replan_every = 5 }")
-        self.assertEqual(trial["failure"]["kind"], "config")
-        self.assertIn("replan_every = 5 with planner \"by-count\"", trial["failure"]["message"])
+        self.write(more="method_options = { replan_every = 5 }")
+        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn("replan_every = 5 with planner \"by-count\"", done.stderr)
+        self.assertFalse(self.results.exists(), "a trial was started")
 
     def test_a_nan_in_a_gradient_is_never_a_throughput(self):
         for method in ("dense", "safusion-inter"):
