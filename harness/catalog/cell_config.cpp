@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "baselines/composition.hpp"
 #include "core/base/error.hpp"
@@ -76,6 +77,15 @@ class Reader {
   const json& config_;
 };
 
+// 1 rather than 1.0, as people write it.
+json Number(double value) {
+  constexpr double kExact = 1e15;
+  if (value == std::floor(value) && std::abs(value) < kExact) {
+    return static_cast<std::int64_t>(value);
+  }
+  return value;
+}
+
 json NameOrNull(const std::string& name) { return name.empty() ? json() : json(name); }
 
 template <class Value>
@@ -106,16 +116,17 @@ void AddCellKeys(json& to, const CellConfig& config) {
   to["method_options"] = ToJson(config.method_options);
   to["sparsifier"] = config.sparsifier;
   to["sparsifier_options"] = OptionsToJson(config.sparsifier_options);
-  to["density"] = config.density;
+  to["density"] = Number(config.density);
   to["feedback"] = config.feedback;
   to["feedback_options"] = OptionsToJson(config.feedback_options);
   to["dense_tensors"] = {{"max_ndim", config.dense_tensors.max_ndim},
                          {"names", config.dense_tensors.names}};
   to["no_feedback_tensors"] = config.no_feedback_tensors;
   to["evaluate_every"] = ValueOrNull(config.evaluate_every);
-  to["target"] = ValueOrNull(config.target);
+  to["target"] = config.target ? Number(*config.target) : json();
   to["cluster"] = NameOrNull(config.cluster);
-  to["inputs"] = config.inputs;
+  to["inputs"] = json::object();
+  for (const auto& [group, factor] : config.inputs) to["inputs"][group] = Number(factor);
 }
 
 void ReadCellKeys(const Reader& from, CellConfig& config) {
@@ -166,7 +177,7 @@ template Place ValueOf<Place>(const std::string&);
 template Precision ValueOf<Precision>(const std::string&);
 
 void to_json(json& to, const LinkShape& link) {
-  to = {{"gbps", link.gbps}, {"alpha_us", link.alpha_us}};
+  to = {{"gbps", Number(link.gbps)}, {"alpha_us", Number(link.alpha_us)}};
 }
 
 void from_json(const json& from, LinkShape& link) {
@@ -203,7 +214,7 @@ json ToJson(const CellConfig& config) {
                {"link", ToJson(config.link)},
                {"warmup_steps", config.warmup_steps},
                {"steps", config.steps},
-               {"deadline_seconds", config.deadline_seconds}};
+               {"deadline_seconds", Number(config.deadline_seconds)}};
   if (config.is_profile()) {
     made["sparsifiers"] = config.sparsifiers;
     made["quantizers"] = config.quantizers;

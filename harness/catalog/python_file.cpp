@@ -134,7 +134,7 @@ std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options
                                         "now {}; run the experiment again",
                                         name, file.string(), hash));
   }
-  static MakePythonSparsifier& make = LoadPlugin(name);
+  static MakePythonSparsifier& make = LoadPlugin(shown);
   return std::unique_ptr<Sparsifier>(make(given));
 }
 

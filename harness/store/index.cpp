@@ -113,18 +113,23 @@ Index Index::OpenToWrite(const std::filesystem::path& path) {
 
 bool Index::IsCurrent(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return true;
-  const Index index(path, SQLITE_OPEN_READONLY);
-  Statement version(index, "PRAGMA user_version");
-  return version.Step() && version.Integer(0) == kTrialSchema;
+  // Writable, so that SQLite rolls back what a kill left half done.
+  return Index(path, SQLITE_OPEN_READWRITE).Schema() == kTrialSchema;
+}
+
+int Index::Schema() const {
+  Statement version(*this, "PRAGMA user_version");
+  return version.Step() ? version.Integer(0) : 0;
 }
 
 Index Index::OpenToRead(const std::filesystem::path& path) {
-  if (!IsCurrent(path)) {
+  Index index(path, SQLITE_OPEN_READONLY);
+  if (index.Schema() != kTrialSchema) {
     SPARFUSE_THROW(kData, fmt::format("{} was written by an older sparfuse, whose trials do not "
                                       "count; `sparfuse index --rebuild` makes it again",
                                       path.string()));
   }
-  return Index(path, SQLITE_OPEN_READONLY);
+  return index;
 }
 
 Index::Index(Index&& other) noexcept

@@ -42,6 +42,7 @@ class Index {
   static Index OpenToWrite(const std::filesystem::path& path);
   static Index OpenToRead(const std::filesystem::path& path);
   // Whether an index is not there yet or is of kTrialSchema; one of an older schema is made again.
+  // For who holds the store's lock.
   static bool IsCurrent(const std::filesystem::path& path);
   Index(Index&&) noexcept;
   Index& operator=(Index&&) noexcept;
@@ -60,6 +61,7 @@ class Index {
   friend class Statement;
   Index(const std::filesystem::path& path, int flags);
   void Execute(const char* sql);
+  int Schema() const;
   [[noreturn]] void Fail(const char* what) const;
 
   std::filesystem::path path_;

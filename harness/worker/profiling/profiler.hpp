@@ -30,8 +30,8 @@ struct ProfileSubject {
   std::vector<std::unique_ptr<Quantizer>> quantizers;
 };
 
-// The "profile" of an outcome (docs/profiles-and-clusters.md): means over ranks of medians, the same
-// on all ranks. Collective; takes the workload's gradient hook.
+// The "profile" of an outcome (docs/profiles-and-clusters.md): means over ranks of medians, the
+// same on all ranks. Collective; takes the workload's gradient hook.
 //
 //   say  hears what is measured next, on every rank.
 nlohmann::json MeasureProfile(
