@@ -316,7 +316,7 @@ TEST(DeviceTimeline, MeasuresTheWaitForCommunicationOnTheComputeStream) {
   timeline.EndPart(SpanKind::kBackward, "end");
   const auto waited_for = [&](std::optional<SpanKind> interrupted, const char* label) {
     timeline.SetInterrupted(interrupted);
-    gpu::internal::Enqueue(stream.view(), [=] { std::this_thread::sleep_for(kWait); });
+    gpu::emulated::Enqueue(stream.view(), [=] { std::this_thread::sleep_for(kWait); });
     const gpu::GpuEvent& apply = timeline.Begin(stream.view());
     timeline.End(stream.view(), apply, {SpanKind::kDecompress, "compute", label, 0, 0, 0}, bytes);
   };
