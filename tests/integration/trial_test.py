@@ -150,7 +150,9 @@ class TrialTest(Trials):
         return {"SPARFUSE_WORKER": str(self.worker("sparfuse-emulated-worker"))}
 
     def test_no_trial_of_the_product_runs_on_the_emulated_device(self):
-        self.assertNotIn(b"emulated kernel", self.worker().read_bytes())
+        of_its_grid = b"threads wait at a barrier that others never reach"
+        self.assertIn(of_its_grid, self.worker("sparfuse-emulated-worker").read_bytes())
+        self.assertNotIn(of_its_grid, self.worker().read_bytes())
         environment = {"SPARFUSE_EMULATED_DEVICE": "1", "SPARFUSE_GPU_FAULT": "launch:1:700"}
         trial = self.run_trial(environment=environment)  # nothing is launched
         self.assertEqual(trial["status"], "ok")
