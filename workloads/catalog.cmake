@@ -7,6 +7,7 @@ add_library(sparfuse_workload_catalog STATIC ${CATALOG_SOURCES})
 if(SPARFUSE_WITH_CUDA)
   target_sources(sparfuse_workload_catalog PRIVATE ${here}/optimizer/optimizer.cu)
 endif()
+target_precompile_headers(sparfuse_workload_catalog REUSE_FROM sparfuse_core)
 target_link_libraries(sparfuse_workload_catalog PUBLIC sparfuse_core)
 set_source_files_properties(${here}/data/data_file.cpp PROPERTIES COMPILE_DEFINITIONS
   "SPARFUSE_SOURCE_DIRECTORY=\"${CMAKE_SOURCE_DIR}\"")

@@ -109,8 +109,7 @@ MakePythonSparsifier& LoadPlugin(const std::string& name) {
   if (!fs::exists(plugin)) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("sparsifier \"{}\": {} is not in {}, and Python needs it; install "
-                               "python3-dev, run .venv/bin/python -m pip install pybind11 numpy, "
-                               "then configure and build again",
+                               "python3-dev, then run scripts/setup",
                                name, kPythonPlugin, folder.string()));
   }
   void* const library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);

@@ -1,6 +1,7 @@
 // Runs a training trial: broadcast, calibration, steps, checks, outcome.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
+#include "harness/run/progress.hpp"
 #include "harness/store/step_log.hpp"
 #include "harness/worker/planning.hpp"
 #include "harness/worker/rank/rank.hpp"
@@ -51,6 +53,7 @@ class Training {
     rank_.Synchronise();
     for (std::uint64_t step = 0; step < steps; ++step) {
       Step(step, step >= warmup, step + kTracedSteps >= steps);
+      if (step == 0) SayThatStepsRun(steps);
       if (every > 0 && ((step + 1) % every == 0 || step + 1 == steps) &&
           EvaluateReachesTarget(step))
         break;
@@ -59,6 +62,13 @@ class Training {
   }
 
  private:
+  // In the log, which the controller follows. A step needs every rank, so that none is starting yet.
+  void SayThatStepsRun(std::uint64_t steps) const {
+    if (rank_.rank() != 0) return;
+    std::printf("%s%llu steps\n", kMeasuringLine, static_cast<unsigned long long>(steps));
+    std::fflush(stdout);
+  }
+
   void Build() {
     std::vector<TensorShape> tensors;
     for (const std::size_t parameter : ready_order_) {

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -27,12 +28,21 @@ namespace sparfuse::testing {
 // Large enough for several threads, and no multiple of anything.
 inline constexpr std::size_t kLargeShape = (std::size_t{1} << (kSanitized ? 18 : 20)) + 7;
 
-// Every registered sparsifier; under the thread sanitizer without the published forms, whose
-// threads are those of the kernels that the canonical ones use too.
+// Whether to test also what takes long and seldom tells more: published forms, whose kernels are
+// those of the canonical ones, each instruction set, and each sparsifier on the emulated device.
+// scripts/test --ci does.
+inline bool TestsEverything() {
+  static const bool everything = std::getenv("SPARFUSE_TEST_EVERYTHING") != nullptr;
+  return everything && !kThreadSanitized;
+}
+
+// "dgc@saf", as a published implementation runs it.
+inline bool IsPublished(std::string_view name) { return name.find('@') != std::string_view::npos; }
+
 inline std::vector<std::string> SparsifierNames() {
   std::vector<std::string> names;
   for (const SparsifierDescriptor& descriptor : Sparsifiers()) {
-    if (kThreadSanitized && descriptor.name.find('@') != std::string_view::npos) continue;
+    if (IsPublished(descriptor.name) && !TestsEverything()) continue;
     names.emplace_back(descriptor.name);
   }
   return names;
@@ -41,6 +51,7 @@ inline std::vector<std::string> SparsifierNames() {
 // What the laws are tested on: core's sparsifiers, unless the program says otherwise before it
 // starts googletest.
 struct Subjects {
+  bool chosen = false;  // by the program: each is tested on every device
   std::vector<std::string> names = SparsifierNames();
   // The descriptor of one of `names`, or of what a made sparsifier calls itself.
   std::function<const SparsifierDescriptor&(const std::string&)> find = FindSparsifier;

@@ -62,6 +62,7 @@ Arguments Parse(int argc, char** argv) {
 
 void TestOn(const std::string& device) {
   testing::Subjects& subjects = testing::UnderTest();
+  subjects.chosen = true;
   subjects.on_host = device == "host";
   subjects.devices.clear();
   if (device == "host") return;
