@@ -19,7 +19,7 @@ namespace sparfuse::python {
 // Nothing of it is checked.
 struct MethodSettings {
   std::string name;
-  pybind11::dict file;                // the method.toml
+  pybind11::dict file;                // the method as its NAME.toml has it
   pybind11::dict options;             // of its strategy, planner and payload
   std::vector<std::string> keywords;  // that Method takes beside them
   int world_size;

@@ -1,4 +1,4 @@
-// Computes intervals over blocks and judges claims by them (DESIGN.md, section 5).
+// Computes intervals over blocks and judges claims by them (docs/metrics.md).
 #pragma once
 
 #include <cmath>

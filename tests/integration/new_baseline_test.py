@@ -1,4 +1,4 @@
-"""What `sparfuse new baseline` writes: it builds, passes its tests, and joins an experiment.
+"""Tests what `sparfuse new baseline` writes: it builds, passes its tests, and joins an experiment.
 
   new_baseline_test.py BUILD_FOLDER [unittest arguments]
 

@@ -1,5 +1,5 @@
-// What every registered method must do, live and modelled, over ranks that are threads, and live on
-// the emulated device.
+// Checks what every registered method must do, live and modelled, over ranks that are threads, and
+// live on the emulated device.
 #include <gtest/gtest.h>
 
 #include <cmath>

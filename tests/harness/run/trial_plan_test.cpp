@@ -1,4 +1,4 @@
-// What a plan says of stored trials that count, and of comparisons that show nothing.
+// Tests what a plan says of stored trials that count, and of comparisons that show nothing.
 #include "harness/run/trial_plan.hpp"
 
 #include <gtest/gtest.h>
