@@ -27,6 +27,14 @@ PayloadCoding CodingOf(const Options& sending) {
                                                               : IndexCoding::kU32};
 }
 
+// Whether the strategy sparsifies where the planner plans for it.
+void CheckPlanner(const Composition& made) {
+  if (!made.planner->ahead_only || made.strategy->sparsified == Sparsified::kAhead) return;
+  SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
+                              "\" plans tensor by tensor, and strategy \"" +
+                              std::string(made.strategy->name) + "\" does not sparsify ahead");
+}
+
 // Whether what the strategy sends, the sparsifier selects and the collective takes are the same.
 void CheckPayloads(const Composition& made, const Collective& collective) {
   const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
@@ -213,6 +221,7 @@ Composition Compose(const MethodParts& parts) {
   made.feedback = MakeFeedback(
       parts.feedback, ResolveOptions("feedback " + parts.feedback, FeedbackOptions(parts.feedback),
                                      parts.feedback_options));
+  CheckPlanner(made);
   CheckPayloads(made, collective);
   CheckDenseFallback(made);
   return made;

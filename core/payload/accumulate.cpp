@@ -22,8 +22,8 @@ constexpr std::size_t kBlock = 4096;
 constexpr std::size_t kChunk = 64 * kBlock;  // 1 MB: what a pool thread takes at once
 constexpr std::size_t kSparseScaling = 16;   // one element in so many touched: scale only those
 constexpr std::size_t kGroup = 64;           // payloads that are merged in one pass
-constexpr std::size_t kParallelElements =
-    200'000;  // below, waking a thread costs more than it saves
+// Below, waking a thread costs more than it saves.
+constexpr std::size_t kParallelElements = 200'000;
 
 std::size_t ChunkSize(std::size_t n) {
   return n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk;

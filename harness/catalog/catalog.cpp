@@ -3,40 +3,59 @@
 #include <fmt/format.h>
 
 #include "baselines/composition.hpp"
-#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/options_json.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "workloads/optimizer/optimizer.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-const nlohmann::json& Group(const nlohmann::json& given, const char* name) {
-  static const nlohmann::json kEmpty = nlohmann::json::object();
-  const auto group = given.find(name);
-  return group != given.end() && group->is_object() ? *group : kEmpty;
+using nlohmann::json;
+
+bool IsGroup(const std::string& key) {
+  return key == "strategy_options" || key == "planner_options";
 }
 
-nlohmann::json Resolve(const std::string& owner, const CatalogPart& part,
-                       const nlohmann::json& from_file, const nlohmann::json& given) {
-  nlohmann::json merged = from_file;
-  merged.update(given);
-  return OptionsToJson(ResolveOptions(owner, part.options, OptionsFromJson(owner, merged)));
+// The options of `specs`: those of the method's file, over them the group of `given`, over them
+// what `given` names alone.
+Options Resolve(const std::string& owner, std::span<const OptionSpec> specs, const Options& of_file,
+                const json& given, const char* group, const json& alone) {
+  json merged = OptionsToJson(of_file);
+  if (const auto found = given.find(group); found != given.end()) merged.update(*found);
+  merged.update(alone);
+  return ResolveOptions(owner, specs, OptionsFromJson(owner, merged));
+}
+
+bool IsOfRecipe(const OptionSpec& option) {
+  static const auto recipe = workloads::RecipeOptions(workloads::Recipe{});
+  return std::ranges::find(recipe, option.name, &OptionSpec::name) != recipe.end();
 }
 
 }  // namespace
 
-nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method,
-                                    const nlohmann::json& given) {
+Catalog BuiltInCatalog() {
+  Catalog catalog{
+      {}, Strategies(), Planners(), Sparsifiers(), Collectives(), workloads::Workloads()};
+  for (const auto& file : MethodFiles()) {
+    Method method = ParseMethodFile(file.path, file.toml);
+    CheckMethod(catalog, method);
+    catalog.methods.push_back(std::move(method));
+  }
+  return catalog;
+}
+
+MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, const json& given) {
   const auto& strategy = NeedEntry(catalog.strategies, "strategy", method.strategy);
   const auto& planner = NeedEntry(catalog.planners, "planner", method.planner);
-  nlohmann::json for_strategy = Group(given, "strategy_options");
-  nlohmann::json for_planner = Group(given, "planner_options");
-  nlohmann::json for_sending = OptionsToJson(method.sending);
-  std::string sends;  // an option of sending that `given` has
-  std::string collective = method.collective;
   const MethodOptions takes{strategy.options, planner.options, SendingOptions()};
+  std::map<MethodOptions::Owner, json> alone = {{MethodOptions::Owner::kStrategy, json::object()},
+                                                {MethodOptions::Owner::kPlanner, json::object()},
+                                                {MethodOptions::Owner::kSending, json::object()}};
+  MethodChoice choice{method.strategy, method.planner, method.collective, {}, {}, {}};
   for (const auto& [key, value] : given.items()) {
-    if ((key == "strategy_options" || key == "planner_options") && value.is_object()) continue;
+    if (IsGroup(key) && value.is_object()) continue;
     if (key == "collective" && value.is_string()) {
-      collective = value.get<std::string>();
+      choice.collective = value.get<std::string>();
       continue;
     }
     const auto owner = takes.OwnerOf(key, method.name);
@@ -46,77 +65,45 @@ nlohmann::json ResolveMethodOptions(const Catalog& catalog, const Method& method
       SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
                                           key, value.dump(), Suggestion(key, known)));
     }
-    using enum MethodOptions::Owner;
-    if (*owner == kSending) sends = key;
-    (*owner == kSending    ? for_sending
-     : *owner == kStrategy ? for_strategy
-                           : for_planner)[key] = value;
+    alone[*owner][key] = value;
   }
-  const auto& exchange = NeedEntry(catalog.collectives, "collective", collective);
-  if (exchange.sparse != method.sends_payloads()) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("method {}: the collective \"{}\" {} and the sparsifier is \"{}\"",
-                               method.name, collective,
-                               exchange.sparse ? "takes sparse payloads"
-                                               : "adds equal positions, not unequal indices,",
-                               method.sparsifier));
-  }
-  const std::string owner = "method " + method.name;
-  const auto sending =
-      OptionsToJson(ResolveOptions(owner, SendingOptions(), OptionsFromJson(owner, for_sending)));
-  if (!method.sends_payloads() && !for_sending.empty()) {
-    const std::string key = sends.empty() ? for_sending.begin().key() : sends;
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("method {}: {} = {}: it sends dense gradients; expected it with "
-                               "payloads only",
-                               method.name, key, sending[key].dump()));
-  }
-  nlohmann::json resolved = {
-      {"strategy", strategy.name},
-      {"strategy_options",
-       Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy,
-               method.strategy_options, for_strategy)},
-      {"planner", planner.name},
-      {"planner_options", Resolve(fmt::format("planner {} of method {}", planner.name, method.name),
-                                  planner, method.planner_options, for_planner)},
-      {"collective", collective}};
-  const auto defaults = OptionsToJson(ResolveOptions(owner, SendingOptions(), {}));
-  for (const auto& [key, value] : sending.items()) {
-    // The two codings came together, before the others: what they identify stays the same.
-    const bool together = key == "payload_values" || key == "payload_indices";
-    const bool coded = sending["payload_values"] != defaults["payload_values"] ||
-                       sending["payload_indices"] != defaults["payload_indices"];
-    if (together ? coded : value != defaults[key]) resolved[key] = value;
-  }
-  return resolved;
+  NeedEntry(catalog.collectives, "collective", choice.collective);
+  using enum MethodOptions::Owner;
+  choice.strategy_options =
+      Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy.options,
+              method.strategy_options, given, "strategy_options", alone[kStrategy]);
+  choice.planner_options =
+      Resolve(fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
+              method.planner_options, given, "planner_options", alone[kPlanner]);
+  choice.sending = Resolve("method " + method.name, SendingOptions(), method.sending, given, "",
+                           alone[kSending]);
+  return choice;
 }
 
 void CheckMethod(const Catalog& catalog, const Method& method) {
   try {
-    const auto& strategy = NeedEntry(catalog.strategies, "strategy", method.strategy);
     if (!method.dense()) NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
-    const auto& known = FindConfigKey("feedback")->choices;
-    if (std::find(known.begin(), known.end(), method.feedback) == known.end()) {
-      SPARFUSE_THROW(kConfig, fmt::format("unknown feedback \"{}\"{}", method.feedback,
-                                          Suggestion(method.feedback, known)));
-    }
-    if (strategy.sparse != method.sends_payloads()) {
-      SPARFUSE_THROW(
-          kConfig,
-          fmt::format("strategy \"{}\" {} and the sparsifier is \"{}\"", strategy.name,
-                      strategy.sparse ? "sparsifies" : "sends dense gradients", method.sparsifier));
-    }
-    if (NeedEntry(catalog.planners, "planner", method.planner).ahead_only && !strategy.ahead) {
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("planner \"{}\" plans tensor by tensor and strategy \"{}\" "
-                                 "does not sparsify ahead",
-                                 method.planner, strategy.name));
-    }
-    ResolveMethodOptions(catalog, method, nlohmann::json::object());
+    CellConfig config;
+    config.method_options = ResolveMethodOptions(catalog, method, json::object());
+    config.sparsifier = method.sparsifier;
+    config.feedback = method.feedback;
+    Compose(config);
   } catch (const Error& error) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("the file of method \"{}\": {}", method.name, error.what()));
   }
+}
+
+std::vector<OptionSpec> OptionsWithoutRecipe(const workloads::WorkloadDescriptor& workload) {
+  std::vector<OptionSpec> options = workload.options;
+  std::erase_if(options, IsOfRecipe);
+  return options;
+}
+
+std::vector<OptionSpec> RecipeOf(const workloads::WorkloadDescriptor& workload) {
+  std::vector<OptionSpec> recipe = workload.options;
+  std::erase_if(recipe, [](const OptionSpec& option) { return !IsOfRecipe(option); });
+  return recipe;
 }
 
 }  // namespace sparfuse::harness

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/options.hpp"
+#include "harness/catalog/cell_config.hpp"
 #include "harness/catalog/metrics.hpp"
 
 namespace sparfuse::harness {
@@ -27,13 +28,18 @@ std::string WhatIsWrongWithLink(const nlohmann::json& value) {
   return good ? "" : kExpected;
 }
 
+template <class Enum>
+std::vector<std::string> All() {
+  return {NamesOf<Enum>().begin(), NamesOf<Enum>().end()};
+}
+
 }  // namespace
 
-std::span<const std::string> SparsityKeys() { return MethodKeys().subspan(2); }
+std::span<const std::string> SparsityKeys() { return MethodKeys().subspan(3); }
 
 std::span<const std::string> MethodKeys() {
   static const std::vector<std::string> kKeys = {
-      "method",  "method_options", "sparsifier",      "sparsifier_options",
+      "method",  "method_content", "method_options",  "sparsifier", "sparsifier_options",
       "density", "feedback",       "feedback_options"};
   return kKeys;
 }
@@ -294,16 +300,6 @@ const ConfigKey* FindConfigKey(std::string_view name) {
     if (key.name == name) return &key;
   }
   return nullptr;
-}
-
-nlohmann::json ConfigValue(const nlohmann::json& config, const std::string& key) {
-  if (config.contains(key)) return config[key];
-  const ConfigKey* known = FindConfigKey(key);
-  return known == nullptr ? nlohmann::json() : known->absent;
-}
-
-void SetConfigValue(nlohmann::json& config, const std::string& key, nlohmann::json value) {
-  if (value != FindConfigKey(key)->absent) config[key] = std::move(value);
 }
 
 std::string TypeText(const ConfigKey& key) {

@@ -26,17 +26,15 @@ struct ConfigKey {
   std::string name;
   KeyType type;
   std::int64_t min = 0;
-  std::vector<std::string> choices =
-      {};  // strings only; empty: checked against the catalog, or any
+  // Of strings only. Empty: any, or what the catalog has.
+  std::vector<std::string> choices = {};
   std::string unit = "";
   std::string fallback = "";  // the default, in words or as TOML; "": the file must give the key
   std::string meaning = "";   // one sentence
-  // What a configuration without the key has: it came after others, whose identity must not change,
-  // and stands there only where it has another value. null: nothing is known of such a key.
-  nlohmann::json absent = nullptr;
 };
 
-// What two cells of one setting differ in, and the part of it that a dense method lacks.
+// The keys in which two cells of one setting may differ, and those of them that a dense method
+// lacks.
 std::span<const std::string> MethodKeys();
 std::span<const std::string> SparsityKeys();
 // What tells cells apart in figures and tables, the most telling first.
@@ -48,11 +46,6 @@ std::span<const std::string> LaunchKeys();
 std::span<const ConfigKey> ConfigKeys();
 std::vector<std::string> ConfigKeyNames();
 const ConfigKey* FindConfigKey(std::string_view name);
-
-// What `config` has of a key, or what it means that it has not; null where that is nothing.
-nlohmann::json ConfigValue(const nlohmann::json& config, const std::string& key);
-// Gives `config` a key, but where it means the same without.
-void SetConfigValue(nlohmann::json& config, const std::string& key, nlohmann::json value);
 
 // "integer, at least 1": what a value of the key is, in words.
 std::string TypeText(const ConfigKey& key);

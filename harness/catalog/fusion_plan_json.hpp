@@ -1,4 +1,4 @@
-// A plan as data: for other ranks, and in outcomes.
+// Encodes a fusion plan: for other ranks, and as a summary in outcomes.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,9 @@
 
 #include "baselines/composition.hpp"
 #include "core/base/error.hpp"
+#include "harness/catalog/options_json.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
 
 namespace sparfuse::harness {
@@ -16,7 +19,8 @@ Method ParseMethodFile(std::string_view path, std::string_view text) {
       "name",         "title",          "paper",           "summary",          "revision",
       "deviations",   "strategy",       "planner",         "sparsifier",       "feedback",
       "collective",   "payload_values", "payload_indices", "payload_dense",    "threshold_period",
-      "replan_every", "dense_fallback", "planner_options", "sparsifier_fixed", "strategy_options"};
+      "replan_every", "dense_fallback", "planner_options", "sparsifier_fixed", "strategy_options",
+      "conformance"};
   file.CheckKeys("", "method", kKeys);
   Method method;
   method.name = file.RequiredString("", "name");
@@ -42,42 +46,42 @@ Method ParseMethodFile(std::string_view path, std::string_view text) {
   }
   method.sending = OptionsFromJson("the file of method \"" + method.name + "\"", sending);
   method.sparsifier_fixed = file.Boolean("", "sparsifier_fixed", false);
-  for (auto [key, table] : {std::pair{"strategy_options", &method.strategy_options},
-                            std::pair{"planner_options", &method.planner_options}}) {
+  for (auto [key, options] : {std::pair{"strategy_options", &method.strategy_options},
+                              std::pair{"planner_options", &method.planner_options}}) {
     if (const auto* given = file.Find(std::string("/") + key)) {
       if (!given->is_object()) file.FailValue(std::string("/") + key, "a table");
-      *table = *given;
+      *options = OptionsFromJson(method.name + ": " + key, *given);
+    }
+  }
+  if (file.Find("/conformance") != nullptr) {
+    static const std::vector<std::string> kConformanceKeys = {"options"};
+    file.CheckKeys("/conformance", "[conformance]", kConformanceKeys);
+    if (const auto* given = file.Find("/conformance/options")) {
+      if (!given->is_object()) file.FailValue("/conformance/options", "a table");
+      method.conformance_options = *given;
     }
   }
   return method;
 }
 
-Options OptionsFromJson(std::string_view owner, const nlohmann::json& table) {
-  Options options;
-  for (const auto& [key, value] : table.items()) {
-    if (value.is_boolean()) {
-      options[key] = value.get<bool>();
-    } else if (value.is_number_integer()) {
-      options[key] = value.get<std::int64_t>();
-    } else if (value.is_number_float()) {
-      options[key] = value.get<double>();
-    } else if (value.is_string()) {
-      options[key] = value.get<std::string>();
-    } else {
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("{}: {} = {}: expected true or false, a number or a string", owner,
-                                 key, Shown(value)));
-    }
-  }
-  return options;
+bool IsMethodFile(std::string_view method) { return method.ends_with(".toml"); }
+
+std::string MethodNameOf(std::string_view method) {
+  return IsMethodFile(method) ? std::filesystem::path(method).stem().string() : std::string(method);
 }
 
-nlohmann::json OptionsToJson(const Options& options) {
-  nlohmann::json table = nlohmann::json::object();
-  for (const auto& [key, value] : options) {
-    std::visit([&, &name = key](const auto& v) { table[name] = v; }, value);
+bool MeansMethodFile(std::string_view one, std::string_view other) {
+  return IsMethodFile(one) != IsMethodFile(other) && MethodNameOf(one) == MethodNameOf(other);
+}
+
+OutsideMethod ReadMethodFile(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{} is not there; expected the file of a method", path.string()));
   }
-  return table;
+  const std::string text = ReadFile(path);
+  constexpr std::size_t kHashDigits = 12;
+  return {ParseMethodFile(path.string(), text), Sha256Hex(text).substr(0, kHashDigits)};
 }
 
 }  // namespace sparfuse::harness

@@ -1,9 +1,10 @@
-// The file of a method, NAME.toml: a named composition of a strategy, a planner, a sparsifier,
-// feedback and a collective.
+// Reads the file of a method, NAME.toml: a named composition of a strategy, a planner, a
+// sparsifier, feedback and a collective. Methods of the tree are embedded in the program; an
+// experiment may name a file outside it.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,10 +17,12 @@ struct Method {
   int revision = 0;
   std::string deviations;  // "" or what differs from the paper, one sentence each
   std::string strategy, planner, sparsifier, feedback, collective;
-  Options sending;                // of SendingOptions(), as the file gives them
-  bool sparsifier_fixed = false;  // an experiment may not choose another sparsifier
-  nlohmann::json strategy_options = nlohmann::json::object();  // as the file gives them
-  nlohmann::json planner_options = nlohmann::json::object();
+  Options sending;                            // of SendingOptions(), as the file gives them
+  bool sparsifier_fixed = false;              // an experiment may not choose another sparsifier
+  Options strategy_options, planner_options;  // as the file gives them
+  // [conformance] options: with which the method's laws are tested where the small tensors of the
+  // tests would leave a part of it idle.
+  nlohmann::json conformance_options = nlohmann::json::object();
 
   // Sends whole tensors.
   bool dense() const { return sparsifier == "none"; }
@@ -31,8 +34,18 @@ struct Method {
 // names are checked where the catalog is joined. Throws Error{kConfig} with file and line.
 Method ParseMethodFile(std::string_view path, std::string_view text);
 
-// A table of scalars as options. `owner` begins the Error{kConfig} for any other value.
-Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);
-nlohmann::json OptionsToJson(const Options& options);
+// A method of an experiment file is a name, or a path of a method's file: "path/NAME.toml".
+bool IsMethodFile(std::string_view method);
+// NAME of either.
+std::string MethodNameOf(std::string_view method);
+// Whether one of the two is a file and both are of one name.
+bool MeansMethodFile(std::string_view one, std::string_view other);
+
+struct OutsideMethod {
+  Method method;
+  std::string content;  // the head of its hash: part of the identity of its cells
+};
+// Throws Error{kConfig} where the file is not there, or as ParseMethodFile.
+OutsideMethod ReadMethodFile(const std::filesystem::path& path);
 
 }  // namespace sparfuse::harness

@@ -22,8 +22,9 @@ namespace {
 constexpr std::string_view kPrefix = "python:";
 constexpr std::size_t kHashDigits = 12;
 
+// "python:FILE:CLASS" of an experiment file, or "python:CLASS@HASH" of a cell.
 struct Parsed {
-  fs::path file;
+  fs::path file;  // empty in cells
   std::string class_name;
   std::string hash;  // empty in experiment files
 };
@@ -33,20 +34,48 @@ bool InIdentifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) |
 Parsed Parse(std::string_view name) {
   const std::string_view rest = name.substr(kPrefix.size());
   const std::size_t colon = rest.rfind(':');
+  const std::size_t at = rest.rfind('@');
   Parsed parsed;
   if (colon != std::string_view::npos) {
-    const std::string_view last = rest.substr(colon + 1);
-    const std::size_t at = last.find('@');
     parsed.file = rest.substr(0, colon);
-    parsed.class_name = last.substr(0, at);
-    if (at != std::string_view::npos) parsed.hash = last.substr(at + 1);
+    parsed.class_name = rest.substr(colon + 1);
+  } else if (at != std::string_view::npos) {
+    parsed.class_name = rest.substr(0, at);
+    parsed.hash = rest.substr(at + 1);
   }
-  if (parsed.file.empty() || parsed.class_name.empty() ||
+  if (parsed.class_name.empty() || (parsed.file.empty() && parsed.hash.empty()) ||
       !std::all_of(parsed.class_name.begin(), parsed.class_name.end(), InIdentifier)) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("sparsifier \"{}\": expected \"python:FILE.py:ClassName\"", name));
   }
   return parsed;
+}
+
+// The files that this process was told of, by the names of cells. Any file with the content that
+// the name has the hash of would do.
+class KnownFiles {
+ public:
+  void Add(const std::string& name, const fs::path& file) {
+    const std::lock_guard lock(mutex_);
+    files_[name] = file;
+  }
+  fs::path Of(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(name);
+    if (found == files_.end()) {
+      SPARFUSE_THROW(kInternal, fmt::format("sparsifier \"{}\": its file is not known", name));
+    }
+    return found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, fs::path> files_;
+};
+
+KnownFiles& Files() {
+  static KnownFiles files;
+  return files;
 }
 
 std::string ReadSource(std::string_view name, const fs::path& file) {
@@ -96,25 +125,28 @@ MakePythonSparsifier& LoadPlugin(const std::string& name) {
 std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options,
                                  std::uint64_t seed) {
   const Parsed parsed = Parse(name);
-  PythonClass given{name,    parsed.file, ReadSource(name, parsed.file), parsed.class_name,
-                    options, seed};
+  const fs::path file = PythonFileOf(name);
+  // Errors of the class name its file.
+  const std::string shown = fmt::format("{}{}:{}", kPrefix, file.string(), parsed.class_name);
+  PythonClass given{shown, file, ReadSource(name, file), parsed.class_name, options, seed};
   if (const std::string hash = HashOf(given.text); hash != parsed.hash) {
     SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": {} was edited since: its content is "
                                         "now {}; run the experiment again",
-                                        name, parsed.file.string(), hash));
+                                        name, file.string(), hash));
   }
-  static MakePythonSparsifier& make = LoadPlugin(name);
+  static MakePythonSparsifier& make = LoadPlugin(shown);
   return std::unique_ptr<Sparsifier>(make(given));
 }
 
 }  // namespace
 
 std::string PythonSparsifierName(std::string_view given, const fs::path& folder) {
-  Parsed parsed = Parse(given);
+  const Parsed parsed = Parse(given);
   if (!parsed.hash.empty()) {
-    SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": expected no hash behind the class; it "
-                                        "is worked out",
-                                        given));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("sparsifier \"{}\": expected \"python:FILE.py:ClassName\"; the hash "
+                               "is worked out",
+                               given));
   }
   const fs::path file = fs::absolute(folder / parsed.file).lexically_normal();
   const std::string text = ReadSource(given, file);
@@ -125,15 +157,20 @@ std::string PythonSparsifierName(std::string_view given, const fs::path& folder)
                                parsed.class_name,
                                classes.empty() ? "" : Suggestion(parsed.class_name, classes)));
   }
-  return fmt::format("{}{}:{}@{}", kPrefix, file.string(), parsed.class_name, HashOf(text));
+  const std::string name = fmt::format("{}{}@{}", kPrefix, parsed.class_name, HashOf(text));
+  KnowPythonFile(name, file);
+  return name;
 }
+
+fs::path PythonFileOf(const std::string& name) { return Files().Of(name); }
+
+void KnowPythonFile(const std::string& name, const fs::path& file) { Files().Add(name, file); }
 
 bool MeansPythonSparsifier(std::string_view given, std::string_view resolved) {
   if (!IsPythonSparsifier(given) || !IsPythonSparsifier(resolved)) return false;
   const Parsed wanted = Parse(given);
   const Parsed cell = Parse(resolved);
-  return wanted.class_name == cell.class_name && wanted.file.filename() == cell.file.filename() &&
-         (wanted.hash.empty() || wanted.hash == cell.hash);
+  return wanted.class_name == cell.class_name && (wanted.hash.empty() || wanted.hash == cell.hash);
 }
 
 const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {

@@ -1,6 +1,6 @@
-// Sparsifiers written in Python. An experiment file says "python:FILE.py:ClassName"; a cell's
-// configuration has the file's absolute path and the head of its content's hash behind it,
-// "python:/folder/FILE.py:ClassName@0123456789ab", so that an edited file is another cell.
+// Finds sparsifiers written in Python. An experiment file says "python:FILE.py:ClassName"; a cell's
+// configuration has the class and the head of the hash of the file's content,
+// "python:ClassName@0123456789ab": an edited file is another cell, a moved one is not.
 #pragma once
 
 #include <filesystem>
@@ -16,11 +16,16 @@ inline constexpr int kPythonSparsifierRevision = 1;
 
 inline bool IsPythonSparsifier(std::string_view name) { return name.starts_with("python:"); }
 
-// From what an experiment file in `folder` says to what its cells say. Throws Error{kConfig} naming
-// what is missing: the file, or the class in it.
+// From what an experiment file in `folder` says to what its cells say; the process then knows the
+// file of this name. Throws Error{kConfig} naming what is missing: the file, or the class in it.
 std::string PythonSparsifierName(std::string_view given, const std::filesystem::path& folder);
 
-// Whether `given`, of an experiment file, may mean the cell's `resolved`.
+// The file of a cell's sparsifier. Precondition: PythonSparsifierName returned the name in this
+// process, or KnowPythonFile got it.
+std::filesystem::path PythonFileOf(const std::string& name);
+void KnowPythonFile(const std::string& name, const std::filesystem::path& file);
+
+// Whether `given`, of an experiment file, may mean the cell's `resolved`: the class is the same.
 bool MeansPythonSparsifier(std::string_view given, std::string_view resolved);
 
 // FindSparsifier for these names too. Making one starts Python in this process, once; its options

@@ -1,5 +1,6 @@
-// The plugin embeds Python, so that only processes that run a sparsifier written in Python load it.
-// Opened with RTLD_GLOBAL: NumPy's own libraries look for the interpreter among global symbols.
+// Declares the plugin, which embeds Python, so that only processes that run a sparsifier written in
+// Python load it. Opened with RTLD_GLOBAL: NumPy's own libraries look for the interpreter among
+// global symbols.
 #pragma once
 
 #include <cstdint>

@@ -7,31 +7,29 @@
 
 namespace sparfuse::harness {
 
-nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config) {
+nlohmann::json RevisionsOf(const Catalog& catalog, const CellConfig& config) {
   nlohmann::json revisions;
-  const bool modelled = config["mode"] == "modelled";
-  revisions[modelled ? "engine:model" : "engine:live"] =
-      modelled ? kModelEngineRevision : kLiveEngineRevision;
-  const auto add = [&](const auto& entries, const char* what, const nlohmann::json& name) {
-    const auto& entry = NeedEntry(entries, what, name.get<std::string>());
-    revisions[std::string(what) + ":" + entry.name] = entry.revision;
+  revisions[config.modelled() ? "engine:model" : "engine:live"] =
+      config.modelled() ? kModelEngineRevision : kLiveEngineRevision;
+  const auto add = [&](const auto& entries, const std::string& what, const std::string& name) {
+    revisions[what + ":" + name] = NeedEntry(entries, what, name).revision;
   };
   const auto add_sparsifier = [&](const std::string& name) {
     if (!IsPythonSparsifier(name)) return add(catalog.sparsifiers, "sparsifier", name);
     revisions["sparsifier:" + name] = kPythonSparsifierRevision;
   };
-  add(catalog.workloads, "workload", config["workload"]);
-  if (!config.contains("method")) {  // a profile
+  add(catalog.workloads, "workload", config.workload);
+  if (config.is_profile()) {
     revisions["profile"] = kProfileRevision;
-    for (const auto& name : config["sparsifiers"]) add_sparsifier(name);
+    for (const auto& name : config.sparsifiers) add_sparsifier(name);
     return revisions;
   }
-  add(catalog.methods, "method", config["method"]);
-  const auto& options = config["method_options"];
-  add(catalog.strategies, "strategy", options["strategy"]);
-  add(catalog.planners, "planner", options["planner"]);
-  add(catalog.collectives, "collective", options["collective"]);
-  if (config["sparsifier"] != "none") add_sparsifier(config["sparsifier"]);
+  // The content of a method's file outside the tree is part of the configuration.
+  if (config.method_content.empty()) add(catalog.methods, "method", config.method);
+  add(catalog.strategies, "strategy", config.method_options.strategy);
+  add(catalog.planners, "planner", config.method_options.planner);
+  add(catalog.collectives, "collective", config.method_options.collective);
+  if (config.sparsifier != "none") add_sparsifier(config.sparsifier);
   return revisions;
 }
 

@@ -1,4 +1,4 @@
-// Who a trial is: the revisions of the parts that it uses.
+// Lists the revisions of the parts that a trial uses, and tells what differs between two tables.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace sparfuse::harness {
 
-// {"engine": 1, "method:wfbp": 1, "strategy:ahead": 1, ...} for a resolved config.
-nlohmann::json RevisionsOf(const Catalog& catalog, const nlohmann::json& config);
+// {"engine": 1, "method:wfbp": 1, "strategy:ahead": 1, ...} of a cell or a profile.
+nlohmann::json RevisionsOf(const Catalog& catalog, const CellConfig& config);
 
 // What differs between two tables of scalars or tables, as "density 0.01 -> 0.001, workers 2 -> 4";
 // "" where nothing does.

@@ -1,50 +1,39 @@
 #include "harness/catalog/trial_composition.hpp"
 
 #include <string>
-#include <vector>
 
-#include "harness/catalog/method_file.hpp"
 #include "harness/catalog/python_file.hpp"
 
 namespace sparfuse::harness {
 
-using nlohmann::json;
-
-Composition Compose(const json& config) {
-  const json& method = config.at("method_options");
+Composition Compose(const CellConfig& config) {
+  const MethodChoice& method = config.method_options;
   MethodParts parts;
-  parts.strategy = method.at("strategy");
-  parts.strategy_options =
-      OptionsFromJson("strategy " + parts.strategy, method.at("strategy_options"));
-  parts.planner = method.at("planner");
-  parts.planner_options = OptionsFromJson("planner " + parts.planner, method.at("planner_options"));
-  parts.collective = method.at("collective");
-  for (const OptionSpec& spec : SendingOptions()) {
-    if (!method.contains(spec.name)) continue;
-    parts.sending.merge(OptionsFromJson("method_options", {{spec.name, method.at(spec.name)}}));
+  parts.strategy = method.strategy;
+  parts.strategy_options = method.strategy_options;
+  parts.planner = method.planner;
+  parts.planner_options = method.planner_options;
+  parts.collective = method.collective;
+  parts.sending = method.sending;
+  if (config.sparsifier != "none") {
+    parts.sparsifier = &ResolveSparsifier(config.sparsifier);
+    parts.sparsifier_options =
+        IsPythonSparsifier(config.sparsifier)  // its constructor checks them
+            ? config.sparsifier_options
+            : ResolveOptions("sparsifier " + config.sparsifier, parts.sparsifier->options,
+                             config.sparsifier_options);
+    parts.density = config.density;
   }
-  const std::string sparsifier = config.at("sparsifier");
-  if (sparsifier != "none") {
-    parts.sparsifier = &ResolveSparsifier(sparsifier);
-    const std::string owner = "sparsifier " + sparsifier;
-    const Options given = OptionsFromJson(owner, config.at("sparsifier_options"));
-    parts.sparsifier_options = IsPythonSparsifier(sparsifier)  // its constructor checks them
-                                   ? given
-                                   : ResolveOptions(owner, parts.sparsifier->options, given);
-    parts.density = config.at("density");
-  }
-  parts.feedback = config.at("feedback");
-  parts.feedback_options = OptionsFromJson("feedback " + parts.feedback,
-                                           config.value("feedback_options", json::object()));
+  parts.feedback = config.feedback;
+  parts.feedback_options = config.feedback_options;
   return Compose(parts);
 }
 
-GradientLayout MakeLayout(std::span<const TensorShape> tensors, const json& config) {
-  const json& dense = config.at("dense_tensors");
+GradientLayout MakeLayout(std::span<const TensorShape> tensors, const CellConfig& config) {
   return MakeLayout(tensors,
-                    {dense.at("max_ndim"), dense.at("names").get<std::vector<std::string>>(),
-                     config.value("no_feedback_tensors", std::vector<std::string>())},
-                    "workload " + config.at("workload").get<std::string>());
+                    {static_cast<std::size_t>(config.dense_tensors.max_ndim),
+                     config.dense_tensors.names, config.no_feedback_tensors},
+                    "workload " + config.workload);
 }
 
 }  // namespace sparfuse::harness

@@ -1,18 +1,19 @@
-// From a cell's configuration to the parts that run it; used by live and modelled trials alike.
+// Makes the parts that run a cell from its configuration; used by live and modelled trials alike,
+// and to check a cell before anything runs.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "baselines/composition.hpp"
+#include "harness/catalog/cell_config.hpp"
 
 namespace sparfuse::harness {
 
 // Throws Error{kConfig} naming what does not exist or does not fit.
-Composition Compose(const nlohmann::json& config);
+Composition Compose(const CellConfig& config);
 
 // Tensors in ready order, those of config.dense_tensors and config.no_feedback_tensors marked.
 // Throws Error{kConfig} when one fits no tensor.
-GradientLayout MakeLayout(std::span<const TensorShape> tensors, const nlohmann::json& config);
+GradientLayout MakeLayout(std::span<const TensorShape> tensors, const CellConfig& config);
 
 }  // namespace sparfuse::harness

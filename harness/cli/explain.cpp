@@ -24,7 +24,7 @@ int ExplainVerb(Program& program, const ExplainRequest& request, const std::file
   const auto differences = folder / "explained-differences.json";
   DrawExperiment(program, "parts", *loaded, parts, more);
   const nlohmann::json found = ReadJsonFile(parts);
-  const bool same_mode = cells.of->cell->config["mode"] == cells.over->cell->config["mode"];
+  const bool same_mode = cells.of->cell->config.mode == cells.over->cell->config.mode;
   WriteFileDurably(differences,
                    StepDifferences(found["of"], found["over"], same_mode).dump(1) + "\n");
   more.insert(more.end(), {"--differences", differences.string()});

@@ -8,6 +8,7 @@
 #include "harness/machine/system.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/run/trial_plan.hpp"
+#include "harness/run/vacuous_comparisons.hpp"
 
 namespace sparfuse::harness {
 
@@ -22,6 +23,7 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   TrialPlan plan = PlanLive(context, experiments, rows);
   TrialPlan modelled = PlanModelled(context, experiments, rows);
   plan.present += modelled.present;
+  for (const auto& [part, trials] : modelled.other_sources) plan.other_sources[part] += trials;
   plan.trials.insert(plan.trials.end(), modelled.trials.begin(), modelled.trials.end());
   double seconds = 0;
   std::size_t unknown = 0;
@@ -33,20 +35,26 @@ int PlanVerb(Program& program, const PlanRequest& request) {
                     {"part", trial.part},
                     {"block", trial.block},
                     {"config_hash", trial.config_hash},
-                    {"config", trial.config},
+                    {"config", ToJson(trial.config)},
                     {"why", trial.why},
                     {"estimated_seconds", trial.estimated_seconds}});
+  }
+  std::vector<std::string> problems = ProblemsOf(plan);
+  for (const Experiment& experiment : experiments) {
+    for (const std::string& warning : VacuousComparisons(experiment)) {
+      problems.push_back(several ? experiment.id + ": " + warning : warning);
+    }
   }
   if (program.json()) {
     PrintJson({{"experiment", several ? request.name : experiments.front().id},
                {"present", plan.present},
                {"missing", list},
-               {"problems", ProblemsOf(plan)},
+               {"problems", problems},
                {"estimated_seconds", seconds},
                {"without_history", unknown}});
     return kDone;
   }
-  for (const std::string& problem : ProblemsOf(plan)) fmt::print("warning: {}\n", problem);
+  for (const std::string& problem : problems) fmt::print("warning: {}\n", problem);
   std::map<std::string, std::size_t> by_part;
   const auto place = [&](const PlannedTrial& trial) {
     return several ? trial.experiment + " " + trial.part : trial.part;

@@ -57,7 +57,7 @@ void CheckPlace(const ProfileRequest& request) {
 }
 
 // {gbps, alpha_us} of "10:100".
-json ParseLink(const std::string& text) {
+LinkShape ParseLink(const std::string& text) {
   double numbers[2] = {};
   const char* at = text.data();
   const char* end = text.data() + text.size();
@@ -75,7 +75,7 @@ json ParseLink(const std::string& text) {
                                "time of at least {} us, which sleeping can emulate; as in 1:100",
                                text, kMinEmulableAlphaMicroseconds));
   }
-  return link;
+  return link.get<LinkShape>();
 }
 
 bool IsAll(const std::vector<std::string>& names) {
@@ -86,11 +86,12 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
   ProfileNeeds needs;
   needs.warmup_steps = request.warmup;
   needs.steps = request.passes;
-  needs.device = request.device;
-  needs.precision = request.precision;
+  needs.device = ValueOf<Place>(request.device);
+  needs.precision = ValueOf<Precision>(request.precision);
+  needs.threads_per_worker = request.threads;
   if (IsAll(request.sparsifiers)) {
     for (const auto& entry : catalog.sparsifiers) {
-      if (entry.name.find('@') == std::string::npos) needs.sparsifiers.push_back(entry.name);
+      if (entry.name.find('@') == std::string::npos) needs.sparsifiers.emplace_back(entry.name);
     }
   } else {
     for (const std::string& name : request.sparsifiers) {
@@ -112,28 +113,24 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
 
 // A part a workload, whose cells are the profiles themselves.
 Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
-  const ProfileNeeds needs = NeedsOf(request, catalog);
-  const auto defaults = [](const std::vector<OptionSpec>& specs) {
-    return OptionsToJson(ResolveOptions("workload", specs, {}));
-  };
-  std::vector<json> links = {nullptr};
+  ProfileNeeds needs = NeedsOf(request, catalog);
+  std::vector<std::optional<LinkShape>> links = {std::nullopt};
   for (const std::string& link : request.links) links.push_back(ParseLink(link));
   Experiment experiment;
   experiment.id = "profile";
   for (const std::string& workload : request.workloads) {
     const auto& entry = NeedEntry(catalog.workloads, "workload", workload);
+    needs.workload = workload;
+    needs.workload_options = ResolveOptions("workload", OptionsWithoutRecipe(entry), {});
+    needs.recipe = ResolveOptions("recipe", RecipeOf(entry), {});
+    needs.batch_per_worker = request.batch.value_or(static_cast<int>(entry.batch_per_worker));
     Part part;
     part.id = workload;
     part.timeout_seconds = 3600;
-    for (const json& link : links) {
+    for (const auto& link : links) {
       for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) {
-        if (ranks == 1 && !link.is_null()) continue;
-        Cell cell;
-        cell.config = ProfileConfig(entry, defaults(entry.options), defaults(entry.recipe),
-                                    request.batch.value_or(entry.batch_per_worker), request.threads,
-                                    ranks, link, needs);
-        cell.config_hash = ConfigHash(cell.config);
-        part.cells.push_back(std::move(cell));
+        if (ranks == 1 && link) continue;
+        part.cells.emplace_back(ProfileConfig(needs, ranks, link));
       }
     }
     experiment.parts.push_back(std::move(part));
@@ -148,7 +145,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
                           program.Python()};
   CheckPlace(request);
   Experiment experiment = ExperimentOf(request, program.catalog());
-  std::vector<json> wanted;
+  std::vector<CellConfig> wanted;
   for (const Part& part : experiment.parts) {
     for (const Cell& cell : part.cells) wanted.push_back(cell.config);
   }
@@ -166,7 +163,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     CheckSameMachine(file, kept, machine);
   }
   // What the file has is not measured again, whatever became of its trials.
-  const auto in_file = [&](const json& config) {
+  const auto in_file = [&](const CellConfig& config) {
     return request.fresh ? nullptr : FindMeasured(file, kept, config);
   };
   for (Part& part : experiment.parts)
@@ -185,7 +182,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
 
   const std::vector<TrialRow> rows = program.Rows();
   json outcomes = json::array();
-  for (const json& config : wanted) {
+  for (const CellConfig& config : wanted) {
     if (const json* outcome = in_file(config)) {
       outcomes.push_back(*outcome);
       continue;

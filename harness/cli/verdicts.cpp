@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-bool IsModelled(const Cell& cell) { return cell.config["mode"] == "modelled"; }
+bool IsModelled(const Cell& cell) { return cell.config.modelled(); }
 
 }  // namespace
 
@@ -22,7 +22,7 @@ json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& resul
   for (const auto& result : results) {
     std::map<std::string, std::size_t> absent;  // by mode
     for (const auto& cell : result.cells) {
-      if (cell.failure == "not run") ++absent[cell.cell->config["mode"]];
+      if (cell.failure == "not run") ++absent[NameOf(cell.cell->config.mode)];
     }
     for (const auto& [mode, count] : absent) {
       list.push_back({{"experiment", experiment.id},

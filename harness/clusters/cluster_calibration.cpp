@@ -26,10 +26,11 @@ std::array<double, 2> SolvePair(std::array<double, 2> a, std::array<double, 2> b
 }
 
 StepRecord ModelBar(const DeclaredCluster& cluster, const ReferenceWorkload& reference) {
-  json config = {{"workload", reference.workload},
-                 {"batch_per_worker", reference.batch_per_worker},
-                 {"workers", reference.workers},
-                 {"cluster", cluster.name}};
+  CellConfig config;
+  config.workload = reference.workload;
+  config.batch_per_worker = reference.batch_per_worker;
+  config.workers = reference.workers;
+  config.cluster = cluster.name;
   const json profile = DeclaredProfile(cluster, config);
   MethodParts parts;  // layer-wise: what the paper calls WFBP
   parts.strategy = "ahead";

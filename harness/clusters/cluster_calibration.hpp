@@ -1,4 +1,4 @@
-// What the published bars of a declared cluster say of it.
+// Solves the inputs of a declared cluster that published bars determine.
 #pragma once
 
 #include "harness/clusters/declared_cluster.hpp"

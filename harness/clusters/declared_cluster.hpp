@@ -1,7 +1,6 @@
-// Clusters that nobody here has: files of results/profiles whose numbers are declared, each with
-// its source, and calibrated on a published bar where the file says so; harness/README.md,
-// "Declared clusters". What they yield has the form of a measured profile, so that the model does
-// not know the difference.
+// Reads clusters that nobody here has: files of results/profiles whose numbers are declared, each
+// with its source, and calibrated on a published bar where the file says so. They yield what has
+// the form of a measured profile, so that the model does not know the difference.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
 
@@ -29,7 +29,7 @@ struct CalibrationBar {
   std::string name() const { return paper + "/" + artifact + "/" + method; }
 };
 
-// What calibration found for a class of workloads: one that the bar is of stands for all.
+// Calibration result for a family of workloads, fitted to the published bar of one of them.
 struct ReferenceWorkload {
   std::vector<std::string> families;  // of workloads that it stands for
   std::string workload;
@@ -85,6 +85,6 @@ DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders&
 
 // An array of one outcome in the form of a profile trial's, of the cell's workload, batch and
 // `inputs`: links by class, what was calibrated (key "calibration") and all inputs (key "inputs").
-nlohmann::json DeclaredProfile(const DeclaredCluster& cluster, const nlohmann::json& config);
+nlohmann::json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-// A declared cluster as the profile that the model takes.
+// Writes a declared cluster as the profile that the model takes.
 #include "core/quantize/quantizer.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "workloads/models/layers.hpp"
@@ -16,16 +16,17 @@ constexpr double kMicro = 1e-6;
 constexpr double kCopyBytes = 2 * kFloatBytes;    // read, write
 constexpr double kClearBytes = kFloatBytes;       // write
 constexpr double kReduceBytes = 3 * kFloatBytes;  // read two, write one
-constexpr double kUpdateBytes =
-    5 * kFloatBytes;  // parameter and momentum read and written, gradient read
+// Parameter and momentum are read and written, the gradient is read.
+constexpr double kUpdateBytes = 5 * kFloatBytes;
 // A scattered addition reads and writes a sector of 32 bytes; the entry itself is 8.
 constexpr double kEntryBytes = 2 * 32 + 8;
 
-double FactorOf(const json& config, const std::string& group) {
-  return config.value("inputs", json::object()).value(group, 1.0);
+double FactorOf(const CellConfig& config, const std::string& group) {
+  const auto found = config.inputs.find(group);
+  return found == config.inputs.end() ? 1.0 : found->second;
 }
 
-json Described(const DeclaredInput& input, const json& config) {
+json Described(const DeclaredInput& input, const CellConfig& config) {
   return {{"name", input.name},   {"value", input.value},
           {"kind", input.kind},   {"source", input.source},
           {"group", input.group}, {"factor", FactorOf(config, input.group)}};
@@ -38,9 +39,9 @@ json CurveThrough(double once, double each) {
 
 }  // namespace
 
-json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
-  const std::string workload = config.at("workload");
-  const double batch = config.at("batch_per_worker");
+json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
+  const std::string& workload = config.workload;
+  const double batch = config.batch_per_worker;
   const workloads::LayerTable& layers = workloads::LayersOf(workload);
   const ReferenceWorkload& reference = cluster.ReferenceOf(workload);
   const workloads::LayerTable& reference_layers = workloads::LayersOf(reference.workload);
@@ -109,12 +110,11 @@ json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
     return {{"alpha_seconds", microseconds * kMicro * latency},
             {"seconds_per_byte", 8 / (gbps * kGiga * bandwidth)}};
   };
-  const json given = config.value("link", json());
   profile["links"] = {
       {"intra_node", link(cluster.Value("intra_node_gbps"), cluster.Value("intra_node_us"))},
-      {"inter_node", given.is_null()
-                         ? link(cluster.Value("inter_node_gbps"), cluster.Value("inter_node_us"))
-                         : link(given.at("gbps"), given.at("alpha_us"))}};
+      {"inter_node", config.link
+                         ? link(config.link->gbps, config.link->alpha_us)
+                         : link(cluster.Value("inter_node_gbps"), cluster.Value("inter_node_us"))}};
 
   json inputs = json::array();
   for (const DeclaredInput& input : cluster.inputs) inputs.push_back(Described(input, config));
@@ -125,7 +125,7 @@ json DeclaredProfile(const DeclaredCluster& cluster, const json& config) {
                                          {"method", reference.bar.method},
                                          {"workload", reference.workload},
                                          {"workers", reference.workers}}});
-  return json::array({{{"config", config},
+  return json::array({{{"config", ToJson(config)},
                        {"declared", true},
                        {"profile", std::move(profile)},
                        {"calibration", calibration},

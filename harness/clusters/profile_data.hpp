@@ -1,5 +1,5 @@
-// What a profile measured, as the model and the planners take it, and what its errors may make of
-// it. harness/README.md says what the "profile" of an outcome holds.
+// Turns the measurements of a profile into what the model and the planners take, and draws them
+// again within their errors.
 #pragma once
 
 #include <cstddef>

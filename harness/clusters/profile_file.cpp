@@ -79,30 +79,28 @@ json ReadProfiles(const fs::path& file) {
   return outcomes;
 }
 
-json ProfilesOf(const json& outcomes, const json& config) {
+json ProfilesOf(const json& outcomes, const CellConfig& config) {
+  const json wanted = ToJson(config);
   json found = json::array();
   for (const json& outcome : outcomes) {
-    if (SameSubject(outcome.at("config"), config)) found.push_back(outcome);
+    if (SameSubject(outcome.at("config"), wanted)) found.push_back(outcome);
   }
   return found;
 }
 
-std::string SubjectName(const json& config) {
-  std::string name =
-      fmt::format("{} with batch {} and {} thread(s) a rank", config["workload"].get<std::string>(),
-                  config["batch_per_worker"].get<int>(), config["threads_per_worker"].get<int>());
-  for (const char* key : {"device", "precision"}) {
-    if (config.contains(key)) name += ", " + config[key].get<std::string>();
-  }
+std::string SubjectName(const CellConfig& config) {
+  std::string name = fmt::format("{} with batch {} and {} thread(s) a rank", config.workload,
+                                 config.batch_per_worker, config.threads_per_worker);
+  if (config.device != Place::kCpu) name += ", " + NameOf(config.device);
+  if (config.precision != Precision::kFp32) name += ", " + NameOf(config.precision);
   return name;
 }
 
-std::string MeasureCommand(const json& config, const std::string& name) {
-  std::string command = fmt::format(
-      "sparfuse profile {} --batch {} --threads {}", config["workload"].get<std::string>(),
-      config["batch_per_worker"].get<int>(), config["threads_per_worker"].get<int>());
-  if (const json& link = config["link"]; !link.is_null()) {
-    command += fmt::format(" --link {}:{}", link["gbps"].dump(), link["alpha_us"].dump());
+std::string MeasureCommand(const CellConfig& config, const std::string& name) {
+  std::string command = fmt::format("sparfuse profile {} --batch {} --threads {}", config.workload,
+                                    config.batch_per_worker, config.threads_per_worker);
+  if (config.link) {
+    command += fmt::format(" --link {}:{}", config.link->gbps, config.link->alpha_us);
   }
   return command + " --name " + name;
 }
@@ -133,20 +131,21 @@ void CheckSameMachine(const fs::path& file, const json& outcomes, const json& sy
   }
 }
 
-const json* FindMeasured(const fs::path& file, const json& outcomes, const json& config) {
+const json* FindMeasured(const fs::path& file, const json& outcomes, const CellConfig& config) {
+  const json wanted = ToJson(config);
   const auto found = std::find_if(outcomes.begin(), outcomes.end(), [&](const json& outcome) {
-    return SameMeasurement(outcome.at("config"), config);
+    return SameMeasurement(outcome.at("config"), wanted);
   });
   if (found == outcomes.end()) return nullptr;
-  const std::string differs = WhatDiffers(found->at("config"), Rounded(config));
+  const std::string differs = WhatDiffers(found->at("config"), Rounded(wanted));
   if (differs.empty()) return &*found;
   SPARFUSE_THROW(
       kConfig,
       fmt::format(
           "{} has {}, {} rank(s), link {}, measured in another way ({}): expected the same, "
           "another --name, or --fresh to measure again and replace it",
-          file.string(), SubjectName(config), config["workers"].get<int>(),
-          config["link"].is_null() ? "its own" : config["link"].dump(), differs));
+          file.string(), SubjectName(config), config.workers,
+          config.link ? wanted["link"].dump() : "its own", differs));
 }
 
 void PutProfile(json& outcomes, const json& measured) {

@@ -1,10 +1,12 @@
-// The files of results/profiles: what a machine was measured to be, kept apart from the trials.
-// harness/README.md says what they hold.
+// Reads and writes the files of results/profiles: measurements of a machine, kept apart from the
+// trials.
 #pragma once
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "harness/catalog/cell_config.hpp"
 
 namespace sparfuse::harness {
 
@@ -16,13 +18,13 @@ std::filesystem::path ProfileFile(const std::filesystem::path& folder, const std
 nlohmann::json ReadProfiles(const std::filesystem::path& file);
 
 // Those outcomes whose workload, its options, batch and threads are the config's.
-nlohmann::json ProfilesOf(const nlohmann::json& outcomes, const nlohmann::json& config);
+nlohmann::json ProfilesOf(const nlohmann::json& outcomes, const CellConfig& config);
 
 // "text-gpt with batch 8 and 1 thread(s) a rank".
-std::string SubjectName(const nlohmann::json& config);
+std::string SubjectName(const CellConfig& config);
 
 // The command that measures what `config` needs into the file called `name`.
-std::string MeasureCommand(const nlohmann::json& config, const std::string& name);
+std::string MeasureCommand(const CellConfig& config, const std::string& name);
 
 // A profile trial as such a file has it: its profile and where, when and with what it was measured,
 // without the names of hosts. `directory` is the trial's.
@@ -36,7 +38,7 @@ void CheckSameMachine(const std::filesystem::path& file, const nlohmann::json& o
 // if there is none. Throws Error{kConfig} naming the file where it was measured in another way
 // (passes, sparsifiers).
 const nlohmann::json* FindMeasured(const std::filesystem::path& file,
-                                   const nlohmann::json& outcomes, const nlohmann::json& config);
+                                   const nlohmann::json& outcomes, const CellConfig& config);
 
 // `measured` takes the place of the outcome of the same workload, batch, threads, ranks and link,
 // or comes last.

@@ -1,4 +1,4 @@
-// Where profiles lie.
+// Finds the files of profiles and declared clusters.
 #pragma once
 
 #include <concepts>

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/method_file.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/joined_methods.hpp"
-#include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -133,10 +133,6 @@ bool DiffersOnlyInSparsity(json a, json b) {
   return a == b;
 }
 
-}  // namespace
-
-namespace {
-
 // Whether `table`, or a table in it, has the key with a value that fits: options are written flat
 // and resolved by their owners.
 bool HasOption(const json& table, const std::string& key, const json& wanted) {
@@ -159,24 +155,12 @@ bool Matches(const json& wanted, const json& given) {
                        [&](const json& one) { return Matches(one, given); });
   }
   if (wanted == "none" && given.is_null()) return true;  // link = "none"
-  if (wanted.is_string() && given.is_string() &&
-      MeansPythonSparsifier(wanted.get_ref<const std::string&>(),
-                            given.get_ref<const std::string&>())) {
-    return true;
+  if (wanted.is_string() && given.is_string()) {
+    const auto& name = wanted.get_ref<const std::string&>();
+    const auto& resolved = given.get_ref<const std::string&>();
+    if (MeansPythonSparsifier(name, resolved) || MeansMethodFile(name, resolved)) return true;
   }
   return wanted == given;
-}
-
-std::string CellName(const json& config) {
-  std::string name;
-  for (const char* key : {"kind", "mode", "method", "workload", "sparsifier", "density", "workers",
-                          "link", "batch_per_worker", "device", "precision"}) {
-    if (!config.contains(key)) continue;
-    const json& value = config[key];
-    name += fmt::format("{}{} = {}", name.empty() ? "" : ", ", key,
-                        value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return name;
 }
 
 GivenKeys ReadDefaults(const CellSource& source, const std::string& pointer, GivenKeys inherited) {
@@ -233,22 +217,21 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
     const bool joined = given.contains("method") && given.at("method").joined;
     Cell cell;
     try {
-      cell.config = ResolveCell(source, pointer, given);
+      cell = Cell(ResolveCell(source, pointer, given));
     } catch (const Error& error) {
       if (!joined) throw;
       part.excluded.push_back({PlainValues(given), error.what()});
       continue;
     }
     cell.joined = joined;
-    cell.config_hash = ConfigHash(cell.config);
     json plain = PlainValues(given);
     const auto [earlier, is_new] = seen.emplace(cell.config_hash, plain);
     if (is_new) {
-      const std::string method = cell.config["method"];
+      const std::string method = cell.config.method;
       if (joined && std::find(part.joined.begin(), part.joined.end(), method) == part.joined.end())
         part.joined.push_back(method);
       part.cells.push_back(std::move(cell));
-    } else if (cell.config["sparsifier"] != "none" || earlier->second == plain ||
+    } else if (cell.config.sparsifier != "none" || earlier->second == plain ||
                !DiffersOnlyInSparsity(earlier->second, plain)) {
       source.file.Fail(source.file.Find(at) ? at + "/0" : pointer,
                        fmt::format("two cells are the same ({}): expected every cell once",

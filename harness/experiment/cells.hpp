@@ -1,4 +1,4 @@
-// From the axes of a part to its cells: products, exclusions, defaults, impossible pairs.
+// Makes the cells of a part from its axes: products, exclusions, defaults, impossible pairs.
 #pragma once
 
 #include <filesystem>
@@ -36,13 +36,10 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
 
 // One cell with every default resolved. `at` is named where a key that is missing makes the error.
 // Errors: unknown names with the nearest known one; pairs that make no sense, with the reason.
-nlohmann::json ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given);
+CellConfig ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given);
 
 // Whether `wanted` (a value, or a list of which one must fit) is what `given` has. A table must
 // have what the wanted one has, itself or in a table in it; an empty one is only itself.
 bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
-
-// How errors name a cell: "method = wfbp, workload = digits-resnet, workers = 4".
-std::string CellName(const nlohmann::json& config);
 
 }  // namespace sparfuse::harness

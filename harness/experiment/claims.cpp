@@ -43,14 +43,12 @@ const json& RequiredTable(const TomlFile& file, const std::string& pointer) {
   return *table;
 }
 
-json Of(const Cell& cell, const std::string& key) { return ConfigValue(cell.config, key); }
-
 std::vector<std::size_t> CellsThatMatch(const json& wanted, const Part& part) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < part.cells.size(); ++i) {
     bool all = true;
     for (const auto& [key, value] : wanted.items()) {
-      all = all && Matches(value, Of(part.cells[i], key));
+      all = all && Matches(value, part.cells[i].json.at(key));
     }
     if (all) found.push_back(i);
   }
@@ -188,7 +186,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
   std::vector<json> settings;  // what the cells of `of` have of these keys, each once
   for (const std::size_t cell : CellsThatMatch(of, part)) {
     json setting = json::object();
-    for (const auto& key : keys) setting[key] = Of(part.cells[cell], key);
+    for (const auto& key : keys) setting[key] = part.cells[cell].json.at(key);
     if (std::find(settings.begin(), settings.end(), setting) == settings.end()) {
       settings.push_back(std::move(setting));
     }

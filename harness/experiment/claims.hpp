@@ -1,4 +1,4 @@
-// The [[claim]] tables of a part: what its cells' metrics should show.
+// Reads the [[claim]] tables of a part, which say what metrics of its cells should show.
 #pragma once
 
 #include <string>

@@ -7,11 +7,11 @@
 #include <set>
 
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/claims.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/figure_entries.hpp"
-#include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -90,8 +90,8 @@ void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
   std::set<std::string> used;
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
-      const json& cluster = cell.config["cluster"];
-      if (!cluster.is_string() || !IsDeclared(profiles, cluster)) continue;
+      const std::string& cluster = cell.config.cluster;
+      if (cluster.empty() || !IsDeclared(profiles, cluster)) continue;
       for (const auto& reference : LoadDeclaredCluster(profiles, cluster).references)
         used.insert(reference.bar.name());
     }
@@ -114,12 +114,13 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
   ExpandCells(source, pointer, defaults, part);
   const auto has_method = [&](const std::string& name) {
     return std::any_of(part.cells.begin(), part.cells.end(),
-                       [&](const Cell& cell) { return cell.config["method"] == name; });
+                       [&](const Cell& cell) { return cell.config.method == name; });
   };
   part.reference = file.String(pointer, "reference", has_method("dense") ? "dense" : "");
+  if (IsMethodFile(part.reference)) part.reference = MethodNameOf(part.reference);
   if (!part.reference.empty() && !has_method(part.reference)) {
     std::set<std::string> methods;
-    for (const auto& cell : part.cells) methods.insert(cell.config["method"].get<std::string>());
+    for (const auto& cell : part.cells) methods.insert(cell.config.method);
     const std::vector<std::string> known(methods.begin(), methods.end());
     file.Fail(pointer + "/reference",
               fmt::format("reference = \"{}\": no cell has this method{}", part.reference,
@@ -154,6 +155,9 @@ Experiment ReadHead(const TomlFile& file) {
 }
 
 }  // namespace
+
+Cell::Cell(CellConfig made)
+    : config(std::move(made)), config_hash(ConfigHash(config)), json(ToJson(config)) {}
 
 std::size_t Experiment::cells() const {
   std::size_t count = 0;
@@ -224,15 +228,14 @@ Part PredictedPart(const Part& part) {
   twins.timeout_seconds = part.timeout_seconds;
   twins.defaults = part.defaults;
   twins.defaults["mode"] = "modelled";
-  twins.defaults["cluster"] = "this-machine";
+  twins.defaults["cluster"] = kThisMachine;
   twins.axes = part.axes;
   for (const auto& cell : part.cells) {
-    if (cell.config["kind"] != "throughput" || cell.config["mode"] == "modelled") continue;
-    Cell twin = cell;
-    twin.config["mode"] = "modelled";
-    twin.config["cluster"] = "this-machine";
-    twin.config_hash = ConfigHash(twin.config);
-    twins.cells.push_back(std::move(twin));
+    if (cell.config.kind != TrialKind::kThroughput || cell.config.modelled()) continue;
+    CellConfig twin = cell.config;
+    twin.mode = Mode::kModelled;
+    twin.cluster = kThisMachine;
+    twins.cells.emplace_back(std::move(twin));
   }
   return twins;
 }

@@ -1,4 +1,4 @@
-// An experiment file, checked and expanded to cells.
+// Reads an experiment file: checks it and expands it to cells.
 #pragma once
 
 #include <filesystem>
@@ -16,10 +16,14 @@
 namespace sparfuse::harness {
 
 struct Cell {
-  nlohmann::json config;  // every default resolved; harness/README.md
+  CellConfig config;
   std::string config_hash;
-  bool joined = false;                  // of a method that the file does not name
+  nlohmann::json json;  // the configuration as it is stored, for what chooses keys by name
+  bool joined = false;  // of a method that the file does not name
   std::vector<int> first_blocks = {0};  // of live trials: each begins the part's number of blocks
+
+  Cell() = default;
+  explicit Cell(CellConfig made);
 };
 
 struct ExcludedCell {

@@ -32,8 +32,8 @@ bool IsFilter(const std::string& key) {
   return key == "link_gbps" || (key != "kind" && FindConfigKey(key) != nullptr);
 }
 
-// The configurations that the figure shows.
-std::vector<const json*> CellsOf(const TomlFile& file, const std::string& at, const json& figure,
+// The cells that the figure shows.
+std::vector<const Cell*> CellsOf(const TomlFile& file, const std::string& at, const json& figure,
                                  const Part& part) {
   json wanted = json::object();
   for (const auto& [key, value] : figure.items()) {
@@ -47,16 +47,15 @@ std::vector<const json*> CellsOf(const TomlFile& file, const std::string& at, co
     wanted.update(figure["where"]);
   }
   if (figure.contains("methods")) wanted["method"] = figure["methods"];
-  std::vector<const json*> found;
+  std::vector<const Cell*> found;
   for (const Cell& cell : part.cells) {
     const bool all =
         std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& item) {
-          if (item.key() != "link_gbps")
-            return Matches(item.value(), ConfigValue(cell.config, item.key()));
-          const json& link = cell.config["link"];
-          return Matches(item.value(), link.is_object() ? link["gbps"] : json());
+          if (item.key() != "link_gbps") return Matches(item.value(), cell.json.at(item.key()));
+          const auto& link = cell.config.link;
+          return Matches(item.value(), link ? json(link->gbps) : json());
         });
-    if (all) found.push_back(&cell.config);
+    if (all) found.push_back(&cell);
   }
   // Twins of a part's cells are modelled and come later: a filter may mean them alone.
   if (found.empty() && !part.predict) {
@@ -65,9 +64,9 @@ std::vector<const json*> CellsOf(const TomlFile& file, const std::string& at, co
   return found;
 }
 
-std::vector<std::string> ValuesOf(const std::vector<const json*>& cells, const char* key) {
+std::vector<std::string> ValuesOf(const std::vector<const Cell*>& cells, const char* key) {
   std::set<std::string> values;
-  for (const json* cell : cells) values.insert((*cell)[key].get<std::string>());
+  for (const Cell* cell : cells) values.insert(cell->json[key].get<std::string>());
   return {values.begin(), values.end()};
 }
 
@@ -84,7 +83,7 @@ void CheckMetric(const TomlFile& file, const std::string& at, const json& figure
 }
 
 void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
-                 const std::vector<const json*>& cells) {
+                 const std::vector<const Cell*>& cells) {
   if (file.Find(at + "/" + key) == nullptr) return;
   const std::string name = file.String(at, key, "");
   const auto known = ValuesOf(cells, "method");
@@ -96,7 +95,7 @@ void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
 
 // What a kind cannot do without, which the file may say for the whole part.
 void CheckNeeds(const TomlFile& file, const std::string& at, const json& figure, const Part& part,
-                const std::vector<const json*>& cells) {
+                const std::vector<const Cell*>& cells) {
   const std::string kind = figure["kind"];
   if ((kind == "sensitivity" || kind == "normalised_bars") && part.reference.empty() &&
       !figure.contains("reference")) {
@@ -117,7 +116,7 @@ void CheckMethods(const TomlFile& file, const std::string& at, const Part& part)
   const json* methods = file.Find(at + "/methods");
   if (methods == nullptr) return;
   std::set<std::string> known;
-  for (const Cell& cell : part.cells) known.insert(cell.config["method"].get<std::string>());
+  for (const Cell& cell : part.cells) known.insert(cell.config.method);
   const std::vector<std::string> names(known.begin(), known.end());
   for (const json& name : methods->is_array() ? *methods : json::array({*methods})) {
     if (!name.is_string()) file.FailValue(at + "/methods", "a list of methods");
@@ -130,7 +129,7 @@ void CheckMethods(const TomlFile& file, const std::string& at, const Part& part)
 
 // "workers", or "method_options.planner_options.degree": a key of cells, or a way into a table of
 // one that at least one cell has.
-void CheckX(const TomlFile& file, const std::string& at, const std::vector<const json*>& cells) {
+void CheckX(const TomlFile& file, const std::string& at, const std::vector<const Cell*>& cells) {
   const std::string x = file.String(at, "x", "");
   if (x.empty() || x == "link_gbps") return;
   const std::string first = x.substr(0, x.find('.'));
@@ -143,14 +142,14 @@ void CheckX(const TomlFile& file, const std::string& at, const std::vector<const
   std::replace(path.begin(), path.end(), '.', '/');
   const json::json_pointer where(path);
   if (std::none_of(cells.begin(), cells.end(),
-                   [&](const json* cell) { return cell->contains(where); })) {
+                   [&](const Cell* cell) { return cell->json.contains(where); })) {
     file.Fail(at + "/x", fmt::format("x = \"{}\": no cell of the figure has it", x));
   }
 }
 
 void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const FigureKind& kind,
                            const std::optional<Published>& published,
-                           const std::vector<const json*>& cells, json& figure) {
+                           const std::vector<const Cell*>& cells, json& figure) {
   if (!published) {
     file.Fail(at + "/published",
               "published: expected a table [published] with paper = \"...\" in this file");
@@ -241,8 +240,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     CheckX(file, at, cells);
     figure["cells"] = json::array();
     for (std::size_t c = 0; c < part.cells.size(); ++c) {
-      const bool shown =
-          std::find(cells.begin(), cells.end(), &part.cells[c].config) != cells.end();
+      const bool shown = std::find(cells.begin(), cells.end(), &part.cells[c]) != cells.end();
       if (shown) figure["cells"].push_back(c);
     }
     // TOML has no null: link = "none" is the unshaped one.

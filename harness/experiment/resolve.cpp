@@ -1,4 +1,4 @@
-// One cell: every default filled in, every name looked up, pairs without meaning refused.
+// Resolves one cell: fills in every default, looks up every name, refuses pairs without meaning.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,7 +6,9 @@
 
 #include "core/feedback/feedback.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/options_json.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/cells.hpp"
@@ -21,16 +23,15 @@ class Resolver {
   Resolver(const CellSource& source, const std::string& at, const GivenKeys& given)
       : source_(source), at_(at), given_(given) {}
 
-  json Resolve() {
-    Take("kind", "throughput");
-    Need("mode");
-    Need("workload");
-    Need("method");
-    Need("workers");
+  CellConfig Resolve() {
+    for (const char* key : {"mode", "workload", "method", "workers"}) Need(key);
+    config_.kind = Named("kind", TrialKind::kThroughput);
+    config_.mode = Named("mode", Mode::kMeasured);
+    config_.workers = Given("workers", 1);
     Workload();
-    Method();
     Size();
     Place();
+    Method();
     Link();
     Length();
     Cluster();
@@ -40,24 +41,22 @@ class Resolver {
 
  private:
   bool Has(const std::string& key) const { return given_.contains(key); }
-  static bool IsOneOf(const std::string& name, const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+  void Need(const std::string& key) const {
+    if (Has(key)) return;
+    source_.file.Fail(
+        at_, fmt::format("{} is missing: expected it in [defaults] or on an [[axis]]", key));
   }
-  bool Is(const char* key, const char* value) const { return config_.at(key) == value; }
-  std::string Given(const std::string& key, const char* fallback) const {
-    return Has(key) ? given_.at(key).value.get<std::string>() : fallback;
+  // What the file says of a key, whose type is checked already.
+  template <class Value>
+  Value Given(const std::string& key, Value fallback) const {
+    return Has(key) ? given_.at(key).value.get<Value>() : fallback;
   }
+  template <class Enum>
+  Enum Named(const std::string& key, Enum fallback) const {
+    return Has(key) ? ValueOf<Enum>(given_.at(key).value.get<std::string>()) : fallback;
+  }
+  const std::string& ModeName() const { return NameOf(config_.mode); }
 
-  void Take(const std::string& key, json fallback) {
-    config_[key] = Has(key) ? given_.at(key).value : std::move(fallback);
-  }
-  void Need(const std::string& key) {
-    if (!Has(key)) {
-      source_.file.Fail(
-          at_, fmt::format("{} is missing: expected it in [defaults] or on an [[axis]]", key));
-    }
-    config_[key] = given_.at(key).value;
-  }
   // The line of the first of `keys` that the file gives.
   [[noreturn]] void Fail(std::initializer_list<const char*> keys,
                          const std::string& message) const {
@@ -72,286 +71,286 @@ class Resolver {
     try {
       return check();
     } catch (const Error& error) {
-      std::string key = *keys.begin();
-      for (const char* candidate : keys) {
-        if (Has(candidate)) {
-          key = candidate;
-          break;
-        }
-      }
-      Fail(keys, Has(key)
-                     ? fmt::format("{} = {}: {}", key, Shown(given_.at(key).value), error.what())
-                     : error.what());
+      const auto key = std::ranges::find_if(keys, [&](const char* each) { return Has(each); });
+      Fail(keys, key == keys.end() ? error.what()
+                                   : fmt::format("{} = {}: {}", *key, Shown(given_.at(*key).value),
+                                                 error.what()));
     }
   }
-  json ResolveTable(const char* key, const std::string& owner,
-                    const std::vector<OptionSpec>& specs) const {
+  Options ResolveTable(const char* key, const std::string& owner,
+                       std::span<const OptionSpec> specs) const {
     return At({key}, [&] {
-      const json given = Has(key) ? given_.at(key).value : json::object();
-      return OptionsToJson(ResolveOptions(owner, specs, OptionsFromJson(owner, given)));
+      return ResolveOptions(owner, specs, OptionsFromJson(owner, Given(key, json::object())));
     });
   }
 
   void Workload() {
+    config_.workload = Given<std::string>("workload", "");
     workload_ = At({"workload"}, [&] {
-      return &NeedEntry(source_.catalog.workloads, "workload",
-                        config_["workload"].get<std::string>());
+      return &NeedEntry(source_.catalog.workloads, "workload", config_.workload);
     });
-    config_["workload_options"] =
-        ResolveTable("workload_options", "workload " + workload_->name, workload_->options);
-    config_["recipe"] = ResolveTable("recipe", "recipe of " + workload_->name, workload_->recipe);
+    config_.workload_options = ResolveTable("workload_options", "workload " + config_.workload,
+                                            OptionsWithoutRecipe(*workload_));
+    config_.recipe = ResolveTable("recipe", "recipe of " + config_.workload, RecipeOf(*workload_));
+  }
+
+  // The method of a name, or of a file outside the tree.
+  harness::Method FindMethod() {
+    const auto given = Given<std::string>("method", "");
+    return At({"method"}, [&] {
+      const auto& known = source_.catalog.methods;
+      if (!IsMethodFile(given)) return NeedEntry(known, "method", given);
+      auto [method, content] = ReadMethodFile(FolderOfFile() / given);
+      if (FindEntry(known, method.name) != nullptr) {
+        SPARFUSE_THROW(kConfig, fmt::format("\"{}\" is the name of a method of sparfuse; expected "
+                                            "another name and file",
+                                            method.name));
+      }
+      CheckMethod(source_.catalog, method);
+      config_.method_content = content;
+      return method;
+    });
   }
 
   void Method() {
-    const auto& catalog = source_.catalog;
-    auto method = *At({"method"}, [&] {
-      return &NeedEntry(catalog.methods, "method", config_["method"].get<std::string>());
-    });
-    if (method.dense()) {  // so that an axis may list dense and sparse methods together
-      config_["sparsifier"] = "none";
-      config_["sparsifier_options"] = json::object();
-      config_["density"] = 1;
-      config_["feedback"] = "none";
-      if (method.sends_payloads()) FeedbackOf(method);
-    } else {
-      Sparsity(method);
-    }
-    json options = Has("method_options") ? given_.at("method_options").value : json::object();
-    if (Is("mode", "measured") && !options.contains("collective")) {
+    const harness::Method method = FindMethod();
+    config_.method = method.name;
+    json options = Given("method_options", json::object());
+    if (config_.mode == Mode::kMeasured && !options.contains("collective")) {
       if (const auto* own = BackendsOwn(method.collective)) options["collective"] = own->name;
     }
-    config_["method_options"] = At({"method_options", "method"},
-                                   [&] { return ResolveMethodOptions(catalog, method, options); });
-    const auto& collective = NeedEntry(catalog.collectives, "collective",
-                                       config_["method_options"]["collective"].get<std::string>());
-    const bool has_transport = Has("transport") || !Is("mode", "modelled");
-    const auto& own_to = collective.transports;
-    const bool lacking = has_transport && !IsOneOf(Transport(), own_to);
-    if (collective.native && (Is("mode", "emulated") || lacking)) {
+    config_.method_options = At({"method_options", "method"}, [&] {
+      return ResolveMethodOptions(source_.catalog, method, options);
+    });
+    // A dense method has one cell however many densities an axis lists.
+    if (!method.dense()) Sparsity(method);
+    if (method.sends_payloads()) FeedbackOf(method);
+    At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
+    CheckCollective();
+    TensorsTreatedApart(method);
+  }
+
+  void CheckCollective() const {
+    const Collective& collective =
+        NeedEntry(source_.catalog.collectives, "collective", config_.method_options.collective);
+    const bool lacking = (Has("transport") || !config_.modelled()) && !HasTransport(collective);
+    if (collective.native && (config_.mode == Mode::kEmulated || lacking)) {
       Fail(
           {"method_options", "method"},
           fmt::format("the collective \"{}\" is the own of transport {}: it can be neither delayed "
                       "nor run over another; expected one of sparfuse's in mode {} over {}",
-                      collective.name, fmt::join(own_to, ", "), config_["mode"].get<std::string>(),
-                      Transport()));
+                      collective.name, fmt::join(collective.backends, ", "), ModeName(),
+                      NameOf(config_.transport)));
     }
-    if (!collective.native && Is("mode", "measured") && Transport() == "nccl") {
+    if (!collective.native && config_.mode == Mode::kMeasured &&
+        config_.transport == Transport::kNccl) {
+      const bool sparse = collective.payload == PayloadKind::kSparse;
       Fail({"method_options", "method"},
            fmt::format("collective = \"{}\" with transport = \"nccl\": {}; expected \"{}\", the "
                        "default",
                        collective.name,
-                       collective.sparse ? "its messages need answers of the host, which memory "
-                                           "that a step allocates on a card may hold up"
-                                         : "it adds in host memory, and its messages lie on cards",
-                       NativeOver(collective.sparse)->name));
-    }
-    Take("dense_tensors", json::object());
-    DenseTensors();
-    if (Has("no_feedback_tensors") && !given_.at("no_feedback_tensors").value.empty()) {
-      config_["no_feedback_tensors"] = given_.at("no_feedback_tensors").value;
-    }
-    if (!NeedEntry(catalog.strategies, "strategy", method.strategy).from_fused) return;
-    const auto& dense = config_["dense_tensors"];
-    for (const char* key : {"dense_tensors", "no_feedback_tensors"}) {
-      const bool some = key == std::string("dense_tensors")
-                            ? dense["max_ndim"] > 0 || !dense["names"].empty()
-                            : config_.contains(key);
-      if (!some) continue;
-      Fail({key, "method"},
-           fmt::format("{} = {} with method {}, which selects from fused buffers: expected none",
-                       key, config_[key].dump(), method.name));
+                       sparse ? "its messages need answers of the host, which memory that a step "
+                                "allocates on a card may hold up"
+                              : "it adds in host memory, and its messages lie on cards",
+                       NativeOver(collective.payload)->name));
     }
   }
 
-  std::string Transport() const { return Given("transport", "mpi"); }
-
+  bool HasTransport(const Collective& collective) const {
+    return std::ranges::count(collective.backends, NameOf(config_.transport)) > 0;
+  }
   // What the transport itself has for what sparfuse's general collectives do; null: nothing.
-  const CatalogCollective* BackendsOwn(const std::string& collective) const {
+  const Collective* BackendsOwn(const std::string& collective) const {
     if (collective != "ring-allreduce" && collective != "sparse-allgather") return nullptr;
-    return NativeOver(NeedEntry(source_.catalog.collectives, "collective", collective).sparse);
+    return NativeOver(NeedEntry(source_.catalog.collectives, "collective", collective).payload);
   }
-  const CatalogCollective* NativeOver(bool sparse) const {
+  const Collective* NativeOver(PayloadKind payload) const {
     const auto& all = source_.catalog.collectives;
-    const auto own = std::find_if(all.begin(), all.end(), [&](const CatalogCollective& each) {
-      return each.native && each.sparse == sparse && IsOneOf(Transport(), each.transports);
+    const auto own = std::ranges::find_if(all, [&](const Collective& each) {
+      return each.native && each.payload == payload && HasTransport(each);
     });
     return own == all.end() ? nullptr : &*own;
   }
 
   void Sparsity(const harness::Method& method) {
-    Take("sparsifier", method.sparsifier);
-    if (Is("sparsifier", "none")) {
+    config_.sparsifier = Given("sparsifier", method.sparsifier);
+    if (config_.sparsifier == "none") {
       Fail({"sparsifier", "method"},
            fmt::format(
                "sparsifier = \"none\" with method {}, which sends sparse payloads: expected one "
                "of `sparfuse list sparsifiers`",
                method.name));
     }
-    if (method.sparsifier_fixed && config_["sparsifier"] != method.sparsifier) {
-      Fail({"sparsifier"},
-           fmt::format("sparsifier = {}: method {} is defined with \"{}\" only",
-                       Shown(config_["sparsifier"]), method.name, method.sparsifier));
+    if (method.sparsifier_fixed && config_.sparsifier != method.sparsifier) {
+      Fail({"sparsifier"}, fmt::format("sparsifier = \"{}\": method {} is defined with \"{}\" only",
+                                       config_.sparsifier, method.name, method.sparsifier));
     }
     ChosenSparsifier();
-    Take("density", 0.01);
-    FeedbackOf(method);
+    config_.density = Given("density", 0.01);
   }
 
-  // Options appear only where they are not their defaults, as cells were before there were any.
   void FeedbackOf(const harness::Method& method) {
-    Take("feedback", method.feedback);
-    const std::string kind = config_["feedback"];
-    const auto specs = FeedbackOptions(kind);
-    const std::vector<OptionSpec> options(specs.begin(), specs.end());
-    json table = ResolveTable("feedback_options", "feedback " + kind, options);
-    if (table != OptionsToJson(ResolveOptions(kind, options, {}))) {
-      config_["feedback_options"] = std::move(table);
-    }
+    config_.feedback = Given("feedback", method.feedback);
+    config_.feedback_options =
+        ResolveTable("feedback_options", "feedback " + config_.feedback,
+                     At({"feedback"}, [&] { return FeedbackOptions(config_.feedback); }));
   }
 
   void ChosenSparsifier() {
-    const std::string name = config_["sparsifier"];
+    const std::string name = config_.sparsifier;
     if (IsPythonSparsifier(name)) {
-      config_["sparsifier"] = At({"sparsifier"}, [&] {
-        return PythonSparsifierName(name, std::filesystem::path(source_.file.name()).parent_path());
+      config_.sparsifier =
+          At({"sparsifier"}, [&] { return PythonSparsifierName(name, FolderOfFile()); });
+      config_.sparsifier_options = At({"sparsifier_options"}, [&] {  // the constructor knows them
+        return OptionsFromJson(name, Given("sparsifier_options", json::object()));
       });
-      Take("sparsifier_options", json::object());  // the class's constructor knows them
-      At({"sparsifier_options"}, [&] { OptionsFromJson(name, config_["sparsifier_options"]); });
       return;
     }
     const auto& sparsifier = *At({"sparsifier"}, [&] {
       return &NeedEntry(source_.catalog.sparsifiers, "sparsifier", name);
     });
-    config_["sparsifier_options"] =
-        ResolveTable("sparsifier_options", "sparsifier " + sparsifier.name, sparsifier.options);
+    config_.sparsifier_options =
+        ResolveTable("sparsifier_options", "sparsifier " + name, sparsifier.options);
   }
 
-  void DenseTensors() {
-    auto& table = config_["dense_tensors"];
-    for (const auto& [key, value] : table.items()) {
-      const bool good = (key == "max_ndim" && value.is_number_integer() && value >= 0) ||
-                        (key == "names" && value.is_array() &&
-                         std::all_of(value.begin(), value.end(),
-                                     [](const json& name) { return name.is_string(); }));
-      if (!good) {
+  std::filesystem::path FolderOfFile() const {
+    return std::filesystem::path(source_.file.name()).parent_path();
+  }
+
+  void TensorsTreatedApart(const harness::Method& method) {
+    auto& dense = config_.dense_tensors;
+    const json given = Given("dense_tensors", json::object());
+    for (const auto& [key, value] : given.items()) {
+      if (key == "max_ndim" && value.is_number_integer() && value >= 0) {
+        dense.max_ndim = value.get<std::int64_t>();
+      } else if (key == "names" && value.is_array() &&
+                 std::ranges::all_of(value, [](const json& name) { return name.is_string(); })) {
+        dense.names = value.get<std::vector<std::string>>();
+      } else {
         Fail({"dense_tensors"},
              fmt::format("dense_tensors: {} = {}: expected max_ndim (an integer of "
                          "at least 0) or names (a list of strings)",
                          key, Shown(value)));
       }
     }
-    if (!table.contains("max_ndim")) table["max_ndim"] = 0;
-    if (!table.contains("names")) table["names"] = json::array();
+    config_.no_feedback_tensors = Given("no_feedback_tensors", std::vector<std::string>());
+    if (NeedEntry(source_.catalog.strategies, "strategy", method.strategy).sparsified !=
+        Sparsified::kBehind)
+      return;
+    const bool any_dense = dense.max_ndim > 0 || !dense.names.empty();
+    for (const auto& [key, any] :
+         {std::pair("dense_tensors", any_dense),
+          std::pair("no_feedback_tensors", !config_.no_feedback_tensors.empty())}) {
+      if (!any) continue;
+      Fail({key, "method"},
+           fmt::format("{} = {} with method {}, which selects from fused buffers: expected none",
+                       key, ToJson(config_)[key].dump(), method.name));
+    }
   }
 
   void Size() {
-    const int workers = config_["workers"];
+    const int workers = config_.workers;
     // Emulated and modelled ranks stand for a node each, but for those of a declared cluster;
     // measured ones share this machine.
-    Take("ranks_per_node", Is("mode", "measured") ? workers : DeclaredRanksPerNode(workers));
-    const int per_node = config_["ranks_per_node"];
+    const int per_node =
+        Given("ranks_per_node",
+              config_.mode == Mode::kMeasured ? workers : DeclaredRanksPerNode(workers));
     if (per_node > workers || workers % per_node != 0) {
       Fail({"ranks_per_node", "workers"},
            fmt::format("ranks_per_node = {} with workers = {}: expected a divisor of workers",
                        per_node, workers));
     }
-    Take("threads_per_worker", 1);
-    Take("batch_per_worker", workload_->batch_per_worker);
-    Take("accumulation", 1);
-    Take("transport", "mpi");
-    Take("deadline_seconds", 60);
+    config_.ranks_per_node = per_node;
+    config_.threads_per_worker = Given("threads_per_worker", 1);
+    config_.batch_per_worker =
+        Given("batch_per_worker", static_cast<int>(workload_->batch_per_worker));
+    config_.accumulation = Given("accumulation", 1);
+    config_.deadline_seconds = Given("deadline_seconds", 60.0);
   }
 
-  // Where ranks compute and how products are rounded.
+  // Where ranks compute, how products are rounded and how ranks exchange.
   void Place() {
-    const std::string device = Given("device", "cpu");
-    const std::string precision = Given("precision", "fp32");
-    const std::string mode = config_["mode"];
-    const bool cuda = device == "cuda";
-    if (cuda && mode != "measured") {
+    config_.device = Named("device", harness::Place::kCpu);
+    config_.precision = Named("precision", Precision::kFp32);
+    config_.transport = Named("transport", Transport::kMpi);
+    const bool cuda = config_.device == harness::Place::kCuda;
+    if (cuda && config_.mode != Mode::kMeasured) {
       Fail({"device", "mode"},
            fmt::format("device = \"cuda\" in mode {}: {}; expected device = \"cpu\", or mode = "
                        "\"measured\"",
-                       mode,
-                       mode == "modelled" ? "the model has its times from the cluster's profile"
+                       ModeName(),
+                       config_.modelled() ? "the model has its times from the cluster's profile"
                                           : "a shaped link delays messages between hosts"));
     }
-    if (precision != "fp32" && mode == "modelled") {
+    if (config_.precision != Precision::kFp32 && config_.modelled()) {
       Fail({"precision", "mode"},
            fmt::format("precision = \"{}\" in mode modelled: the model has its times from the "
                        "cluster's profile; expected \"fp32\", or mode = \"measured\"",
-                       precision));
+                       NameOf(config_.precision)));
     }
-    if (precision == "tf32" && !cuda) {
+    if (config_.precision == Precision::kTf32 && !cuda) {
       Fail({"precision"},
            "precision = \"tf32\" with device = \"cpu\": only tensor cores compute with TF32; "
            "expected \"fp32\" or \"bf16\", or device = \"cuda\"");
     }
-    if (Is("transport", "nccl") && (!cuda || mode != "measured")) {
+    if (config_.transport == Transport::kNccl && (!cuda || config_.mode != Mode::kMeasured)) {
       Fail({"transport"},
            fmt::format("transport = \"nccl\" with device = \"{}\" in mode {}: NCCL sends from "
                        "the memory of cards, and cannot be delayed; expected it with device = "
                        "\"cuda\" and mode = \"measured\"",
-                       device, mode));
+                       NameOf(config_.device), ModeName()));
     }
-    if (Is("transport", "threads") && cuda && config_["workers"] != 1) {
+    if (config_.transport == Transport::kThreads && cuda && config_.workers != 1) {
       Fail({"transport", "device"},
            "transport = \"threads\" with device = \"cuda\": the ranks of one process would wait "
            "for one another on the one thread that LibTorch has for a card; expected \"mpi\" or "
            "\"nccl\"");
     }
-    SetConfigValue(config_, "device", device);
-    SetConfigValue(config_, "precision", precision);
   }
 
   int DeclaredRanksPerNode(int workers) const {
-    if (!Is("mode", "modelled") || !Has("cluster")) return 1;
-    const json& cluster = given_.at("cluster").value;
-    if (!IsDeclared(source_.profiles, cluster)) return 1;
+    const auto cluster = Given<std::string>("cluster", "");
+    if (!config_.modelled() || cluster.empty() || !IsDeclared(source_.profiles, cluster)) return 1;
     const int per_node = LoadDeclaredCluster(source_.profiles, cluster).ranks_per_node;
     if (workers <= per_node) return workers;
     return workers % per_node == 0 ? per_node : 1;
   }
 
   void Link() {
-    Take("link", nullptr);
-    if (Is("link", "none")) config_["link"] = nullptr;
-    const json& link = config_["link"];
-    if (Is("mode", "measured") && !link.is_null()) {
+    const json given = Given("link", json("none"));
+    if (given.is_object()) config_.link = given.get<LinkShape>();
+    if (config_.mode == Mode::kMeasured && config_.link) {
       Fail({"link"},
            fmt::format("link = {} in mode measured: a measured link is the machine's own; "
                        "expected \"none\", or mode = \"emulated\"",
-                       link.dump()));
+                       given.dump()));
     }
-    if (!Is("mode", "emulated")) return;
-    if (link.is_null()) {
+    if (config_.mode != Mode::kEmulated) return;
+    if (!config_.link) {
       Fail({"link", "mode"},
            "link = \"none\" in mode emulated: expected { gbps, alpha_us }, or mode = \"measured\"");
     }
-    if (link["alpha_us"].get<double>() < kMinEmulableAlphaMicroseconds) {
+    if (config_.link->alpha_us < kMinEmulableAlphaMicroseconds) {
       Fail({"link"},
            fmt::format("link: alpha_us = {}: expected at least {}: sleeping cannot emulate "
                        "less",
-                       link["alpha_us"].dump(), kMinEmulableAlphaMicroseconds));
+                       given["alpha_us"].dump(), kMinEmulableAlphaMicroseconds));
     }
   }
 
   void Length() {
-    if (Is("kind", "throughput")) {
+    if (config_.kind == TrialKind::kThroughput) {
       for (const char* key : {"evaluate_every", "target"}) {
-        if (Has(key)) {
-          Fail({key},
-               fmt::format("{} = {} in kind throughput: expected it with kind = \"convergence\" "
-                           "only",
-                           key, Shown(given_.at(key).value)));
-        }
-        config_[key] = nullptr;
+        if (!Has(key)) continue;
+        Fail({key},
+             fmt::format("{} = {} in kind throughput: expected it with kind = \"convergence\" only",
+                         key, Shown(given_.at(key).value)));
       }
-      Take("warmup_steps", 5);
-      Take("steps", 15);
+      config_.warmup_steps = Given("warmup_steps", 5);
+      config_.steps = Given("steps", 15);
       return;
     }
-    if (Is("mode", "modelled")) {
+    if (config_.modelled()) {
       Fail({"kind", "mode"},
            "kind = \"convergence\" in mode modelled: the model moves no gradients; "
            "expected measured or emulated");
@@ -363,74 +362,70 @@ class Resolver {
                        "or workload = \"{1}\", which has real data",
                        workload_->name, workload_->small));
     }
-    Take("warmup_steps", 0);
-    Take("steps", workload_->convergence.steps);
-    Take("evaluate_every", workload_->convergence.evaluate_every);
-    Take("target", workload_->convergence.target);
+    // Twice what one dense worker needs to the target: sparse methods may take longer.
+    const auto target_steps = static_cast<int>(workload_->target_steps);
+    config_.warmup_steps = Given("warmup_steps", 0);
+    config_.steps = Given("steps", 2 * target_steps);
+    config_.evaluate_every = Given("evaluate_every", std::max(1, target_steps / 20));
+    config_.target = Given("target", workload_->target);
   }
 
   void Cluster() {
-    Take("cluster", nullptr);
-    if (!Is("mode", "modelled")) {
-      if (!config_["cluster"].is_null()) {
-        Fail({"cluster"},
-             fmt::format("cluster = {} in mode {}: expected it with mode = \"modelled\" "
-                         "only: others run on this machine",
-                         config_["cluster"].dump(), config_["mode"].get<std::string>()));
-      }
-      return;
+    config_.cluster = Given<std::string>("cluster", "");
+    const std::string& cluster = config_.cluster;
+    if (!config_.modelled()) {
+      if (cluster.empty()) return;
+      Fail({"cluster"}, fmt::format("cluster = \"{}\" in mode {}: expected it with mode = "
+                                    "\"modelled\" only: others run on this machine",
+                                    cluster, ModeName()));
+    }
+    if (cluster.empty()) {
+      Fail({"mode"},
+           "cluster is missing: mode modelled needs one; expected \"this-machine\", "
+           "\"machines-like-this\" or a file of results/profiles");
     }
     std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
     for (const char* extension : {".json", ".toml"}) {
       const auto names = source_.profiles.Names(extension);
       known.insert(known.end(), names.begin(), names.end());
     }
-    if (config_["cluster"].is_null()) {
-      Fail({"mode"},
-           "cluster is missing: mode modelled needs one; expected \"this-machine\", "
-           "\"machines-like-this\" or a file of results/profiles");
-    }
-    const std::string cluster = config_["cluster"];
-    if (std::find(known.begin(), known.end(), cluster) == known.end()) {
+    if (std::ranges::find(known, cluster) == known.end()) {
       Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}", cluster,
                                     Suggestion(cluster, known), source_.profiles.Text()));
     }
-    if (IsDeclared(source_.profiles, cluster)) DeclaredClusterFits(cluster);
+    if (IsDeclared(source_.profiles, cluster)) DeclaredClusterFits();
   }
 
-  void DeclaredClusterFits(const std::string& cluster) {
+  void DeclaredClusterFits() const {
     const DeclaredCluster& declared =
-        *At({"cluster"}, [&] { return &LoadDeclaredCluster(source_.profiles, cluster); });
-    At({"cluster", "workload"}, [&] { declared.ReferenceOf(config_["workload"]); });
-    const int workers = config_["workers"];
-    if (workers > declared.ranks()) {
-      Fail(
-          {"workers"},
-          fmt::format("workers = {}: cluster {} has {} devices ({} nodes of {}); for more, copy "
-                      "its file and declare them",
-                      workers, cluster, declared.ranks(), declared.nodes, declared.ranks_per_node));
+        *At({"cluster"}, [&] { return &LoadDeclaredCluster(source_.profiles, config_.cluster); });
+    At({"cluster", "workload"}, [&] { return &declared.ReferenceOf(config_.workload); });
+    if (config_.workers > declared.ranks()) {
+      Fail({"workers"},
+           fmt::format("workers = {}: cluster {} has {} devices ({} nodes of {}); for more, copy "
+                       "its file and declare them",
+                       config_.workers, config_.cluster, declared.ranks(), declared.nodes,
+                       declared.ranks_per_node));
     }
-    const std::string sparsifier = config_["sparsifier"];
-    if (sparsifier != "none" && !declared.selection_costs.contains(sparsifier)) {
+    if (config_.sparsifier != "none" && !declared.selection_costs.contains(config_.sparsifier)) {
       Fail({"sparsifier"},
            fmt::format("sparsifier = \"{}\" on cluster {}: its [selection_costs] have no such "
                        "entry",
-                       sparsifier, cluster));
+                       config_.sparsifier, config_.cluster));
     }
   }
 
-  // Factors on what a declared cluster's file states; absent where all are 1.
+  // Factors on what a declared cluster's file states.
   void Inputs() {
     if (!Has("inputs")) return;
     const json& given = given_.at("inputs").value;
-    if (!config_["cluster"].is_string() || !IsDeclared(source_.profiles, config_["cluster"])) {
+    if (config_.cluster.empty() || !IsDeclared(source_.profiles, config_.cluster)) {
       Fail({"inputs"}, fmt::format("inputs = {}: expected them with a declared cluster only (a "
                                    ".toml file of results/profiles)",
                                    Shown(given)));
     }
-    json factors = json::object();
     for (const auto& [group, factor] : given.items()) {
-      if (std::find(InputGroups().begin(), InputGroups().end(), group) == InputGroups().end()) {
+      if (std::ranges::find(InputGroups(), group) == InputGroups().end()) {
         Fail({"inputs"}, fmt::format("inputs: unknown input \"{}\"{}", group,
                                      Suggestion(group, InputGroups())));
       }
@@ -438,21 +433,20 @@ class Resolver {
         Fail({"inputs"},
              fmt::format("inputs: {} = {}: expected a factor above 0", group, Shown(factor)));
       }
-      if (factor.get<double>() != 1) factors[group] = factor;
+      if (factor.get<double>() != 1) config_.inputs[group] = factor.get<double>();
     }
-    if (!factors.empty()) config_["inputs"] = std::move(factors);
   }
 
   const CellSource& source_;
   const std::string& at_;
   const GivenKeys& given_;
-  const CatalogWorkload* workload_ = nullptr;
-  json config_ = json::object();
+  const workloads::WorkloadDescriptor* workload_ = nullptr;
+  CellConfig config_;
 };
 
 }  // namespace
 
-json ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given) {
+CellConfig ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given) {
   return Resolver(source, at, given).Resolve();
 }
 

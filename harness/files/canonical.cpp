@@ -76,10 +76,4 @@ std::string Sha256Hex(std::string_view bytes) {
 
 std::string ContentHash(const nlohmann::json& value) { return Sha256Hex(CanonicalJson(value)); }
 
-std::string ConfigHash(const nlohmann::json& config) {
-  nlohmann::json identity = config;
-  for (const char* key : {"seed", "block", "trial_id", "label"}) identity.erase(key);
-  return ContentHash(identity);
-}
-
 }  // namespace sparfuse::harness

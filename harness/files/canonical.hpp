@@ -15,8 +15,4 @@ std::string CanonicalJson(const nlohmann::json& value);
 std::string Sha256Hex(std::string_view bytes);
 std::string ContentHash(const nlohmann::json& value);
 
-// The config identity of a cell: the hash without what only names or repeats it (seed, block,
-// trial_id, label).
-std::string ConfigHash(const nlohmann::json& config);
-
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-// `sparfuse doctor`: what this machine can run, and what would disturb a measurement.
+// Examines, for `sparfuse doctor`, what this machine can run and what would disturb measurements.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What `sparfuse doctor` says about cards: what there is, and what would disturb a measurement.
+// Examines, for `sparfuse doctor`, which cards there are and what would disturb measurements.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What NVIDIA's management library says about the cards of this machine. The library comes with the
+// Asks NVIDIA's management library about the cards of this machine. The library comes with the
 // driver; it is loaded by name at run time, so that every build, with a CUDA toolkit or without,
 // asks it and none needs it.
 //

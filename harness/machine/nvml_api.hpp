@@ -1,4 +1,4 @@
-// The part of NVML's C interface that is used, as libnvidia-ml.so.1 exports it.
+// Declares the part of NVML's C interface that is used, as libnvidia-ml.so.1 exports it.
 //
 // Source: NVML API reference, version 12.9 (functions, values and layouts of nvml.h).
 #pragma once

@@ -1,4 +1,4 @@
-// The machine at hand: what live trials were measured on.
+// Describes the machine at hand, which live trials are measured on.
 #pragma once
 
 #include <nlohmann/json.hpp>

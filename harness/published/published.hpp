@@ -1,5 +1,5 @@
-// The numbers that papers published: results/published/published-numbers.csv. README.md there says
-// what the columns mean and where the numbers are from.
+// Reads the numbers that papers published: results/published/published-numbers.csv. README.md there
+// says what the columns mean and where the numbers are from.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What an experiment file takes of the papers' own numbers.
+// Reads what an experiment file takes of the papers' own numbers.
 #pragma once
 
 #include <filesystem>

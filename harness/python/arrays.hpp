@@ -1,4 +1,4 @@
-// Arrays that come from Python and go to Python. All functions need the GIL.
+// Converts arrays that come from Python and go to Python. All functions need the GIL.
 #pragma once
 
 #include <pybind11/numpy.h>

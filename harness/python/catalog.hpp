@@ -1,4 +1,5 @@
-// What the module knows: core's sparsifiers, those registered from Python, and core's quantizers.
+// Lists what the module knows: core's sparsifiers and quantizers, and sparsifiers registered from
+// Python.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,4 +1,4 @@
-// A method, composed of what the constructor of Method in Python was given. Needs the GIL.
+// Composes a method from what the constructor of Method in Python was given. Needs the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>

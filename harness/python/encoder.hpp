@@ -1,4 +1,4 @@
-// What every object of the module that quantizes is made of.
+// Holds what an object that quantizes works with: quantizer, workspace, tensors and their lock.
 #pragma once
 
 #include <cstdint>

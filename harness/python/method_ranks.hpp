@@ -1,4 +1,4 @@
-// The ranks of a method as threads of this process, each with its own LiveEngine.
+// Runs the ranks of a method as threads of this process, each with its own LiveEngine.
 #pragma once
 
 #include <sys/types.h>
@@ -34,9 +34,8 @@ class MethodRanks {
 
   // One step of all ranks.
   //
-  //   gradients       [ranks][tensors], an empty span where there is no gradient. Not used after
-  //   the
-  //                   return.
+  //   gradients       [ranks][tensors], an empty span where there is no gradient. Not used
+  //                   after the return.
   //   density_factor  what densities are multiplied with.
   //   verify          check that selections lose nothing and that all ranks have the same average.
   //

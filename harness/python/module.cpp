@@ -1,4 +1,5 @@
-// The Python module. Its documentation for users is in the docstrings; tests run their examples.
+// Defines the Python module. Its documentation for users is in the docstrings; tests run their
+// examples.
 #include "harness/python/bindings/bindings.hpp"
 
 PYBIND11_MODULE(_core, module) {

@@ -1,4 +1,4 @@
-// A sparsifier written in Python, behind the interface of all the others.
+// Puts a sparsifier written in Python behind the interface of all the others.
 #pragma once
 
 #include <pybind11/pybind11.h>

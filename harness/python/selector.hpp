@@ -1,4 +1,4 @@
-// What every object of the module that selects is made of.
+// Holds what an object that selects works with: sparsifier, workspace, tensors and their lock.
 #pragma once
 
 #include <atomic>

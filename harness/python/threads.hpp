@@ -1,4 +1,4 @@
-// The one thread pool of the module.
+// Holds the one thread pool of the module.
 #pragma once
 
 #include <memory>

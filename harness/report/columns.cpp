@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "harness/catalog/config_keys.hpp"
@@ -75,10 +76,17 @@ std::vector<KeyColumn> OtherColumns(const std::vector<json>& configs) {
   return columns;
 }
 
+// Cells whose part does not take an option say by the part's name that they lack it.
 bool Differ(const std::vector<json>& configs, const KeyColumn& column) {
-  return std::any_of(configs.begin(), configs.end(), [&](const json& config) {
-    return KeyValue(config, column) != KeyValue(configs.front(), column);
-  });
+  const bool option = column.path.find("_options.") != std::string::npos;
+  std::optional<json> first;
+  for (const json& config : configs) {
+    const json value = KeyValue(config, column);
+    if (option && value.is_null()) continue;
+    if (!first) first = value;
+    if (value != *first) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -111,13 +119,13 @@ std::vector<KeyColumn> KeyColumnsOf(const std::vector<json>& configs) {
 
 std::vector<KeyColumn> KeyColumnsOf(const Part& part) {
   std::vector<json> configs;
-  for (const Cell& cell : part.cells) configs.push_back(cell.config);
+  for (const Cell& cell : part.cells) configs.push_back(cell.json);
   return KeyColumnsOf(configs);
 }
 
 json KeyValue(const json& config, const KeyColumn& column) {
   const std::size_t dot = column.path.find('.');
-  const json value = ConfigValue(config, column.path.substr(0, dot));
+  const json value = config.value(column.path.substr(0, dot), json());
   if (dot == std::string::npos) return value;
   std::string pointer = column.path.substr(dot);
   std::replace(pointer.begin(), pointer.end(), '.', '/');
@@ -138,7 +146,7 @@ std::string KeyText(const json& config, const KeyColumn& column) {
 
 std::span<const MetricColumn> MetricColumnsOf(const Part& part) {
   const bool convergence = std::any_of(part.cells.begin(), part.cells.end(), [](const Cell& cell) {
-    return cell.config["kind"] == "convergence";
+    return cell.json["kind"] == "convergence";
   });
   if (convergence) return kConvergence;
   return kThroughput;

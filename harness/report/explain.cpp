@@ -53,7 +53,7 @@ void Flatten(const std::string& name, const json& value, std::map<std::string, j
 json Of(const Candidate& candidate, const std::string& key) {
   if (const auto found = candidate.keys.find(key); found != candidate.keys.end())
     return found->second;
-  return ConfigValue(candidate.result->cell->config, key);
+  return candidate.result->cell->json.value(key, json());
 }
 
 // As it is typed after "key=".
@@ -156,7 +156,7 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
     for (const CellResult& cell : result.cells) {
       if (!seen.insert(cell.cell->config_hash).second) continue;
       Candidate candidate{&cell, {}};
-      Flatten("", cell.cell->config, candidate.keys);
+      Flatten("", cell.cell->json, candidate.keys);
       side.candidates.push_back(std::move(candidate));
     }
   }

@@ -42,7 +42,7 @@ std::string MetricWords(const std::string& metric) {
 }
 
 std::string MethodOf(const PartResult& result, std::size_t cell) {
-  return result.cells[cell].cell->config["method"];
+  return result.cells[cell].cell->config.method;
 }
 
 void Add(const PartResult& result, std::size_t of, std::size_t over, const std::string& metric,
@@ -93,18 +93,17 @@ Comparisons OfReference(const PartResult& result, const std::string& own) {
 }
 
 // "digits-resnet, 2 workers, 1 Gbit/s"
-std::string SettingWords(const json& config) {
-  const int workers = config["workers"];
-  std::string words = fmt::format("{}, {} worker{}", config["workload"].get<std::string>(), workers,
-                                  workers == 1 ? "" : "s");
-  if (config["link"].is_object()) {
-    words += fmt::format(", {:g} Gbit/s", config["link"]["gbps"].get<double>());
-  } else if (config["cluster"].is_string() && !IsOwnCluster(config["cluster"])) {
-    words += ", " + config["cluster"].get<std::string>();
+std::string SettingWords(const CellConfig& config) {
+  const int workers = config.workers;
+  std::string words =
+      fmt::format("{}, {} worker{}", config.workload, workers, workers == 1 ? "" : "s");
+  if (config.link) {
+    words += fmt::format(", {:g} Gbit/s", config.link->gbps);
+  } else if (!config.cluster.empty() && !IsOwnCluster(config.cluster)) {
+    words += ", " + config.cluster;
   }
-  if (config["sparsifier"] != "none") {
-    words += fmt::format(", {} at density {:g}", config["sparsifier"].get<std::string>(),
-                         config["density"].get<double>());
+  if (config.sparsifier != "none") {
+    words += fmt::format(", {} at density {:g}", config.sparsifier, config.density);
   }
   return words;
 }

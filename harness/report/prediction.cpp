@@ -24,8 +24,8 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
   std::size_t twin = 0;  // PredictedPart keeps the order
   for (std::size_t i = 0; i < live.cells.size(); ++i) {
     const CellResult& result = live.cells[i];
-    const json& config = result.cell->config;
-    if (config["kind"] != "throughput" || config["mode"] == "modelled") continue;
+    const CellConfig& config = result.cell->config;
+    if (config.kind != TrialKind::kThroughput || config.modelled()) continue;
     const CellResult& predicted = twins.cells.at(twin++);
     if (shown != nullptr && !shown->contains(i)) continue;
     const auto seconds = result.Over("step_seconds");

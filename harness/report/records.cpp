@@ -105,10 +105,10 @@ class Recorder {
     record.what = what;
     record.part = result_.part->id;
     record.hardware = fmt::format("{}", fmt::join(result_.hardware, "; "));
-    record.keys = KeysOf(cell.config);
+    record.keys = KeysOf(cell.json);
     record.metric = metric;
-    record.unit = UnitWord(UnitOf(metric, cell.config, catalog_));
-    record.mode = cell.config["mode"];
+    record.unit = UnitWord(UnitOf(metric, cell.json, catalog_));
+    record.mode = cell.json["mode"];
     return record;
   }
 

@@ -181,43 +181,42 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
 }
 
 bool CellResult::Oversubscribed() const {
-  if (trials.empty() || cell->config["mode"] == "modelled") return false;
+  if (trials.empty() || cell->config.modelled()) return false;
   const int cores = trials.begin()->second->system.value("cores", 0);
-  const json& config = cell->config;
-  return cores > 0 &&
-         config["workers"].get<int>() * config["threads_per_worker"].get<int>() > cores;
+  const CellConfig& config = cell->config;
+  return cores > 0 && config.workers * config.threads_per_worker > cores;
 }
 
 std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
                                                      const std::string& method) const {
-  const json& config = cells[i].cell->config;
-  if (config["method"] == method) return i;
+  const CellConfig& config = cells[i].cell->config;
+  if (config.method == method) return i;
   std::vector<std::size_t> alike, dense, unlike;
   for (std::size_t j = 0; j < cells.size(); ++j) {
-    const json& other = cells[j].cell->config;
-    if (other["method"] != method || settings[i] != settings[j]) continue;
-    if (other["density"] == config["density"] && other["sparsifier"] == config["sparsifier"]) {
+    const CellConfig& other = cells[j].cell->config;
+    if (other.method != method || settings[i] != settings[j]) continue;
+    if (other.density == config.density && other.sparsifier == config.sparsifier) {
       alike.push_back(j);
     } else {
-      (other["sparsifier"] == "none" ? dense : unlike).push_back(j);
+      (other.sparsifier == "none" ? dense : unlike).push_back(j);
     }
   }
   if (alike.size() > 1) {  // several options of the sparsifier, or kinds of feedback
     std::erase_if(alike, [&](std::size_t j) {
       const auto keys = SparsityKeys();
       return !std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
-        return ConfigValue(cells[j].cell->config, key) == ConfigValue(config, key);
+        return cells[j].cell->json.at(key) == cells[i].cell->json.at(key);
       });
     });
   }
   // A dense cell has no density of its own: it is compared with the one that its setting has.
-  const bool of_dense = config["sparsifier"] == "none" && dense.empty();
+  const bool of_dense = config.sparsifier == "none" && dense.empty();
   const auto& found = !alike.empty() ? alike : of_dense ? unlike : dense;
   return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 
 std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
-  if (part->reference.empty() || cells[i].cell->config["method"] == part->reference)
+  if (part->reference.empty() || cells[i].cell->config.method == part->reference)
     return std::nullopt;
   return CounterpartOf(i, part->reference);
 }
@@ -232,7 +231,7 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
     result.part = &part;
     std::set<std::string> hardware;
     for (const Cell& cell : part.cells) {
-      result.settings.push_back(SettingOf(cell.config));
+      result.settings.push_back(SettingOf(cell.json));
       result.cells.push_back(ResultOf(cell, wanted, result));
       for (const auto& [block, trial] : result.cells.back().trials)
         hardware.insert(HardwareLine(trial->system));
@@ -265,11 +264,7 @@ std::string HardwareLine(const json& system) {
 }
 
 std::string WeakerMode(const CellResult& of, const CellResult& over) {
-  std::string mode = "measured";
-  for (const char* weaker : {"emulated", "modelled"}) {
-    if (of.cell->config["mode"] == weaker || over.cell->config["mode"] == weaker) mode = weaker;
-  }
-  return mode;
+  return NameOf(std::max(of.cell->config.mode, over.cell->config.mode));
 }
 
 std::vector<ClaimResult> JudgeClaims(const PartResult& result) {

@@ -136,10 +136,10 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
     json excluded = json::array();
     for (const auto& out : part.excluded)
       excluded.push_back({{"cell", out.cell}, {"reason", out.reason}});
-    const json& first = part.cells.front().config;
+    const json& first = part.cells.front().json;
     const auto all_have = [&](const char* key) {
       return std::all_of(part.cells.begin(), part.cells.end(),
-                         [&](const Cell& cell) { return cell.config[key] == first[key]; });
+                         [&](const Cell& cell) { return cell.json[key] == first[key]; });
     };
     json entry = {{"id", part.id},
                   {"title", part.title},

@@ -20,15 +20,6 @@ bool HasFigure(const Part& part, std::string_view kind) {
                      [&](const json& figure) { return figure["kind"] == kind; });
 }
 
-// Every key that a configuration can have without saying so, written out.
-json FullConfig(const json& config) {
-  json full = config;
-  for (const ConfigKey& key : ConfigKeys()) {
-    if (!full.contains(key.name) && !key.absent.is_null()) full[key.name] = key.absent;
-  }
-  return full;
-}
-
 json ValuesJson(const std::map<int, double>& values) {
   json object = json::object();
   for (const auto& [block, value] : values) object[std::to_string(block)] = value;
@@ -101,7 +92,7 @@ struct Denominators {
       }
       if (figure["kind"] != "ablation") continue;
       for (const json& cell : figure["cells"])  // each variant is divided by the one before it
-        methods.insert(result.cells[cell].cell->config["method"]);
+        methods.insert(result.cells[cell].cell->config.method);
     }
   }
 };
@@ -132,8 +123,7 @@ json RatiosJson(const PartResult& result, std::size_t i, const Denominators& den
   return ratios;
 }
 
-std::string LaunchedAlike(const json& config) {
-  json rest = FullConfig(config);
+std::string LaunchedAlike(json rest) {
   for (const std::string& key : LaunchKeys()) rest.erase(key);
   return CanonicalJson(rest);
 }
@@ -145,9 +135,9 @@ std::map<std::string, std::map<std::string, json>> LivePoints(
   for (std::size_t part = 0; part < results.size(); ++part) {
     for (std::size_t i = 0; i < results[part].cells.size(); ++i) {
       const CellResult& cell = results[part].cells[i];
-      const std::string mode = cell.cell->config["mode"];
-      if (mode == "modelled" || cell.trials.empty()) continue;
-      points[LaunchedAlike(cell.cell->config)].try_emplace(mode, json::array({part, i}));
+      if (cell.cell->config.modelled() || cell.trials.empty()) continue;
+      points[LaunchedAlike(cell.cell->json)].try_emplace(NameOf(cell.cell->config.mode),
+                                                         json::array({part, i}));
     }
   }
   return points;
@@ -187,7 +177,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
   json cells = json::array();
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const CellResult& cell = result.cells[i];
-    const json& config = cell.cell->config;
+    const CellConfig& config = cell.cell->config;
     const auto reference = result.ReferenceOf(i);
     json trials = json::array();
     std::set<std::string> hardware, sources;
@@ -197,9 +187,9 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
       hardware.insert(HardwareLine(trial->system));
       if (const std::string source = SourceOf(*trial); !source.empty()) sources.insert(source);
     }
-    json entry = {{"config", FullConfig(config)},
+    json entry = {{"config", cell.cell->json},
                   {"config_hash", cell.cell->config_hash},
-                  {"dense", config["sparsifier"] == "none"},
+                  {"dense", config.sparsifier == "none"},
                   {"trials", std::move(trials)},
                   {"metrics", MetricsJson(cell, rates, folder)},
                   {"reference", reference ? json(*reference) : json()},
@@ -210,8 +200,8 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                   {"sources", sources},
                   {"set_aside", SetAsideJson(cell)},
                   {"points", json::array()}};
-    if (scaling && config["mode"] == "modelled") {
-      if (const auto alike = points.find(LaunchedAlike(config)); alike != points.end()) {
+    if (scaling && config.modelled()) {
+      if (const auto alike = points.find(LaunchedAlike(cell.cell->json)); alike != points.end()) {
         for (const auto& [mode, point] : alike->second) entry["points"].push_back(point);
       }
     }

@@ -58,14 +58,14 @@ std::string RatioText(const std::optional<Interval>& ratio) {
 
 std::string Caption(const PartResult& result) {
   std::set<std::string> modes;
-  for (const auto& cell : result.part->cells) modes.insert(cell.config["mode"].get<std::string>());
+  for (const auto& cell : result.part->cells) modes.insert(cell.json["mode"].get<std::string>());
   std::string caption;
   for (const auto& mode : modes) caption += (caption.empty() ? "" : " and ") + mode;
   for (const auto& line : result.hardware) caption += "; " + line;
   std::size_t least = SIZE_MAX;
   bool live = false;
   for (const auto& cell : result.cells) {
-    if (cell.cell->config["mode"] == "modelled" || cell.trials.empty()) continue;
+    if (cell.cell->json["mode"] == "modelled" || cell.trials.empty()) continue;
     live = true;
     least = std::min(least, cell.trials.size());
   }
@@ -123,11 +123,11 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   table.columns.push_back("n");
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const auto& cell = result.cells[i];
-    std::vector<std::string> row = {cell.cell->config["method"].get<std::string>()};
-    for (const auto& key : keys) row.push_back(KeyText(cell.cell->config, key));
+    std::vector<std::string> row = {cell.cell->json["method"].get<std::string>()};
+    for (const auto& key : keys) row.push_back(KeyText(cell.cell->json, key));
     for (const auto& metric : metrics) {
       const bool first = &metric == &metrics.front();
-      const std::string unit = UnitOf(metric.metric, cell.cell->config, catalog);
+      const std::string unit = UnitOf(metric.metric, cell.cell->json, catalog);
       row.push_back(first && !cell.failure.empty() ? cell.failure : MetricText(cell, metric, unit));
       if (!first || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
@@ -231,7 +231,7 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   Table table;
   table.title = part.title + ": predicted against live step time";
   std::vector<json> configs;
-  for (const auto& cell : summary.cells) configs.push_back(cell.cell->config);
+  for (const auto& cell : summary.cells) configs.push_back(cell.cell->json);
   const auto keys = KeyColumnsOf(configs);
   table.columns = {"method"};
   for (const auto& key : keys) table.columns.push_back(key.title);
@@ -239,8 +239,8 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   for (const bool oversubscribed : {false, true}) {
     for (const auto& cell : summary.cells) {
       if (cell.oversubscribed != oversubscribed) continue;
-      const json& config = cell.cell->config;
-      std::vector<std::string> row = {config["method"]};
+      const json& config = cell.cell->json;
+      std::vector<std::string> row = {config.at("method")};
       for (const auto& key : keys) row.push_back(KeyText(config, key));
       row.insert(row.end(),
                  {Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),

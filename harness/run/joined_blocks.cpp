@@ -36,11 +36,10 @@ bool SameSetting(json a, json b) {
 // Whether `reference` is what `cell` may be divided by: the same but for the method, dense or as
 // sparse.
 bool IsReferenceOf(const Cell& reference, const Cell& cell) {
-  const json& a = reference.config;
-  const json& b = cell.config;
-  return (a["sparsifier"] == "none" ||
-          (a["sparsifier"] == b["sparsifier"] && a["density"] == b["density"])) &&
-         SameSetting(a, b);
+  const CellConfig& a = reference.config;
+  const CellConfig& b = cell.config;
+  return (a.sparsifier == "none" || (a.sparsifier == b.sparsifier && a.density == b.density)) &&
+         SameSetting(reference.json, cell.json);
 }
 
 // Which cells were tried in which blocks, with the parts' current revisions on this machine.
@@ -72,11 +71,10 @@ class Tried {
 void OpenBlocksOf(Tried& tried, Part& part) {
   const std::set<std::string> methods = ReferencesOf(part);
   for (Cell& cell : part.cells) {
-    if (!cell.joined || cell.config["mode"] == "modelled") continue;
+    if (!cell.joined || cell.config.modelled()) continue;
     std::vector<Cell*> references;
     for (Cell& other : part.cells) {
-      if (&other != &cell && methods.contains(other.config["method"].get<std::string>()) &&
-          IsReferenceOf(other, cell))
+      if (&other != &cell && methods.contains(other.config.method) && IsReferenceOf(other, cell))
         references.push_back(&other);
     }
     int first = 0;

@@ -1,5 +1,6 @@
-// One trial as a process group of its own: mpirun and its ranks, watched by a supervisor that ends
-// all of them when the trial is over, when its time is up, or when the controller is gone.
+// Launches a trial as a process group of its own: mpirun and its ranks, watched by a supervisor
+// that ends all of them when the trial is over, when its time is up, or when the controller is
+// gone.
 #pragma once
 
 #include <atomic>

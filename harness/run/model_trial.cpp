@@ -7,6 +7,7 @@
 #include "core/engine/model/model_engine.hpp"
 #include "harness/catalog/fusion_plan_json.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/store/step_log.hpp"
@@ -32,20 +33,21 @@ const json* NearestBelow(const json& profiles, int ranks,
   return best;
 }
 
-[[noreturn]] void Lacks(const json& config, const std::string& what) {
-  SPARFUSE_THROW(kConfig, "cluster " + config.at("cluster").dump() + ": its profile lacks " + what +
+[[noreturn]] void Lacks(const CellConfig& config, const std::string& what) {
+  SPARFUSE_THROW(kConfig, "cluster \"" + config.cluster + "\": its profile lacks " + what +
                               "; measure it with sparfuse profile");
 }
 
-ModelConfig Configure(const json& config, const json& profiles) {
-  const int workers = config.at("workers");
-  const int threads = config.at("threads_per_worker");
-  const bool shared = config.at("cluster") == "this-machine";
+ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
+  const CellConfig& config = trial.cell;
+  const int workers = config.workers;
+  const bool shared = config.cluster == kThisMachine;
   if (profiles.empty()) Lacks(config, "every measurement");
   const bool declared = profiles.front().contains("declared");
   // Ranks that a machine runs side by side; a declared cluster's devices are not shared.
-  const int units =
-      declared ? 0 : std::max(1, profiles.front().at("machine").at("cores").get<int>() / threads);
+  const int units = declared ? 0
+                             : std::max(1, profiles.front().at("machine").at("cores").get<int>() /
+                                               config.threads_per_worker);
 
   const json* compute = declared ? &profiles.front()
                                  : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
@@ -58,17 +60,17 @@ ModelConfig Configure(const json& config, const json& profiles) {
   if (declared) {
     AddDeclaredLinks(cost, times);
   } else if (workers > 1) {
+    const json wanted = ToJson(config.link);
     const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
-      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == config.at("link");
+      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted;
     });
-    if (link == nullptr)
-      Lacks(config, "the link " + config.at("link").dump() + " between two ranks");
+    if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
     AddLink(cost, link->at("profile"));
   }
 
-  ModelConfig model = MakeModelConfig(Compose(config), std::move(layout),
-                                      {workers, config.at("ranks_per_node").get<int>()},
-                                      std::move(backward), std::move(cost), config.at("seed"));
+  ModelConfig model =
+      MakeModelConfig(Compose(config), std::move(layout), {workers, config.ranks_per_node},
+                      std::move(backward), std::move(cost), trial.seed);
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;
   return model;
@@ -83,7 +85,7 @@ double StepSeconds(const ModelStep& step) {
 // Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
 // leave: the first step of the same plan again with other draws of what was measured. Null where
 // the profiles do not say how well they are known.
-json StepUncertainty(const json& config, const json& profiles, const ModelConfig& model) {
+json StepUncertainty(const TrialConfig& trial, const json& profiles, const ModelConfig& model) {
   constexpr int kDraws = 12;
   const bool known = std::any_of(profiles.begin(), profiles.end(), [](const json& outcome) {
     return outcome.at("profile").contains("relative_errors");
@@ -93,7 +95,7 @@ json StepUncertainty(const json& config, const json& profiles, const ModelConfig
   double squares = 0;
   for (int draw = 1; draw <= kDraws; ++draw) {
     ModelConfig drawn =
-        Configure(config, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
+        Configure(trial, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
     drawn.plan = model.plan;
     const double off = std::log(StepSeconds(SimulateStep(drawn, 0, 0))) - expected;
     squares += off * off;
@@ -103,21 +105,21 @@ json StepUncertainty(const json& config, const json& profiles, const ModelConfig
 
 }  // namespace
 
-json RunModelledTrial(const json& config, const json& profiles,
+json RunModelledTrial(const TrialConfig& trial, const json& profiles,
                       const std::filesystem::path& directory) {
+  const CellConfig& config = trial.cell;
   const ModelConfig model = [&] {
     try {
-      return Configure(config, profiles);
+      return Configure(trial, profiles);
     } catch (const json::exception& error) {
-      SPARFUSE_THROW(kData, "cluster " + config.at("cluster").dump() +
-                                ": its profile is damaged: " + error.what());
+      SPARFUSE_THROW(kData,
+                     "cluster \"" + config.cluster + "\": its profile is damaged: " + error.what());
     }
   }();
-  const workloads::WorkloadDescriptor& workload =
-      workloads::FindWorkload(config.at("workload").get<std::string>());
+  const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(config.workload);
   const int ranks = model.topology.ranks;
   const bool random = model.selection.sigma != 0;  // else every step is like the first
-  const int steps = random ? config.at("steps").get<int>() : 1;
+  const int steps = random ? config.steps : 1;
 
   StepLog log(static_cast<std::size_t>(ranks));
   std::vector<TracedStep> traced;
@@ -133,9 +135,8 @@ json RunModelledTrial(const json& config, const json& profiles,
 
   StepLogContext context;
   context.dense_elements = static_cast<double>(model.layout.numel());
-  context.units_per_step =
-      static_cast<double>(ranks) * config.at("batch_per_worker").get<double>() *
-      config.at("accumulation").get<double>() * static_cast<double>(workload.units_per_sample);
+  context.units_per_step = static_cast<double>(ranks) * config.batch_per_worker *
+                           config.accumulation * static_cast<double>(workload.units_per_sample);
   context.unit = workload.unit;
   context.knows_missing = false;
   json series;
@@ -160,7 +161,7 @@ json RunModelledTrial(const json& config, const json& profiles,
                   {"machine", profiles.front().at("machine")},
                   {"software", profiles.front().at("software")},
                   {"series", std::move(series)}};
-  const json uncertainty = StepUncertainty(config, profiles, model);
+  const json uncertainty = StepUncertainty(trial, profiles, model);
   if (!uncertainty.is_null())
     outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
   for (const char* key : {"calibration", "inputs"}) {

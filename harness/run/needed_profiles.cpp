@@ -17,51 +17,47 @@ namespace sparfuse::harness {
 
 using nlohmann::json;
 
-json ProfileConfig(const CatalogWorkload& workload, const json& workload_options,
-                   const json& recipe, int batch_per_worker, int threads_per_worker, int ranks,
-                   const json& link, const ProfileNeeds& needs) {
-  json config = {{"kind", "profile"},
-                 {"mode", link.is_null() ? "measured" : "emulated"},
-                 {"workload", workload.name},
-                 {"workload_options", workload_options},
-                 {"recipe", recipe},
-                 {"workers", ranks},
-                 {"ranks_per_node", link.is_null() ? ranks : 1},
-                 {"threads_per_worker", threads_per_worker},
-                 {"batch_per_worker", batch_per_worker},
-                 {"accumulation", 1},
-                 {"transport", "mpi"},
-                 {"link", link},
-                 {"sparsifiers", needs.sparsifiers},
-                 {"quantizers", needs.quantizers},
-                 {"warmup_steps", needs.warmup_steps},
-                 {"steps", needs.steps},
-                 {"deadline_seconds", 60}};
-  SetConfigValue(config, "device", needs.device);
-  SetConfigValue(config, "precision", needs.precision);
+CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks,
+                         const std::optional<LinkShape>& link) {
+  CellConfig config;
+  config.kind = TrialKind::kProfile;
+  config.mode = link ? Mode::kEmulated : Mode::kMeasured;
+  config.workload = needs.workload;
+  config.workload_options = needs.workload_options;
+  config.recipe = needs.recipe;
+  config.workers = ranks;
+  config.ranks_per_node = link ? 1 : ranks;
+  config.threads_per_worker = needs.threads_per_worker;
+  config.batch_per_worker = needs.batch_per_worker;
+  config.device = needs.device;
+  config.precision = needs.precision;
+  config.link = link;
+  config.warmup_steps = needs.warmup_steps;
+  config.steps = needs.steps;
+  config.sparsifiers = needs.sparsifiers;
+  config.quantizers = needs.quantizers;
   return config;
 }
 
-std::vector<json> ProfileConfigsFor(const Catalog& catalog, const json& config,
-                                    const ProfileNeeds& needs) {
-  const auto& workload =
-      NeedEntry(catalog.workloads, "workload", config["workload"].get<std::string>());
-  const int workers = config["workers"];
+std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const ProfileNeeds& needs) {
   std::set<int> ranks = {1};
-  if (workers > 1) ranks.insert(2);
-  if (config["cluster"] == "this-machine") {
-    const int most = std::min(workers, needs.most_ranks);
+  if (config.workers > 1) ranks.insert(2);
+  if (config.cluster == kThisMachine) {
+    const int most = std::min(config.workers, needs.most_ranks);
     for (int count = 4; count <= most; count *= 2) ranks.insert(count);
     ranks.insert(most);
   }
   ProfileNeeds here = needs;
-  here.device = ConfigValue(config, "device");
-  here.precision = ConfigValue(config, "precision");
-  std::vector<json> configs;
+  here.workload = config.workload;
+  here.workload_options = config.workload_options;
+  here.recipe = config.recipe;
+  here.batch_per_worker = config.batch_per_worker;
+  here.threads_per_worker = config.threads_per_worker;
+  here.device = config.device;
+  here.precision = config.precision;
+  std::vector<CellConfig> configs;
   for (const int count : ranks) {
-    configs.push_back(ProfileConfig(workload, config["workload_options"], config["recipe"],
-                                    config["batch_per_worker"], config["threads_per_worker"], count,
-                                    count > 1 ? config["link"] : json(), here));
+    configs.push_back(ProfileConfig(here, count, count > 1 ? config.link : std::nullopt));
   }
   return configs;
 }
@@ -72,11 +68,11 @@ ProfileNeeds NeedsOf(const Experiment& experiment) {
   std::set<std::string> quantizers;
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
-      if (cell.config["mode"] != "modelled") {
-        needs.most_ranks = std::max(needs.most_ranks, cell.config["workers"].get<int>());
-      }
-      sparsifiers.insert(cell.config.value("sparsifier", "none"));
-      quantizers.insert(cell.config.value("/method_options/payload_dense"_json_pointer, "indexed"));
+      const CellConfig& config = cell.config;
+      if (!config.modelled()) needs.most_ranks = std::max(needs.most_ranks, config.workers);
+      if (config.is_profile()) continue;
+      sparsifiers.insert(config.sparsifier);
+      quantizers.insert(StringOption(config.method_options.sending, "payload_dense"));
     }
   }
   sparsifiers.erase("none");
@@ -87,7 +83,7 @@ ProfileNeeds NeedsOf(const Experiment& experiment) {
 }
 
 const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& rows,
-                          const json& config, const std::string& system_hash) {
+                          const CellConfig& config, const std::string& system_hash) {
   const std::string hash = ConfigHash(config);
   const json revisions = RevisionsOf(catalog, config);
   const auto row = std::find_if(rows.rbegin(), rows.rend(), [&](const TrialRow& candidate) {
@@ -99,8 +95,8 @@ const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& r
 
 namespace {
 
-Profile ProfileOfFile(const Store& store, const json& config) {
-  const std::string name = config["cluster"];
+Profile ProfileOfFile(const Store& store, const CellConfig& config) {
+  const std::string& name = config.cluster;
   const auto file = store.profiles().File(name + ".json");
   Profile profile{ProfilesOf(ReadProfiles(file), config), ""};
   if (profile.content.empty()) {
@@ -113,35 +109,35 @@ Profile ProfileOfFile(const Store& store, const json& config) {
 }  // namespace
 
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const json& config, const ProfileNeeds& needs, const std::string& system_hash) {
+                    const CellConfig& config, const ProfileNeeds& needs,
+                    const std::string& system_hash) {
   Profile profile;
-  if (IsDeclared(store.profiles(), config["cluster"])) {
+  if (IsDeclared(store.profiles(), config.cluster)) {
     profile.content =
-        DeclaredProfile(LoadDeclaredCluster(store.profiles(), config["cluster"]), config);
+        DeclaredProfile(LoadDeclaredCluster(store.profiles(), config.cluster), config);
     return profile;
   }
-  if (!IsOwnCluster(config["cluster"])) return ProfileOfFile(store, config);
+  if (!IsOwnCluster(config.cluster)) return ProfileOfFile(store, config);
   json content = json::array();
-  for (const auto& wanted : ProfileConfigsFor(catalog, config, needs)) {
+  for (const auto& wanted : ProfileConfigsFor(config, needs)) {
     const TrialRow* row = FindTrial(catalog, rows, wanted, system_hash);
     if (row == nullptr) {
-      profile.missing =
-          fmt::format("its profile is not measured yet: {}, {} rank(s) at once, link {}",
-                      wanted["workload"].get<std::string>(), wanted["workers"].get<int>(),
-                      wanted["link"].is_null() ? "its own" : wanted["link"].dump());
+      profile.missing = fmt::format(
+          "its profile is not measured yet: {}, {} rank(s) at once, link {}", wanted.workload,
+          wanted.workers, wanted.link ? ToJson(wanted.link).dump() : "its own");
       return profile;
     }
     json outcome = ReadJsonFile(store.results() / row->directory / "outcome.json");
-    outcome["config"] = wanted;
+    outcome["config"] = ToJson(wanted);
     content.push_back(std::move(outcome));
   }
   profile.content = std::move(content);
   return profile;
 }
 
-json ModelledSystem(const json& config, const json& profile, const json& machine) {
-  json system = {{"cluster", config["cluster"]}, {"profile_hash", ContentHash(profile)}};
-  if (IsOwnCluster(config["cluster"])) system["machine"] = machine;
+json ModelledSystem(const CellConfig& config, const json& profile, const json& machine) {
+  json system = {{"cluster", config.cluster}, {"profile_hash", ContentHash(profile)}};
+  if (IsOwnCluster(config.cluster)) system["machine"] = machine;
   return system;
 }
 

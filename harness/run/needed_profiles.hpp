@@ -1,4 +1,5 @@
-// Profiles that modelled trials on this machine need: which trials measure them, and what is there.
+// Finds the profiles that modelled trials on this machine need: the trials that measure them, and
+// those of the store.
 #pragma once
 
 #include <filesystem>
@@ -20,29 +21,30 @@ struct ProfileNeeds {
   std::vector<std::string> quantizers = {};   // of its cells' dense tensors, sorted
   int warmup_steps = 4;                       // of the backward pass
   int steps = 16;                             // timed, with hooks and as often without
-  std::string device = "cpu";
-  std::string precision = "fp32";
+  // What they are of.
+  std::string workload = {};
+  Options workload_options = {}, recipe = {};
+  int batch_per_worker = 1, threads_per_worker = 1;
+  Place device = Place::kCpu;
+  Precision precision = Precision::kFp32;
 };
 ProfileNeeds NeedsOf(const Experiment& experiment);
 
-// The config of the trial that measures `workload`'s backward pass, the machine's kernels, the
-// selections and encodings of `needs` and the link with `ranks` on the machine at once. link: null
-// for the machine's own, or a shape.
-nlohmann::json ProfileConfig(const CatalogWorkload& workload,
-                             const nlohmann::json& workload_options, const nlohmann::json& recipe,
-                             int batch_per_worker, int threads_per_worker, int ranks,
-                             const nlohmann::json& link, const ProfileNeeds& needs);
+// The config of the trial that measures the workload's backward pass, the machine's kernels, the
+// selections and encodings of `needs` and the link with `ranks` on the machine at once. link:
+// nothing for the machine's own, or a shape.
+CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks,
+                         const std::optional<LinkShape>& link);
 
 // The profile trials that `config` (modelled, of an own cluster) needs, of its device and
 // precision: one rank alone; two over its link; and on "this-machine" 4, 8, ... up to its workers,
 // at most `needs.most_ranks` at once.
-std::vector<nlohmann::json> ProfileConfigsFor(const Catalog& catalog, const nlohmann::json& config,
-                                              const ProfileNeeds& needs);
+std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const ProfileNeeds& needs);
 
 // The newest trial in `rows` that counts, of this config, `system_hash` and current revisions; null
 // if there is none.
 const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& rows,
-                          const nlohmann::json& config, const std::string& system_hash);
+                          const CellConfig& config, const std::string& system_hash);
 
 struct Profile {
   nlohmann::json content;  // an array of profile outcomes, each with its "config"; null: missing
@@ -53,12 +55,12 @@ struct Profile {
 // current revisions; or from the named file of the store's profiles, what it has of the config's
 // workload, batch and threads.
 Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const nlohmann::json& config, const ProfileNeeds& needs,
+                    const CellConfig& config, const ProfileNeeds& needs,
                     const std::string& system_hash);
 
 // What stands in the place of a machine for a modelled trial: {"cluster", "profile_hash", and for
 // own clusters this machine's description}.
-nlohmann::json ModelledSystem(const nlohmann::json& config, const nlohmann::json& profile,
+nlohmann::json ModelledSystem(const CellConfig& config, const nlohmann::json& profile,
                               const nlohmann::json& machine);
 
 }  // namespace sparfuse::harness

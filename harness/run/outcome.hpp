@@ -1,4 +1,4 @@
-// What came of a launched trial, put together from its directory and its launcher's end.
+// Puts together the outcome of a launched trial from its directory and its launcher's end.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Progress of a run: one line that updates on a terminal, plain lines otherwise.
+// Shows the progress of a run: one line that updates on a terminal, plain lines otherwise.
 #pragma once
 
 #include <cstdio>

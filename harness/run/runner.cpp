@@ -27,9 +27,8 @@ using nlohmann::json;
 
 std::string Stem(const PlannedTrial& trial) {
   const auto& config = trial.config;
-  return fmt::format("{}-{}-w{}-{}-b{}", config.value("method", "profile"),
-                     config["workload"].get<std::string>(), config["workers"].get<int>(),
-                     trial.config_hash.substr(0, 8), trial.block);
+  return fmt::format("{}-{}-w{}-{}-b{}", config.is_profile() ? "profile" : config.method,
+                     config.workload, config.workers, trial.config_hash.substr(0, 8), trial.block);
 }
 
 std::string Name(const PlannedTrial& trial) {
@@ -38,14 +37,14 @@ std::string Name(const PlannedTrial& trial) {
 
 // The thread pools that libraries bring, sized to what the trial is given, and what they compute
 // with.
-std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const json& config) {
-  const std::string threads = std::to_string(config["threads_per_worker"].get<int>());
+std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellConfig& config) {
+  const std::string threads = std::to_string(config.threads_per_worker);
   std::vector<std::pair<std::string, std::string>> environment;
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
     environment.emplace_back(name, threads);
   }
   // cuBLAS then computes the same bits in every run, whatever else the card does.
-  if (config.value("device", "cpu") == "cuda" && config["kind"] == "convergence")
+  if (config.device == Place::kCuda && config.kind == TrialKind::kConvergence)
     environment.emplace_back("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   return environment;
 }
@@ -67,7 +66,7 @@ class Clock {
   Clock(const std::vector<PlannedTrial>& first, const std::vector<PlannedTrial>& then) {
     for (const auto* trials : {&first, &then}) {
       for (const auto& trial : *trials) {
-        trials_.push_back({trial.estimated_seconds, trial.modelled() ? 1u : 0u});
+        trials_.push_back({trial.estimated_seconds, trial.config.modelled() ? 1u : 0u});
       }
     }
   }
@@ -125,8 +124,7 @@ class Runner {
     // Those whose profile is measured in this run wait for it.
     const auto waiting = std::stable_partition(
         modelled.trials.begin(), modelled.trials.end(), [&](const PlannedTrial& trial) {
-          return !trial.system.is_null() &&
-                 !(options_.fresh && IsOwnCluster(trial.config["cluster"]));
+          return !trial.system.is_null() && !(options_.fresh && IsOwnCluster(trial.config.cluster));
         });
     std::vector<PlannedTrial> all(modelled.trials.begin(), waiting);
     all.insert(all.end(), live.trials.begin(), live.trials.end());
@@ -152,7 +150,7 @@ class Runner {
  private:
   static void KeepProfiles(TrialPlan& live) {
     std::erase_if(live.trials,
-                  [](const PlannedTrial& trial) { return trial.config["kind"] != "profile"; });
+                  [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
   }
 
   // The same trials with what was measured since; without those that the store has by now.
@@ -182,7 +180,7 @@ class Runner {
       if (interrupted_) return;
       progress.Begin(Name(trial), clock.Remaining());
       const auto begin = std::chrono::steady_clock::now();
-      const json outcome = trial.modelled() ? RunModelled(trial) : RunLive(trial, progress);
+      const json outcome = trial.config.modelled() ? RunModelled(trial) : RunLive(trial, progress);
       if (outcome.is_null()) return;  // interrupted: as if it had not begun
       const double seconds =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -200,18 +198,16 @@ class Runner {
   }
 
   // A directory with config.json, as both kinds of trials find it.
-  std::string Prepare(const PlannedTrial& trial) const {
-    const std::string id = store_.CreateTrial(lock_, trial.experiment, trial.part, Stem(trial));
-    json config = trial.config;
-    config["seed"] = trial.seed;
-    config["block"] = trial.block;
-    config["trial_id"] = id;
-    WriteFileDurably(store_.Directory(id) / "config.json", config.dump(1) + "\n");
-    return id;
+  TrialConfig Prepare(const PlannedTrial& trial) const {
+    const TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
+                             store_.CreateTrial(lock_, trial.experiment, trial.part, Stem(trial))};
+    WriteFileDurably(store_.Directory(config.trial_id) / "config.json",
+                     ToJson(config).dump(1) + "\n");
+    return config;
   }
 
   json RunLive(const PlannedTrial& trial, Progress& progress) {
-    const std::string id = Prepare(trial);
+    const std::string id = Prepare(trial).trial_id;
     const fs::path directory = store_.Directory(id);
     LaunchRequest request;
     request.argv = LaunchCommand(trial.config, options_.worker, fs::absolute(directory));
@@ -236,16 +232,13 @@ class Runner {
     if (trial.system.is_null()) {  // no row: nothing ran
       return {{"status", "skipped"}, {"failure", {{"kind", "config"}, {"message", trial.why}}}};
     }
-    const std::string id = Prepare(trial);
+    const TrialConfig config = Prepare(trial);
+    const std::string& id = config.trial_id;
     const fs::path directory = store_.Directory(id);
     const std::string started = UtcNow();
     const auto begin = std::chrono::steady_clock::now();
     json outcome;
     try {
-      json config = trial.config;
-      config["seed"] = trial.seed;
-      config["block"] = trial.block;
-      config["trial_id"] = id;
       outcome = RunModelledTrial(config, trial.profile, directory);
       WriteFileDurably(directory / "outcome.json", outcome.dump(1) + "\n");
       outcome = JudgeOutcome(outcome);
@@ -263,16 +256,17 @@ class Runner {
               const std::string& started, double seconds, const std::vector<std::string>& argv,
               const json& environment) {
     json trial = std::move(outcome);
-    trial["schema"] = 1;
+    trial["schema"] = kTrialSchema;
     trial["trial_id"] = id;
     trial["experiment"] = planned.experiment;
     trial["part"] = planned.part;
-    trial["config"] = planned.config;
+    trial["config"] = ToJson(planned.config);
     trial["config_hash"] = planned.config_hash;
     trial["system"] = planned.system;
     trial["system_hash"] = ContentHash(planned.system);
     trial["source"] = source_;
     trial["revisions"] = planned.revisions;
+    trial["sources"] = planned.sources;
     trial["block"] = planned.block;
     trial["seed"] = planned.seed;
     trial["started_utc"] = started;
@@ -304,17 +298,17 @@ class Runner {
 
 }  // namespace
 
-std::vector<std::string> LaunchCommand(const json& config, const fs::path& worker,
+std::vector<std::string> LaunchCommand(const CellConfig& config, const fs::path& worker,
                                        const fs::path& directory) {
   std::vector<std::string> command;
-  if (config["transport"] != "threads") {  // NCCL's ranks find one another over MPI
+  if (config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
     command.push_back("mpirun");
     if (::geteuid() == 0) command.push_back("--allow-run-as-root");
     for (const char* option :
          {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-np"}) {
       command.push_back(option);
     }
-    command.push_back(std::to_string(config["workers"].get<int>()));
+    command.push_back(std::to_string(config.workers));
   }
   command.push_back(worker.string());
   command.push_back(directory.string());

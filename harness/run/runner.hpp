@@ -35,7 +35,7 @@ RunSummary RunExperiments(const Catalog& catalog, const Store& store,
                           const std::atomic<bool>& interrupted);
 
 // The command line of a live trial.
-std::vector<std::string> LaunchCommand(const nlohmann::json& config,
+std::vector<std::string> LaunchCommand(const CellConfig& config,
                                        const std::filesystem::path& worker,
                                        const std::filesystem::path& directory);
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/device/card.hpp"
-#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/part_sources.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/needed_profiles.hpp"
@@ -26,10 +26,13 @@ void Shuffle(std::vector<T>& values, std::uint64_t seed) {
   for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random() % i]);
 }
 
-// What became of the stored trials of this cell and block; "" if one is what is asked for, nothing
-// if there is none.
-std::optional<std::string> WhyNotCurrent(const PlannedTrial& trial,
-                                         const std::vector<const TrialRow*>& rows, bool fresh) {
+// What became of the stored trials of a cell and block.
+struct Stored {
+  const TrialRow* current = nullptr;  // what is asked for
+  std::optional<std::string> why;     // why none is; nothing where there is no trial
+};
+
+Stored FindStored(const PlannedTrial& trial, const std::vector<const TrialRow*>& rows) {
   const std::string system_hash = ContentHash(trial.system);
   std::optional<std::string> why;
   for (const TrialRow* row : rows) {
@@ -43,18 +46,19 @@ std::optional<std::string> WhyNotCurrent(const PlannedTrial& trial,
     } else if (row->status != "ok") {
       why = fmt::format("{} before ({}): {}", row->status, row->failure_kind, row->failure_message);
     } else {
-      return fresh ? "--fresh" : "";
+      return {row, std::nullopt};
     }
   }
-  return why;
+  return {nullptr, why};
 }
 
 // For a cell that never ran: what differs from the stored trial whose config is nearest.
-std::string WhatIsNew(const json& config, const std::vector<TrialRow>& rows) {
+std::string NearestStored(const CellConfig& cell, const std::vector<TrialRow>& rows) {
+  const json config = ToJson(cell);
   const TrialRow* nearest = nullptr;
   std::size_t least = 4;  // more differences than three are another cell
   for (const auto& row : rows) {
-    if (row.kind != config["kind"] || row.workload != config["workload"]) continue;
+    if (row.kind != NameOf(cell.kind) || row.workload != cell.workload) continue;
     std::size_t differences = 0;
     for (const auto& [key, value] : config.items()) {
       differences += !row.config.contains(key) || row.config[key] != value;
@@ -69,7 +73,7 @@ std::string WhatIsNew(const json& config, const std::vector<TrialRow>& rows) {
 }
 
 PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment, const Part& part,
-                       const json& config, const std::string& config_hash, int block) {
+                       const CellConfig& config, const std::string& config_hash, int block) {
   PlannedTrial trial;
   trial.experiment = experiment;
   trial.part = part.id;
@@ -77,14 +81,15 @@ PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment
   trial.config_hash = config_hash;
   trial.system = context.machine;
   trial.revisions = RevisionsOf(context.catalog, config);
+  trial.sources = SourcesOf(config);
   trial.block = block;
   trial.seed = part.base_seed + block;
   trial.timeout_seconds = part.timeout_seconds;
   return trial;
 }
 
-bool NeedsThisMachine(const json& config) {
-  return config["mode"] == "modelled" && IsOwnCluster(config["cluster"]);
+bool NeedsThisMachine(const CellConfig& config) {
+  return config.modelled() && IsOwnCluster(config.cluster);
 }
 
 bool RunsIn(int block, const Cell& cell, const Part& part) {
@@ -107,10 +112,14 @@ class Collector {
              .second) {
       return;
     }
-    if (trial.why.empty()) trial.why = Why(trial);
     if (trial.why.empty()) {
-      ++plan.present;
-      return;
+      const Stored stored = FindStored(trial, by_config_[trial.config_hash]);
+      if (stored.current != nullptr && !context_.fresh) {
+        ++plan.present;
+        CompareSources(trial.sources, stored.current->provenance);
+        return;
+      }
+      trial.why = stored.current != nullptr ? "--fresh" : stored.why.value_or(WhatIsNew(trial));
     }
     trial.estimated_seconds = EstimateSeconds(trial.config, trial.config_hash, rows_);
     plan.trials.push_back(std::move(trial));
@@ -119,14 +128,18 @@ class Collector {
   TrialPlan plan;
 
  private:
-  std::string Why(const PlannedTrial& trial) {
-    if (const auto why = WhyNotCurrent(trial, by_config_[trial.config_hash], context_.fresh)) {
-      return *why;
-    }
-    // The blocks of a cell share the answer.
+  // The blocks of a cell share the answer.
+  std::string WhatIsNew(const PlannedTrial& trial) {
     const auto [found, is_new] = what_is_new_.try_emplace(trial.config_hash);
-    if (is_new) found->second = WhatIsNew(trial.config, rows_);
+    if (is_new) found->second = NearestStored(trial.config, rows_);
     return found->second;
+  }
+
+  void CompareSources(const json& now, const json& provenance) {
+    const json then = provenance.value("sources", json::object());
+    for (const auto& [part, hash] : now.items()) {
+      if (then.contains(part) && then[part] != hash) ++plan.other_sources[part];
+    }
   }
 
   const PlanContext& context_;
@@ -138,13 +151,14 @@ class Collector {
 
 }  // namespace
 
-double EstimateSeconds(const json& config, const std::string& config_hash,
+double EstimateSeconds(const CellConfig& config, const std::string& config_hash,
                        const std::vector<TrialRow>& rows) {
   double sum[3] = {};
   std::size_t count[3] = {};
   for (const auto& row : rows) {
-    if (row.status != "ok" || row.kind != config["kind"] || row.mode != config["mode"]) continue;
-    const bool alike = row.workload == config["workload"] && row.workers == config["workers"];
+    if (row.status != "ok" || row.kind != NameOf(config.kind) || row.mode != NameOf(config.mode))
+      continue;
+    const bool alike = row.workload == config.workload && row.workers == config.workers;
     const int level = row.config_hash == config_hash ? 0 : alike ? 1 : 2;
     sum[level] += row.seconds;
     ++count[level];
@@ -163,7 +177,7 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
     for (const auto& part : PartsWithTwins(experiment)) {
       for (const auto& cell : part.cells) {
         if (!NeedsThisMachine(cell.config)) continue;
-        for (const auto& config : ProfileConfigsFor(context.catalog, cell.config, needs)) {
+        for (const auto& config : ProfileConfigsFor(cell.config, needs)) {
           Part profile;
           profile.id = "profile";
           profile.base_seed = part.base_seed;
@@ -187,7 +201,7 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
       for (const auto& part : experiment.parts) {
         std::vector<PlannedTrial> trials;
         for (const auto& cell : part.cells) {
-          if (cell.config["mode"] == "modelled" || !RunsIn(block, cell, part)) continue;
+          if (cell.config.modelled() || !RunsIn(block, cell, part)) continue;
           trials.push_back(
               MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block));
         }
@@ -200,17 +214,24 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 }
 
 std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
+  std::vector<std::string> problems;
+  for (const auto& [part, trials] : plan.other_sources) {
+    problems.push_back(fmt::format(
+        "{} trial(s) of the store count that were made with other sources of {}: run them again "
+        "with --fresh, or raise its revision, where results may differ",
+        trials, part));
+  }
   const auto on_cards =
-      std::count_if(plan.trials.begin(), plan.trials.end(), [](const PlannedTrial& trial) {
-        return !trial.modelled() && ConfigValue(trial.config, "device") == "cuda";
-      });
-  if (on_cards == 0) return {};
-  const std::string why = WhyNoCuda();
-  if (why.empty()) return {};
-  return {
-      fmt::format("{} trial(s) with device = \"cuda\" will fail: this machine has no CUDA "
-                  "device: {}",
-                  on_cards, why)};
+      std::count_if(plan.trials.begin(), plan.trials.end(),
+                    [](const PlannedTrial& trial) { return trial.config.device == Place::kCuda; });
+  if (on_cards == 0) return problems;
+  if (const std::string why = WhyNoCuda(); !why.empty()) {
+    problems.push_back(
+        fmt::format("{} trial(s) with device = \"cuda\" will fail: this machine has no CUDA "
+                    "device: {}",
+                    on_cards, why));
+  }
+  return problems;
 }
 
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
@@ -222,14 +243,13 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
     for (const auto& part : PartsWithTwins(experiment)) {
       std::map<std::string, Profile> profiles;  // cells that differ in the method share one
       for (const auto& cell : part.cells) {
-        if (cell.config["mode"] != "modelled") continue;
+        if (!cell.config.modelled()) continue;
         json of_profile;
-        for (const char* key : {"cluster", "workload", "workload_options", "recipe",
-                                "batch_per_worker", "threads_per_worker", "workers", "link"}) {
-          of_profile[key] = cell.config[key];
+        for (const char* key :
+             {"cluster", "workload", "workload_options", "recipe", "batch_per_worker",
+              "threads_per_worker", "workers", "link", "inputs", "device", "precision"}) {
+          of_profile[key] = cell.json.at(key);
         }
-        for (const char* key : {"inputs", "device", "precision"})
-          of_profile[key] = ConfigValue(cell.config, key);
         const auto [found, is_new] = profiles.try_emplace(CanonicalJson(of_profile));
         if (is_new) {
           found->second =

@@ -1,6 +1,7 @@
-// Which trials an experiment needs and the store does not have, and why.
+// Plans which trials an experiment needs and the store does not have, and says why.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,18 +14,17 @@ namespace sparfuse::harness {
 
 struct PlannedTrial {
   std::string experiment, part;
-  nlohmann::json config;
+  CellConfig config;
   std::string config_hash;
   nlohmann::json system;   // null for a modelled trial whose profile is missing
   nlohmann::json profile;  // modelled trials: what the model gets
   nlohmann::json revisions;
+  nlohmann::json sources;  // SourcesOf(config)
   int block = 0;
   std::int64_t seed = 0;
   double timeout_seconds = 600;
   std::string why;               // "never run", "failed before (comm)", what differs
   double estimated_seconds = 0;  // from stored trials; 0: no history
-
-  bool modelled() const { return config["mode"] == "modelled"; }
 };
 
 struct PlanContext {
@@ -37,6 +37,8 @@ struct PlanContext {
 struct TrialPlan {
   std::vector<PlannedTrial> trials;
   std::size_t present = 0;  // trials that the store has
+  // Of those present: how many were made with other sources of a part, by part ("sparsifier:dgc").
+  std::map<std::string, std::size_t> other_sources;
 };
 
 // Live trials in the order in which they run: profiles first, then block by block, the cells of a
@@ -48,12 +50,13 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
                        const std::vector<TrialRow>& rows);
 
-// What this machine lacks for trials of the plan, a sentence each: they will fail, others go on.
+// Warnings, a sentence each: what this machine lacks for trials of the plan, which will fail, and
+// which trials that count were made with other sources of their parts.
 std::vector<std::string> ProblemsOf(const TrialPlan& plan);
 
 // Mean seconds of stored trials like this one: of the same cell, else of the same kind, mode,
 // workload and workers, else of the same kind and mode; 0 without any.
-double EstimateSeconds(const nlohmann::json& config, const std::string& config_hash,
+double EstimateSeconds(const CellConfig& config, const std::string& config_hash,
                        const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
@@ -106,11 +107,29 @@ Index::Index(const std::filesystem::path& path, int flags) : path_(path) {
 Index Index::OpenToWrite(const std::filesystem::path& path) {
   Index index(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   index.Execute(kSchema);
+  index.Execute(fmt::format("PRAGMA user_version = {}", kTrialSchema).c_str());
   return index;
 }
 
+bool Index::IsCurrent(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return true;
+  // Writable, so that SQLite rolls back what a kill left half done.
+  return Index(path, SQLITE_OPEN_READWRITE).Schema() == kTrialSchema;
+}
+
+int Index::Schema() const {
+  Statement version(*this, "PRAGMA user_version");
+  return version.Step() ? version.Integer(0) : 0;
+}
+
 Index Index::OpenToRead(const std::filesystem::path& path) {
-  return Index(path, SQLITE_OPEN_READONLY);
+  Index index(path, SQLITE_OPEN_READONLY);
+  if (index.Schema() != kTrialSchema) {
+    SPARFUSE_THROW(kData, fmt::format("{} was written by an older sparfuse, whose trials do not "
+                                      "count; `sparfuse index --rebuild` makes it again",
+                                      path.string()));
+  }
+  return index;
 }
 
 Index::Index(Index&& other) noexcept
@@ -141,7 +160,7 @@ void Index::AddTrial(const json& trial) {
   const std::string id = trial["trial_id"];
   json provenance;
   for (const char* key :
-       {"software", "source", "argv", "environment", "machine", "layout", "sampling"}) {
+       {"software", "source", "sources", "argv", "environment", "machine", "layout", "sampling"}) {
     provenance[key] = Member(trial, key);
   }
   Execute("BEGIN IMMEDIATE");
@@ -265,9 +284,16 @@ std::vector<TrialRow> Index::Rows() const {
   return rows;
 }
 
+bool IsOlderTrial(const json& trial) {
+  const json schema = Member(trial, "schema");
+  return schema.is_number_integer() && schema < kTrialSchema;
+}
+
 std::string WhatIsWrongWithTrial(const json& trial) {
   if (!trial.is_object()) return "not an object";
-  if (Member(trial, "schema") != 1) return "schema: expected 1";
+  if (Member(trial, "schema") != kTrialSchema) {
+    return fmt::format("schema: expected {}", kTrialSchema);
+  }
   for (const char* key :
        {"trial_id", "experiment", "part", "status", "config_hash", "system_hash", "started_utc"}) {
     if (!Member(trial, key).is_string()) return fmt::format("{}: expected a string", key);

@@ -1,4 +1,4 @@
-// The SQLite index over the trial directories (schema: harness/README.md).
+// Reads and writes the SQLite index over the trial directories.
 #pragma once
 
 #include <filesystem>
@@ -12,6 +12,10 @@
 struct sqlite3;
 
 namespace sparfuse::harness {
+
+// The form of a trial.json. Raised where a later program would misread earlier trials: these no
+// longer count, and run again.
+inline constexpr int kTrialSchema = 2;
 
 // A trial as the index knows it.
 struct TrialRow {
@@ -34,8 +38,12 @@ struct TrialRow {
 // Append-only. All failures are Error{kData} that name the file and SQLite's reason.
 class Index {
  public:
+  // Precondition: IsCurrent(path).
   static Index OpenToWrite(const std::filesystem::path& path);
   static Index OpenToRead(const std::filesystem::path& path);
+  // Whether an index is not there yet or is of kTrialSchema; one of an older schema is made again.
+  // For who holds the store's lock.
+  static bool IsCurrent(const std::filesystem::path& path);
   Index(Index&&) noexcept;
   Index& operator=(Index&&) noexcept;
   ~Index();
@@ -53,11 +61,15 @@ class Index {
   friend class Statement;
   Index(const std::filesystem::path& path, int flags);
   void Execute(const char* sql);
+  int Schema() const;
   [[noreturn]] void Fail(const char* what) const;
 
   std::filesystem::path path_;
   sqlite3* database_ = nullptr;
 };
+
+// Whether a trial.json was written by a program of an older schema.
+bool IsOlderTrial(const nlohmann::json& trial);
 
 // Checks what readers rely on in the content of a trial.json; "" or what is wrong with it.
 std::string WhatIsWrongWithTrial(const nlohmann::json& trial);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 
@@ -77,6 +78,9 @@ bool Sweep(const fs::path& directory, std::size_t& removed) {
   return false;
 }
 
+// An answer of a check of ReadAll: the value is left out, and the caller says so.
+constexpr const char* kNotCounted = "not counted";
+
 template <class Check>
 std::vector<json> ReadAll(const std::vector<fs::path>& files, std::vector<std::string>& problems,
                           Check what_is_wrong) {
@@ -87,7 +91,7 @@ std::vector<json> ReadAll(const std::vector<fs::path>& files, std::vector<std::s
       const std::string wrong = what_is_wrong(value, file);
       if (wrong.empty()) {
         values.push_back(std::move(value));
-      } else {
+      } else if (wrong != kNotCounted) {
         problems.push_back(fmt::format("{}: {}; left out", file.string(), wrong));
       }
     } catch (const Error& error) {
@@ -196,14 +200,25 @@ std::vector<json> Store::ReadTrials(std::vector<std::string>& problems) const {
     }
   }
   std::sort(files.begin(), files.end());
+  std::size_t older = 0;
   auto found =
       ReadAll(files, problems, [&](const json& trial, const fs::path& file) -> std::string {
+        if (IsOlderTrial(trial)) {
+          ++older;
+          return kNotCounted;
+        }
         if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty()) return wrong;
         const std::string place = fs::relative(file.parent_path(), trials()).string();
         return trial["trial_id"] == place
                    ? ""
                    : fmt::format("trial_id: expected \"{}\", its place", place);
       });
+  if (older > 0) {
+    problems.push_back(
+        fmt::format("{}: {} trial(s) were written by an older sparfuse and do not count: `sparfuse "
+                    "run` runs them again; delete the old ones to be rid of this line",
+                    trials().string(), older));
+  }
   std::stable_sort(found.begin(), found.end(), [](const json& a, const json& b) {
     return a["started_utc"].get_ref<const std::string&>() <
            b["started_utc"].get_ref<const std::string&>();
@@ -251,7 +266,11 @@ json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
   return annotation;
 }
 
-Index Store::OpenIndex(const StoreLock&, std::vector<std::string>& problems) const {
+Index Store::OpenIndex(const StoreLock& lock, std::vector<std::string>& problems) const {
+  if (!Index::IsCurrent(index_path())) {
+    RebuildIndex(lock, problems);
+    return Index::OpenToWrite(index_path());
+  }
   Index index = Index::OpenToWrite(index_path());
   const auto trial_ids = index.TrialIds();
   for (const auto& trial : ReadTrials(problems)) {

@@ -1,4 +1,5 @@
-// The results folder: trial directories that are finished or do not exist, annotations, the index.
+// Keeps the results folder: trial directories that are finished or do not exist, annotations, the
+// index.
 #pragma once
 
 #include <filesystem>
@@ -55,7 +56,7 @@ class Store {
   std::size_t RemoveUnfinished(const StoreLock&) const;
 
   // Every finished trial, in order of start. One that cannot be read is named in `problems` and
-  // left out.
+  // left out; those of an older schema are counted there.
   std::vector<nlohmann::json> ReadTrials(std::vector<std::string>& problems) const;
   std::vector<nlohmann::json> ReadAnnotations(std::vector<std::string>& problems) const;
 

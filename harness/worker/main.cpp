@@ -1,5 +1,5 @@
-// sparfuse-worker TRIAL_DIRECTORY: one rank of a live trial (started by mpirun), or all of them as
-// threads of one process.
+// Starts sparfuse-worker TRIAL_DIRECTORY: one rank of a live trial (under mpirun), or all of them
+// as threads of one process.
 #include <malloc.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -36,14 +36,14 @@ void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind 
       {"kind", FailureKindName(kind)}, {"message", message}, {"rank", rank}}.dump();
 }
 
-std::chrono::milliseconds Deadline(const nlohmann::json& config) {
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(1000 * config.at("deadline_seconds").get<double>()));
+std::chrono::milliseconds Deadline(const CellConfig& config) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * config.deadline_seconds));
 }
 
 // Runs one rank. Returns false after leaving a failure file.
-bool RunRank(const nlohmann::json& config, const std::filesystem::path& directory,
+bool RunRank(const TrialConfig& trial, const std::filesystem::path& directory,
              const std::function<std::unique_ptr<Communicator>(Device)>& world, int expected_rank) {
+  const CellConfig& config = trial.cell;
   std::unique_ptr<ProgressLoop> loop;
   int rank = expected_rank;
   const auto fail = [&](FailureKind kind, const std::string& message) {
@@ -54,20 +54,20 @@ bool RunRank(const nlohmann::json& config, const std::filesystem::path& director
     return false;
   };
   try {
-    const Device device = ChooseDevice(config, LocalRank(expected_rank));
+    const Device device = ChooseDevice(config.device, LocalRank(expected_rank));
     gpu::GpuStream compute;
     if (device.kind != DeviceKind::kHost) compute = gpu::GpuStream(device);
     loop = std::make_unique<ProgressLoop>([&] { return world(device); }, Deadline(config));
     rank = loop->rank();
-    ThreadPool pool(config.at("threads_per_worker"));
-    const Rank context{config, directory, *loop, pool, device, compute.view()};
-    if (config.at("kind") == "profile") {
+    ThreadPool pool(config.threads_per_worker);
+    const Rank context{config, trial.seed, directory, *loop, pool, device, compute.view()};
+    if (config.is_profile()) {
       RunProfile(context);
     } else {
       RunTraining(context);
     }
     context.Synchronise();
-    if (config.at("transport") != "threads") FinalizeMpiOnClose();
+    if (config.transport != Transport::kThreads) FinalizeMpiOnClose();
     return true;
   } catch (const Error& error) {
     return fail(error.kind(), error.what());
@@ -78,15 +78,13 @@ bool RunRank(const nlohmann::json& config, const std::filesystem::path& director
   }
 }
 
-std::unique_ptr<Communicator> Shape(const nlohmann::json& config,
-                                    std::unique_ptr<Communicator> world) {
-  if (config.at("link").is_null()) return world;
-  const auto& link = config.at("link");
-  return MakeShaped(std::move(world), {link.at("gbps"), link.at("alpha_us").get<double>() / 1e6});
+std::unique_ptr<Communicator> Shape(const CellConfig& config, std::unique_ptr<Communicator> world) {
+  if (!config.link) return world;
+  return MakeShaped(std::move(world), {config.link->gbps, config.link->alpha_us / 1e6});
 }
 
-std::unique_ptr<Communicator> OverNccl(const nlohmann::json& config,
-                                       std::unique_ptr<Communicator> host, Device device) {
+std::unique_ptr<Communicator> OverNccl(const CellConfig& config, std::unique_ptr<Communicator> host,
+                                       Device device) {
   NcclSetup setup;
   setup.host = std::move(host);
   setup.device = device;
@@ -95,16 +93,17 @@ std::unique_ptr<Communicator> OverNccl(const nlohmann::json& config,
   return MakeNcclWorld(LinkedNccl(), std::move(setup));
 }
 
-int RunThreads(const nlohmann::json& config, const std::filesystem::path& directory) {
-  const int ranks = config.at("workers");
-  auto worlds = MakeThreadsWorld(ranks, config.at("ranks_per_node"));
+int RunThreads(const TrialConfig& trial, const std::filesystem::path& directory) {
+  const CellConfig& config = trial.cell;
+  const int ranks = config.workers;
+  auto worlds = MakeThreadsWorld(ranks, config.ranks_per_node);
   std::vector<std::thread> threads;
   std::vector<char> passed(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       auto& world = worlds[static_cast<std::size_t>(rank)];
       passed[static_cast<std::size_t>(rank)] = RunRank(
-          config, directory, [&](Device) { return Shape(config, std::move(world)); }, rank);
+          trial, directory, [&](Device) { return Shape(config, std::move(world)); }, rank);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -117,20 +116,20 @@ int RunThreads(const nlohmann::json& config, const std::filesystem::path& direct
 int Run(const std::filesystem::path& directory) {
   const char* launched = std::getenv("OMPI_COMM_WORLD_RANK");
   const int rank = launched == nullptr ? 0 : std::atoi(launched);
-  nlohmann::json config;
+  TrialConfig trial;
   try {
-    config = ReadJsonFile(directory / "config.json");
+    trial = TrialConfigOf(ReadJsonFile(directory / "config.json"));
   } catch (const std::exception& error) {
     WriteFailure(directory, rank, FailureKind::kData, error.what());
     return 1;
   }
-  if (config.at("transport") == "threads") return RunThreads(config, directory);
-  const int ranks_per_node = config.at("ranks_per_node");
+  const CellConfig& config = trial.cell;
+  if (config.transport == Transport::kThreads) return RunThreads(trial, directory);
   const bool passed = RunRank(
-      config, directory,
+      trial, directory,
       [&](Device device) {
-        std::unique_ptr<Communicator> world = MakeMpiWorld(ranks_per_node);
-        if (config.at("transport") == "nccl") return OverNccl(config, std::move(world), device);
+        std::unique_ptr<Communicator> world = MakeMpiWorld(config.ranks_per_node);
+        if (config.transport == Transport::kNccl) return OverNccl(config, std::move(world), device);
         return Shape(config, std::move(world));
       },
       rank);

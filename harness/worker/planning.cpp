@@ -26,7 +26,7 @@ Planning::Planning(const Rank& rank, const Composition& composition, const Topol
       composition_(composition),
       topology_(topology),
       layout_(layout),
-      warmup_steps_(rank.config.at("warmup_steps")),
+      warmup_steps_(static_cast<std::uint64_t>(rank.config.warmup_steps)),
       replan_every_(static_cast<std::uint64_t>(IntOption(composition.sending, "replan_every"))),
       observed_(layout.tensors()) {
   if (composition.needs_profile()) Profile(ready_order);
@@ -35,7 +35,7 @@ Planning::Planning(const Rank& rank, const Composition& composition, const Topol
 void Planning::Profile(std::span<const std::size_t> ready_order) {
   const auto workload = MakeTrialWorkload(rank_);
   ProfileSubject subject{*workload, {ready_order.begin(), ready_order.end()}, {}, {}};
-  const std::uint64_t seed = rank_.config.at("seed");
+  const std::uint64_t seed = rank_.seed;
   if (composition_.sparsifier != nullptr) {
     subject.sparsifiers.push_back(
         {composition_.sparsifier, composition_.MakeSparsifier(seed), {composition_.density}});

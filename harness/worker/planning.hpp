@@ -1,4 +1,4 @@
-// The plans of a live trial: rank 0 plans, every rank goes by its plan.
+// Makes the plans of a live trial: rank 0 plans, every rank goes by its plan.
 #pragma once
 
 #include <cstddef>

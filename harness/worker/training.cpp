@@ -35,20 +35,19 @@ class Training {
   explicit Training(const Rank& rank)
       : rank_(rank),
         config_(rank.config),
-        descriptor_(workloads::FindWorkload(config_.at("workload").get<std::string>())),
+        descriptor_(workloads::FindWorkload(config_.workload)),
         workload_(MakeTrialWorkload(rank)),
         composition_(Compose(config_)),
-        topology_{rank.size(), config_.at("ranks_per_node").get<int>()} {
+        topology_{rank.size(), config_.ranks_per_node} {
     BroadcastState(rank_, *workload_);
     ready_order_ = ObserveReadyOrder(rank_, *workload_);
     Build();
   }
 
   void Run() {
-    const bool convergence = config_.at("kind") == "convergence";
-    const std::uint64_t warmup = config_.at("warmup_steps");
-    const std::uint64_t steps = warmup + config_.at("steps").get<std::uint64_t>();
-    const std::uint64_t every = convergence ? config_.at("evaluate_every").get<std::uint64_t>() : 0;
+    const auto warmup = static_cast<std::uint64_t>(config_.warmup_steps);
+    const std::uint64_t steps = warmup + static_cast<std::uint64_t>(config_.steps);
+    const auto every = static_cast<std::uint64_t>(config_.evaluate_every.value_or(0));
     rank_.Synchronise();
     for (std::uint64_t step = 0; step < steps; ++step) {
       Step(step, step >= warmup, step + kTracedSteps >= steps);
@@ -69,11 +68,11 @@ class Training {
     GradientLayout layout = MakeLayout(tensors, config_);
     planning_.emplace(rank_, composition_, topology_, layout, ready_order_);
     Plan plan = planning_->First();
-    LiveConfig live = MakeLiveConfig(composition_, std::move(layout), std::move(plan), topology_,
-                                     config_.at("seed").get<std::uint64_t>());
+    LiveConfig live =
+        MakeLiveConfig(composition_, std::move(layout), std::move(plan), topology_, rank_.seed);
     // Longer than any single wait, so that the wait that names a rank ends first.
     live.deadline = std::chrono::milliseconds(
-        static_cast<std::int64_t>(2000 * config_.at("deadline_seconds").get<double>()) + 5000);
+        static_cast<std::int64_t>(2000 * config_.deadline_seconds) + 5000);
     live.device = rank_.device;
     live.compute = rank_.compute;
     engine_.emplace(std::move(live), rank_.loop, rank_.pool);
@@ -91,7 +90,7 @@ class Training {
   }
 
   void Step(std::uint64_t step, bool measured, bool traced) {
-    const int micro_steps = config_.at("accumulation");
+    const int micro_steps = config_.accumulation;
     if (auto plan = planning_->At(step)) engine_->Replan(*std::move(plan));
     engine_->SetDensity(composition_.feedback.DensityFactor(step, composition_.density));
     PrepareStep(rank_, *workload_, step);
@@ -134,10 +133,9 @@ class Training {
     if (rank_.rank() == 0) {
       const workloads::Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
       evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
-      if (!config_.at("target").is_null()) {
-        const double target = config_.at("target");
-        reached = descriptor_.higher_is_better ? evaluation.metric >= target
-                                               : evaluation.metric <= target;
+      if (config_.target) {
+        reached = descriptor_.higher_is_better ? evaluation.metric >= *config_.target
+                                               : evaluation.metric <= *config_.target;
       }
     }
     reached_target_ = rank_.Max({reached})[0] != 0;
@@ -193,9 +191,8 @@ class Training {
   StepLogContext LogContext() const {
     StepLogContext context;
     context.dense_elements = static_cast<double>(engine_->layout().numel());
-    context.units_per_step = static_cast<double>(rank_.size()) *
-                             config_.at("batch_per_worker").get<double>() *
-                             config_.at("accumulation").get<double>() *
+    context.units_per_step = static_cast<double>(rank_.size()) * config_.batch_per_worker *
+                             config_.accumulation *
                              static_cast<double>(descriptor_.units_per_sample);
     context.unit = descriptor_.unit;
     return context;
@@ -248,7 +245,7 @@ class Training {
   static constexpr std::size_t kNotInLayout = std::numeric_limits<std::size_t>::max();
 
   const Rank& rank_;
-  const nlohmann::json& config_;
+  const CellConfig& config_;
   const workloads::WorkloadDescriptor& descriptor_;
   std::unique_ptr<workloads::TrainingWorkload> workload_;
   Composition composition_;

@@ -32,6 +32,7 @@ json OptionsJson(std::span<const OptionSpec> options) {
   return list;
 }
 
+// What a list says of a part; descriptors differ in what they know.
 template <class Part>
 json PartJson(const Part& part) {
   return {{"name", part.name},
@@ -42,17 +43,44 @@ json PartJson(const Part& part) {
           {"options", OptionsJson(part.options)}};
 }
 
-template <class Part>
-json PartsJson(const std::vector<Part>& parts) {
-  json list = json::array();
-  for (const auto& part : parts) list.push_back(PartJson(part));
-  return list;
+json PartJson(const SparsifierDescriptor& part) {
+  const std::string summary =
+      part.exact_count ? "keeps exactly k elements" : "keeps about k elements";
+  const Options defaults = ResolveOptions(part.name, part.options, {});
+  return {{"name", part.name},
+          {"summary", summary + (part.index_shared ? ", the same on every rank" : "")},
+          {"source", part.paper},
+          {"revision", part.revision},
+          {"deviations", part.deviations},
+          {"options", OptionsJson(part.options)},
+          {"on_device", part.make(defaults, 1)->SelectsOnDevice()}};
 }
 
-json SparsifiersJson(const Catalog& catalog) {
-  json list = PartsJson(catalog.sparsifiers);
-  for (std::size_t i = 0; i < list.size(); ++i)
-    list[i]["on_device"] = catalog.sparsifiers[i].on_device;
+json PartJson(const Collective& part) {
+  const std::string summary =
+      part.payload == PayloadKind::kSparse ? "sparse payloads of unequal length" : "dense sum";
+  return {{"name", part.name},
+          {"summary", summary + (part.native ? ", the backend's own, counted by formula" : "")},
+          {"source", part.source},
+          {"revision", part.revision},
+          {"deviations", ""},
+          {"options", json::array()}};
+}
+
+json PartJson(const workloads::WorkloadDescriptor& part) {
+  return {{"name", part.name},
+          {"summary", part.summary},
+          {"source", ""},
+          {"revision", part.revision},
+          {"deviations", ""},
+          {"options", OptionsJson(OptionsWithoutRecipe(part))},
+          {"recipe", OptionsJson(RecipeOf(part))}};
+}
+
+template <class Part>
+json PartsJson(std::span<const Part> parts) {
+  json list = json::array();
+  for (const auto& part : parts) list.push_back(PartJson(part));
   return list;
 }
 
@@ -70,7 +98,7 @@ json MethodsJson(const Catalog& catalog) {
                     {"sparsifier", method.sparsifier},
                     {"feedback", method.feedback},
                     {"collective", method.collective},
-                    {"options", ResolveMethodOptions(catalog, method, json::object())}});
+                    {"options", ToJson(ResolveMethodOptions(catalog, method, json::object()))}});
   }
   return list;
 }
@@ -79,7 +107,7 @@ json WorkloadsJson(const Catalog& catalog) {
   json list = json::array();
   for (const auto& workload : catalog.workloads) {
     json entry = PartJson(workload);
-    entry["family"] = workload.family;
+    entry["family"] = workload.family();
     entry["kind_of_data"] = workload.kind_of_data;
     entry["synthetic"] = !workload.small.empty();
     entry["small"] = workload.small;
@@ -89,8 +117,7 @@ json WorkloadsJson(const Catalog& catalog) {
     entry["unit"] = workload.unit;
     entry["metric"] = workload.metric;
     entry["batch_per_worker"] = workload.batch_per_worker;
-    entry["target"] = workload.convergence.target;
-    entry["recipe"] = OptionsJson(workload.recipe);
+    entry["target"] = workload.target;
     list.push_back(std::move(entry));
   }
   return list;
@@ -101,7 +128,7 @@ json ModesOf(const Experiment& experiment) {
   json modes = json::array();
   for (const auto& part : experiment.parts) {
     for (const auto& cell : part.cells) {
-      const json& mode = cell.config["mode"];
+      const json& mode = cell.json["mode"];
       if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
     }
   }
@@ -258,7 +285,7 @@ const std::vector<std::pair<std::string, Maker>>& Makers() {
       {"methods", [](Program& p, const auto&) { return MethodsJson(p.catalog()); }},
       {"strategies", [](Program& p, const auto&) { return PartsJson(p.catalog().strategies); }},
       {"planners", [](Program& p, const auto&) { return PartsJson(p.catalog().planners); }},
-      {"sparsifiers", [](Program& p, const auto&) { return SparsifiersJson(p.catalog()); }},
+      {"sparsifiers", [](Program& p, const auto&) { return PartsJson(p.catalog().sparsifiers); }},
       {"quantizers", [](Program&, const auto&) { return QuantizersJson(); }},
       {"feedback", [](Program&, const auto&) { return FeedbackJson(); }},
       {"collectives",

@@ -94,7 +94,7 @@ namespace {
 
 TEST(@Type@, ClosesAUnitAfterSoManyTensors) {
   GradientLayout layout;
-  for (int t = 0; t < 10; ++t) layout.Add("t" + std::to_string(t), {8}, 8);
+  for (int t = 0; t < 10; ++t) layout.Add("tensor", {8}, 8);
   const PlanInput input{layout, {2, 1}, 0.5, Sparsified::kAhead};
   const Options options = {{"tensors_per_unit", std::int64_t{4}}};
   const Plan plan = testing::PlanOf("@name@", input, options);
@@ -135,15 +135,28 @@ std::string Filled(std::string_view text, const std::string& name) {
   return filled;
 }
 
-// `text` with `line` after the last line that begins with `like` behind `from`.
-std::string WithLineAfter(std::string text, std::string_view like, const std::string& line,
-                          std::size_t from) {
-  const std::size_t end = text.find("\n}\n", from);
-  const std::size_t last = text.rfind(like, end);
-  if (from == std::string::npos || last == std::string::npos || last < from) {
-    SPARFUSE_THROW(kData, "baselines/registry.cpp: no line \"" + std::string(like) +
-                              "...\" to add one after: expected its tables as they are in git");
-  }
+[[noreturn]] void FailRegistry(const std::string& missing) {
+  SPARFUSE_THROW(kData, "baselines/registry.cpp: no " + missing +
+                            " to add one beside: expected its tables as they are in git");
+}
+
+// `text` with `include` among those of the project, which are sorted and stand after the library's.
+std::string WithInclude(std::string text, const std::string& include) {
+  std::size_t at = text.rfind("#include <");
+  at = at == std::string::npos ? at : text.find("#include \"", at);
+  if (at == std::string::npos) FailRegistry("#include");
+  while (text.compare(at, 10, "#include \"") == 0 &&
+         text.substr(at, text.find('\n', at) - at) < include)
+    at = text.find('\n', at) + 1;
+  return text.insert(at, include + "\n");
+}
+
+// `text` with `line` behind the last line of the table of planners.
+std::string WithPlanner(std::string text, const std::string& line) {
+  const std::size_t table = text.find("> Planners() {");
+  const std::size_t last = text.rfind("    table.push_back(", text.find("\n}\n", table));
+  if (table == std::string::npos || last == std::string::npos || last < table)
+    FailRegistry("line of Planners()");
   return text.insert(text.find('\n', last) + 1, line + "\n");
 }
 
@@ -171,11 +184,9 @@ std::vector<SourceFile> BaselineFiles(const std::string& name) {
 }
 
 std::string RegistryWith(const std::string& registry, const std::string& name) {
-  const std::string include = Filled("#include \"baselines/@name@/@stem@.hpp\"", name);
-  const std::string with_include = WithLineAfter(registry, "#include \"baselines/", include, 0);
-  return WithLineAfter(with_include, "    table.push_back(",
-                       Filled("    table.push_back(baselines::k@Type@);", name),
-                       with_include.find("> Planners() {"));
+  return WithPlanner(
+      WithInclude(registry, Filled("#include \"baselines/@name@/@stem@.hpp\"", name)),
+      Filled("    table.push_back(baselines::k@Type@);", name));
 }
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-// decompress: payloads of several workers into one dense array.
+// Binds decompress: payloads of several workers into one dense array.
 #include <pybind11/stl.h>
 
 #include "core/base/error.hpp"

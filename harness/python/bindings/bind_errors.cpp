@@ -1,4 +1,4 @@
-// Errors of core as Python exceptions, one class for each kind that a caller can act on.
+// Raises errors of core as Python exceptions, one class for each kind that a caller can act on.
 #include <new>
 
 #include "core/base/error.hpp"

@@ -1,4 +1,4 @@
-// ErrorFeedback and the density warm-up.
+// Binds ErrorFeedback and the density warm-up.
 #include <pybind11/stl.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// What sparfuse/_method.py puts its class Method on: a method's composition and its ranks.
+// Binds a method's composition and its ranks, which the class Method of sparfuse/_method.py wraps.
 #include <pybind11/stl.h>
 
 #include <algorithm>

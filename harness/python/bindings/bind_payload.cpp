@@ -1,4 +1,4 @@
-// encode_payload, decode_payload: sparse payloads in fewer bytes.
+// Binds encode_payload and decode_payload: sparse payloads in fewer bytes.
 #include "harness/python/bindings/bind_payload.hpp"
 
 #include <pybind11/stl.h>

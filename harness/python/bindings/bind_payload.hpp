@@ -1,4 +1,4 @@
-// Codings of sparse payloads by their names in Python.
+// Finds codings of sparse payloads by their names in Python.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// PowerSGD: one worker of several processes, or all of them in one.
+// Binds PowerSGD: one worker of several processes, or all of them in one.
 #include <pybind11/stl.h>
 
 #include <algorithm>

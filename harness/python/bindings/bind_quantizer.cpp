@@ -1,4 +1,4 @@
-// Quantizer, list_quantizers.
+// Binds Quantizer and list_quantizers.
 #include "harness/python/bindings/bind_quantizer.hpp"
 
 #include <pybind11/stl.h>

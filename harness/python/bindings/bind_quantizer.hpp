@@ -1,4 +1,4 @@
-// The class Quantizer of Python, which other bindings take.
+// Declares the class Quantizer of Python, which other bindings take.
 #pragma once
 
 #include <memory>

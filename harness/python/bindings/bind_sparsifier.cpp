@@ -1,4 +1,4 @@
-// Sparsifier, list_sparsifiers, register_sparsifier.
+// Binds Sparsifier, list_sparsifiers and register_sparsifier.
 #include "harness/python/bindings/bind_sparsifier.hpp"
 
 #include <pybind11/stl.h>

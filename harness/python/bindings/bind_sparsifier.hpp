@@ -1,4 +1,4 @@
-// The class Sparsifier of Python, which other bindings take.
+// Declares the class Sparsifier of Python, which other bindings take.
 #pragma once
 
 #include <memory>

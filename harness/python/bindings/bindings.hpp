@@ -1,4 +1,4 @@
-// What module.cpp puts together.
+// Declares the parts that module.cpp puts together.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,4 +1,4 @@
-"""Method and list_methods: a method's description in Python, its work in C++."""
+"""Defines Method and list_methods: describes methods in Python, whose work is in C++."""
 
 import functools
 import inspect

@@ -28,7 +28,7 @@ class BackwardProfiler {
         workload_(workload),
         ready_order_(ready_order),
         layout_(layout),
-        micro_steps_(rank.config.at("accumulation")),
+        micro_steps_(rank.config.accumulation),
         engine_(MeasuringConfig(rank, layout, std::make_unique<Idle>()), rank.loop, rank.pool),
         position_(workload.Parameters().size()),
         gradients_(position_.size()) {
@@ -177,7 +177,7 @@ LiveConfig MeasuringConfig(const Rank& rank, GradientLayout layout,
   LiveConfig config;
   config.plan = {{Unit{0, layout.tensors(), Sparsified::kNever, 1.0}}};
   config.layout = std::move(layout);
-  config.topology = {rank.size(), rank.config.at("ranks_per_node").get<int>()};
+  config.topology = {rank.size(), rank.config.ranks_per_node};
   config.strategy = std::move(strategy);
   config.device = rank.device;
   config.compute = rank.compute;

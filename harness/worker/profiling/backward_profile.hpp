@@ -1,4 +1,4 @@
-// How long a workload's step takes without communication, tensor by tensor.
+// Measures a workload's step without communication, tensor by tensor.
 #pragma once
 
 #include <cstddef>

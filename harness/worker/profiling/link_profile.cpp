@@ -201,7 +201,7 @@ std::vector<CurvePoint> NativeAllReduceSeconds(const Rank& rank, int repeats, do
 
 void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
   const double dispatch = record.at("/exchange_dispatch_seconds"_json_pointer);
-  const Topology topology{rank.size(), rank.config.at("ranks_per_node").get<int>()};
+  const Topology topology{rank.size(), rank.config.ranks_per_node};
   const bool several_nodes = topology.nodes() > 1;
 
   Device messages;

@@ -1,4 +1,4 @@
-// How long exchanges between the ranks of a trial take.
+// Measures exchanges between the ranks of a trial.
 #pragma once
 
 #include "harness/worker/profiling/profile_record.hpp"

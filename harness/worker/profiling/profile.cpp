@@ -1,4 +1,5 @@
-// A profile trial: what the model computes with, on as many ranks at once as the profile is for.
+// Runs a profile trial: measures what the model computes with, on as many ranks at once as the
+// profile is for.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -21,15 +22,15 @@ constexpr double kDensities[] = {0.001, 0.01, 0.1};
 
 ProfileSubject SubjectOf(const Rank& rank, workloads::TrainingWorkload& workload) {
   ProfileSubject subject{workload, ObserveReadyOrder(rank, workload), {}, {}};
-  for (const json& name : rank.config.at("sparsifiers")) {
-    const SparsifierDescriptor& descriptor = ResolveSparsifier(name.get<std::string>());
+  for (const std::string& name : rank.config.sparsifiers) {
+    const SparsifierDescriptor& descriptor = ResolveSparsifier(name);
     subject.sparsifiers.push_back(
         {&descriptor,
          descriptor.make(ResolveOptions(descriptor.name, descriptor.options, {}), 1),
          {std::begin(kDensities), std::end(kDensities)}});
   }
-  for (const json& name : rank.config.at("quantizers")) {
-    const QuantizerDescriptor& descriptor = FindQuantizer(name.get<std::string>());
+  for (const std::string& name : rank.config.quantizers) {
+    const QuantizerDescriptor& descriptor = FindQuantizer(name);
     subject.quantizers.push_back(
         descriptor.make(ResolveOptions(descriptor.name, descriptor.options, {}), 1));
   }
@@ -39,9 +40,9 @@ ProfileSubject SubjectOf(const Rank& rank, workloads::TrainingWorkload& workload
 }  // namespace
 
 void RunProfile(const Rank& rank) {
-  const int steps = rank.config.at("steps");
+  const int steps = rank.config.steps;
   const ProfileEffort effort{
-      .backward = {.warmup_steps = rank.config.at("warmup_steps"), .steps = steps, .seconds = 0},
+      .backward = {.warmup_steps = rank.config.warmup_steps, .steps = steps, .seconds = 0},
       .repeats = kRepeats,
       .elements = kElements};
   const auto say = [&rank](const std::string& what) {

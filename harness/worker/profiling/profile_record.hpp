@@ -1,4 +1,4 @@
-// A profile as it is measured: values, and beside them how well they are known.
+// Records a profile while it is measured: values, each with its standard error.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// How long single operations take: what the model and the planners compute with, measured one
-// operation at a time on all ranks at once. No step of a method is timed here.
+// Measures the times that the model and the planners compute with, one operation at a time on all
+// ranks at once. No step of a method is timed here.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ struct ProfileSubject {
   std::vector<std::unique_ptr<Quantizer>> quantizers;
 };
 
-// The "profile" of an outcome (docs/profiles-and-clusters.md): means over ranks of medians, the same
-// on all ranks. Collective; takes the workload's gradient hook.
+// The "profile" of an outcome (docs/profiles-and-clusters.md): means over ranks of medians, the
+// same on all ranks. Collective; takes the workload's gradient hook.
 //
 //   say  hears what is measured next, on every rank.
 nlohmann::json MeasureProfile(

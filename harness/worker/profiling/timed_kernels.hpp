@@ -1,4 +1,4 @@
-// The kernels that a profile times, on the host or on a device, with data made up for them.
+// Runs the kernels that a profile times, on the host or on a device, with data made up for them.
 #pragma once
 
 #include <cstddef>

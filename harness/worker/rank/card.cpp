@@ -15,8 +15,8 @@ int LocalRank(int rank) {
   return rank;
 }
 
-Device ChooseDevice(const nlohmann::json& config, int local_rank) {
-  if (config.value("device", "cpu") == "cpu") {
+Device ChooseDevice(Place place, int local_rank) {
+  if (place == Place::kCpu) {
     return {gpu::HasEmulatedDevice() ? DeviceKind::kEmulated : DeviceKind::kHost, 0};
   }
   const std::string why = WhyNoCuda();

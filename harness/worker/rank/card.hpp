@@ -1,9 +1,8 @@
-// Which card a rank computes on.
+// Chooses the card that a rank computes on.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "core/device/device.hpp"
+#include "harness/catalog/cell_config.hpp"
 
 namespace sparfuse::harness {
 
@@ -18,6 +17,6 @@ int LocalRank(int rank);
 //
 // A worker of tests that is linked with the emulated device takes that in the host's place, for all
 // that is done with gradients; its trials' machine says so under "cards".
-Device ChooseDevice(const nlohmann::json& config, int local_rank);
+Device ChooseDevice(Place place, int local_rank);
 
 }  // namespace sparfuse::harness

@@ -89,7 +89,7 @@ nlohmann::json MachineOf(const Rank& rank) {
   if (rank.device.kind == DeviceKind::kEmulated)
     machine["cards"] = {"the emulated device of tests"};
   // After the steps, while the clocks are still what they were under load.
-  if (rank.rank() == 0 && rank.config.value("device", "cpu") == "cuda")
+  if (rank.rank() == 0 && rank.config.device == Place::kCuda)
     machine["gpus"] = DescribeGpus(ReadGpus());
   return machine;
 }

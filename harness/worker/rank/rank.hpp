@@ -1,5 +1,5 @@
-// One rank of a live trial: its communication, its threads, and what ranks tell one another outside
-// the steps.
+// Holds one rank of a live trial: its communication, its threads, and what ranks tell one another
+// outside the steps.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,13 @@
 #include "core/base/thread_pool.hpp"
 #include "core/device/device.hpp"
 #include "core/transport/progress.hpp"
+#include "harness/catalog/cell_config.hpp"
 
 namespace sparfuse::harness {
 
 struct Rank {
-  const nlohmann::json& config;
+  const CellConfig& config;
+  std::uint64_t seed;
   const std::filesystem::path& directory;
   ProgressLoop& loop;
   ThreadPool& pool;

@@ -1,33 +1,30 @@
 #include "harness/worker/rank/ready_order.hpp"
 
 #include "core/device/runtime.hpp"
-#include "harness/catalog/method_file.hpp"
 
 namespace sparfuse::harness {
 
 std::unique_ptr<workloads::TrainingWorkload> MakeTrialWorkload(const Rank& rank) {
-  const nlohmann::json& config = rank.config;
-  const std::string name = config.at("workload");
+  const CellConfig& config = rank.config;
   workloads::WorkloadConfig made;
   made.rank = rank.rank();
   made.world = rank.size();
-  made.batch_per_worker = config.at("batch_per_worker");
-  made.accumulation = config.at("accumulation");
-  made.seed = config.at("seed");
-  made.threads = config.at("threads_per_worker");
+  made.batch_per_worker = static_cast<std::size_t>(config.batch_per_worker);
+  made.accumulation = config.accumulation;
+  made.seed = rank.seed;
+  made.threads = config.threads_per_worker;
   if (rank.device.kind == DeviceKind::kCuda) made.stream = rank.compute;
-  made.precision = workloads::PrecisionOf(config.value("precision", "fp32"));
-  made.deterministic = config.at("kind") == "convergence";
-  if (made.deterministic) made.total_steps = config.at("steps");
-  made.options = OptionsFromJson("workload " + name, config.at("workload_options"));
-  for (auto& [key, value] : OptionsFromJson("recipe of " + name, config.at("recipe")))
-    made.options[key] = value;
-  return workloads::MakeWorkload(name, made);
+  made.precision = config.precision;
+  made.deterministic = config.kind == TrialKind::kConvergence;
+  if (made.deterministic) made.total_steps = static_cast<std::uint64_t>(config.steps);
+  made.options = config.workload_options;
+  for (const auto& [key, value] : config.recipe) made.options[key] = value;
+  return workloads::MakeWorkload(config.workload, made);
 }
 
 void PrepareStep(const Rank& rank, workloads::TrainingWorkload& workload, std::uint64_t step) {
   if (rank.device.kind != DeviceKind::kCuda) return;
-  const int micro_steps = rank.config.at("accumulation");
+  const int micro_steps = rank.config.accumulation;
   for (int micro = 0; micro < micro_steps; ++micro) workload.Prepare(step, micro);
   gpu::Synchronize(rank.compute);
 }
@@ -40,7 +37,7 @@ std::vector<std::size_t> ObserveReadyOrder(const Rank& rank,
     order.push_back(static_cast<std::int64_t>(parameter));
   });
   workload.ClearGradients();
-  const int micro_steps = rank.config.at("accumulation");
+  const int micro_steps = rank.config.accumulation;
   for (int micro = 0; micro < micro_steps; ++micro) {
     workload.BeginForward(0, micro);
     workload.Backward(micro + 1 == micro_steps);

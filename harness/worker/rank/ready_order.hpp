@@ -1,4 +1,4 @@
-// What a live trial finds out before its first step.
+// Observes, before the first step, the order in which gradients become ready.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What ranks compare and collect: replicas' state, step records, spans.
+// Compares and collects over ranks: replicas' state, step records, spans.
 #pragma once
 
 #include <vector>

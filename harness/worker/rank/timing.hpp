@@ -1,4 +1,4 @@
-// Times of single operations, for profiles.
+// Times single operations, for profiles.
 #pragma once
 
 #include <functional>

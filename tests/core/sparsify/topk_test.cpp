@@ -188,14 +188,14 @@ TEST(FindSparsifier, SuggestsTheNearestName) {
 
 TEST(Workspace, KeepsAndGrowsAlignedBuffers) {
   Workspace workspace;
-  const auto small = workspace.Get(3, 100);
+  const auto small = workspace.Get(kUseHistograms, 100);
   EXPECT_EQ(small.size(), 100u);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data()) % 64, 0u);
   small[0] = std::byte{42};
-  EXPECT_EQ(workspace.Get(3, 50).data(), small.data());
-  EXPECT_EQ(workspace.Get(3, 50)[0], std::byte{42});
-  EXPECT_NE(workspace.Get(4, 50).data(), small.data());
-  EXPECT_EQ(workspace.Get(3, 100'000).size(), 100'000u);
+  EXPECT_EQ(workspace.Get(kUseHistograms, 50).data(), small.data());
+  EXPECT_EQ(workspace.Get(kUseHistograms, 50)[0], std::byte{42});
+  EXPECT_NE(workspace.Get(kUseOffsets, 50).data(), small.data());
+  EXPECT_EQ(workspace.Get(kUseHistograms, 100'000).size(), 100'000u);
 }
 
 }  // namespace

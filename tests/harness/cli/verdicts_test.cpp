@@ -67,10 +67,10 @@ TEST_F(Verdicts, OfModelledOnlyTheModelledClaimsCount) {
   EXPECT_TRUE(AnyClaimFails(Results(), false));
   EXPECT_TRUE(AnyClaimFails(Results(), true));
   TrialRow row;
-  row.config = experiment_.parts[1].cells[0].config;
+  row.config = experiment_.parts[1].cells[0].json;
   row.config_hash = experiment_.parts[1].cells[0].config_hash;
   row.system_hash = "machine";
-  row.revisions = RevisionsOf(SmallCatalog(), row.config);
+  row.revisions = RevisionsOf(SmallCatalog(), experiment_.parts[1].cells[0].config);
   row.status = "ok";
   row.mode = "modelled";
   row.metrics = {{"throughput", 6}};

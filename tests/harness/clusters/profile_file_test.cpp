@@ -12,14 +12,17 @@ namespace {
 
 using nlohmann::json;
 
+CellConfig ConfigOf(const std::string& workload, int ranks, int batch = 32) {
+  CellConfig config;
+  config.kind = TrialKind::kProfile;
+  config.workload = workload;
+  config.batch_per_worker = batch;
+  config.workers = ranks;
+  return config;
+}
+
 json Outcome(const std::string& workload, int ranks, int batch = 32) {
-  return {{"config",
-           {{"workload", workload},
-            {"workload_options", json::object()},
-            {"batch_per_worker", batch},
-            {"threads_per_worker", 1},
-            {"workers", ranks},
-            {"link", nullptr}}},
+  return {{"config", ToJson(ConfigOf(workload, ranks, batch))},
           {"system", {{"cpu_model", "fast"}, {"cores", 2}, {"kernel", "Linux 6"}}},
           {"started_utc", "2026-01-01T00:00:00.000Z"},
           {"profile", {{"pack", json::array({{64, 1.23456789e-7}})}}}};
@@ -70,14 +73,14 @@ TEST(ProfileFile, SaysWhatItIsNot) {
 
 TEST(ProfileFile, KnowsWhatItHas) {
   const json there = json::array({Outcome("text-gpt", 1), Outcome("text-gpt", 2)});
-  json config = Outcome("text-gpt", 2)["config"];
+  CellConfig config = ConfigOf("text-gpt", 2);
   const auto find = [&] { return FindMeasured("x.json", there, config); };
   EXPECT_EQ(find(), &there[1]);
-  config["steps"] = 100;
+  config.steps = 100;
   ExpectIn("x.json has text-gpt with batch 32 and 1 thread(s) a rank, 2 rank(s), link its own",
            MessageOf(find));
-  ExpectIn("another way (steps (none) -> 100)", MessageOf(find));
-  config["workers"] = 4;
+  ExpectIn("another way (steps 1 -> 100)", MessageOf(find));
+  config.workers = 4;
   EXPECT_EQ(find(), nullptr);
 }
 
@@ -107,8 +110,9 @@ TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
   WriteProfiles(ProfileFile(store.profiles().own(), "x"),
                 json::array({Outcome("text-gpt", 1), Outcome("digits-resnet", 1),
                              Outcome("text-gpt", 2), Outcome("text-gpt", 1, 8)}));
-  json config = Outcome("text-gpt", 64)["config"];
-  config["cluster"] = "x";
+  CellConfig config = ConfigOf("text-gpt", 64);
+  config.kind = TrialKind::kThroughput;
+  config.cluster = "x";
   const Catalog catalog = SmallCatalog();
   const auto find = [&] { return FindProfile(catalog, store, {}, config, {}, ""); };
   const Profile found = find();
@@ -117,8 +121,8 @@ TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
   EXPECT_EQ(found.content[0]["config"]["workers"], 1);
   EXPECT_EQ(found.content[1]["config"]["workers"], 2);
 
-  config["batch_per_worker"] = 16;
-  config["link"] = {{"gbps", 10}, {"alpha_us", 100}};
+  config.batch_per_worker = 16;
+  config.link = LinkShape{10, 100};
   ExpectIn("x.json has no profile of text-gpt with batch 16 and 1 thread(s) a rank",
            find().missing);
   ExpectIn("`sparfuse profile text-gpt --batch 16 --threads 1 --link 10:100 --name x`",

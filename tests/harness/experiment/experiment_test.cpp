@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/revisions.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/experiment/experiment_keys.hpp"
 #include "harness/files/canonical.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -55,51 +59,50 @@ workers = [2, 4]
   const auto& cells = experiment.parts.at(0).cells;
   ASSERT_EQ(cells.size(), 8u);
   EXPECT_EQ(experiment.parts[0].id, "main");
-  EXPECT_EQ(cells[0].config["workload"], "digits-resnet");
-  EXPECT_EQ(cells[0].config["workers"], 2);
-  EXPECT_EQ(cells[1].config["workers"], 4);
-  EXPECT_EQ(cells[2].config["method"], "wfbp");
-  EXPECT_EQ(cells[2].config["density"], 1e-3);
-  EXPECT_EQ(cells[3].config["batch_per_worker"], 16);
-  EXPECT_EQ(cells[4].config["batch_per_worker"], 8);
+  EXPECT_EQ(cells[0].config.workload, "digits-resnet");
+  EXPECT_EQ(cells[0].config.workers, 2);
+  EXPECT_EQ(cells[1].config.workers, 4);
+  EXPECT_EQ(cells[2].config.method, "wfbp");
+  EXPECT_EQ(cells[2].config.density, 1e-3);
+  EXPECT_EQ(cells[3].config.batch_per_worker, 16);
+  EXPECT_EQ(cells[4].config.batch_per_worker, 8);
   std::set<std::string> hashes;
   for (const auto& cell : cells) hashes.insert(cell.config_hash);
   EXPECT_EQ(hashes.size(), 8u);
 }
 
 TEST(Experiment, EveryDefaultIsResolved) {
-  const json config = Parse(WithLine("")).parts.at(0).cells.at(2).config;
-  EXPECT_EQ(config["method"], "wfbp");
-  EXPECT_EQ(config["sparsifier"], "topk");
-  EXPECT_EQ(config["feedback"], "residual");
-  EXPECT_EQ(config["batch_per_worker"], 32);
-  EXPECT_EQ(config["recipe"]["learning_rate"], 0.1);
-  EXPECT_EQ(config["method_options"]["planner"], "layer-wise");
-  EXPECT_EQ(config["dense_tensors"], (json{{"max_ndim", 0}, {"names", json::array()}}));
-  EXPECT_TRUE(config["target"].is_null());
+  const CellConfig config = Parse(WithLine("")).parts.at(0).cells.at(2).config;
+  const auto& workload = workloads::FindWorkload("digits-resnet");
+  EXPECT_EQ(config.method, "wfbp");
+  EXPECT_EQ(config.sparsifier, "topk");
+  EXPECT_EQ(config.feedback, "residual");
+  EXPECT_EQ(config.batch_per_worker, static_cast<int>(workload.batch_per_worker));
+  EXPECT_EQ(config.recipe, ResolveOptions("recipe", RecipeOf(workload), {}));
+  EXPECT_EQ(config.method_options.planner, "layer-wise");
+  EXPECT_EQ(config.dense_tensors, DenseTensors());
+  EXPECT_FALSE(config.target.has_value());
 }
 
 TEST(Experiment, MeasuredDenseTakesTheBackendsOwnAllReduceAndEmulatedTheRing) {
   const std::string text = WithLine("");
-  EXPECT_EQ(Parse(text).parts[0].cells[0].config["method_options"]["collective"],
-            "native-allreduce");
+  EXPECT_EQ(Parse(text).parts[0].cells[0].config.method_options.collective, "native-allreduce");
   std::string emulated = text;
   emulated.replace(emulated.find("measured"), 8, "emulated");
   emulated.insert(emulated.find("workload ="), "link = { gbps = 1, alpha_us = 100 }\n");
-  EXPECT_EQ(Parse(emulated).parts[0].cells[0].config["method_options"]["collective"],
-            "ring-allreduce");
+  EXPECT_EQ(Parse(emulated).parts[0].cells[0].config.method_options.collective, "ring-allreduce");
   EXPECT_SAYS(
       ErrorOf(emulated + "[[axis]]\nmethod_options = [{ collective = \"native-allreduce\" }]\n"),
       "can be neither delayed");
 }
 
-TEST(Experiment, DeviceAndPrecisionAreInACellOnlyWhereTheyAreNotTheHostsFloats) {
+TEST(Experiment, DeviceAndPrecisionAreTheHostsFloatsWhereTheFileSaysNothing) {
   const auto plain = Parse(WithLine("")).parts.at(0).cells;
   const auto given = Parse(WithLine("device = \"cpu\"\nprecision = \"fp32\"")).parts.at(0).cells;
   ASSERT_EQ(plain.size(), given.size());
   for (std::size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_FALSE(plain[i].config.contains("device"));
-    EXPECT_FALSE(plain[i].config.contains("precision"));
+    EXPECT_EQ(plain[i].json["device"], "cpu");
+    EXPECT_EQ(plain[i].json["precision"], "fp32");
     EXPECT_EQ(plain[i].config_hash, given[i].config_hash);
   }
   const auto others =
@@ -108,11 +111,12 @@ TEST(Experiment, DeviceAndPrecisionAreInACellOnlyWhereTheyAreNotTheHostsFloats) 
           .cells;
   std::set<std::string> hashes = {plain[0].config_hash};
   for (const auto& cell : others) {
-    EXPECT_EQ(cell.config["device"], "cuda");
+    EXPECT_EQ(cell.config.device, Place::kCuda);
     hashes.insert(cell.config_hash);
   }
   EXPECT_EQ(hashes.size(), 1 + 3 * plain.size());
-  EXPECT_EQ(Parse(WithLine("precision = \"bf16\"")).parts[0].cells[0].config["precision"], "bf16");
+  EXPECT_EQ(Parse(WithLine("precision = \"bf16\"")).parts[0].cells[0].config.precision,
+            Precision::kBf16);
 }
 
 TEST(Experiment, APrecisionOrDeviceThatIsLeftOutIsStillFoundByItsName) {
@@ -163,7 +167,7 @@ TEST(Experiment, OverNcclTheCollectivesAreItsOwn) {
     std::set<std::string> found;
     const Experiment parsed = Parse(WithLine(line5));
     for (const auto& cell : parsed.parts.at(0).cells)
-      found.insert(cell.config["method_options"]["collective"]);
+      found.insert(cell.config.method_options.collective);
     return found;
   };
   EXPECT_EQ(collectives("device = \"cuda\"\ntransport = \"nccl\""),
@@ -178,9 +182,9 @@ TEST(Experiment, ADenseMethodHasOneCellHoweverManyDensities) {
   const auto cells = Parse(WithLine("", "[[axis]]\ndensity = [0.01, 0.001]\n")).parts.at(0).cells;
   EXPECT_EQ(cells.size(), 2u + 4u);
   for (const auto& cell : cells) {
-    if (cell.config["method"] != "dense") continue;
-    EXPECT_EQ(cell.config["density"], 1);
-    EXPECT_EQ(cell.config["sparsifier"], "none");
+    if (cell.config.method != "dense") continue;
+    EXPECT_EQ(cell.config.density, 1);
+    EXPECT_EQ(cell.config.sparsifier, "none");
   }
 }
 
@@ -240,10 +244,7 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
               "hold up; expected \"nccl-allgather\", the default");
   EXPECT_SAYS(ErrorOf(WithLine("sparsifier = \"none\"")), "sends sparse payloads");
   EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_values = \"f16\" }")),
-              "method dense: payload_values = \"f16\": it sends dense "
-              "gradients");
-  EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_indices = \"u32\" }")),
-              "it sends dense gradients");
+              "payload_values = f16: strategy \"dense-units\" sends dense gradients");
   EXPECT_SAYS(ErrorOf(WithLine("ranks_per_node = 3")), "expected a divisor of workers");
   EXPECT_SAYS(ErrorOf(WithLine("target = 0.9")), "kind = \"convergence\" only");
   std::string fused = WithLine("dense_tensors = { max_ndim = 1 }");
@@ -269,7 +270,7 @@ TEST(Experiment, NothingConvergesOnDataThatIsMadeUp) {
   text.replace(text.find("digits-resnet"), 13, "resnet50-imagenet");
   EXPECT_SAYS(ErrorOf(text), ":5");
   EXPECT_SAYS(ErrorOf(text), "workload = \"resnet50-imagenet\"");
-  EXPECT_SAYS(ErrorOf(text), "workload = \"digits-resnet\", which has real data");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"resnet-small\", which has real data");
   text.replace(text.find("convergence"), 11, "throughput");
   EXPECT_EQ(ErrorOf(text), "no error");
 }
@@ -302,7 +303,7 @@ TEST(Experiment, ClaimsMustMatchOneCellEach) {
       "over = { method = \"dense\", workers = 4 }\nstated = 1.5\n";
   const auto part = Parse(WithLine("", claim)).parts.at(0);
   ASSERT_EQ(part.claims.size(), 1u);
-  EXPECT_EQ(part.cells[part.claims[0].of_cell].config["method"], "wfbp");
+  EXPECT_EQ(part.cells[part.claims[0].of_cell].config.method, "wfbp");
   EXPECT_EQ(part.claims[0].judged(), 1.5);
   std::string wide = claim;
   wide.replace(wide.find(", workers = 4 }\nover"), 16, " }\n");
@@ -347,15 +348,15 @@ at_most = 0.5
   EXPECT_EQ(claims[0].bound.value, 1);
   EXPECT_EQ(claims[1].quote, "faster (workers 4)");
   EXPECT_EQ(claims[1].sentence, "faster");
-  EXPECT_EQ(cell(claims[1].of_cell)["method"], "wfbp");
-  EXPECT_EQ(cell(claims[1].of_cell)["workers"], 4);
-  EXPECT_EQ(cell(claims[1].over_cell)["method"], "dense");
-  EXPECT_EQ(cell(claims[1].over_cell)["workers"], 4);
+  EXPECT_EQ(cell(claims[1].of_cell).method, "wfbp");
+  EXPECT_EQ(cell(claims[1].of_cell).workers, 4);
+  EXPECT_EQ(cell(claims[1].over_cell).method, "dense");
+  EXPECT_EQ(cell(claims[1].over_cell).workers, 4);
   EXPECT_EQ(claims[2].compared, Compared::kValue);
   EXPECT_EQ(claims[3].quote, "everything sends (wfbp, workers 4)");
   EXPECT_EQ(claims[4].compared, Compared::kDifference);
-  EXPECT_EQ(cell(claims[5].of_cell)["method"], cell(claims[5].over_cell)["method"]);
-  EXPECT_EQ(cell(claims[5].over_cell)["workers"], 2);
+  EXPECT_EQ(cell(claims[5].of_cell).method, cell(claims[5].over_cell).method);
+  EXPECT_EQ(cell(claims[5].over_cell).workers, 2);
   EXPECT_EQ(claims[5].bound.value, 0.5);
 }
 
@@ -453,30 +454,26 @@ method = ["dense"]
   EXPECT_EQ(experiment.parts[0].blocks, 3);
   EXPECT_EQ(experiment.parts[1].blocks, 1);
   EXPECT_EQ(experiment.parts[1].base_seed, 7);
-  EXPECT_EQ(experiment.parts[1].cells[0].config["workers"], 1);
-  EXPECT_EQ(experiment.parts[1].cells[0].config["target"], 0.97);
+  EXPECT_EQ(experiment.parts[1].cells[0].config.workers, 1);
+  EXPECT_EQ(experiment.parts[1].cells[0].config.target,
+            workloads::FindWorkload("digits-resnet").target);
   EXPECT_EQ(experiment.parts[0].reference, "dense");
   const auto parts = PartsWithTwins(experiment);
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(parts[1].id, "one.predicted");
-  json twin = parts[1].cells.at(1).config;
-  EXPECT_EQ(twin["mode"], "modelled");
-  EXPECT_EQ(twin["cluster"], "this-machine");
-  twin["mode"] = "measured";
-  twin["cluster"] = nullptr;
+  CellConfig twin = parts[1].cells.at(1).config;
+  EXPECT_EQ(twin.mode, Mode::kModelled);
+  EXPECT_EQ(twin.cluster, "this-machine");
+  twin.mode = Mode::kMeasured;
+  twin.cluster.clear();
   EXPECT_EQ(twin, parts[0].cells.at(1).config);
 }
 
-TEST(Canonical, EqualMeaningsHashAlikeAndNamesDoNotCount) {
+TEST(Canonical, EqualMeaningsPrintAlike) {
   EXPECT_EQ(CanonicalJson({{"b", 1.0}, {"a", {0.1, nullptr, true}}}),
             R"({"a":[0.1,null,true],"b":1})");
   // FIPS 180-2, appendix B.1
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  const json config = {{"workers", 2}, {"density", 1.0}};
-  json named = {{"workers", 2}, {"density", 1}, {"seed", 4}, {"block", 1}, {"trial_id", "x"}};
-  EXPECT_EQ(ConfigHash(config), ConfigHash(named));
-  named["workers"] = 3;
-  EXPECT_NE(ConfigHash(config), ConfigHash(named));
 }
 
 TEST(MethodFile, NamesFileAndLineOfWhatIsWrong) {
@@ -488,12 +485,13 @@ TEST(MethodFile, NamesFileAndLineOfWhatIsWrong) {
   const Method method = ParseMethodFile("baselines/m.toml", good);
   EXPECT_EQ(method.revision, 2);
   EXPECT_NO_THROW(CheckMethod(SmallCatalog(), method));
-  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method,
-                                 json::object())["planner_options"]["threshold_bytes"],
-            5);
-  EXPECT_EQ(ResolveMethodOptions(SmallCatalog(), method,
-                                 {{"threshold_bytes", 9}})["planner_options"]["threshold_bytes"],
-            9);
+  const auto bytes = [&](const json& given) {
+    const auto choice = ResolveMethodOptions(SmallCatalog(), method, given);
+    return DoubleOption(choice.planner_options, "threshold_bytes");
+  };
+  EXPECT_EQ(bytes(json::object()), 5);
+  EXPECT_EQ(bytes({{"threshold_bytes", 9}}), 9);
+  EXPECT_EQ(bytes({{"planner_options", {{"threshold_bytes", 9}}}}), 9);
   EXPECT_THROW(ResolveMethodOptions(SmallCatalog(), method, {{"threshold_byte", 9}}), Error);
   EXPECT_THROW(ParseMethodFile("baselines/other.toml", good), Error);
   Method dense = method;
@@ -511,36 +509,119 @@ TEST(MethodFile, NamesFileAndLineOfWhatIsWrong) {
 TEST(MethodFile, PayloadsAreCodedByTheFileOrTheExperiment) {
   const Catalog catalog = SmallCatalog();
   Method method = catalog.methods[1];  // wfbp
-  const json plain = ResolveMethodOptions(catalog, method, json::object());
-  EXPECT_FALSE(plain.contains("payload_values"));  // as when there was no coding
-  const json defaults = {{"payload_values", "f32"}, {"payload_indices", "u32"}};
-  EXPECT_EQ(ResolveMethodOptions(catalog, method, defaults), plain);
-
-  json given = {{"payload_values", "f16"}};
-  json resolved = ResolveMethodOptions(catalog, method, given);
-  EXPECT_EQ(resolved["payload_values"], "f16");
-  EXPECT_EQ(resolved["payload_indices"], "u32");
+  const auto coding = [&](const Method& of, const json& given) {
+    const Options sending = ResolveMethodOptions(catalog, of, given).sending;
+    return StringOption(sending, "payload_values") + " " + StringOption(sending, "payload_indices");
+  };
+  EXPECT_EQ(coding(method, json::object()), "f32 u32");
+  EXPECT_EQ(coding(method, {{"payload_values", "f16"}}), "f16 u32");
   method.sending["payload_indices"] = std::string("delta");
-  resolved = ResolveMethodOptions(catalog, method, given);
-  EXPECT_EQ(resolved["payload_values"], "f16");
-  EXPECT_EQ(resolved["payload_indices"], "delta");
-  EXPECT_EQ(ResolveMethodOptions(catalog, method, defaults), plain);
+  EXPECT_EQ(coding(method, {{"payload_values", "f16"}}), "f16 delta");
+  EXPECT_EQ(coding(method, {{"payload_indices", "u32"}}), "f32 u32");
 
-  const auto error = [&](const Method& of, const json& options) -> std::string {
+  const auto error = [&](const json& options) -> std::string {
     try {
-      ResolveMethodOptions(catalog, of, options);
+      ResolveMethodOptions(catalog, method, options);
     } catch (const Error& caught) {
       return caught.what();
     }
     return "no error";
   };
-  EXPECT_SAYS(error(method, {{"payload_values", "f8"}}), "payload_values = \"f8\"");
-  EXPECT_SAYS(error(method, {{"payload_indices", 16}}), "payload_indices = 16");
-  EXPECT_SAYS(error(method, {{"payload_value", "f16"}}), "did you mean \"payload_values\"");
+  EXPECT_SAYS(error({{"payload_values", "f8"}}), "payload_values = \"f8\"");
+  EXPECT_SAYS(error({{"payload_indices", 16}}), "payload_indices = 16");
+  EXPECT_SAYS(error({{"payload_value", "f16"}}), "did you mean \"payload_values\"");
   Method dense = catalog.methods[0];
-  EXPECT_SAYS(error(dense, given), "method dense: payload_values = \"f16\"");
   dense.sending["payload_values"] = std::string("f16");
-  EXPECT_SAYS(error(dense, json::object()), "it sends dense gradients");
+  EXPECT_THROW(CheckMethod(catalog, dense), Error);
+}
+
+// A method's file beside the experiment's.
+class OutsideMethodTest : public ::testing::Test {
+ protected:
+  Experiment ParseBeside(const std::string& method) const {
+    const std::string text =
+        "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n"
+        "workers = 2\n[[axis]]\nmethod = [\"dense\", \"" +
+        method + "\"]\n";
+    return ParseExperiment(TomlFile::Parse(text, (folder_.path() / "file.toml").string()),
+                           SmallCatalog(), "/nonexistent");
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_.path() / name) << text;
+  }
+  std::string ErrorBeside(const std::string& method) const {
+    try {
+      ParseBeside(method);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  static std::string FileOf(const std::string& name, int bytes) {
+    return "name = \"" + name +
+           "\"\ntitle = \"M\"\npaper = \"p\"\nsummary = \"s\"\nrevision = 1\nstrategy = "
+           "\"ahead\"\nplanner = \"by-bytes\"\nplanner_options = { threshold_bytes = " +
+           std::to_string(bytes) +
+           " }\nsparsifier = \"topk\"\nfeedback = \"residual\"\n"
+           "collective = \"sparse-allgather\"\n";
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(OutsideMethodTest, StandsInTheFileThatTheExperimentNamesAndItsContentIsIdentity) {
+  Write("mine.toml", FileOf("mine", 100));
+  const Cell cell = ParseBeside("mine.toml").parts[0].cells.at(1);
+  EXPECT_EQ(cell.config.method, "mine");
+  EXPECT_EQ(cell.config.method_content.size(), 12u);
+  EXPECT_EQ(DoubleOption(cell.config.method_options.planner_options, "threshold_bytes"), 100);
+  EXPECT_FALSE(RevisionsOf(SmallCatalog(), cell.config).contains("method:mine"));
+  Write("mine.toml", FileOf("mine", 100) + "\n# another content\n");
+  EXPECT_NE(ParseBeside("mine.toml").parts[0].cells.at(1).config_hash, cell.config_hash);
+  std::filesystem::create_directory(folder_.path() / "there");
+  Write("there/mine.toml", FileOf("mine", 100));
+  EXPECT_EQ(ParseBeside("there/mine.toml").parts[0].cells.at(1).config_hash, cell.config_hash);
+  EXPECT_TRUE(Matches("there/mine.toml", cell.json["method"]));
+}
+
+TEST_F(OutsideMethodTest, IsRefusedWithTheReason) {
+  EXPECT_SAYS(ErrorBeside("mine.toml"), "is not there; expected the file of a method");
+  Write("wfbp.toml", FileOf("wfbp", 100));
+  EXPECT_SAYS(ErrorBeside("wfbp.toml"), "is the name of a method of sparfuse");
+  Write("mine.toml", FileOf("other", 100));
+  EXPECT_SAYS(ErrorBeside("mine.toml"), "mine.toml:1: name = \"other\"");
+  Write("mine.toml", FileOf("mine", 100) + "payload_values = \"f8\"\n");
+  EXPECT_SAYS(ErrorBeside("mine.toml"), "file of method \"mine\"");
+}
+
+TEST(ExperimentKeys, EveryRowSaysWhatItsKeyMeans) {
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const KeyRow& row : ExperimentKeys()) {
+    EXPECT_FALSE(row.table.empty() || row.name.empty() || row.type.empty() || row.meaning.empty())
+        << row.table << " " << row.name;
+    EXPECT_TRUE(seen.emplace(row.table, row.name).second) << row.table << " " << row.name;
+  }
+  for (const std::string& key : ConfigKeyNames()) {
+    EXPECT_TRUE(seen.contains({kCellTable, key})) << key;
+  }
+}
+
+// The defaults that the table states as TOML are those that a cell has without the key.
+TEST(ExperimentKeys, DefaultsAreAsStated) {
+  const Experiment plain = Parse(WithLine(""));
+  std::size_t stated = 0;
+  for (const KeyRow& row : ExperimentKeys()) {
+    const bool is_toml =
+        row.table == kCellTable && !row.fallback.empty() &&
+        (std::string_view("0123456789\"[").find(row.fallback[0]) != std::string_view::npos) &&
+        row.fallback.find_first_of(";e") == std::string::npos;
+    if (!is_toml) continue;
+    ++stated;
+    const Experiment given = Parse(WithLine(row.name + " = " + row.fallback));
+    for (std::size_t i = 0; i < plain.parts[0].cells.size(); ++i) {
+      EXPECT_EQ(given.parts[0].cells.at(i).json, plain.parts[0].cells[i].json) << row.name;
+    }
+  }
+  EXPECT_GE(stated, 7u);
 }
 
 }  // namespace

@@ -79,17 +79,17 @@ method = ["dense", "wfbp"]
 TEST_F(Explain, KeysAndPathsIntoTablesLeaveOneCellEach) {
   const auto chosen =
       Choose("method=wfbp,workers=2,link.gbps=10", "method=dense,workers=4,workload=digits-resnet");
-  EXPECT_EQ(chosen.of->cell->config["method"], "wfbp");
-  EXPECT_EQ(chosen.of->cell->config["link"]["gbps"], 10);
-  EXPECT_EQ(chosen.over->cell->config["workers"], 4);
-  EXPECT_EQ(chosen.of->cell->config["mode"], "emulated");  // not its twin
+  EXPECT_EQ(chosen.of->cell->json["method"], "wfbp");
+  EXPECT_EQ(chosen.of->cell->json["link"]["gbps"], 10);
+  EXPECT_EQ(chosen.over->cell->json["workers"], 4);
+  EXPECT_EQ(chosen.of->cell->json["mode"], "emulated");  // not its twin
 }
 
 TEST_F(Explain, TwinsAreLookedAtWhereTheModeAsksForThem) {
   const auto chosen =
       Choose("method=wfbp,link.gbps=10", "method=wfbp,link.gbps=10,mode=modelled", "live");
-  EXPECT_EQ(chosen.over->cell->config["mode"], "modelled");
-  EXPECT_EQ(chosen.of->cell->config["mode"], "emulated");
+  EXPECT_EQ(chosen.over->cell->json["mode"], "modelled");
+  EXPECT_EQ(chosen.of->cell->json["mode"], "emulated");
 }
 
 TEST_F(Explain, WhatLeavesSeveralNamesTheKeysAndCompletesTheCommand) {
@@ -102,7 +102,7 @@ TEST_F(Explain, WhatLeavesSeveralNamesTheKeysAndCompletesTheCommand) {
 
 TEST_F(Explain, TheCommandOfferedTakesCellsThatHaveResults) {
   for (CellResult& cell : results_[0].cells) {
-    if (cell.cell->config["link"]["gbps"] == 1) cell.trials.clear();
+    if (cell.cell->json["link"]["gbps"] == 1) cell.trials.clear();
   }
   EXPECT_SAYS(ErrorOf("method=wfbp", "method=dense", "live"),
               "--of method=wfbp,link.gbps=10 --over method=dense,link.gbps=10 --part live");
@@ -127,7 +127,7 @@ TEST_F(Explain, TheSameCellTwiceIsRefused) {
 
 TEST_F(Explain, ACellWithoutResultSaysWhyAndWhatRunsIt) {
   CellResult& cell = results_[2].cells[0];
-  ASSERT_EQ(cell.cell->config["workers"], 4);
+  ASSERT_EQ(cell.cell->json["workers"], 4);
   cell.trials.clear();
   cell.failure = "not run";
   EXPECT_SAYS(ErrorOf("method=dense,workers=4", "method=wfbp,workers=4"),

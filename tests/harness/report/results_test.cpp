@@ -27,9 +27,9 @@ class Results : public ::testing::Test {
   TrialRow& Add(std::size_t part, std::size_t cell, int block, double throughput) {
     TrialRow row;
     row.trial_id = "t/" + std::to_string(rows_.size());
-    row.config = parts_.at(part).cells.at(cell).config;
+    row.config = parts_.at(part).cells.at(cell).json;
     row.config_hash = parts_[part].cells[cell].config_hash;
-    row.revisions = RevisionsOf(catalog_, row.config);
+    row.revisions = RevisionsOf(catalog_, parts_[part].cells[cell].config);
     row.system_hash = "here";
     row.status = "ok";
     row.block = block;
@@ -122,13 +122,13 @@ TEST_F(Results, ADenseReferenceServesEveryDensity) {
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto dense = Counterpart(i, "dense");
     ASSERT_TRUE(dense.has_value());
-    EXPECT_EQ(cells[*dense].config["method"], "dense");
+    EXPECT_EQ(cells[*dense].json["method"], "dense");
     const auto wfbp = Counterpart(i, "wfbp");
-    if (cells[i].config["method"] == "dense") {
+    if (cells[i].json["method"] == "dense") {
       EXPECT_FALSE(wfbp.has_value());  // there are two
     } else {
       ASSERT_TRUE(wfbp.has_value());
-      EXPECT_EQ(cells[*wfbp].config["density"], cells[i].config["density"]);
+      EXPECT_EQ(cells[*wfbp].json["density"], cells[i].json["density"]);
     }
   }
 }
@@ -141,7 +141,7 @@ TEST_F(Results, ADenseCellIsComparedWithTheOnlySparseOneOfItsSetting) {
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto other = Counterpart(i, "wfbp");
     ASSERT_TRUE(other.has_value());
-    EXPECT_EQ(cells[*other].config["batch_per_worker"], cells[i].config["batch_per_worker"]);
+    EXPECT_EQ(cells[*other].json["batch_per_worker"], cells[i].json["batch_per_worker"]);
   }
 }
 
@@ -153,7 +153,7 @@ TEST_F(Results, HeadlinesAreAboutWhatClaimsCompare) {
       "over = { method = \"syncea\" }\nfor_each = [\"batch_per_worker\"]\nexpect = \"more\"\n");
   for (std::size_t i = 0; i < parts_[0].cells.size(); ++i) {
     const auto& config = parts_[0].cells[i].config;
-    const double factor = config["method"] == "wfbp" ? config["batch_per_worker"] == 8 ? 2 : 3 : 1;
+    const double factor = config.method == "wfbp" ? config.batch_per_worker == 8 ? 2 : 3 : 1;
     for (int block = 0; block < 3; ++block) Add(0, i, block, factor * (100 + block));
   }
   const auto headlines = HeadlinesOf(experiment_, Found());

@@ -35,7 +35,7 @@ class Spec : public ::testing::Test {
         row.system_hash = "here";
         row.system = {
             {"cpu_model", "CPU"}, {"cores", 1}, {"memory_gib", 4}, {"gpus", json::array()}};
-        if (cell.config["mode"] == "modelled") row.system = {{"cluster", cell.config["cluster"]}};
+        if (cell.config.modelled()) row.system = {{"cluster", cell.config.cluster}};
         row.provenance = {{"source", {{"commit", "0123456789abcdef"}, {"dirty", true}}},
                           {"layout", {{"name", "weight"}}}};
         row.status = "ok";

@@ -24,9 +24,9 @@ Part MakePart(const Catalog& catalog, const std::string& axes) {
 
 TrialRow Row(const Catalog& catalog, const Cell& cell, int block, double step_seconds) {
   TrialRow row;
-  row.config = cell.config;
+  row.config = cell.json;
   row.config_hash = cell.config_hash;
-  row.revisions = RevisionsOf(catalog, row.config);
+  row.revisions = RevisionsOf(catalog, cell.config);
   row.system = {{"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", json::array()}};
   row.system_hash = "machine";
   row.status = "ok";

@@ -34,37 +34,32 @@ const json kPlain = {{"payload_values", "f32"}, {"payload_indices", "u32"}};
 const json kGaps = {{"payload_values", "f32"}, {"payload_indices", "delta"}};
 const json kCoded = {{"payload_values", "f16"}, {"payload_indices", "delta"}};
 
-json ConfigOf(const Method& method, const std::string& sparsifier = "",
-              json options = json::object()) {
+CellConfig ConfigOf(const Method& method, const std::string& sparsifier = "",
+                    json options = json::object()) {
   static const Catalog kCatalog = BuiltInCatalog();
-  if (method.name == "safusion-naive") options["buffer_fraction"] = 0.125;
-  if (method.name == "safusion-inter") options["units"] = 3;
-  // Several small tensors a unit, so that some are left dense, offloaded or reduced.
-  if (method.planner == "ssfusion" || method.planner == "adtopk") options["tensors_per_unit"] = 4;
-  if (method.name == "adtopk-p" || method.name == "adtopk-h") options["dense_below"] = 64;
-  if (method.name == "ssfusion-i" || method.name == "ssfusion") options["partition"] = "all";
-  return {{"method_options", ResolveMethodOptions(kCatalog, method, options)},
-          {"sparsifier", method.dense()       ? "none"
-                         : sparsifier.empty() ? method.sparsifier
-                                              : sparsifier},
-          {"sparsifier_options", json::object()},
-          {"density", method.dense() ? 1.0 : 0.05},
-          {"feedback", method.sends_payloads() ? "residual" : "none"},
-          {"workload", "none"},
-          {"dense_tensors", {{"max_ndim", 0}, {"names", json::array()}}}};
+  json given = method.conformance_options;
+  given.update(options);
+  CellConfig config;
+  config.method_options = ResolveMethodOptions(kCatalog, method, given);
+  if (!method.dense()) {
+    config.sparsifier = sparsifier.empty() ? method.sparsifier : sparsifier;
+    config.density = 0.05;
+  }
+  config.feedback = method.sends_payloads() ? "residual" : "none";
+  return config;
 }
 
 // With dense_fallback, selecting from a large tensor takes longer than it saves.
-CostModel CostOf(const json& config) {
+CostModel CostOf(const CellConfig& config) {
   CostModel cost = testing::EvenCost();
-  if (!config.at("method_options").value("dense_fallback", false)) return cost;
+  if (!BoolOption(config.method_options.sending, "dense_fallback")) return cost;
   for (auto& [name, seconds] : cost.selection) {
     seconds.Add(0.01, PiecewiseLinear({{0, 1e-6}, {4000, 1e-6}, {4001, 1}}));
   }
   return cost;
 }
 
-std::vector<RankResult> RunLive(const json& config, int workers,
+std::vector<RankResult> RunLive(const CellConfig& config, int workers,
                                 const testing::Gradients& gradient_of,
                                 std::size_t without_gradient = 999, Device device = {}) {
   const auto configure = [&] {
@@ -124,7 +119,7 @@ TEST_P(EveryMethod, LosesNothingAndLeavesReplicasEqual) {
 }
 
 TEST_P(EveryMethod, IsDeterministic) {
-  const json config = ConfigOf(Which());
+  const CellConfig config = ConfigOf(Which());
   const auto first = RunLive(config, Workers(), IntegerGradient);
   const auto second = RunLive(config, Workers(), IntegerGradient);
   EXPECT_EQ(first.front().averaged, second.front().averaged);
@@ -132,7 +127,7 @@ TEST_P(EveryMethod, IsDeterministic) {
 }
 
 TEST_P(EveryMethod, TreatsATensorWithoutGradientAsZeros) {
-  const json config = ConfigOf(Which());
+  const CellConfig config = ConfigOf(Which());
   const auto zeros = [](int rank, int step, std::size_t tensor) {
     return tensor == 4 ? std::vector<float>(kTensorSizes[4]) : IntegerGradient(rank, step, tensor);
   };
@@ -141,7 +136,7 @@ TEST_P(EveryMethod, TreatsATensorWithoutGradientAsZeros) {
   EXPECT_EQ(without.front().averaged, expected.front().averaged);
 }
 
-void ExpectNaNRefused(const json& config, int workers, Device device) {
+void ExpectNaNRefused(const CellConfig& config, int workers, Device device) {
   const auto poisoned = [](int rank, int step, std::size_t tensor) {
     auto gradient = IntegerGradient(rank, step, tensor);
     if (step == 1 && tensor == 2) gradient[5] = std::numeric_limits<float>::quiet_NaN();
@@ -162,7 +157,7 @@ void ExpectNaNRefused(const json& config, int workers, Device device) {
 
 TEST_P(EveryMethod, RefusesANaN) { ExpectNaNRefused(ConfigOf(Which()), Workers(), {}); }
 
-ModelConfig Modelled(const json& config, const Composition& composition,
+ModelConfig Modelled(const CellConfig& config, const Composition& composition,
                      const std::vector<TensorShape>& tensors, int workers) {
   ModelConfig model;
   model.layout = MakeLayout(tensors, config);
@@ -182,7 +177,7 @@ ModelConfig Modelled(const json& config, const Composition& composition,
   return model;
 }
 
-void ExpectModelledAsLive(const Method& method, const json& config, int workers) {
+void ExpectModelledAsLive(const Method& method, const CellConfig& config, int workers) {
   const auto live = RunLive(config, workers, IntegerGradient);
   const ModelStep modelled =
       SimulateStep(Modelled(config, Compose(config), Tensors(), workers), 0, workers);
@@ -228,7 +223,7 @@ TEST_P(EverySparseMethod, IsModelledWithTheBytesOfItsCoding) {
 
 TEST_P(EverySparseMethod, SendsUnitsDenseAndLosesNothing) {
   const Method method = Which();
-  const json config = ConfigOf(method, ExactSparsifier(method), {{"dense_fallback", true}});
+  const CellConfig config = ConfigOf(method, ExactSparsifier(method), {{"dense_fallback", true}});
   if (method.strategy == "safusion-naive" || method.sparsifier == "none") {
     EXPECT_THROW(Compose(config), Error);
     return;
@@ -267,7 +262,7 @@ std::vector<double> LostWideMass(const std::vector<RankResult>& results) {
   return lost;
 }
 
-std::uint64_t ReducedBytes(const json& config, int workers) {
+std::uint64_t ReducedBytes(const CellConfig& config, int workers) {
   const ModelConfig model = Modelled(config, Compose(config), Tensors(), workers);
   std::uint64_t bytes = 0;
   for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
@@ -309,7 +304,7 @@ TEST_P(EveryMethodOnADevice, DoesWhatItDoesOnTheHost) {
   for (const json& options : std::vector<json>{json::object(), kCoded}) {
     if (!options.empty() && method.dense()) continue;
     SCOPED_TRACE(options.dump());
-    const json config = ConfigOf(method, ExactSparsifier(method), options);
+    const CellConfig config = ConfigOf(method, ExactSparsifier(method), options);
     const auto expected = RunLive(config, Workers(), IntegerGradient);
     const auto results = RunLive(config, Workers(), IntegerGradient, 999, testing::kEmulated);
     for (std::size_t r = 0; r < results.size(); ++r) {
@@ -360,8 +355,8 @@ INSTANTIATE_TEST_SUITE_P(Registered, EverySparseMethod,
                          NameOf);
 
 TEST(PayloadCoding, LosesOnlyWhatRoundingTakesWithoutFeedback) {
-  json config = ConfigOf(MethodOf("wfbp"), "", kCoded);
-  config["feedback"] = "none";
+  CellConfig config = ConfigOf(MethodOf("wfbp"), "", kCoded);
+  config.feedback = "none";
   const auto results = RunLive(config, 3, WideGradient);
   for (const RankResult& rank : results) {
     EXPECT_EQ(rank.averaged, results.front().averaged);
@@ -376,8 +371,8 @@ TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
   constexpr int kDraws = 2000;
   std::mt19937 generator(7);
   for (const double density : {1e-6, 5e-6, 4e-5, 4e-4}) {
-    json config = ConfigOf(MethodOf("wfbp"), "", kCoded);
-    config["density"] = density;
+    CellConfig config = ConfigOf(MethodOf("wfbp"), "", kCoded);
+    config.density = density;
     const std::vector<TensorShape> tensors = {
         {"tensor0", {static_cast<std::int64_t>(kElements)}, kElements}};
     const Composition composition = Compose(config);

@@ -48,28 +48,24 @@ json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
           {"config", {{"workers", ranks}, {"link", ranks > 1 ? link : json()}}}};
 }
 
-json Config(int workers, const std::string& cluster) {
-  return {{"workload", "digits-resnet"},
-          {"cluster", cluster},
-          {"workers", workers},
-          {"ranks_per_node", 1},
-          {"threads_per_worker", 1},
-          {"batch_per_worker", 32},
-          {"accumulation", 1},
-          {"steps", 5},
-          {"seed", 1},
-          {"link", {{"gbps", 1}, {"alpha_us", 100}}},
-          {"sparsifier", "none"},
-          {"sparsifier_options", json::object()},
-          {"density", 1},
-          {"feedback", "none"},
-          {"dense_tensors", {{"max_ndim", 0}, {"names", json::array()}}},
-          {"method_options",
-           {{"strategy", "dense-units"},
-            {"strategy_options", json::object()},
-            {"planner", "whole-model"},
-            {"planner_options", json::object()},
-            {"collective", "ring-allreduce"}}}};
+const LinkShape kLink = {1, 100};
+
+TrialConfig Config(int workers, const std::string& cluster) {
+  TrialConfig trial;
+  trial.seed = 1;
+  CellConfig& config = trial.cell;
+  config.mode = Mode::kModelled;
+  config.workload = "digits-resnet";
+  config.cluster = cluster;
+  config.workers = workers;
+  config.batch_per_worker = 32;
+  config.steps = 5;
+  config.link = kLink;
+  config.method = "dense";
+  config.method_options.strategy = "dense-units";
+  config.method_options.planner = "whole-model";
+  config.method_options.collective = "ring-allreduce";
+  return trial;
 }
 
 class ModelTrial : public ::testing::Test {
@@ -82,7 +78,7 @@ class ModelTrial : public ::testing::Test {
     std::filesystem::create_directories(directory_);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
-  double StepSeconds(const json& config, const json& profiles) {
+  double StepSeconds(const TrialConfig& config, const json& profiles) {
     return RunModelledTrial(config, profiles, directory_)
         .at("metrics")
         .at("step_seconds")
@@ -92,7 +88,7 @@ class ModelTrial : public ::testing::Test {
 };
 
 TEST_F(ModelTrial, ComputesAStepByHand) {
-  const json link = Config(2, "")["link"];
+  const json link = kLink;
   const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
   // 5 + 10 + 1 ms, and two rounds of 1 ms + 200,000 bytes * 10 ns.
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
@@ -102,7 +98,7 @@ TEST_F(ModelTrial, ComputesAStepByHand) {
 }
 
 TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
-  const json link = Config(2, "")["link"];
+  const json link = kLink;
   const json outcome = RunModelledTrial(
       Config(2, "this-machine"), json::array({ProfileOf(1, link), ProfileOf(2, link)}), directory_);
   const json& series = outcome.at("series");
@@ -114,7 +110,7 @@ TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
 }
 
 TEST_F(ModelTrial, RanksShareOneMachineOrHaveOneEach) {
-  const json link = Config(2, "")["link"];
+  const json link = kLink;
   const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
   const double shared = StepSeconds(Config(4, "this-machine"), profiles);
   const double own = StepSeconds(Config(4, "machines-like-this"), profiles);
@@ -122,14 +118,14 @@ TEST_F(ModelTrial, RanksShareOneMachineOrHaveOneEach) {
 }
 
 TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
-  const json link = Config(2, "")["link"];
+  const json link = kLink;
   const json profiles = json::array({ProfileOf(1, link, 0.010), ProfileOf(2, link, 0.013)});
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.019 + 2 * 0.003, 1e-9);
   EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
 }
 
 TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
-  const json link = Config(2, "")["link"];
+  const json link = kLink;
   json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
   const auto metrics = [&] {
     return RunModelledTrial(Config(2, "machines-like-this"), profiles, directory_).at("metrics");
@@ -147,7 +143,7 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
 }
 
 TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
-  const json link = Config(2, "")["link"];
+  const json link = kLink;
   const auto message = [&](const json& profiles) -> std::string {
     try {
       StepSeconds(Config(2, "this-machine"), profiles);

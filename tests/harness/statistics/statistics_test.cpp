@@ -180,9 +180,9 @@ TrialRow Row(const Part& part, const Catalog& catalog, std::size_t cell, int blo
              double throughput) {
   TrialRow row;
   row.trial_id = std::to_string(cell) + "-" + std::to_string(block);
-  row.config = part.cells[cell].config;
+  row.config = part.cells[cell].json;
   row.config_hash = part.cells[cell].config_hash;
-  row.revisions = RevisionsOf(catalog, row.config);
+  row.revisions = RevisionsOf(catalog, part.cells[cell].config);
   row.system = {
       {"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
   row.system_hash = "machine";

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 
 #include <fstream>
 
+#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/outcome.hpp"
@@ -24,8 +26,11 @@ json AddTrial(const Store& store, const StoreLock& lock, int block,
   const json config = {{"kind", "throughput"}, {"mode", "measured"}, {"method", "wfbp"},
                        {"workload", "w"},      {"workers", 2},       {"density", 0.01},
                        {"sparsifier", "topk"}, {"link", nullptr}};
-  json trial = {
-      {"schema", 1}, {"experiment", "e"}, {"part", "p"}, {"status", status}, {"config", config}};
+  json trial = {{"schema", kTrialSchema},
+                {"experiment", "e"},
+                {"part", "p"},
+                {"status", status},
+                {"config", config}};
   trial["trial_id"] = store.CreateTrial(lock, "e", "p", "wfbp-b" + std::to_string(block));
   trial["config_hash"] = ConfigHash(config);
   trial["system"] = {{"cores", 2}};
@@ -119,6 +124,35 @@ TEST(Store, TheRebuiltIndexHasTheSameRows) {
     EXPECT_EQ(after[i].config, before[i].config);
   }
   EXPECT_FALSE(after.front().counts());  // annotated
+}
+
+TEST(Store, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  std::vector<std::string> problems;
+  for (int block = 0; block < 3; ++block) AddTrial(store, lock, block);
+  store.OpenIndex(lock, problems);
+  for (int block = 0; block < 2; ++block) {
+    const fs::path file =
+        store.trials() / "e" / "p" / ("wfbp-b" + std::to_string(block) + "-1") / "trial.json";
+    json older = ReadJsonFile(file);
+    older["schema"] = kTrialSchema - 1;
+    std::ofstream(file) << older;
+  }
+  ASSERT_TRUE(problems.empty());
+  EXPECT_EQ(store.ReadTrials(problems).size(), 1u);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].find("2 trial(s) were written by an older sparfuse"), std::string::npos);
+
+  // An index of before is refused by who only reads, and made again by who writes.
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(store.index_path().c_str(), &database), SQLITE_OK);
+  sqlite3_exec(database, "PRAGMA user_version = 0", nullptr, nullptr, nullptr);
+  sqlite3_close(database);
+  EXPECT_THROW(store.ReadRows(), Error);
+  EXPECT_EQ(store.OpenIndex(lock, problems).Rows().size(), 1u);
+  EXPECT_EQ(store.ReadRows().size(), 1u);
 }
 
 TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {

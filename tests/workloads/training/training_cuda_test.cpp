@@ -24,7 +24,7 @@ constexpr Stream kCuda{{DeviceKind::kCuda, 0}, nullptr};
 class WorkloadOnCuda : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string why = testing::WhyNotOn(DeviceKind::kCuda);
+    const std::string why = sparfuse::testing::WhyNotOn(DeviceKind::kCuda);
     if (!why.empty()) GTEST_SKIP() << why;
   }
   std::unique_ptr<TrainingWorkload> Make(const WorkloadConfig& config) {

@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "baselines/registry.hpp"
+#include "core/device/completion_thread.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/status.hpp"
+#include "core/engine/live/lanes/device_timeline.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/dropping_collective.hpp"
@@ -314,7 +316,7 @@ TEST(DeviceTimeline, MeasuresTheWaitForCommunicationOnTheComputeStream) {
   timeline.EndPart(SpanKind::kBackward, "end");
   const auto waited_for = [&](std::optional<SpanKind> interrupted, const char* label) {
     timeline.SetInterrupted(interrupted);
-    gpu::internal::Enqueue(stream.view(), [=] { std::this_thread::sleep_for(kWait); });
+    gpu::emulated::Enqueue(stream.view(), [=] { std::this_thread::sleep_for(kWait); });
     const gpu::GpuEvent& apply = timeline.Begin(stream.view());
     timeline.End(stream.view(), apply, {SpanKind::kDecompress, "compute", label, 0, 0, 0}, bytes);
   };

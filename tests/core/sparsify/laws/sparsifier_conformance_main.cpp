@@ -81,17 +81,18 @@ void TestThese(const std::vector<std::string>& given) {
   std::map<std::string, std::string> resolved;
   bool python = false;
   for (const std::string& name : given) {
-    const bool of_python = IsPythonSparsifier(name);
+    const bool of_python = harness::IsPythonSparsifier(name);
     python |= of_python;
-    resolved[name] = of_python ? PythonSparsifierName(name, std::filesystem::current_path()) : name;
-    ResolveSparsifier(resolved[name]).make({}, 0);
+    resolved[name] =
+        of_python ? harness::PythonSparsifierName(name, std::filesystem::current_path()) : name;
+    harness::ResolveSparsifier(resolved[name]).make({}, 0);
   }
   testing::Subjects& subjects = testing::UnderTest();
   subjects.names.clear();
   for (const auto& [name, full] : resolved) subjects.names.push_back(name);
   subjects.find = [resolved](const std::string& name) -> const SparsifierDescriptor& {
     const auto found = resolved.find(name);
-    return ResolveSparsifier(found == resolved.end() ? name : found->second);
+    return harness::ResolveSparsifier(found == resolved.end() ? name : found->second);
   };
   // The plugin's kernels are its own: no scope of this program changes what they run on.
   if (python) subjects.isas = {ActiveIsa()};

@@ -1,0 +1,140 @@
+// Holds the configuration of a trial: a struct inside the program, JSON in its files.
+//
+// A cell's configuration has every default resolved; profile trials have the keys of their
+// measurement in the place of the method's. Every key is always written.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/options.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse::harness {
+
+enum class TrialKind : std::uint8_t { kThroughput, kConvergence, kProfile };
+enum class Mode : std::uint8_t { kMeasured, kEmulated, kModelled };
+enum class Transport : std::uint8_t { kMpi, kThreads, kNccl };
+enum class Place : std::uint8_t { kCpu, kCuda };
+using workloads::Precision;
+
+// The names of an enum's values, in their order.
+template <class Enum>
+std::span<const std::string> NamesOf();
+
+template <class Enum>
+const std::string& NameOf(Enum value) {
+  return NamesOf<Enum>()[static_cast<std::size_t>(value)];
+}
+// Throws Error{kData} for a name that is none of them.
+template <class Enum>
+Enum ValueOf(const std::string& name);
+
+struct LinkShape {
+  double gbps = 0;
+  double alpha_us = 0;
+  bool operator==(const LinkShape&) const = default;
+};
+void to_json(nlohmann::json& to, const LinkShape& link);
+void from_json(const nlohmann::json& from, LinkShape& link);
+
+struct DenseTensors {
+  std::int64_t max_ndim = 0;
+  std::vector<std::string> names;
+  bool operator==(const DenseTensors&) const = default;
+};
+
+// What a method is made of in one trial, defaults resolved.
+struct MethodChoice {
+  std::string strategy, planner, collective;
+  Options strategy_options, planner_options;
+  Options sending;  // of SendingOptions()
+  bool operator==(const MethodChoice&) const = default;
+};
+
+struct CellConfig {
+  TrialKind kind = TrialKind::kThroughput;
+  Mode mode = Mode::kMeasured;
+  std::string workload;
+  Options workload_options, recipe;
+  int workers = 1, ranks_per_node = 1, threads_per_worker = 1;
+  int batch_per_worker = 1, accumulation = 1;
+  Transport transport = Transport::kMpi;
+  Place device = Place::kCpu;
+  Precision precision = Precision::kFp32;
+  std::optional<LinkShape> link;  // nothing: the machine's own
+  int warmup_steps = 0, steps = 1;
+  double deadline_seconds = 60;
+
+  // Of cells.
+  std::string method;
+  std::string method_content;  // of a file outside the tree: the head of its hash
+  MethodChoice method_options;
+  std::string sparsifier = "none";
+  Options sparsifier_options;
+  double density = 1;
+  std::string feedback = "none";
+  Options feedback_options;
+  DenseTensors dense_tensors;
+  std::vector<std::string> no_feedback_tensors;
+  std::optional<int> evaluate_every;     // kind convergence
+  std::optional<double> target;          // kind convergence
+  std::string cluster;                   // mode modelled; else ""
+  std::map<std::string, double> inputs;  // factors that are not 1
+
+  // Of profile trials.
+  std::vector<std::string> sparsifiers, quantizers;
+
+  bool is_profile() const { return kind == TrialKind::kProfile; }
+  bool modelled() const { return mode == Mode::kModelled; }
+  bool operator==(const CellConfig&) const = default;
+};
+
+// The configuration as stored: null for what a cell does not have, numbers as they are.
+nlohmann::json ToJson(const CellConfig& config);
+// Throws Error{kData} naming the key that is missing or has another type.
+CellConfig CellConfigOf(const nlohmann::json& json);
+
+nlohmann::json ToJson(const std::optional<LinkShape>& link);
+nlohmann::json ToJson(const MethodChoice& choice);
+
+// A trial's config.json: its cell, the seed of its block, and which files its Python classes are
+// in, which are no part of its identity.
+struct TrialConfig {
+  CellConfig cell;
+  std::uint64_t seed = 0;
+  int block = 0;
+  std::string trial_id;
+};
+nlohmann::json ToJson(const TrialConfig& trial);
+TrialConfig TrialConfigOf(const nlohmann::json& json);
+
+// Identity. Raised where configurations change so that stored trials cannot be told to be of the
+// same cells: all of them are then stale.
+inline constexpr int kConfigSchema = 2;
+
+// A key that was added to configurations later, by its JSON pointer ("/device",
+// "/method_options/dense_fallback"), with what configurations without it did: a configuration that
+// has this value hashes as if it had no such key, so that trials from before stay what they are.
+struct LaterKey {
+  std::string pointer;
+  nlohmann::json before;
+};
+// Those of kConfigSchema. Keys that are removed, or whose meaning changes, need a new schema.
+std::span<const LaterKey> LaterKeys();
+
+// The identity of a cell: the hash of its schema and configuration, without what only names or
+// repeats it (seed, block, trial_id, python_files).
+std::string ConfigHash(const nlohmann::json& config, std::span<const LaterKey> later = LaterKeys());
+std::string ConfigHash(const CellConfig& config);
+
+// How errors name a cell: "method = wfbp, workload = digits-resnet, workers = 4".
+std::string CellName(const CellConfig& config);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,117 @@
+// What a plan says of stored trials that count, and of comparisons that show nothing.
+#include "harness/run/trial_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/catalog/part_sources.hpp"
+#include "harness/catalog/revisions.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/run/vacuous_comparisons.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+Experiment Parse(const std::string& lines) {
+  return ParseExperiment(
+      TomlFile::Parse(
+          "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n" + lines,
+          "file.toml"),
+      SmallCatalog(), "/nonexistent");
+}
+
+class Plan : public ::testing::Test {
+ protected:
+  TrialPlan Make() const { return PlanLive(context_, {experiment_}, rows_); }
+
+  TemporaryFolder folder_;
+  Store store_{folder_.path()};
+  Catalog catalog_ = SmallCatalog();
+  PlanContext context_{catalog_, store_, {{"cores", 2}}};
+  Experiment experiment_ = Parse("workers = 2\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\n");
+  std::vector<TrialRow> rows_;
+
+  TrialRow RowOfTheCell() const {
+    const Cell& cell = experiment_.parts[0].cells.at(0);
+    TrialRow row;
+    row.config = cell.json;
+    row.config_hash = cell.config_hash;
+    row.system = context_.machine;
+    row.system_hash = ContentHash(row.system);
+    row.revisions = RevisionsOf(catalog_, cell.config);
+    row.provenance = {{"sources", SourcesOf(cell.config)}};
+    row.status = "ok";
+    return row;
+  }
+};
+
+TEST_F(Plan, ATrialOfTheSameSourcesCountsWithoutAWord) {
+  EXPECT_EQ(Make().trials.size(), 1u);
+  rows_ = {RowOfTheCell()};
+  const TrialPlan plan = Make();
+  EXPECT_EQ(plan.present, 1u);
+  EXPECT_TRUE(plan.trials.empty());
+  EXPECT_TRUE(ProblemsOf(plan).empty());
+}
+
+TEST_F(Plan, OtherSourcesOfAPartAreNamedAndTheTrialCounts) {
+  rows_ = {RowOfTheCell()};
+  rows_[0].provenance["sources"]["sparsifier:dgc"] = "another";
+  const TrialPlan plan = Make();
+  EXPECT_EQ(plan.present, 1u);
+  ASSERT_EQ(ProblemsOf(plan).size(), 1u);
+  EXPECT_NE(ProblemsOf(plan)[0].find("1 trial(s) of the store count that were made with other "
+                                     "sources of sparsifier:dgc"),
+            std::string::npos)
+      << ProblemsOf(plan)[0];
+}
+
+// Each part's folder has a file that says its name.
+TEST(PartSources, AreThoseOfTheFolderThatTheNameStandsIn) {
+  const auto stands_in = [](const std::string& folder, std::string_view name) {
+    const std::string quoted = "\"" + std::string(name) + "\"";
+    for (const auto& entry :
+         std::filesystem::directory_iterator(SPARFUSE_SOURCE_DIRECTORY "/" + folder)) {
+      if (entry.path().extension() != ".cpp") continue;
+      if (ReadFile(entry.path()).find(quoted) != std::string::npos) return true;
+    }
+    return false;
+  };
+  const Catalog catalog = BuiltInCatalog();
+  const auto expect = [&](const char* kind, const auto& parts) {
+    for (const auto& part : parts) {
+      EXPECT_TRUE(stands_in(SourceFolderOf(kind, part.name), part.name))
+          << SourceFolderOf(kind, part.name) << " has no \"" << part.name
+          << "\": its folder wants to begin with the same word as the " << kind;
+    }
+  };
+  expect("sparsifier", catalog.sparsifiers);
+  expect("strategy", catalog.strategies);
+  expect("planner", catalog.planners);
+  const json sources =
+      SourcesOf(Parse("workers = 2\nmethod = \"wfbp\"\n").parts[0].cells.at(0).config);
+  for (const auto& [part, hash] : sources.items()) {
+    EXPECT_EQ(hash.get<std::string>().size(), 12u) << part;
+  }
+}
+
+TEST(VacuousComparisons, AReferenceOfOneExchangeOneWorkerAndMethodsThatAreTheSame) {
+  const auto of = [](const std::string& lines) { return VacuousComparisons(Parse(lines)); };
+  const std::string methods = "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n";
+  const auto one = of("workers = 2\n" + methods);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_NE(one[0].find("dense on digits-resnet sends all gradients"), std::string::npos) << one[0];
+  EXPECT_TRUE(of("workers = 2\nworkload_options = {}\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n"
+                 "method_options = [{ threshold_bytes = 1e4 }, {}]\n")
+                  .empty());
+  EXPECT_TRUE(of("workers = 2\nmethod = \"dense\"\n").empty());  // nothing is compared
+  const auto alone = of("workers = 1\n" + methods);
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_NE(alone[0].find("2 cell(s) have workers = 1"), std::string::npos) << alone[0];
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
