@@ -70,7 +70,7 @@ else()
   endif()
 endif()
 if(SPARFUSE_WITH_CUDA)
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
+  if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     # What CUDA 13 can compile for, and PTX for what comes.
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 90)
   endif()
