@@ -62,7 +62,8 @@ class Training {
   }
 
  private:
-  // In the log, which the controller follows. A step needs every rank, so that none is starting yet.
+  // In the log, which the controller follows. A step needs every rank, so that none is starting
+  // yet.
   void SayThatStepsRun(std::uint64_t steps) const {
     if (rank_.rank() != 0) return;
     std::printf("%s%llu steps\n", kMeasuringLine, static_cast<unsigned long long>(steps));

@@ -1,6 +1,7 @@
 // Includes the LibTorch headers that the workloads use; precompiled, and included nowhere else.
 //
-// Each operator has a header of its own: ATen/ATen.h, which has all of them, takes five times as long.
+// Each operator has a header of its own: ATen/ATen.h, which has all of them, takes five times as
+// long.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,4 +1,8 @@
 // Implements TrainingWorkload: a Task and its parameters, driven by LibTorch's autograd.
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
 #include <algorithm>
 #include <limits>
 #include <mutex>
