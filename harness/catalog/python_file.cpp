@@ -127,7 +127,7 @@ std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options
   const fs::path file = PythonFileOf(name);
   // Errors of the class name its file.
   const std::string shown = fmt::format("{}{}:{}", kPrefix, file.string(), parsed.class_name);
-  PythonClass given{shown, file, ReadSource(name, file), parsed.class_name, options, seed};
+  PythonClass given{name, shown, file, ReadSource(name, file), parsed.class_name, options, seed};
   if (const std::string hash = HashOf(given.text); hash != parsed.hash) {
     SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": {} was edited since: its content is "
                                         "now {}; run the experiment again",

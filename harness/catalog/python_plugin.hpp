@@ -13,7 +13,8 @@
 namespace sparfuse::harness {
 
 struct PythonClass {
-  std::string sparsifier;  // its name, for errors
+  std::string name;        // Sparsifier::name()
+  std::string sparsifier;  // with its file, for errors
   std::filesystem::path file;
   std::string text;  // of the file
   std::string class_name;

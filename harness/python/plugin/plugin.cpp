@@ -82,9 +82,10 @@ py::object Instance(const PythonClass& given) {
 // What the class raises ends the trial as a mistake of its configuration, which names it.
 class FileSparsifier final : public Sparsifier {
  public:
-  FileSparsifier(std::string name, const py::object& object)
-      : name_(std::move(name)),
-        python_(name_, object,
+  FileSparsifier(const PythonClass& given, const py::object& object)
+      : name_(given.name),
+        shown_(given.sparsifier),
+        python_(shown_, object,
                 py::cast<bool>(py::getattr(object, "exact_count", py::bool_(true)))) {}
 
   std::string_view name() const noexcept override { return name_; }
@@ -95,14 +96,14 @@ class FileSparsifier final : public Sparsifier {
       python_.Select(context, source, density, info, state, slot);
     } catch (const py::error_already_set& error) {
       const py::gil_scoped_acquire gil;
-      SPARFUSE_THROW(kConfig, "sparsifier \"" + name_ + "\": select(g, k) raised for tensor \"" +
+      SPARFUSE_THROW(kConfig, "sparsifier \"" + shown_ + "\": select(g, k) raised for tensor \"" +
                                   std::string(info.name) + "\", step " + std::to_string(info.step) +
                                   ": " + LastLine(error));
     }
   }
 
  private:
-  std::string name_;
+  std::string name_, shown_;
   PythonSparsifier python_;
 };
 
@@ -113,7 +114,7 @@ extern "C" __attribute__((visibility("default"))) Sparsifier* SparfuseMakePython
   StartInterpreter();
   const py::gil_scoped_acquire gil;
   try {
-    return new FileSparsifier(given.sparsifier, Instance(given));
+    return new FileSparsifier(given, Instance(given));
   } catch (const py::error_already_set& error) {
     SPARFUSE_THROW(kConfig, "sparsifier \"" + given.sparsifier + "\": making a " +
                                 given.class_name + " raised " + LastLine(error));
