@@ -72,7 +72,7 @@ void CheckPayloads(const Composition& made, const Collective& collective) {
 void CheckDenseFallback(const Composition& made) {
   if (!BoolOption(made.sending, "dense_fallback")) return;
   const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
-  SPARFUSE_REQUIRE(made.strategy->dense_units,
+  SPARFUSE_REQUIRE(made.strategy->dense_units && made.strategy->sparsified != Sparsified::kNever,
                    "dense_fallback with " + strategy +
                        ", which does not send the units of a plan: expected \"ahead\" or "
                        "\"behind\"");

@@ -9,6 +9,7 @@
 #include "core/base/options.hpp"
 #include "harness/catalog/cell_config.hpp"
 #include "harness/catalog/metrics.hpp"
+#include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -84,6 +85,11 @@ std::span<const std::string> LaunchKeys() {
       "evaluate_every", "target", "deadline_seconds", "threads_per_worker",
       "dense_tensors"};
   return kKeys;
+}
+
+std::string CanonicalWithout(nlohmann::json config, std::span<const std::string> keys) {
+  for (const std::string& key : keys) config.erase(key);
+  return CanonicalJson(config);
 }
 
 std::span<const ConfigKey> ConfigKeys() {

@@ -43,6 +43,9 @@ std::span<const std::string> PanelKeys();
 // and still be points of one curve.
 std::span<const std::string> LaunchKeys();
 
+// Equal for configurations that differ in `keys` alone.
+std::string CanonicalWithout(nlohmann::json config, std::span<const std::string> keys);
+
 std::span<const ConfigKey> ConfigKeys();
 std::vector<std::string> ConfigKeyNames();
 const ConfigKey* FindConfigKey(std::string_view name);

@@ -80,8 +80,7 @@ OutsideMethod ReadMethodFile(const std::filesystem::path& path) {
                    fmt::format("{} is not there; expected the file of a method", path.string()));
   }
   const std::string text = ReadFile(path);
-  constexpr std::size_t kHashDigits = 12;
-  return {ParseMethodFile(path.string(), text), Sha256Hex(text).substr(0, kHashDigits)};
+  return {ParseMethodFile(path.string(), text), ShortHash(text)};
 }
 
 }  // namespace sparfuse::harness

@@ -7,8 +7,6 @@
 namespace sparfuse::harness {
 namespace {
 
-constexpr std::size_t kHashDigits = 12;
-
 std::string_view FirstWord(std::string_view name) {
   return name.substr(0, name.find_first_of("-@"));
 }
@@ -26,13 +24,13 @@ std::string HashOfAll(std::string_view top) {
   for (const FolderHash& each : FolderHashes()) {
     if (each.folder.starts_with(top)) all += each.hash;
   }
-  return Sha256Hex(all).substr(0, kHashDigits);
+  return ShortHash(all);
 }
 
 std::string HashOfMethod(std::string_view name) {
   for (const EmbeddedMethod& file : MethodFiles()) {
     if (file.path.ends_with("/" + std::string(name) + ".toml")) {
-      return Sha256Hex(file.toml).substr(0, kHashDigits);
+      return ShortHash(file.toml);
     }
   }
   return "";

@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "python:";
-constexpr std::size_t kHashDigits = 12;
 
 // "python:FILE:CLASS" of an experiment file, or "python:CLASS@HASH" of a cell.
 struct Parsed {
@@ -87,8 +86,6 @@ std::string ReadSource(std::string_view name, const fs::path& file) {
   return ReadFile(file);
 }
 
-std::string HashOf(const std::string& text) { return Sha256Hex(text).substr(0, kHashDigits); }
-
 std::vector<std::string> ClassesIn(const std::string& text) {
   std::vector<std::string> classes;
   std::istringstream lines(text);
@@ -128,7 +125,7 @@ std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options
   // Errors of the class name its file.
   const std::string shown = fmt::format("{}{}:{}", kPrefix, file.string(), parsed.class_name);
   PythonClass given{name, shown, file, ReadSource(name, file), parsed.class_name, options, seed};
-  if (const std::string hash = HashOf(given.text); hash != parsed.hash) {
+  if (const std::string hash = ShortHash(given.text); hash != parsed.hash) {
     SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": {} was edited since: its content is "
                                         "now {}; run the experiment again",
                                         name, file.string(), hash));
@@ -156,7 +153,7 @@ std::string PythonSparsifierName(std::string_view given, const fs::path& folder)
                                parsed.class_name,
                                classes.empty() ? "" : Suggestion(parsed.class_name, classes)));
   }
-  const std::string name = fmt::format("{}{}@{}", kPrefix, parsed.class_name, HashOf(text));
+  const std::string name = fmt::format("{}{}@{}", kPrefix, parsed.class_name, ShortHash(text));
   KnowPythonFile(name, file);
   return name;
 }

@@ -221,7 +221,7 @@ Experiment LoadExperiment(const std::filesystem::path& path, const Catalog& cata
 
 Part PredictedPart(const Part& part) {
   Part twins;
-  twins.id = part.id + ".predicted";
+  twins.id = part.id + std::string(kTwinsSuffix);
   twins.title = part.title + ", predicted by the model";
   twins.reference = part.reference;
   twins.base_seed = part.base_seed;
@@ -248,6 +248,23 @@ std::vector<Part> PartsWithTwins(const Experiment& experiment) {
     if (Part twins = PredictedPart(part); !twins.cells.empty()) parts.push_back(std::move(twins));
   }
   return parts;
+}
+
+bool IsOfTwins(const Part& part) { return part.id.ends_with(kTwinsSuffix); }
+
+bool HasTwins(const std::vector<Part>& parts, std::size_t i) {
+  return i + 1 < parts.size() && parts[i + 1].id == parts[i].id + std::string(kTwinsSuffix);
+}
+
+std::set<std::string> DenominatorsOf(const Part& part) {
+  std::set<std::string> methods;
+  if (!part.reference.empty()) methods.insert(part.reference);
+  for (const json& figure : part.figures) {
+    for (const char* key : {"normalise", "reference"}) {
+      if (figure.contains(key)) methods.insert(figure[key].get<std::string>());
+    }
+  }
+  return methods;
 }
 
 }  // namespace sparfuse::harness

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/catalog/catalog.hpp"
@@ -104,5 +106,14 @@ Part PredictedPart(const Part& part);
 
 // Every part, each followed by its twins where it asks for them.
 std::vector<Part> PartsWithTwins(const Experiment& experiment);
+
+// What the id of a part's twins ends with.
+inline constexpr std::string_view kTwinsSuffix = ".predicted";
+// Whether the part is of twins; whether parts[i] is followed by its own.
+bool IsOfTwins(const Part& part);
+bool HasTwins(const std::vector<Part>& parts, std::size_t i);
+
+// The methods that cells of the part are divided by: its reference, and those that figures name.
+std::set<std::string> DenominatorsOf(const Part& part);
 
 }  // namespace sparfuse::harness

@@ -74,6 +74,11 @@ std::string Sha256Hex(std::string_view bytes) {
   return text;
 }
 
+std::string ShortHash(std::string_view bytes) {
+  constexpr std::size_t kDigits = 12;
+  return Sha256Hex(bytes).substr(0, kDigits);
+}
+
 std::string ContentHash(const nlohmann::json& value) { return Sha256Hex(CanonicalJson(value)); }
 
 }  // namespace sparfuse::harness

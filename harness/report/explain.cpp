@@ -37,8 +37,6 @@ struct Side {
   }
 };
 
-constexpr std::string_view kTwin = ".predicted";
-
 void Flatten(const std::string& name, const json& value, std::map<std::string, json>& keys) {
   if (!value.is_object()) {
     keys[name] = value;
@@ -149,9 +147,9 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
   std::set<std::string> seen;  // a cell of two parts is one cell
   for (const PartResult& result : results) {
     const std::string& id = result.part->id;
-    const bool twin = id.ends_with(kTwin);
+    const bool twin = IsOfTwins(*result.part);
     const bool named =
-        id == request.part || (twin && id == request.part + std::string(kTwin) && modelled);
+        id == request.part || (twin && id == request.part + std::string(kTwinsSuffix) && modelled);
     if (request.part.empty() ? twin && !modelled : !named) continue;
     for (const CellResult& cell : result.cells) {
       if (!seen.insert(cell.cell->config_hash).second) continue;

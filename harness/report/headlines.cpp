@@ -158,7 +158,7 @@ std::vector<Headline> HeadlinesOf(const Experiment& experiment,
                                   const std::vector<PartResult>& results) {
   std::vector<Headline> headlines;
   for (const PartResult& result : results) {
-    if (result.part->id.ends_with(".predicted")) continue;
+    if (IsOfTwins(*result.part)) continue;
     Comparisons comparisons = OfClaims(result);
     if (comparisons.empty()) comparisons = OfReference(result, experiment.paper);
     const std::size_t first = headlines.size();

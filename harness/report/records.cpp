@@ -169,7 +169,7 @@ std::vector<ResultRecord> RecordsOf(const std::vector<Part>& parts,
     const Recorder recorder(results[i], catalog);
     recorder.AddResults(records);
     recorder.AddClaims(records);
-    if (i + 1 < parts.size() && parts[i + 1].id == parts[i].id + ".predicted") {
+    if (HasTwins(parts, i)) {
       recorder.AddPredictions(results[i + 1], records);
     }
   }

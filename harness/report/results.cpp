@@ -16,12 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-// Equal for cells that differ in the method alone.
-std::string SettingOf(json config) {
-  for (const std::string& key : MethodKeys()) config.erase(key);
-  return CanonicalJson(config);
-}
-
 // Sets what a cell without a trial that counts shows.
 void DescribeFailure(bool stale, CellResult& result) {
   if (!result.trials.empty()) return;
@@ -119,9 +113,7 @@ void Compare(const std::map<int, double>& of, const std::map<int, double>& over,
   if (claim.compared == Compared::kDifference) {
     entry.ours = difference;
   } else if (claim.compared == Compared::kValue) {
-    std::vector<double> values;
-    for (const auto& [block, value] : of) values.push_back(value);
-    entry.ours = MeanInterval(values);
+    entry.ours = MeanInterval(OfBlocks(of));
   } else if (entry.ours = PairedRatio(of, over);
              entry.n > 0 && (!entry.ours || entry.ours->n < entry.n)) {
     entry.ours.reset();  // leaving out the blocks with a 0 would choose among them
@@ -157,9 +149,7 @@ std::map<int, double> CellResult::Values(const std::string& metric) const {
 }
 
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
-  std::vector<double> values;
-  for (const auto& [block, value] : Values(metric)) values.push_back(value);
-  std::optional<Interval> over = LogInterval(values);
+  std::optional<Interval> over = LogInterval(OfBlocks(Values(metric)));
   // What is computed varies as its profile does, not from block to block.
   const auto uncertainty = Mean("step_uncertainty");
   if (over && uncertainty && (metric == "step_seconds" || metric == "throughput")) {
@@ -170,9 +160,7 @@ std::optional<Interval> CellResult::Over(const std::string& metric) const {
 }
 
 std::optional<Interval> CellResult::Average(const std::string& metric) const {
-  std::vector<double> values;
-  for (const auto& [block, value] : Values(metric)) values.push_back(value);
-  return MeanInterval(values);
+  return MeanInterval(OfBlocks(Values(metric)));
 }
 
 std::optional<double> CellResult::Mean(const std::string& metric) const {
@@ -231,7 +219,7 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
     result.part = &part;
     std::set<std::string> hardware;
     for (const Cell& cell : part.cells) {
-      result.settings.push_back(SettingOf(cell.json));
+      result.settings.push_back(CanonicalWithout(cell.json, MethodKeys()));
       result.cells.push_back(ResultOf(cell, wanted, result));
       for (const auto& [block, trial] : result.cells.back().trials)
         hardware.insert(HardwareLine(trial->system));

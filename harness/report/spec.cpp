@@ -73,11 +73,6 @@ json PredictionJson(const PredictionSummary& summary) {
           {"agreeing_pairs", summary.agreeing_pairs}};
 }
 
-// Whether parts[i] is followed by its modelled twins.
-bool HasTwins(const std::vector<Part>& parts, std::size_t i) {
-  return i + 1 < parts.size() && parts[i + 1].id == parts[i].id + ".predicted";
-}
-
 // The entries of a part; one that shows predictions gets those of its cells.
 json FiguresJson(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                  std::size_t i) {

@@ -62,8 +62,7 @@ json MetricsJson(const CellResult& cell, bool with_missing_rates,
   if (!with_missing_rates) return metrics;
   const auto rates = MissingRates(cell, folder);
   if (rates.empty()) return metrics;
-  std::vector<double> values;
-  for (const auto& [block, rate] : rates) values.push_back(rate);
+  const std::vector<double> values = OfBlocks(rates);
   metrics["missing_rate"] = {{"unit", "1"},
                              {"values", ValuesJson(rates)},
                              {"average", IntervalJson(MeanInterval(values))},
@@ -84,12 +83,8 @@ struct Denominators {
         }
       }
     }
-    const Part& part = *result.part;
-    if (!part.reference.empty()) methods.insert(part.reference);
-    for (const json& figure : part.figures) {
-      for (const char* key : {"normalise", "reference"}) {
-        if (figure.contains(key)) methods.insert(figure[key].get<std::string>());
-      }
+    methods = DenominatorsOf(*result.part);
+    for (const json& figure : result.part->figures) {
       if (figure["kind"] != "ablation") continue;
       for (const json& cell : figure["cells"])  // each variant is divided by the one before it
         methods.insert(result.cells[cell].cell->config.method);
@@ -105,27 +100,15 @@ json RatiosJson(const PartResult& result, std::size_t i, const Denominators& den
     if (!over) continue;
     json metrics = json::object();
     for (const auto& metric : denominators.metrics) {
-      const auto ours = cell.Values(metric);
-      const auto other = result.cells[*over].Values(metric);
-      json ratio = IntervalJson(PairedRatio(ours, other));
+      const auto by_block = RatiosByBlock(cell.Values(metric), result.cells[*over].Values(metric));
+      json ratio = IntervalJson(LogInterval(OfBlocks(by_block)));
       if (ratio.is_null()) continue;
-      std::map<int, double> by_block;
-      for (const auto& [block, value] : ours) {
-        const auto pair = other.find(block);
-        if (pair != other.end() && value > 0 && pair->second > 0)
-          by_block[block] = value / pair->second;
-      }
       ratio["values"] = ValuesJson(by_block);
       metrics[metric] = std::move(ratio);
     }
     ratios[method] = {{"cell", *over}, {"metrics", std::move(metrics)}};
   }
   return ratios;
-}
-
-std::string LaunchedAlike(json rest) {
-  for (const std::string& key : LaunchKeys()) rest.erase(key);
-  return CanonicalJson(rest);
 }
 
 // The live cells with results by what they compute, the first of a mode alone.
@@ -136,8 +119,8 @@ std::map<std::string, std::map<std::string, json>> LivePoints(
     for (std::size_t i = 0; i < results[part].cells.size(); ++i) {
       const CellResult& cell = results[part].cells[i];
       if (cell.cell->config.modelled() || cell.trials.empty()) continue;
-      points[LaunchedAlike(cell.cell->json)].try_emplace(NameOf(cell.cell->config.mode),
-                                                         json::array({part, i}));
+      points[CanonicalWithout(cell.cell->json, LaunchKeys())].try_emplace(
+          NameOf(cell.cell->config.mode), json::array({part, i}));
     }
   }
   return points;
@@ -201,7 +184,8 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                   {"set_aside", SetAsideJson(cell)},
                   {"points", json::array()}};
     if (scaling && config.modelled()) {
-      if (const auto alike = points.find(LaunchedAlike(cell.cell->json)); alike != points.end()) {
+      if (const auto alike = points.find(CanonicalWithout(cell.cell->json, LaunchKeys()));
+          alike != points.end()) {
         for (const auto& [mode, point] : alike->second) entry["points"].push_back(point);
       }
     }

@@ -14,32 +14,14 @@ namespace {
 
 using nlohmann::json;
 
-std::set<std::string> ReferencesOf(const Part& part) {
-  std::set<std::string> methods;
-  if (!part.reference.empty()) methods.insert(part.reference);
-  for (const json& figure : part.figures) {
-    for (const char* key : {"reference", "normalise"}) {
-      if (figure.contains(key) && figure[key].is_string()) methods.insert(figure[key]);
-    }
-  }
-  return methods;
-}
-
-bool SameSetting(json a, json b) {
-  for (const std::string& key : MethodKeys()) {
-    a.erase(key);
-    b.erase(key);
-  }
-  return a == b;
-}
-
 // Whether `reference` is what `cell` may be divided by: the same but for the method, dense or as
 // sparse.
 bool IsReferenceOf(const Cell& reference, const Cell& cell) {
   const CellConfig& a = reference.config;
   const CellConfig& b = cell.config;
   return (a.sparsifier == "none" || (a.sparsifier == b.sparsifier && a.density == b.density)) &&
-         SameSetting(reference.json, cell.json);
+         CanonicalWithout(reference.json, MethodKeys()) ==
+             CanonicalWithout(cell.json, MethodKeys());
 }
 
 // Which cells were tried in which blocks, with the parts' current revisions on this machine.
@@ -69,7 +51,7 @@ class Tried {
 };
 
 void OpenBlocksOf(Tried& tried, Part& part) {
-  const std::set<std::string> methods = ReferencesOf(part);
+  const std::set<std::string> methods = DenominatorsOf(part);
   for (Cell& cell : part.cells) {
     if (!cell.joined || cell.config.modelled()) continue;
     std::vector<Cell*> references;

@@ -22,9 +22,7 @@ std::vector<TensorShape> TensorsOfWorkload(const std::string& workload) {
 // Whether the method of the cell puts several tensors into one exchange, and has no other.
 bool IsOneExchange(const CellConfig& config) {
   const Composition composition = Compose(config);
-  const StrategyDescriptor& strategy = *composition.strategy;
-  const bool sends_units = strategy.dense_units || strategy.name == "dense-units";
-  if (composition.needs_profile() || !sends_units) return false;
+  if (composition.needs_profile() || !composition.strategy->dense_units) return false;
   const GradientLayout layout = MakeLayout(TensorsOfWorkload(config.workload), config);
   const Topology topology{config.workers, config.ranks_per_node};
   const Plan plan = MakePlan(composition, layout, topology, nullptr, nullptr);

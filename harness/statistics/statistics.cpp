@@ -78,15 +78,25 @@ std::optional<Interval> MeanInterval(std::span<const double> values) {
   return interval;
 }
 
-std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
+std::vector<double> OfBlocks(const std::map<int, double>& by_block) {
+  std::vector<double> values;
+  for (const auto& [block, value] : by_block) values.push_back(value);
+  return values;
+}
+
+std::map<int, double> RatiosByBlock(const std::map<int, double>& ours,
                                     const std::map<int, double>& other) {
-  std::vector<double> ratios;
+  std::map<int, double> ratios;
   for (const auto& [block, value] : ours) {
     const auto pair = other.find(block);
-    if (pair != other.end() && value > 0 && pair->second > 0)
-      ratios.push_back(value / pair->second);
+    if (pair != other.end() && value > 0 && pair->second > 0) ratios[block] = value / pair->second;
   }
-  return LogInterval(ratios);
+  return ratios;
+}
+
+std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
+                                    const std::map<int, double>& other) {
+  return LogInterval(OfBlocks(RatiosByBlock(ours, other)));
 }
 
 std::optional<Interval> PairedDifference(const std::map<int, double>& ours,

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sparfuse::harness {
 
@@ -50,7 +51,13 @@ std::optional<Interval> LogInterval(std::span<const double> values);
 // Mean with its t interval; none for an empty span.
 std::optional<Interval> MeanInterval(std::span<const double> values);
 
-// ours / other, paired over the blocks that both have.
+// The values of blocks, in the order of the blocks.
+std::vector<double> OfBlocks(const std::map<int, double>& by_block);
+
+// ours / other of the blocks where both are above 0.
+std::map<int, double> RatiosByBlock(const std::map<int, double>& ours,
+                                    const std::map<int, double>& other);
+// Their LogInterval.
 std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
                                     const std::map<int, double>& other);
 
