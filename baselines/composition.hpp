@@ -18,7 +18,7 @@
 #include "core/engine/model/model_engine.hpp"
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/fusion/plan.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 
 namespace sparfuse {
 

@@ -4,7 +4,7 @@
 
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -13,7 +13,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/doctor.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/report/profile_table.hpp"
+#include "harness/report/tables/profile_table.hpp"
 #include "harness/run/needed_profiles.hpp"
 #include "harness/run/runner.hpp"
 

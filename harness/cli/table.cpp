@@ -1,11 +1,11 @@
 // Prints results as text or as numbers: `sparfuse table`.
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 #include <fmt/format.h>
 
 #include "harness/cli/verbs.hpp"
-#include "harness/report/records.hpp"
 #include "harness/report/spec.hpp"
+#include "harness/report/tables/records.hpp"
 
 namespace sparfuse::harness {
 

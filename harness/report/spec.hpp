@@ -6,7 +6,7 @@
 
 #include "harness/experiment/experiment.hpp"
 #include "harness/report/results.hpp"
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 
 namespace {
 

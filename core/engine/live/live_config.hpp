@@ -8,7 +8,7 @@
 #include "core/device/device.hpp"
 #include "core/engine/engine.hpp"
 #include "core/feedback/feedback.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

@@ -12,7 +12,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/timeline.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/bindings/bindings.hpp"
 

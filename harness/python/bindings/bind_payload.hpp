@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 
 namespace sparfuse::python {
 

@@ -1,4 +1,4 @@
-#include "core/quantize/payload_coding_device.hpp"
+#include "core/quantize/coding/payload_coding_device.hpp"
 
 #include <algorithm>
 #include <bit>

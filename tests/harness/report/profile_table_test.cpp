@@ -1,4 +1,4 @@
-#include "harness/report/profile_table.hpp"
+#include "harness/report/tables/profile_table.hpp"
 
 #include <gtest/gtest.h>
 

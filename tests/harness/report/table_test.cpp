@@ -1,11 +1,11 @@
 // Tests of what tables tell apart, and of results as numbers.
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 #include <gtest/gtest.h>
 
 #include "harness/catalog/revisions.hpp"
-#include "harness/report/columns.hpp"
-#include "harness/report/records.hpp"
+#include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/records.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

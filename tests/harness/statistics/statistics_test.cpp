@@ -9,7 +9,7 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

@@ -17,7 +17,7 @@
 #include "core/engine/live/lanes/selection_copies.hpp"
 #include "core/feedback/momentum/momentum_device.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/payload_coding_device.hpp"
+#include "core/quantize/coding/payload_coding_device.hpp"
 
 namespace sparfuse {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
 #include "core/feedback/returned_device.hpp"
-#include "core/quantize/payload_coding_device.hpp"
+#include "core/quantize/coding/payload_coding_device.hpp"
 
 namespace sparfuse {
 namespace {

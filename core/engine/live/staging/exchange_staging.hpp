@@ -8,7 +8,7 @@
 #include "core/device/event_pool.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/engine/scheduler.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/task.hpp"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 

@@ -1,4 +1,4 @@
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "harness/report/columns.hpp"
+#include "harness/report/tables/columns.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/quantize/payload_coding_device.hpp"
+#include "core/quantize/coding/payload_coding_device.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
-#include "core/quantize/payload_coding_kernels.hpp"
+#include "core/quantize/coding/payload_coding_kernels.hpp"
 
 namespace sparfuse {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/report/columns.hpp"
 #include "harness/report/results.hpp"
+#include "harness/report/tables/columns.hpp"
 
 namespace sparfuse::harness {
 

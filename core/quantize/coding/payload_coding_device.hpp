@@ -10,7 +10,7 @@
 
 #include "core/device/device.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 
 namespace sparfuse {
 

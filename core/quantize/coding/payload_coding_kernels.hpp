@@ -14,7 +14,7 @@
 
 #include "core/device/kernel.hpp"
 #include "core/payload/accumulate_kernels.hpp"
-#include "core/quantize/payload_coding.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "core/quantize/scalar_codes.hpp"
 
 namespace sparfuse::gpu {

@@ -1,10 +1,10 @@
-#include "harness/report/records.hpp"
+#include "harness/report/tables/records.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "harness/report/prediction.hpp"
-#include "harness/report/table.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

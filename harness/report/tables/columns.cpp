@@ -1,4 +1,4 @@
-#include "harness/report/columns.hpp"
+#include "harness/report/tables/columns.hpp"
 
 #include <fmt/format.h>
 

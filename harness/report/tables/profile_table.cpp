@@ -1,4 +1,4 @@
-#include "harness/report/profile_table.hpp"
+#include "harness/report/tables/profile_table.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "harness/clusters/profile_data.hpp"
-#include "harness/report/columns.hpp"
+#include "harness/report/tables/columns.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
