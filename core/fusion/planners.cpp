@@ -141,7 +141,8 @@ TensorPlan Plan::TensorOf(const GradientLayout& layout, std::size_t tensor) cons
 std::string Plan::UnitSizes() const {
   std::string text;
   for (const Unit& unit : units) {
-    text += (text.empty() ? "" : ",") + std::to_string(unit.last - unit.first);
+    if (!text.empty()) text += ',';
+    text += std::to_string(unit.last - unit.first);
   }
   return text;
 }

@@ -20,20 +20,6 @@ double LayerTable::macs() const {
                          [](double sum, const LayerTensor& tensor) { return sum + tensor.macs; });
 }
 
-std::string_view FamilyOf(const ModelSize& size) {
-  struct Name {
-    std::string_view operator()(const DigitsResnetSize&) const { return "resnet"; }
-    std::string_view operator()(const ResnetSize&) const { return "resnet"; }
-    std::string_view operator()(const VggSize&) const { return "vgg"; }
-    std::string_view operator()(const VitSize&) const { return "vit"; }
-    std::string_view operator()(const BertSize&) const { return "bert"; }
-    std::string_view operator()(const GptSize&) const { return "gpt"; }
-    std::string_view operator()(const LstmSize&) const { return "lstm"; }
-    std::string_view operator()(const TransformerSize&) const { return "transformer"; }
-  };
-  return std::visit(Name{}, size);
-}
-
 const LayerTable& LayersOf(std::string_view workload) {
   static std::mutex mutex;
   static std::map<std::string, LayerTable, std::less<>> tables;

@@ -60,14 +60,6 @@ class ModelDescription {
   std::vector<std::size_t> without_gradient_;
 };
 
-ModelDescription Describe(const DigitsResnetSize& size);
-ModelDescription Describe(const ResnetSize& size);
-ModelDescription Describe(const VggSize& size);
-ModelDescription Describe(const VitSize& size);
-ModelDescription Describe(const BertSize& size);
-ModelDescription Describe(const GptSize& size);
-ModelDescription Describe(const LstmSize& size);
-ModelDescription Describe(const TransformerSize& size);
 ModelDescription Describe(const ModelSize& size);
 
 }  // namespace sparfuse::workloads

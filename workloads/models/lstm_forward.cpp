@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "workloads/models/models.hpp"
+#include "workloads/models/forward_pass.hpp"
 #include "workloads/torch/operators.hpp"
 
 namespace sparfuse::workloads {

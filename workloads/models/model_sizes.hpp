@@ -1,5 +1,9 @@
 // Declares the sizes in which each family of models is built, here and at the papers' scale. No
 // LibTorch.
+//
+// A family is a struct of this file, listed in ModelSize, with its name and two functions: Describe,
+// in FAMILY_layers.cpp, says which parameters it has (description.hpp); Build, in
+// FAMILY_forward.cpp, makes its forward pass over them (forward_pass.hpp).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +13,10 @@
 #include <vector>
 
 namespace sparfuse::workloads {
+
+class ForwardPass;
+class ModelDescription;
+class ParameterSet;
 
 inline constexpr std::size_t kTextWindow = 64;       // tokens that a sample of the real text has
 inline constexpr std::int64_t kTextCharacters = 63;  // that the King James text is written with
@@ -23,7 +31,11 @@ struct ImageSize {
 };
 
 // The pre-activation network of the workload digits-resnet, which has one size.
-struct DigitsResnetSize {};
+struct DigitsResnetSize {
+  static constexpr std::string_view kFamily = "resnet";
+  friend ModelDescription Describe(const DigitsResnetSize& size);
+  friend ForwardPass Build(const DigitsResnetSize& size, const ParameterSet& parameters);
+};
 
 struct ResnetSize {
   ImageSize data;
@@ -31,6 +43,10 @@ struct ResnetSize {
   bool bottleneck = true;            // of 1x1, 3x3, 1x1 kernels, four times as wide outside
   std::int64_t width = 64;           // of the first stage
   bool strided_stem = false;         // 7x7 with stride 2 and a maximum over 3x3, for large images
+
+  static constexpr std::string_view kFamily = "resnet";
+  friend ModelDescription Describe(const ResnetSize& size);
+  friend ForwardPass Build(const ResnetSize& size, const ParameterSet& parameters);
 };
 
 struct VggSize {
@@ -39,6 +55,10 @@ struct VggSize {
   std::int64_t width = 64;                 // of the first stage; doubles up to eight times
   std::int64_t hidden = 4096;              // of the two layers before the last
   double dropout = 0.5;                    // in front of the last two layers
+
+  static constexpr std::string_view kFamily = "vgg";
+  friend ModelDescription Describe(const VggSize& size);
+  friend ForwardPass Build(const VggSize& size, const ParameterSet& parameters);
 };
 
 struct VitSize {
@@ -49,6 +69,10 @@ struct VitSize {
   std::int64_t heads = 0;
   std::int64_t expanded = 0;  // width between the two layers of a block's network
   double deviation = 0.02;    // of initial weights
+
+  static constexpr std::string_view kFamily = "vit";
+  friend ModelDescription Describe(const VitSize& size);
+  friend ForwardPass Build(const VitSize& size, const ParameterSet& parameters);
 };
 
 struct BertSize {
@@ -61,6 +85,10 @@ struct BertSize {
   std::int64_t expanded = 0;
   double dropout = 0.1;
   double deviation = 0.02;
+
+  static constexpr std::string_view kFamily = "bert";
+  friend ModelDescription Describe(const BertSize& size);
+  friend ForwardPass Build(const BertSize& size, const ParameterSet& parameters);
 };
 
 struct GptSize {
@@ -72,6 +100,10 @@ struct GptSize {
   double dropout = 0.1;
   double deviation = 0.02;
   bool rows_are_outputs = false;  // of linear weights: [out, in]; OpenAI's are [in, out]
+
+  static constexpr std::string_view kFamily = "gpt";
+  friend ModelDescription Describe(const GptSize& size);
+  friend ForwardPass Build(const GptSize& size, const ParameterSet& parameters);
 };
 
 struct LstmSize {
@@ -81,6 +113,10 @@ struct LstmSize {
   std::int64_t hidden = 0;
   std::int64_t layers = 2;
   double dropout = 0.5;
+
+  static constexpr std::string_view kFamily = "lstm";
+  friend ModelDescription Describe(const LstmSize& size);
+  friend ForwardPass Build(const LstmSize& size, const ParameterSet& parameters);
 };
 
 struct TransformerSize {
@@ -91,12 +127,17 @@ struct TransformerSize {
   std::int64_t layers = 8;
   std::int64_t heads = 10;
   double dropout = 0.5;
+
+  static constexpr std::string_view kFamily = "transformer";
+  friend ModelDescription Describe(const TransformerSize& size);
+  friend ForwardPass Build(const TransformerSize& size, const ParameterSet& parameters);
 };
 
 using ModelSize = std::variant<DigitsResnetSize, ResnetSize, VggSize, VitSize, BertSize, GptSize,
                                LstmSize, TransformerSize>;
 
-// "resnet", "vgg", "vit", "bert", "gpt", "lstm" or "transformer".
-std::string_view FamilyOf(const ModelSize& size);
+inline std::string_view FamilyOf(const ModelSize& size) {
+  return std::visit([](const auto& family) { return family.kFamily; }, size);
+}
 
 }  // namespace sparfuse::workloads

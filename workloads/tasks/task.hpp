@@ -9,7 +9,7 @@
 #include <span>
 
 #include "workloads/data/data_file.hpp"
-#include "workloads/models/models.hpp"
+#include "workloads/models/forward_pass.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse::workloads {

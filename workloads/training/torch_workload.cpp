@@ -14,7 +14,7 @@
 #include "workloads/data/data_file.hpp"
 #include "workloads/data/sampler.hpp"
 #include "workloads/models/description.hpp"
-#include "workloads/models/models.hpp"
+#include "workloads/models/forward_pass.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 #include "workloads/tasks/task.hpp"
 #include "workloads/torch/parameter_set.hpp"

@@ -138,7 +138,7 @@ std::string KeyText(const json& config, const KeyColumn& column) {
   if (column.path == kLink) {
     return value.is_null() ? "unshaped" : fmt::format("{} Gbit/s", value.get<double>());
   }
-  return value.is_null()           ? "–"
+  return value.is_null()           ? kNone
          : value.is_string()       ? value.get<std::string>()
          : value.is_number_float() ? fmt::format("{}", value.get<double>())
                                    : value.dump();

@@ -23,10 +23,13 @@ struct KeyColumn {
 std::vector<KeyColumn> KeyColumnsOf(const std::vector<nlohmann::json>& configs);
 std::vector<KeyColumn> KeyColumnsOf(const Part& part);
 
+// What a table shows where it has nothing.
+inline constexpr const char* kNone = "–";
+
 // What `config` has of a column; null where it has nothing.
 nlohmann::json KeyValue(const nlohmann::json& config, const KeyColumn& column);
 
-// The same for people: "1 Gbit/s", an en dash for nothing.
+// The same for people: "1 Gbit/s", kNone for nothing.
 std::string KeyText(const nlohmann::json& config, const KeyColumn& column);
 
 struct MetricColumn {

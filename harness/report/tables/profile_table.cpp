@@ -20,7 +20,6 @@ using nlohmann::operator""_json_pointer;
 constexpr std::size_t kElements = 1'000'000;
 constexpr double kDensity = 0.01;
 constexpr std::size_t kSlowest = 5;
-constexpr const char* kNone = "–";
 
 std::string LinkName(const json& config) {
   const json& link = config.at("link");

@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kNone = "–";
 constexpr const char* kThin = "\u2009";
 
 std::string Number(double value) {

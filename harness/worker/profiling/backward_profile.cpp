@@ -16,10 +16,6 @@ using nlohmann::json;
 using nlohmann::operator""_json_pointer;
 using Clock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 class BackwardProfiler {
  public:
   BackwardProfiler(const Rank& rank, workloads::TrainingWorkload& workload,

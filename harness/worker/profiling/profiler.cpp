@@ -20,10 +20,6 @@ using nlohmann::operator""_json_pointer;
 using Place = ProfileRecord::Place;
 using Clock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::normal_distribution<float> normal;

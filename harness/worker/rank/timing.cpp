@@ -15,10 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 // Calls that last long enough for the clock, where one lasts so long.
 int BatchOf(double once_seconds) {
   return std::max(1, static_cast<int>(2e-4 / std::max(1e-7, once_seconds)));
@@ -31,6 +27,10 @@ double ProcessCpuSeconds() {
 }
 
 }  // namespace
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 Estimate TimeOf(const std::function<void()>& body, int repeats) {
   body();

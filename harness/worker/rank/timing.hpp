@@ -1,12 +1,15 @@
 // Times single operations, for profiles.
 #pragma once
 
+#include <chrono>
 #include <functional>
 
 #include "harness/statistics/statistics.hpp"
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
+
+double SecondsSince(std::chrono::steady_clock::time_point begin);
 
 // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
 Estimate TimeOf(const std::function<void()>& body, int repeats);

@@ -1,0 +1,26 @@
+// Runs a model forward over parameters that its description declares. Each family's size builds one:
+// Build(size, parameters) holds handles of the parameters, which have to be those of the size's
+// description.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "workloads/models/model_sizes.hpp"
+#include "workloads/torch/dropout.hpp"
+#include "workloads/torch/parameter_set.hpp"
+#include "workloads/torch/pch.hpp"
+
+namespace sparfuse::workloads {
+
+// Maps a batch to logits; keeps no state between calls.
+//   images     [batch, channels, image, image] float32 -> [batch, classes]
+//   text       [batch, at most window] int64 -> [batch, window, vocabulary]
+//   questions  [2, batch, window] int64, words and then which segment each belongs to (0 is the
+//              question, 1 the context) -> [batch, window, 2], of the answer's first and last word
+class ForwardPass : public std::function<at::Tensor(const at::Tensor& batch, Dropout& dropout)> {
+ public:
+  using function::function;
+};
+
+}  // namespace sparfuse::workloads
