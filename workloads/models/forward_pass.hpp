@@ -1,6 +1,6 @@
-// Runs a model forward over parameters that its description declares. Each family's size builds one:
-// Build(size, parameters) holds handles of the parameters, which have to be those of the size's
-// description.
+// Runs a model forward over parameters that its description declares. Each family's size builds
+// one: Build(size, parameters) holds handles of the parameters, which have to be those of the
+// size's description.
 #pragma once
 
 #include <cstdint>

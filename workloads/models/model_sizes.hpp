@@ -1,8 +1,8 @@
 // Declares the sizes in which each family of models is built, here and at the papers' scale. No
 // LibTorch.
 //
-// A family is a struct of this file, listed in ModelSize, with its name and two functions: Describe,
-// in FAMILY_layers.cpp, says which parameters it has (description.hpp); Build, in
+// A family is a struct of this file, listed in ModelSize, with its name and two functions:
+// Describe, in FAMILY_layers.cpp, says which parameters it has (description.hpp); Build, in
 // FAMILY_forward.cpp, makes its forward pass over them (forward_pass.hpp).
 #pragma once
 
