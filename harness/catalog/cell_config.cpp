@@ -150,6 +150,11 @@ void ReadCellKeys(const Reader& from, CellConfig& config) {
 
 }  // namespace
 
+std::optional<std::string> MethodChoice::quantizer() const {
+  const std::string& name = StringOption(sending, "payload_dense");
+  return name == "indexed" ? std::nullopt : std::optional(name);
+}
+
 template <class Enum>
 std::span<const std::string> NamesOf() {
   return kNames<Enum>;

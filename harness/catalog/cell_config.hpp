@@ -55,6 +55,9 @@ struct MethodChoice {
   std::string strategy, planner, collective;
   Options strategy_options, planner_options;
   Options sending;  // of SendingOptions()
+
+  // What dense tensors are encoded with; nothing where they are sent as they are.
+  std::optional<std::string> quantizer() const;
   bool operator==(const MethodChoice&) const = default;
 };
 

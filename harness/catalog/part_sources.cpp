@@ -69,6 +69,8 @@ nlohmann::json SourcesOf(const CellConfig& config) {
   add("sparsifier", config.sparsifier);
   add("strategy", config.method_options.strategy);
   add("planner", config.method_options.planner);
+  if (const auto name = config.method_options.quantizer())
+    sources["quantizer:" + *name] = HashOf("core/quantize");
   sources["collective:" + config.method_options.collective] = HashOf("core/collective");
   if (config.method_content.empty())
     sources["method:" + config.method] = HashOfMethod(config.method);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/quantize/quantizer.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/toml_file.hpp"
 
@@ -29,6 +30,8 @@ nlohmann::json RevisionsOf(const Catalog& catalog, const CellConfig& config) {
   add(catalog.strategies, "strategy", config.method_options.strategy);
   add(catalog.planners, "planner", config.method_options.planner);
   add(catalog.collectives, "collective", config.method_options.collective);
+  if (const auto name = config.method_options.quantizer())
+    revisions["quantizer:" + *name] = FindQuantizer(*name).revision;
   if (config.sparsifier != "none") add_sparsifier(config.sparsifier);
   return revisions;
 }

@@ -86,8 +86,8 @@ RATIO = geometric([a / b for a, b in zip(VALUES["wfbp"], VALUES["dense"])])
 
 
 def numbers(text):
-    """Every number of a text, thousands joined."""
-    joined = re.sub(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))", "", text)
+    """Every number of a text, thousands joined; heads of hashes are none."""
+    joined = re.sub(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))", "", re.sub(r"\b[0-9a-f]{12}\b", "", text))
     return [float(found) for found in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?", joined)]
 
 

@@ -73,6 +73,12 @@ class Trials(unittest.TestCase):
                          (trial["series"][name]["rows"], set(trial["series"][name]["units"])))
         return table
 
+    def worker(self, name="sparfuse-worker"):
+        return Path(SPARFUSE).parent / "worker" / name
+
+    def emulated_worker(self):
+        return {"SPARFUSE_WORKER": str(self.worker("sparfuse-emulated-worker"))}
+
 
 class TrialTest(Trials):
     def ranks(self):
@@ -141,48 +147,6 @@ class TrialTest(Trials):
     def test_ranks_as_threads_of_one_process(self):
         trial = self.run_trial(more='transport = "threads"')
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
-
-    def worker(self, name="sparfuse-worker"):
-        return Path(SPARFUSE).parent / "worker" / name
-
-    def emulated_worker(self):
-        return {"SPARFUSE_WORKER": str(self.worker("sparfuse-emulated-worker"))}
-
-    def test_no_trial_of_the_product_runs_on_the_emulated_device(self):
-        of_its_grid = b"threads wait at a barrier that others never reach"
-        self.assertIn(of_its_grid, self.worker("sparfuse-emulated-worker").read_bytes())
-        self.assertNotIn(of_its_grid, self.worker().read_bytes())
-        environment = {"SPARFUSE_EMULATED_DEVICE": "1", "SPARFUSE_GPU_FAULT": "launch:1:700"}
-        trial = self.run_trial(environment=environment)  # nothing is launched
-        self.assertEqual(trial["status"], "ok")
-        self.assertNotIn("cards", trial["machine"])
-
-    def on_emulated_device(self, method, emulated=True):
-        """With the tests' own worker: streams, kernels and staging are real, the memory is the host's."""
-        shutil.rmtree(self.results, ignore_errors=True)
-        trial = self.run_trial(method=method, environment=self.emulated_worker() if emulated else {})
-        self.assertEqual("cards" in trial["machine"], emulated)
-        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
-        trace = json.loads(next(self.results.rglob("trace.json")).read_text())
-        self.assertLessEqual({"backward", "exchange", "decompress", "update"},
-                             {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"})
-        return trial["metrics"]["loss"]["value"]
-
-    def test_what_is_learned_on_a_device_is_what_the_host_learns(self):
-        for method in ("safusion", "adtopk", "dense"):
-            here = self.on_emulated_device(method, emulated=False)
-            self.assertAlmostEqual(self.on_emulated_device(method), here, delta=1e-5 * abs(here), msg=method)
-
-    def test_plans_that_decide_what_is_sent_are_made_on_a_device_too(self):
-        for method in ("ssfusion", "adtopk-h"):  # by measured times, which differ
-            self.on_emulated_device(method)
-
-    def test_a_device_that_breaks_ends_its_trial_alone(self):
-        trial = self.run_trial(code=1, environment={**self.emulated_worker(), "SPARFUSE_GPU_FAULT": "launch:40:700"})
-        self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", "internal"))
-        self.assertIn("the context is lost", trial["failure"]["message"])
-        shutil.rmtree(self.results)
-        self.assertEqual(self.run_trial()["status"], "ok")
 
     def test_without_a_card_a_trial_that_needs_one_says_so(self):
         trial = self.run_trial(code=1, environment={"CUDA_VISIBLE_DEVICES": ""}, more='device = "cuda"')

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/quantize/quantizer.hpp"
 #include "harness/catalog/part_sources.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
@@ -96,6 +97,13 @@ TEST(PartSources, AreThoseOfTheFolderThatTheNameStandsIn) {
   for (const auto& [part, hash] : sources.items()) {
     EXPECT_EQ(hash.get<std::string>().size(), 12u) << part;
   }
+}
+
+TEST(PartSources, AndRevisionsAreOfTheQuantizerToo) {
+  const CellConfig config = Parse("workers = 2\nmethod = \"qsgd\"\n").parts[0].cells.at(0).config;
+  EXPECT_EQ(SourcesOf(config)["quantizer:qsgd"].get<std::string>().size(), 12u);
+  EXPECT_EQ(RevisionsOf(BuiltInCatalog(), config)["quantizer:qsgd"],
+            FindQuantizer("qsgd").revision);
 }
 
 TEST(VacuousComparisons, AReferenceOfOneExchangeOneWorkerAndMethodsThatAreTheSame) {
