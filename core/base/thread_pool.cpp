@@ -1,8 +1,11 @@
 #include "core/base/thread_pool.hpp"
 
 #include <atomic>
-#include <cassert>
 #include <exception>
+#include <string>
+#include <system_error>
+
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 
@@ -16,13 +19,26 @@ struct ThreadPool::Job {
 };
 
 ThreadPool::ThreadPool(int threads) {
-  assert(threads >= 1);
+  SPARFUSE_REQUIRE(threads >= 1 && threads <= kMostThreads, "a pool of " + std::to_string(threads) +
+                                                                " threads: expected 1 to " +
+                                                                std::to_string(kMostThreads));
+  workers_.reserve(static_cast<std::size_t>(threads));
   for (int worker = 1; worker < threads; ++worker) {
-    workers_.emplace_back([this, worker] { Work(worker); });
+    try {
+      workers_.emplace_back([this, worker] { Work(worker); });
+    } catch (const std::system_error& error) {
+      Stop();  // a thread that is not joined would end the process
+      SPARFUSE_THROW(kUnsupported, "a pool of " + std::to_string(threads) +
+                                       " threads: " + std::to_string(worker) +
+                                       " run and no other can be started (" + error.what() +
+                                       "): expected at most " + std::to_string(worker));
+    }
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

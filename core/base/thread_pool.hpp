@@ -11,9 +11,13 @@
 
 namespace sparfuse {
 
+// More than any machine has processors; where it is exceeded, a digit is misplaced.
+inline constexpr int kMostThreads = 1024;
+
 class ThreadPool {
  public:
-  // `threads` counts the caller of ParallelFor: ThreadPool(1) starts no thread. threads >= 1.
+  // `threads` counts the caller of ParallelFor: ThreadPool(1) starts no thread. In [1,
+  // kMostThreads]. Throws Error{kUnsupported} where the system starts fewer.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -29,6 +33,7 @@ class ThreadPool {
  private:
   struct Job;
   void Work(int worker);
+  void Stop();
   static void RunChunks(Job& job, int worker);
 
   std::mutex caller_;  // serialises ParallelFor

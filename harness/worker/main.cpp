@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <system_error>
 #include <thread>
 
 #include "core/device/card.hpp"
@@ -100,11 +101,18 @@ int RunThreads(const TrialConfig& trial, const std::filesystem::path& directory)
   std::vector<std::thread> threads;
   std::vector<char> passed(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto& world = worlds[static_cast<std::size_t>(rank)];
-      passed[static_cast<std::size_t>(rank)] = RunRank(
-          trial, directory, [&](Device) { return Shape(config, std::move(world)); }, rank);
-    });
+    try {
+      threads.emplace_back([&, rank] {
+        auto& world = worlds[static_cast<std::size_t>(rank)];
+        passed[static_cast<std::size_t>(rank)] = RunRank(
+            trial, directory, [&](Device) { return Shape(config, std::move(world)); }, rank);
+      });
+    } catch (const std::system_error& error) {
+      WriteFailure(directory, rank, FailureKind::kUnsupported,
+                   "the thread of rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
+                       " cannot be started (" + error.what() + "); expected fewer workers");
+      worlds[static_cast<std::size_t>(rank)].reset();  // the others find that it is lost
+    }
   }
   for (std::thread& thread : threads) thread.join();
   for (const char each : passed) {

@@ -1,10 +1,17 @@
 #include "core/base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 #include <thread>
+
+#include "core/base/error.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace sparfuse {
 namespace {
@@ -73,6 +80,42 @@ TEST(ThreadPool, WorkersSeeWhatTheCallerWroteAndTheOtherWay) {
     pool.ParallelFor(data.size(), [&](std::size_t chunk, int) { data[chunk] *= 2; });
     for (const int d : data) ASSERT_EQ(d, 2 * round);
   }
+}
+
+TEST(ThreadPool, SizesBeyondReasonAreRefusedWithTheNumber) {
+  for (const int threads : {-1, 0, kMostThreads + 1, 1'000'000'000}) {
+    try {
+      ThreadPool pool(threads);
+      FAIL() << threads;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(threads)), std::string::npos);
+    }
+  }
+}
+
+// Leaves address space for some threads' stacks. Threads that were started and are not joined would
+// end the process.
+[[noreturn]] void MakeAPoolThatCannotStart() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t limit = pages * 4096 + (rlim_t{100} << 20);
+  const rlimit both{limit, limit};
+  setrlimit(RLIMIT_AS, &both);
+  try {
+    ThreadPool pool(500);
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const bool named = text.find("a pool of 500 threads: ") != std::string::npos;
+    std::_Exit(error.kind() == FailureKind::kUnsupported && named ? 0 : 2);
+  }
+  std::_Exit(1);
+}
+
+TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorAndTheOthersAreJoined) {
+  if (testing::kSanitized) GTEST_SKIP() << "sanitizers reserve all of the address space";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(MakeAPoolThatCannotStart(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
