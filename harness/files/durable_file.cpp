@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -59,6 +60,26 @@ class Descriptor {
   int fd_;
 };
 
+// How deep arrays and objects of a text are nested, as if it were JSON.
+std::size_t DepthOf(std::string_view text) {
+  std::size_t depth = 0, deepest = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      deepest = std::max(deepest, ++depth);
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
 }  // namespace
 
 void WriteFileDurably(const fs::path& path, std::string_view text) {
@@ -102,13 +123,34 @@ std::string ReadFile(const fs::path& path) {
   return std::move(text).str();
 }
 
+std::string ReadEndOfFile(const fs::path& path, std::size_t most_bytes) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) Fail("read", path, errno);
+  const auto size = static_cast<std::streamoff>(in.tellg());
+  std::string text(
+      static_cast<std::size_t>(std::min(size, static_cast<std::streamoff>(most_bytes))), '\0');
+  in.seekg(size - static_cast<std::streamoff>(text.size()));
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in) Fail("read", path, errno);
+  return text;
+}
+
 nlohmann::json ReadJsonFile(const fs::path& path) {
-  const std::string text = ReadFile(path);
+  return ParseJson(ReadFile(path), path.string());
+}
+
+nlohmann::json ParseJson(std::string_view text, const std::string& name) {
+  // Whoever writes such a value again goes down level by level, on the stack.
+  constexpr std::size_t kDeepest = 200;
+  if (DepthOf(text) > kDeepest) {
+    SPARFUSE_THROW(kData, fmt::format("{}: nested deeper than {} levels", name, kDeepest));
+  }
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
-    SPARFUSE_THROW(kData, fmt::format("{}: not valid JSON ({} bytes; it breaks at byte {})",
-                                      path.string(), text.size(), error.byte));
+    SPARFUSE_THROW(kData, fmt::format("{}: not valid JSON ({} bytes; it breaks at byte {})", name,
+                                      text.size(), error.byte));
   }
 }
 

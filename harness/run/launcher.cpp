@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,9 +16,10 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <regex>
+#include <optional>
 
 #include "core/base/error.hpp"
+#include "harness/run/trial_log.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -86,15 +88,28 @@ void KillDescendants() {
   }
 }
 
-void RedirectOutput(int log) {
+void RedirectOutput(int output) {
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null >= 0) dup2(null, STDIN_FILENO);
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
 }
 
-[[noreturn]] void Exec(const LaunchRequest& request, const sigset_t& mask, int error_pipe) {
+// Waits for output or a signal; whether SIGTERM came.
+bool WaitForEvents(int signals, int output) {
+  pollfd events[] = {{signals, POLLIN, 0}, {output, POLLIN, 0}};
+  poll(events, 2, 100);
+  bool terminate = false;
+  for (signalfd_siginfo info; read(signals, &info, sizeof(info)) == sizeof(info);) {
+    terminate = terminate || info.ssi_signo == SIGTERM;
+  }
+  return terminate;
+}
+
+[[noreturn]] void Exec(const LaunchRequest& request, const sigset_t& mask, int output,
+                       int error_pipe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  RedirectOutput(output);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_DFL);
   for (const auto& [name, value] : request.environment) setenv(name.c_str(), value.c_str(), 1);
@@ -120,11 +135,16 @@ void RedirectOutput(int log) {
   if (getppid() != controller) _exit(1);  // it died before the kernel knew what to do then
   RedirectOutput(log);
 
-  int error_pipe[2];
-  if (pipe2(error_pipe, O_CLOEXEC) != 0) _exit(1);
+  int error_pipe[2], output[2];
+  const int signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals < 0 || pipe2(error_pipe, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) _exit(1);
+  fcntl(output[0], F_SETFL, O_NONBLOCK);
   const pid_t launcher = fork();
-  if (launcher == 0) Exec(request, inherited, error_pipe[1]);
+  if (launcher == 0) Exec(request, inherited, output[1], error_pipe[1]);
   close(error_pipe[1]);
+  close(output[1]);
+  LogCopy copy(output[0], log);
+  bool printing = true;
   Report report;
   if (launcher < 0) {
     report.started = errno;
@@ -134,8 +154,8 @@ void RedirectOutput(int log) {
   bool ended = launcher < 0;
   std::optional<Clock::time_point> kill_at;
   while (!ended) {
-    const timespec slice{0, 100'000'000};
-    const int signal = sigtimedwait(&watched, nullptr, &slice);
+    const bool terminate = WaitForEvents(signals, printing ? output[0] : -1);
+    printing = printing && copy.Drain() != LogCopy::Pipe::kClosed;
     for (int status = 0; const pid_t pid = waitpid(-1, &status, WNOHANG);) {
       if (pid < 0) break;
       if (pid == launcher) {
@@ -143,7 +163,7 @@ void RedirectOutput(int log) {
         ended = true;
       }
     }
-    if (signal == SIGTERM && !kill_at) {
+    if (terminate && !kill_at) {
       const bool orphaned = getppid() != controller;
       if (!orphaned) kill(launcher, SIGTERM);
       kill_at = Clock::now() + (orphaned ? std::chrono::seconds(0) : kGrace);
@@ -154,6 +174,9 @@ void RedirectOutput(int log) {
     }
   }
   KillDescendants();
+  while (printing && copy.Drain() == LogCopy::Pipe::kMore) {
+  }
+  copy.Finish();
   [[maybe_unused]] const auto written = write(report_pipe, &report, sizeof(report));
   _exit(0);
 }
@@ -220,36 +243,6 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
     result.exit_code = WEXITSTATUS(report.status);
   }
   return result;
-}
-
-LauncherReport ParseLauncherReport(const std::string& log) {
-  static const std::regex kSignal(R"(process rank (\d+)[^\n]*\n?[^\n]*exited on\s+signal (\d+))");
-  static const std::regex kExit(
-      R"(Process name:\s*\[\[\d+,\d+\],(\d+)\]\s*\n\s*Exit code:\s*(\d+))");
-  static const std::regex kAbort(R"(MPI_ABORT was invoked on rank (\d+))");
-  LauncherReport report;
-  std::smatch match;
-  if (std::regex_search(log, match, kSignal)) {
-    report.rank = std::stoi(match[1]);
-    report.signal = std::stoi(match[2]);
-  } else if (std::regex_search(log, match, kExit)) {
-    report.rank = std::stoi(match[1]);
-    report.exit_code = std::stoi(match[2]);
-  } else if (std::regex_search(log, match, kAbort)) {
-    report.rank = std::stoi(match[1]);
-  }
-  return report;
-}
-
-std::string Tail(const std::string& log, std::size_t lines) {
-  constexpr std::size_t kMostBytes = 8192;
-  std::size_t begin = log.size();
-  std::size_t seen = 0;
-  while (begin > 0 && log.size() - begin < kMostBytes) {
-    if (log[begin - 1] == '\n' && begin != log.size() && ++seen == lines) break;
-    --begin;
-  }
-  return log.substr(begin);
 }
 
 }  // namespace sparfuse::harness

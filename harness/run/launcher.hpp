@@ -6,7 +6,6 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +15,7 @@ namespace sparfuse::harness {
 struct LaunchRequest {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of the inherited one
-  std::filesystem::path log;                                     // stdout and stderr
+  std::filesystem::path log;  // stdout and stderr, up to kMostLogBytes
   double timeout_seconds = 600;
 };
 
@@ -36,16 +35,5 @@ struct LaunchResult {
 // the controller dies (kill -9 included).
 LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& interrupted,
                     const std::function<void(double elapsed_seconds)>& tick);
-
-// What the launcher's report in a log says about the rank that ended the trial.
-struct LauncherReport {
-  std::optional<int> rank;
-  std::optional<int> signal;
-  std::optional<int> exit_code;
-};
-LauncherReport ParseLauncherReport(const std::string& log);
-
-// The last lines of a log: at most `lines` and at most 8 KiB.
-std::string Tail(const std::string& log, std::size_t lines);
 
 }  // namespace sparfuse::harness

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/files/durable_file.hpp"
+#include "harness/run/trial_log.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -72,6 +73,12 @@ std::string SignalName(int signal) {
   return fmt::format("signal {} ({})", signal, name ? name : "unknown");
 }
 
+// A rank that could not even start says why in the log alone: a library that is missing, say.
+std::string Quoted(const std::string& log) {
+  const std::string words = LastWords(log);
+  return words.empty() ? "" : fmt::format("; its log ends: {}", words);
+}
+
 json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std::string& log) {
   const auto failures = ReadRankFailures(directory);
   const LauncherReport report = ParseLauncherReport(log);
@@ -97,10 +104,12 @@ json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std:
     message = report.exit_code ? fmt::format("rank {} exited with status {} and left no message",
                                              *report.rank, *report.exit_code)
                                : fmt::format("rank {} aborted and left no message", *report.rank);
+    message += Quoted(log);
   } else if (failures.empty()) {
     message = end.end == LaunchResult::End::kSignalled
                   ? "the launcher was ended by " + SignalName(end.signal)
                   : fmt::format("the launcher exited with status {}", end.exit_code);
+    message += Quoted(log);
   }
   // A gradient that is not finite makes the trial invalid: it ran, and has no throughput.
   return Empty(failure["kind"] == "numeric" ? "invalid" : "failed", failure);
@@ -152,7 +161,7 @@ json FailedOutcome(const Error& error) {
 json CollectOutcome(const fs::path& directory, const LaunchResult& end, double timeout_seconds) {
   std::string log;
   try {
-    log = ReadFile(directory / "log.txt");
+    log = ReadEndOfFile(directory / "log.txt", kLogEndBytes);
   } catch (const Error& error) {
     log = error.what();
   }

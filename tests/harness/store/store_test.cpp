@@ -277,21 +277,6 @@ TEST(Outcome, AKilledRankIsNamedFromTheLaunchersReport) {
   EXPECT_NE(failure["message"].get<std::string>().find("lost rank 1"), std::string::npos);
 }
 
-TEST(Launcher, ReadsBothFormsOfTheReport) {
-  const auto exited = ParseLauncherReport(
-      "mpirun detected that one or more processes exited with non-zero status, thus causing\n"
-      "the job to be terminated. The first process to do so was:\n\n  Process name: [[31559,1],2]\n"
-      "  Exit code:    3\n");
-  EXPECT_EQ(exited.rank, 2);
-  EXPECT_EQ(exited.exit_code, 3);
-  const auto killed = ParseLauncherReport(
-      "mpirun noticed that process rank 11 with PID 99 on node a exited on signal 11 (Segmentation "
-      "fault).");
-  EXPECT_EQ(killed.rank, 11);
-  EXPECT_EQ(killed.signal, 11);
-  EXPECT_FALSE(ParseLauncherReport("nothing of the kind").rank.has_value());
-}
-
 TEST(Launcher, EndsEveryDescendantWhenTheTimeIsUp) {
   const TemporaryFolder folder;
   LaunchRequest request;
@@ -322,7 +307,6 @@ TEST(Launcher, ReportsExitAndWhatCannotBeStarted) {
   EXPECT_EQ(ReadFile(request.log), "words\n");
   request.argv = {"/nonexistent/program"};
   EXPECT_THROW(Launch(request, interrupted, nullptr), Error);
-  EXPECT_EQ(Tail("a\nb\nc\n", 2), "b\nc\n");
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// Files that are read: their ends, and JSON from elsewhere.
+#include "harness/files/durable_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+std::string Nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+TEST(DurableFile, ReadsTheEndOfAFile) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "file";
+  std::ofstream(file) << "abcdef";
+  EXPECT_EQ(ReadEndOfFile(file, 2), "ef");
+  EXPECT_EQ(ReadEndOfFile(file, 100), "abcdef");
+  EXPECT_THROW(ReadEndOfFile(folder.path() / "none", 2), Error);
+}
+
+// To write such a value again takes a frame of the stack a level.
+TEST(DurableFile, JsonIsNotReadDeeperThanItCanBeWritten) {
+  EXPECT_EQ(ParseJson(Nested(200), "x").dump(), Nested(200));
+  EXPECT_NO_THROW(ParseJson("\"" + std::string(1000, '[') + "\\\"[\"", "x"));
+  for (const std::size_t depth : {201, 1'000'000}) {
+    try {
+      ParseJson(Nested(depth), "x.json");
+      FAIL() << depth;
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "x.json: nested deeper than 200 levels");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
