@@ -95,6 +95,11 @@ std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const T
     known.push_back(tensors[t].name);
   }
   const std::string what = key + " has \"" + name + "\"";
+  // Matching and compiling are recursive: the stack limits how long an expression may be.
+  constexpr std::size_t kLongest = 1000;
+  SPARFUSE_REQUIRE(name.size() <= kLongest, key + " has a name of " + std::to_string(name.size()) +
+                                                " characters; expected at most " +
+                                                std::to_string(kLongest));
   try {
     const std::regex pattern(name);
     for (std::size_t t = 0; t < tensors.size(); ++t) {

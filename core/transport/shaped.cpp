@@ -15,6 +15,10 @@ namespace sparfuse {
 namespace {
 
 constexpr double kSmallestAlphaSeconds = 100e-6;
+// Nanoseconds of any message fit 64 bits between these.
+constexpr double kLargestAlphaSeconds = 3600;
+constexpr double kSmallestGbps = 1e-4;
+constexpr double kLargestGbps = 1e6;
 
 // Travels before each payload, on its tag.
 struct Header {
@@ -204,15 +208,17 @@ class ShapedCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> MakeShaped(std::unique_ptr<Communicator> inner, LinkShape shape) {
-  if (!(shape.gbps > 0) || !std::isfinite(shape.gbps)) {
+  if (!(shape.gbps >= kSmallestGbps && shape.gbps <= kLargestGbps)) {
     std::ostringstream text;
-    text << "shaped: gbps = " << shape.gbps << ": expected a positive number";
+    text << "shaped: gbps = " << shape.gbps << ": expected a number from " << kSmallestGbps
+         << " to " << kLargestGbps;
     SPARFUSE_THROW(kConfig, text.str());
   }
-  if (!(shape.alpha_seconds >= kSmallestAlphaSeconds) || !std::isfinite(shape.alpha_seconds)) {
+  if (!(shape.alpha_seconds >= kSmallestAlphaSeconds &&
+        shape.alpha_seconds <= kLargestAlphaSeconds)) {
     std::ostringstream text;
-    text << "shaped: alpha = " << shape.alpha_seconds << " s cannot be emulated: expected at least "
-         << kSmallestAlphaSeconds << " s";
+    text << "shaped: alpha = " << shape.alpha_seconds << " s cannot be emulated: expected "
+         << kSmallestAlphaSeconds << " to " << kLargestAlphaSeconds << " s";
     SPARFUSE_THROW(kConfig, text.str());
   }
   return std::make_unique<ShapedCommunicator>(std::move(inner),

@@ -25,7 +25,8 @@ struct LinkShape {
 // runs behind the emulated one and must be faster.
 //
 // traffic() counts payloads only. Has no native all-reduce: it could not be delayed.
-// Throws Error{kConfig} unless gbps > 0 and alpha >= 100 us: less cannot be emulated by sleeping.
+// Throws Error{kConfig} for gbps out of [1e-4, 1e6] and alpha out of [100 us, an hour]: less cannot
+// be emulated by sleeping, and more would overflow.
 std::unique_ptr<Communicator> MakeShaped(std::unique_ptr<Communicator> inner, LinkShape shape);
 
 }  // namespace sparfuse

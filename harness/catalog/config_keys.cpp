@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/options.hpp"
+#include "core/base/thread_pool.hpp"
 #include "harness/catalog/cell_config.hpp"
 #include "harness/catalog/metrics.hpp"
 #include "harness/files/canonical.hpp"
@@ -16,16 +17,15 @@ namespace {
 
 std::string WhatIsWrongWithLink(const nlohmann::json& value) {
   static const std::string kExpected =
-      "\"none\" or { gbps = a number above 0, alpha_us = a number of at least 0 }";
+      fmt::format("\"none\" or {{ gbps = a number from {}, alpha_us = a number from {} }}",
+                  Text(kLinkGbps), Text(kLinkAlphaMicroseconds));
   if (value.is_string()) return value == "none" ? "" : kExpected;
   if (!value.is_object() || value.size() != 2 || !value.contains("gbps") ||
       !value.contains("alpha_us")) {
     return kExpected;
   }
-  const auto& gbps = value["gbps"];
-  const auto& alpha = value["alpha_us"];
-  const bool good =
-      gbps.is_number() && gbps.get<double>() > 0 && alpha.is_number() && alpha.get<double>() >= 0;
+  const bool good = WhatIsWrongWithNumber(value["gbps"], kLinkGbps).empty() &&
+                    WhatIsWrongWithNumber(value["alpha_us"], kLinkAlphaMicroseconds).empty();
   return good ? "" : kExpected;
 }
 
@@ -97,30 +97,30 @@ std::span<const ConfigKey> ConfigKeys() {
   static const std::vector<ConfigKey> kKeys = {
       {"kind",
        kString,
-       0,
+       {},
        {"throughput", "convergence"},
        "",
        "\"throughput\"",
        "what a trial measures: the time of its steps, or the metric while it trains"},
       {"mode",
        kString,
-       0,
+       {},
        {"measured", "emulated", "modelled"},
        "",
        "",
        "how numbers are obtained: on this machine, over a link that is slowed down, or by the "
        "model"},
-      {"workload", kString, 0, {}, "", "", "what is trained: a name of `sparfuse list workloads`"},
+      {"workload", kString, {}, {}, "", "", "what is trained: a name of `sparfuse list workloads`"},
       {"workload_options",
        kTable,
-       0,
+       {},
        {},
        "",
        "the workload's",
        "options that the workload takes beside its recipe"},
       {"method",
        kString,
-       0,
+       {},
        {},
        "",
        "",
@@ -128,7 +128,7 @@ std::span<const ConfigKey> ConfigKeys() {
        "\"path/NAME.toml\""},
       {"method_options",
        kTable,
-       0,
+       {},
        {},
        "",
        "the method's",
@@ -136,23 +136,23 @@ std::span<const ConfigKey> ConfigKeys() {
        "`strategy_options` and `planner_options` where both take a name"},
       {"sparsifier",
        kString,
-       0,
+       {},
        {},
        "",
        "the method's",
        "a name of `sparfuse list sparsifiers`, or a class of a Python file relative to this one: "
        "\"python:FILE.py:ClassName\"; methods that send dense gradients ignore it"},
-      {"sparsifier_options", kTable, 0, {}, "", "the sparsifier's", "options of the sparsifier"},
+      {"sparsifier_options", kTable, {}, {}, "", "the sparsifier's", "options of the sparsifier"},
       {"density",
        kDensity,
-       0,
+       {},
        {},
        "fraction of elements",
        "0.01",
        "how much of a gradient is kept; 1 for methods that send dense gradients"},
       {"feedback",
        kString,
-       0,
+       {},
        {"none", "residual", "momentum"},
        "",
        "the method's",
@@ -160,7 +160,7 @@ std::span<const ConfigKey> ConfigKeys() {
        "DGC's momentum correction"},
       {"feedback_options",
        kTable,
-       0,
+       {},
        {},
        "",
        "the feedback's",
@@ -168,7 +168,7 @@ std::span<const ConfigKey> ConfigKeys() {
        "clip"},
       {"dense_tensors",
        kTable,
-       0,
+       {},
        {},
        "",
        "{ max_ndim = 0, names = [] }",
@@ -176,37 +176,43 @@ std::span<const ConfigKey> ConfigKeys() {
        "a name is a tensor's, or a regular expression that is found in theirs"},
       {"no_feedback_tensors",
        kStrings,
-       0,
+       {},
        {},
        "",
        "[]",
        "names of tensors (as in dense_tensors) without feedback: what is not sent of them is lost"},
-      {"workers", kInteger, 1, {}, "ranks", "", "how many ranks train together"},
+      {"workers", kInteger, {1, 65536}, {}, "ranks", "", "how many ranks train together"},
       {"ranks_per_node",
        kInteger,
-       1,
+       {1, 65536},
        {},
        "ranks",
        "measured: workers; emulated: 1; modelled: the declared cluster's, else 1",
        "how many ranks share a node; a divisor of workers"},
-      {"threads_per_worker", kInteger, 1, {}, "threads", "1", "threads that a rank computes with"},
+      {"threads_per_worker",
+       kInteger,
+       {1, kMostThreads},
+       {},
+       "threads",
+       "1",
+       "threads that a rank computes with"},
       {"batch_per_worker",
        kInteger,
-       1,
+       {1, 1e6},
        {},
        "samples",
        "the workload's",
        "batch of a rank in one micro-step"},
       {"accumulation",
        kInteger,
-       1,
+       {1, 1e6},
        {},
        "micro-steps",
        "1",
        "backward passes whose gradients are added up before they are exchanged"},
       {"transport",
        kString,
-       0,
+       {},
        {"mpi", "threads", "nccl"},
        "",
        "\"mpi\"",
@@ -214,14 +220,14 @@ std::span<const ConfigKey> ConfigKeys() {
        "over NCCL (mode measured with device cuda)"},
       {"device",
        kString,
-       0,
+       {},
        {"cpu", "cuda"},
        "",
        "\"cpu\"",
        "where the workload trains and kernels run; cuda in mode measured only"},
       {"precision",
        kString,
-       0,
+       {},
        {"fp32", "tf32", "bf16"},
        "",
        "\"fp32\"",
@@ -229,56 +235,56 @@ std::span<const ConfigKey> ConfigKeys() {
        "autocast; parameters, gradients and optimizer are float32 always"},
       {"link",
        kLink,
-       0,
+       {},
        {},
        "Gbit/s, microseconds",
        "\"none\"",
        "the link that a shaped transport emulates or the model takes; none: the machine's own"},
       {"warmup_steps",
        kInteger,
-       0,
+       {0, 1e7},
        {},
        "steps",
        "5; convergence: 0",
        "steps before those measured"},
       {"steps",
        kInteger,
-       1,
+       {1, 1e7},
        {},
        "steps",
        "15; convergence: the workload's",
        "measured steps; convergence: the most steps"},
       {"evaluate_every",
        kInteger,
-       1,
+       {1, 1e7},
        {},
        "steps",
        "the workload's",
        "kind convergence only: steps between evaluations"},
       {"target",
        kNumber,
-       0,
+       {1e-6, 1e9},
        {},
        "the workload's metric",
        "the workload's",
        "kind convergence only: training stops when the metric reaches it"},
       {"recipe",
        kTable,
-       0,
+       {},
        {},
        "",
        "the workload's",
        "learning rate, optimizer, schedule: what the workload trains with"},
       {"deadline_seconds",
        kNumber,
-       0,
+       {0.001, 86400},
        {},
        "seconds",
        "60",
        "the longest that a rank waits for another"},
       {"cluster",
        kString,
-       0,
+       {},
        {},
        "",
        "",
@@ -286,7 +292,7 @@ std::span<const ConfigKey> ConfigKeys() {
        "every rank) or a file of results/profiles, measured or declared"},
       {"inputs",
        kTable,
-       0,
+       {},
        {},
        "factors",
        "1 each",
@@ -314,9 +320,9 @@ std::string TypeText(const ConfigKey& key) {
       return key.choices.empty() ? "string"
                                  : fmt::format("\"{}\"", fmt::join(key.choices, "\", \""));
     case KeyType::kInteger:
-      return fmt::format("integer, at least {}", key.min);
+      return "integer, " + Text(key.range);
     case KeyType::kNumber:
-      return "number above 0";
+      return "number, " + Text(key.range);
     case KeyType::kDensity:
       return "number in (0, 1]";
     case KeyType::kTable:
@@ -324,7 +330,8 @@ std::string TypeText(const ConfigKey& key) {
     case KeyType::kStrings:
       return "list of strings";
     case KeyType::kLink:
-      return "\"none\" or { gbps, alpha_us }";
+      return fmt::format("\"none\" or {{ gbps, alpha_us }}, {} and {}", Text(kLinkGbps),
+                         Text(kLinkAlphaMicroseconds));
   }
   return "";
 }
@@ -343,12 +350,9 @@ std::string WhatIsWrong(const ConfigKey& key, const nlohmann::json& value) {
                          nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
     }
     case KeyType::kInteger:
-      return value.is_number_integer() && value.get<std::int64_t>() >= key.min &&
-                     value.get<std::int64_t>() <= 1'000'000'000
-                 ? ""
-                 : fmt::format("an integer of at least {}", key.min);
+      return WhatIsWrongWithInteger(value, key.range);
     case KeyType::kNumber:
-      return value.is_number() && value.get<double>() > 0 ? "" : "a number above 0";
+      return WhatIsWrongWithNumber(value, key.range);
     case KeyType::kDensity:
       return value.is_number() && value.get<double>() > 0 && value.get<double>() <= 1
                  ? ""

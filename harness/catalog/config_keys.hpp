@@ -7,25 +7,35 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/files/range.hpp"
+
 namespace sparfuse::harness {
 
+// Ranges are far wider than what anybody runs, and narrow enough that no duration overflows and no
+// machine drowns in what a misplaced digit asks for.
+inline constexpr Range kLinkGbps{0.001, 100'000};
+inline constexpr Range kLinkAlphaMicroseconds{0, 1'000'000};
 // Of a shaped link: sleeping cannot emulate less.
 inline constexpr double kMinEmulableAlphaMicroseconds = 100;
 
+// Ranks of live trials share this machine, threads of one process or processes of it.
+inline constexpr int kMostLiveWorkers = 1024;
+inline constexpr int kMostLiveThreads = 4096;  // of all ranks together
+
 enum class KeyType {
   kString,
-  kInteger,  // at least `min`
-  kNumber,   // above 0
+  kInteger,  // in `range`
+  kNumber,   // in `range`
   kDensity,  // in (0, 1]
   kTable,
   kStrings,  // a list of them
-  kLink,     // { gbps, alpha_us } or "none"
+  kLink,     // { gbps in kLinkGbps, alpha_us in kLinkAlphaMicroseconds } or "none"
 };
 
 struct ConfigKey {
   std::string name;
   KeyType type;
-  std::int64_t min = 0;
+  Range range = {};  // of integers and numbers
   // Of strings only. Empty: any, or what the catalog has.
   std::vector<std::string> choices = {};
   std::string unit = "";
@@ -50,7 +60,7 @@ std::span<const ConfigKey> ConfigKeys();
 std::vector<std::string> ConfigKeyNames();
 const ConfigKey* FindConfigKey(std::string_view name);
 
-// "integer, at least 1": what a value of the key is, in words.
+// "integer, 1 to 64": what a value of the key is, in words.
 std::string TypeText(const ConfigKey& key);
 
 // "" where `value` has the key's type and range, else what was expected: "a number in (0, 1]".

@@ -30,7 +30,7 @@ Method ParseMethodFile(std::string_view path, std::string_view text) {
   method.paper = file.RequiredString("", "paper");
   method.summary = file.RequiredString("", "summary");
   if (file.Find("/revision") == nullptr) file.Fail("", "the key \"revision\" is missing");
-  method.revision = static_cast<int>(file.Integer("", "revision", 0, 1));
+  method.revision = static_cast<int>(file.Integer("", "revision", 0, {1, 1e6}));
   if (const auto* deviations = file.Find("/deviations")) {
     if (!deviations->is_string()) file.FailValue("/deviations", "a string");
     method.deviations = deviations->get<std::string>();

@@ -192,7 +192,7 @@ void AddProfile(CommandLine& line) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   verb->add_option("--batch", request->batch, "samples of a step (default: the workload's)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1'000'000));
   verb->add_option("--sparsifiers", request->sparsifiers,
                    "whose selections are measured; all: every one without an @origin")
       ->delimiter(',')

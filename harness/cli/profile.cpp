@@ -70,10 +70,11 @@ LinkShape ParseLink(const std::string& text) {
   const json link = {{"gbps", numbers[0]}, {"alpha_us", numbers[1]}};
   if (!good || !WhatIsWrong(*FindConfigKey("link"), link).empty() ||
       numbers[1] < kMinEmulableAlphaMicroseconds) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("--link {}: expected GBPS:ALPHA_US, Gbit/s above 0 and a start-up "
-                               "time of at least {} us, which sleeping can emulate; as in 1:100",
-                               text, kMinEmulableAlphaMicroseconds));
+    SPARFUSE_THROW(
+        kConfig, fmt::format("--link {}: expected GBPS:ALPHA_US, {} Gbit/s and a start-up time of "
+                             "{} us, less than which sleeping cannot emulate; as in 1:100",
+                             text, Text(kLinkGbps),
+                             Text({kMinEmulableAlphaMicroseconds, kLinkAlphaMicroseconds.most})));
   }
   return link.get<LinkShape>();
 }

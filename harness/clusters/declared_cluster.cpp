@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/sparsify/sparsifier.hpp"
+#include "harness/catalog/config_keys.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/published/published.hpp"
 #include "workloads/catalog/catalog.hpp"
@@ -38,6 +39,11 @@ constexpr InputSpec kInputs[] = {
 // A ratio of two clusters' compute rates has no unit.
 constexpr const char* kComputeRatio = "compute_ratio";
 
+constexpr Range kNodes{1, 65'536};
+constexpr Range kRanksPerNode{1, 1024};
+constexpr Range kInputValues{1e-9, 1e9};
+constexpr Range kReferenceWorkers{2, 1024};  // reading the file simulates them
+
 // Of what a file may declare.
 constexpr const char* kInputKinds[] = {"published text", "data sheet", "declared"};
 
@@ -62,8 +68,9 @@ class ClusterParser {
     cluster_.title = file_.RequiredString("", "title");
     cluster_.source = file_.RequiredString("", "source");
     cluster_.hardware = file_.RequiredString("", "hardware");
-    cluster_.nodes = static_cast<int>(file_.Integer("", "nodes", 0, 1));
-    cluster_.ranks_per_node = static_cast<int>(file_.Integer("", "ranks_per_node", 0, 1));
+    cluster_.nodes = static_cast<int>(file_.Integer("", "nodes", 0, kNodes));
+    cluster_.ranks_per_node =
+        static_cast<int>(file_.Integer("", "ranks_per_node", 0, kRanksPerNode));
     for (const char* key : {"nodes", "ranks_per_node"}) {
       if (file_.Find(std::string("/") + key) == nullptr)
         file_.Fail(
@@ -91,9 +98,9 @@ class ClusterParser {
       file_.CheckKeys(at, name, keys);
       DeclaredInput input;
       input.name = name;
-      input.value = file_.Number(at, "value", 0, 0);
+      input.value = file_.Number(at, "value", 0, kInputValues);
       if (file_.Find(at + "/value") == nullptr)
-        file_.Fail(at, "value is missing: expected a number above 0");
+        file_.Fail(at, "value is missing: expected a number from " + Text(kInputValues));
       input.kind = file_.RequiredString(at, "kind");
       if (std::find(std::begin(kInputKinds), std::end(kInputKinds), input.kind) ==
           std::end(kInputKinds)) {
@@ -153,7 +160,7 @@ class ClusterParser {
     const json* costs = file_.Find("/selection_costs");
     cluster_.selection_costs = costs == nullptr ? json::object() : *costs;
     for (const auto& [name, cost] : cluster_.selection_costs.items())
-      file_.Number("/selection_costs", name, 0, 0);
+      file_.Number("/selection_costs", name, 0, kInputValues);
     if (cluster_.selection_costs.value(kCalibrationSparsifier, 0.0) != 1) {
       file_.Fail("/selection_costs",
                  fmt::format("expected {} = 1: the bars are of it, and others are its multiples",
@@ -172,8 +179,9 @@ class ClusterParser {
     reference.families = families->get<std::vector<std::string>>();
     reference.workload = file_.RequiredString(at, "workload");
     workloads::FindWorkload(reference.workload);  // throws
-    reference.batch_per_worker = static_cast<int>(file_.Integer(at, "batch_per_worker", 1, 1));
-    reference.workers = static_cast<int>(file_.Integer(at, "workers", 1, 2));
+    reference.batch_per_worker = static_cast<int>(
+        file_.Integer(at, "batch_per_worker", 1, FindConfigKey("batch_per_worker")->range));
+    reference.workers = static_cast<int>(file_.Integer(at, "workers", 1, kReferenceWorkers));
     reference.batch_source = file_.RequiredString(at, "batch_source");
     reference.bar = Bar(at);
     const auto seconds = [&](const std::string& part) {

@@ -33,6 +33,15 @@ void CheckValue(const CellSource& source, const std::string& key, const std::str
   }
 }
 
+// Called before anything of that size is made.
+void RequireFewCells(const CellSource& source, const std::string& at, std::size_t cells) {
+  if (cells <= kMostCells) return;
+  source.file.Fail(at, fmt::format("the axes up to here make {} cells: expected at most {}; drop "
+                                   "values, let lists move together in one [[axis]], or divide "
+                                   "the file",
+                                   cells, kMostCells));
+}
+
 // The rows of one [[axis]] table: row i holds element i of each of its lists.
 std::vector<GivenKeys> AxisRows(const CellSource& source, const std::string& pointer) {
   const json& table = *source.file.Find(pointer);
@@ -47,6 +56,7 @@ std::vector<GivenKeys> AxisRows(const CellSource& source, const std::string& poi
     if (!list.is_array() || list.empty()) {
       source.file.FailValue(at, "a list of at least one value");
     }
+    RequireFewCells(source, at, list.size());
     if (first.empty()) {
       first = key;
       rows.resize(list.size());
@@ -196,6 +206,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
         }
         known[key] = value;
       }
+      RequireFewCells(source, at + "/" + std::to_string(i), products.size() * rows.size());
       std::vector<GivenKeys> wider;
       for (const auto& product : products) {
         for (const auto& row : rows) {

@@ -91,7 +91,7 @@ void ReadStated(const TomlFile& file, const std::string& at, Claim& claim) {
     file.Fail(at + "/stated", "stated: expected over = { ... } beside it");
   }
   const auto number = [&](const std::string& key) {
-    if (claim.compared == Compared::kRatio) return file.Number(at, key, 0, 0);
+    if (claim.compared == Compared::kRatio) return file.Number(at, key, 0, kStatedRatios);
     const double difference = AnyNumber(file, at + "/" + key);
     if (difference == 0) {
       file.FailValue(at + "/" + key, "a difference that is not 0; expect = ... compares with 0");
@@ -201,6 +201,11 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
       one.over = setting;
       one.over.update(RequiredTable(file, at + "/over"));
       one.over_cell = OnlyCell(file, at + "/over", one.over, part);
+      if (one.over_cell == one.of_cell) {
+        file.Fail(at + "/over", fmt::format("[[claim]] over = {}: is the cell that `of` is: "
+                                            "expected another one to compare it with",
+                                            one.over.dump()));
+      }
     }
     if (!keys.empty()) one.quote += " (" + SettingText(keys, setting) + ")";
     part.claims.push_back(std::move(one));

@@ -27,10 +27,19 @@ std::vector<std::string> KeysOfBoth(std::string_view one, std::string_view other
 void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
   const std::string at = pointer + "/repeat";
   file.CheckKeys(at, "[repeat]", KeysOf("[repeat]"));
-  part.blocks = static_cast<int>(file.Integer(at, "blocks", part.blocks, 1));
-  part.base_seed = file.Integer(at, "seed", part.base_seed, 0);
-  part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, 0);
+  part.blocks = static_cast<int>(file.Integer(at, "blocks", part.blocks, kBlocks));
+  part.base_seed = file.Integer(at, "seed", part.base_seed, kSeeds);
+  part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, kTimeoutSeconds);
   part.predict = file.Boolean(at, "predict", part.predict);
+}
+
+// An id names a folder, which file systems allow no more than 255 characters.
+void CheckLength(const TomlFile& file, const std::string& pointer, const std::string& id) {
+  if (id.size() <= kLongestId) return;
+  file.Fail(pointer,
+            fmt::format("{} = \"{:.20}...\" has {} characters: expected at most {}: it "
+                        "is part of folders' names",
+                        pointer.substr(pointer.rfind('/') + 1), id, id.size(), kLongestId));
 }
 
 std::vector<std::string> ReadCalibration(const TomlFile& file) {
@@ -112,6 +121,13 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
   part.defaults = json::object();
   for (const auto& [key, value] : defaults) part.defaults[key] = value.value;
   ExpandCells(source, pointer, defaults, part);
+  if (const std::size_t blocks = static_cast<std::size_t>(part.blocks);
+      part.cells.size() * blocks > kMostTrials) {
+    file.Fail(pointer + "/repeat/blocks",
+              fmt::format("blocks = {} with {} cells: expected at most {} trials in a part; lower "
+                          "blocks, or drop values of the axes",
+                          blocks, part.cells.size(), kMostTrials));
+  }
   const auto has_method = [&](const std::string& name) {
     return std::any_of(part.cells.begin(), part.cells.end(),
                        [&](const Cell& cell) { return cell.config.method == name; });
@@ -137,6 +153,7 @@ Experiment ReadHead(const TomlFile& file) {
   experiment.file = file.name();
   file.CheckKeys("", "experiment", KeysOfBoth(kTopTable, kPartTable));
   experiment.id = file.RequiredString("", "id");
+  CheckLength(file, "/id", experiment.id);
   for (const char c : experiment.id) {
     if (!std::isalnum(static_cast<unsigned char>(c)) &&
         std::string_view("-_/").find(c) == std::string_view::npos) {
@@ -148,7 +165,7 @@ Experiment ReadHead(const TomlFile& file) {
   }
   experiment.title = file.String("", "title", experiment.id);
   experiment.paper = file.String("", "paper", "");
-  experiment.minutes = file.Number("", "minutes", 0, 0);
+  experiment.minutes = file.Number("", "minutes", 0, kMinutes);
   experiment.calibration = ReadCalibration(file);
   experiment.not_run = ReadNotRun(file);
   return experiment;
@@ -198,6 +215,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     file.CheckKeys(at, "[[part]]", part_keys);
     Part part = base;
     part.id = file.RequiredString(at, "id");
+    CheckLength(file, at + "/id", part.id);
     for (const char c : part.id) {
       if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_') {
         file.FailValue(at + "/id", "letters, digits, '-' and '_': it names a folder");
@@ -206,6 +224,11 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
     part.title = file.String(at, "title", part.id);
     experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
+    if (experiment.cells() > kMostCells) {
+      file.Fail(at, fmt::format("with part \"{}\" the file has {} cells: expected at most {}; "
+                                "divide it into several files",
+                                experiment.parts.back().id, experiment.cells(), kMostCells));
+    }
   }
   RefuseClaimsOfCalibration(file, experiment);
   CheckCalibrationIsNamed(file, experiment, profiles);

@@ -13,12 +13,12 @@ namespace {
 
 // {table, name, type, unit, default, meaning}, without the keys of cells and of kinds of figures.
 std::vector<KeyRow> OwnRows() {
+  const std::string id = fmt::format("string, 1 to {} characters", kLongestId);
   return {
-      {kTopTable, "id", "string", "", "",
-       "the experiment's name: letters, digits, '-', '_' and '/'"},
+      {kTopTable, "id", id, "", "", "the experiment's name: letters, digits, '-', '_' and '/'"},
       {kTopTable, "title", "string", "", "id", "heads the report"},
       {kTopTable, "paper", "string", "", "\"\"", "the paper whose experiment this is"},
-      {kTopTable, "minutes", "number above 0", "minutes", "none",
+      {kTopTable, "minutes", "number, " + Text(kMinutes), "minutes", "none",
        "what the trials take on two cores, for `sparfuse list experiments`"},
       {kTopTable, "calibration", "list of strings", "", "[]",
        "the published numbers that the file's declared clusters were calibrated with, each "
@@ -29,15 +29,16 @@ std::vector<KeyRow> OwnRows() {
       {kTopTable, "part", "tables", "", "one part, \"main\"",
        "[[part]]: the experiment's parts; in a file that has them, reference, axis, exclude, claim "
        "and figure stand in a part, and defaults and repeat of the file hold for every part"},
-      {"[[part]]", "id", "string", "", "", "names the part and its folder of trials"},
+      {"[[part]]", "id", id, "", "", "names the part and its folder of trials"},
       {"[[part]]", "title", "string", "", "id", "heads the part in the report"},
       {kPartTable, "reference", "string", "", "\"dense\" where a cell has it",
        "the method that others are compared with"},
       {kPartTable, "defaults", "table", "", "{}",
        "[defaults]: keys of a cell that hold for every cell"},
       {kPartTable, "axis", "tables", "", "none",
-       "[[axis]]: lists of values of keys of a cell; lists of one axis move together, axes "
-       "multiply, the first outermost"},
+       fmt::format("[[axis]]: lists of values of keys of a cell; lists of one axis move together, "
+                   "axes multiply, the first outermost; at most {} cells in a file",
+                   kMostCells)},
       {kPartTable, "exclude", "tables", "", "none", "[[exclude]]: cells that have no meaning"},
       {kPartTable, "repeat", "table", "", "{}", "[repeat]: how often and with which seeds"},
       {kPartTable, "claim", "tables", "", "none", "[[claim]]: what a metric should show"},
@@ -45,10 +46,13 @@ std::vector<KeyRow> OwnRows() {
       {"[[exclude]]", "when", "table of keys of a cell", "", "",
        "the cells that are left out: those that have all of these values (a list: one of them)"},
       {"[[exclude]]", "reason", "string", "", "", "why; tables print it"},
-      {"[repeat]", "blocks", "integer, at least 1", "trials a cell", "1",
-       "how often each cell is run, each time with another seed"},
-      {"[repeat]", "seed", "integer, at least 0", "", "1", "seed of block 0; block b has seed + b"},
-      {"[repeat]", "timeout_seconds", "number above 0", "seconds", "600",
+      {"[repeat]", "blocks", "integer, " + Text(kBlocks), "trials a cell", "1",
+       fmt::format("how often each cell is run, each time with another seed; at most {} trials in "
+                   "a part",
+                   kMostTrials)},
+      {"[repeat]", "seed", "integer, " + Text(kSeeds), "", "1",
+       "seed of block 0; block b has seed + b"},
+      {"[repeat]", "timeout_seconds", "number, " + Text(kTimeoutSeconds), "seconds", "600",
        "how long a whole trial may take"},
       {"[repeat]", "predict", "true or false", "", "false",
        "live throughput cells get a modelled twin, in the part \"ID.predicted\""},
@@ -87,7 +91,7 @@ std::vector<KeyRow> OwnRows() {
       {"[[claim]]", "at_least", "number", "the metric's", "none", "the interval is not below it"},
       {"[[claim]]", "more_than", "number", "the metric's", "none", "the interval is above it"},
       {"[[figure]]", "kind", "string", "", "", "a name of `sparfuse list figures`"},
-      {"[[figure]]", "name", "string", "", "the kind", "names the picture's file"},
+      {"[[figure]]", "name", id, "", "the kind", "names the picture's file"},
       {"[[figure]]", "title", "string", "", "the kind's", "stands over the picture"},
       {"[[figure]]", "where", "table of keys of a cell", "", "{}",
        "chooses cells: each key has the value, or one of a list; keys of a cell may also stand in "
@@ -108,7 +112,7 @@ std::vector<KeyRow> FigureRows() {
       {"", "series", "a key of cells", "", "method", "what has a colour of its own"},
       {"", "normalise", "a method", "", "none", "draws ratios to it, within each group"},
       {"", "reference", "a method", "", "the part's", "what others are divided by"},
-      {"", "rank", "integer, at least 0", "", "0", "whose step is drawn"},
+      {"", "rank", "integer, " + Text(kFigureRanks), "", "0", "whose step is drawn"},
       {"", "log_y", "true or false", "", "true", "a logarithmic axis"},
       {"", "published", "table", "", "none", "[published] values that stand beside ours"}};
   for (KeyRow& row : rows) {

@@ -2,16 +2,30 @@
 // that `sparfuse list keys` prints.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/files/range.hpp"
+
 namespace sparfuse::harness {
+
+// What a file may ask for outside its cells; ConfigKeys() has their ranges.
+inline constexpr Range kMinutes{0.001, 1e6};
+inline constexpr Range kBlocks{1, 10'000};
+inline constexpr Range kSeeds{0, 1e15};
+inline constexpr Range kTimeoutSeconds{0.001, 2'592'000};  // 30 days
+inline constexpr Range kFigureRanks{0, 65'535};
+inline constexpr Range kStatedRatios{1e-9, 1e9};
+inline constexpr std::size_t kLongestId = 100;       // characters: it is part of folders' names
+inline constexpr std::size_t kMostCells = 10'000;    // of a file
+inline constexpr std::size_t kMostTrials = 100'000;  // of a part
 
 struct KeyRow {
   std::string table;     // where the key stands: "[repeat]", "[[claim]]", or one of those below
   std::string name;      // "blocks"
-  std::string type;      // "integer, at least 1"
+  std::string type;      // "integer, 1 to 64"
   std::string unit;      // "seconds"; "" where it has none
   std::string fallback;  // the default in words or as TOML; "" where the key must be given
   std::string meaning;   // one sentence

@@ -228,6 +228,11 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     keys.insert(keys.end(), kind.keys.begin(), kind.keys.end());
     for (const auto& key : ConfigKeyNames()) keys.push_back(key);
     file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);
+    file.Integer(at, "rank", 0, kFigureRanks);
+    file.Boolean(at, "log_y", true);
+    file.String(at, "title", "");
+    if (file.String(at, "name", "").size() > kLongestId)
+      file.FailValue(at + "/name", fmt::format("at most {} characters", kLongestId));
     CheckMethods(file, at, part);
     JoinFigure(part.joined, figure);
     const auto cells = CellsOf(file, at, figure, part);

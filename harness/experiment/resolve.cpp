@@ -11,12 +11,16 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/own_clusters.hpp"
+#include "harness/experiment/cell_checks.hpp"
 #include "harness/experiment/cells.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+
+constexpr Range kDimensions{0, 64};
+constexpr Range kFactors{1e-3, 1e3};  // on the inputs of a declared cluster
 
 class Resolver {
  public:
@@ -126,8 +130,10 @@ class Resolver {
     if (!method.dense()) Sparsity(method);
     if (method.sends_payloads()) FeedbackOf(method);
     At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
+    At({"sparsifier_options", "sparsifier"}, [&] { return CheckSparsifierOptions(config_), 0; });
     CheckCollective();
     TensorsTreatedApart(method);
+    At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
   }
 
   void CheckCollective() const {
@@ -221,16 +227,16 @@ class Resolver {
     auto& dense = config_.dense_tensors;
     const json given = Given("dense_tensors", json::object());
     for (const auto& [key, value] : given.items()) {
-      if (key == "max_ndim" && value.is_number_integer() && value >= 0) {
+      if (key == "max_ndim" && WhatIsWrongWithInteger(value, kDimensions).empty()) {
         dense.max_ndim = value.get<std::int64_t>();
       } else if (key == "names" && value.is_array() &&
                  std::ranges::all_of(value, [](const json& name) { return name.is_string(); })) {
         dense.names = value.get<std::vector<std::string>>();
       } else {
         Fail({"dense_tensors"},
-             fmt::format("dense_tensors: {} = {}: expected max_ndim (an integer of "
-                         "at least 0) or names (a list of strings)",
-                         key, Shown(value)));
+             fmt::format("dense_tensors: {} = {}: expected max_ndim (an integer from {}) or names "
+                         "(a list of strings)",
+                         key, Shown(value), Text(kDimensions)));
       }
     }
     config_.no_feedback_tensors = Given("no_feedback_tensors", std::vector<std::string>());
@@ -262,9 +268,12 @@ class Resolver {
     }
     config_.ranks_per_node = per_node;
     config_.threads_per_worker = Given("threads_per_worker", 1);
+    At({"workers", "threads_per_worker"}, [&] { return CheckLiveSize(config_), 0; });
     config_.batch_per_worker =
         Given("batch_per_worker", static_cast<int>(workload_->batch_per_worker));
     config_.accumulation = Given("accumulation", 1);
+    At({"batch_per_worker", "accumulation", "workers"},
+       [&] { return CheckBatch(config_, *workload_), 0; });
     config_.deadline_seconds = Given("deadline_seconds", 60.0);
   }
 
@@ -429,10 +438,8 @@ class Resolver {
         Fail({"inputs"}, fmt::format("inputs: unknown input \"{}\"{}", group,
                                      Suggestion(group, InputGroups())));
       }
-      if (!factor.is_number() || !(factor.get<double>() > 0)) {
-        Fail({"inputs"},
-             fmt::format("inputs: {} = {}: expected a factor above 0", group, Shown(factor)));
-      }
+      if (const std::string wrong = WhatIsWrongWithNumber(factor, kFactors); !wrong.empty())
+        Fail({"inputs"}, fmt::format("inputs: {} = {}: expected {}", group, Shown(factor), wrong));
       if (factor.get<double>() != 1) config_.inputs[group] = factor.get<double>();
     }
   }

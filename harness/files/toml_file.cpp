@@ -152,22 +152,20 @@ std::string TomlFile::RequiredString(const std::string& pointer, const std::stri
 }
 
 std::int64_t TomlFile::Integer(const std::string& pointer, const std::string& key,
-                               std::int64_t fallback, std::int64_t min) const {
+                               std::int64_t fallback, Range range) const {
   const auto* value = Find(pointer + "/" + key);
   if (value == nullptr) return fallback;
-  if (!value->is_number_integer() || value->get<std::int64_t>() < min) {
-    FailValue(pointer + "/" + key, fmt::format("an integer of at least {}", min));
-  }
+  const std::string expected = WhatIsWrongWithInteger(*value, range);
+  if (!expected.empty()) FailValue(pointer + "/" + key, expected);
   return value->get<std::int64_t>();
 }
 
 double TomlFile::Number(const std::string& pointer, const std::string& key, double fallback,
-                        double above) const {
+                        Range range) const {
   const auto* value = Find(pointer + "/" + key);
   if (value == nullptr) return fallback;
-  if (!value->is_number() || !(value->get<double>() > above)) {
-    FailValue(pointer + "/" + key, fmt::format("a number above {}", above));
-  }
+  const std::string expected = WhatIsWrongWithNumber(*value, range);
+  if (!expected.empty()) FailValue(pointer + "/" + key, expected);
   return value->get<double>();
 }
 

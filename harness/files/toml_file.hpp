@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/files/range.hpp"
+
 namespace sparfuse::harness {
 
 class TomlFile {
@@ -36,14 +38,15 @@ class TomlFile {
   void CheckKeys(const std::string& pointer, std::string_view what,
                  std::span<const std::string> known) const;
 
-  // Typed members of the table at `pointer`; absent ones give `fallback`, others FailValue.
+  // Typed members of the table at `pointer`; absent ones give `fallback`, those of another type or
+  // out of range FailValue.
   std::string String(const std::string& pointer, const std::string& key,
                      const std::string& fallback) const;
   std::string RequiredString(const std::string& pointer, const std::string& key) const;
   std::int64_t Integer(const std::string& pointer, const std::string& key, std::int64_t fallback,
-                       std::int64_t min) const;
+                       Range range) const;
   double Number(const std::string& pointer, const std::string& key, double fallback,
-                double above) const;
+                Range range) const;
   bool Boolean(const std::string& pointer, const std::string& key, bool fallback) const;
 
  private:

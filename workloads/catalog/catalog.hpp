@@ -30,6 +30,7 @@ struct WorkloadDescriptor {
   std::uint64_t target_steps = 0;      // within how many steps, with one worker and all defaults
   std::size_t evaluation_samples = 0;  // of an evaluation during training; 0: the whole test data
   std::vector<DataFileSpec> data_files;
+  std::size_t training_samples = 0;  // of the data files, or made up
   // Where the papers' data is not here: training samples that it has. Batches are then made up from
   // the seed, and nothing can be learned from them; 0: the data files' own.
   std::size_t synthetic_samples = 0;

@@ -31,7 +31,7 @@ constexpr ImageSize kImageNetImages{.image = 224, .classes = 1000};
 WorkloadDescriptor MadeUp(WorkloadDescriptor w, std::size_t batch, std::size_t samples,
                           std::string small) {
   w.batch_per_worker = batch;
-  w.synthetic_samples = samples;
+  w.synthetic_samples = w.training_samples = samples;
   w.small = std::move(small);
   return w;
 }

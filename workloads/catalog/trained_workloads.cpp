@@ -13,6 +13,10 @@ constexpr auto kWindow = static_cast<std::int64_t>(kTextWindow);
 // Enough for a perplexity to half a percent; all of the validation text takes seconds.
 constexpr std::size_t kEvaluatedWindows = 256;
 
+constexpr std::size_t kTrainingCharacters = 3'930'957;  // of the text
+constexpr std::size_t kTrainingWindows = (kTrainingCharacters - kTextWindow) / kTextWindow;
+constexpr std::size_t kTrainingQuestions = 37'544;  // contexts of 20 of the text's training words
+
 Recipe Sgd(double learning_rate) {
   return {.optimizer = "sgd",
           .learning_rate = learning_rate,
@@ -39,16 +43,18 @@ WorkloadDescriptor OnDigits(WorkloadDescriptor w, double target, std::uint64_t s
   w.target = target;
   w.target_steps = steps;
   w.data_files = {{"digits", "digits/digits.bin", 3925064, 0xfc47c046u}};
+  w.training_samples = 4000;
   return w;
 }
 
 WorkloadDescriptor OnText(WorkloadDescriptor w, std::size_t batch, double target,
-                          std::uint64_t steps) {
+                          std::uint64_t steps, std::size_t samples = kTrainingWindows) {
   w.batch_per_worker = batch;
   w.target = target;
   w.target_steps = steps;
   w.evaluation_samples = kEvaluatedWindows;
   w.data_files = {{"text", "text/text.bin", 4137977, 0x6938328bu}};
+  w.training_samples = samples;
   return w;
 }
 
@@ -127,7 +133,7 @@ void AddSiblingsOnText(std::vector<WorkloadDescriptor>& table) {
                    .dropout = 0,
                    .deviation = 0.1},
           kWords, Adam(2e-3, 0.01, 50)),
-      16, 0.46, 600));
+      16, 0.46, 600, kTrainingQuestions));
   table.push_back(OnText(
       TextWorkload("gpt-small",
                    "GPT-2 of three layers predicts the next character of the King James Version",

@@ -117,6 +117,12 @@ class TorchWorkload final : public TrainingWorkload {
                   .world = config.world,
                   .accumulation = config.accumulation,
                   .seed = RandomBits(config.seed, kPermutationStream)}) {
+    if (task_->training_samples() != descriptor.training_samples) {
+      SPARFUSE_THROW(kInternal, descriptor.name + ": the data has " +
+                                    std::to_string(task_->training_samples()) +
+                                    " training samples, and the catalog says " +
+                                    std::to_string(descriptor.training_samples));
+    }
     averaged_.assign(parameters_.infos().size(), nullptr);
     optimizer_.emplace(recipe_, static_cast<std::size_t>(parameters_.flat().numel()), stream_);
     for (std::size_t i = 0; i < parameters_.infos().size(); ++i) {

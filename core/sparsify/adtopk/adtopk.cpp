@@ -100,6 +100,11 @@ class AdTopKInterleaved final : public Sparsifier {
   AdTopKInterleaved(FibreAxis axis, const std::string& always)
       : all_dimension_(MakeAdTopK(axis)), topk_(TopKDescriptor().make({}, 0)), axis_(axis) {
     if (always.empty()) return;
+    constexpr std::size_t kLongest = 1000;  // std::regex is recursive
+    SPARFUSE_REQUIRE(always.size() <= kLongest,
+                     "sparsifier adtopk-interleaved: always_all_dimension has " +
+                         std::to_string(always.size()) + " characters: expected at most " +
+                         std::to_string(kLongest));
     try {
       always_.emplace(always);
     } catch (const std::regex_error& error) {

@@ -85,8 +85,10 @@ TEST(LinkSchedule, NeverCarriesTwoMessagesAtOnce) {
 // --- over threads ------------------------------------------------------------------------------
 
 TEST(Shaped, RefusesWhatItCannotEmulate) {
-  for (const LinkShape shape : {LinkShape{0, 1e-3}, LinkShape{-1, 1e-3}, LinkShape{NAN, 1e-3},
-                                LinkShape{1, 99e-6}, LinkShape{1, 0}, LinkShape{1, NAN}}) {
+  for (const LinkShape shape :
+       {LinkShape{0, 1e-3}, LinkShape{-1, 1e-3}, LinkShape{NAN, 1e-3}, LinkShape{1e-300, 1e-3},
+        LinkShape{1e300, 1e-3}, LinkShape{1, 1e300}, LinkShape{1, 99e-6}, LinkShape{1, 0},
+        LinkShape{1, NAN}}) {
     try {
       auto world = MakeThreadsWorld(1, 1);
       (void)MakeShaped(std::move(world[0]), shape);

@@ -211,10 +211,10 @@ TEST(Experiment, ErrorsNameFileLineKeyValueAndTheNearestName) {
   EXPECT_SAYS(ErrorOf("id = \"t\"\n[defaults\n"), "file.toml:2: not valid TOML");
   EXPECT_SAYS(ErrorOf(WithLine("", "[repat]\nblocks = 2\n")), "did you mean \"repeat\"");
   EXPECT_SAYS(ErrorOf(WithLine("", "[repeat]\nblocks = 0\n")),
-              "blocks = 0: expected an integer of at least 1");
+              "blocks = 0: expected an integer from 1 to 10000");
   std::string workers = WithLine("");
   workers.replace(workers.find("[2, 4]"), 6, "[0, 4]");
-  EXPECT_SAYS(ErrorOf(workers), "file.toml:9: workers = 0: expected an integer of at least 1");
+  EXPECT_SAYS(ErrorOf(workers), "file.toml:9: workers = 0: expected an integer from 1 to 65536");
 }
 
 TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
@@ -262,7 +262,7 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "")), "expected { gbps, alpha_us }");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 1, alpha_us = 99 }")), "at least 100");
   EXPECT_SAYS(ErrorOf(with_mode("emulated", "link = { gbps = 0, alpha_us = 100 }")),
-              "a number above 0");
+              "gbps = a number from 0.001 to 100000");
 }
 
 TEST(Experiment, NothingConvergesOnDataThatIsMadeUp) {
@@ -375,7 +375,7 @@ TEST(Experiment, ErrorsOfClaimsSayWhatIsExpected) {
               "file.toml:15: expect = \"lower\": expected one of less, at_most, at_least, more");
   EXPECT_SAYS(error("expect = \"less\"", false), "expect: expected over = { ... } beside it");
   EXPECT_SAYS(error("stated = 2", false), "file.toml:14: stated: expected over");
-  EXPECT_SAYS(error("stated = 0"), "stated = 0: expected a number above 0");
+  EXPECT_SAYS(error("stated = 0"), "stated = 0: expected a number from 1e-09 to 1000000000");
   EXPECT_SAYS(error("difference = true\nstated = 0"), "a difference that is not 0");
   EXPECT_EQ(error("difference = true\nstated = -0.5"), "no error");
   EXPECT_SAYS(error("difference = true\nequals = 0", false), "difference = true: expected over");
@@ -409,7 +409,8 @@ TEST(Experiment, AFileSaysWhatItDoesNotRunHowLongItTakesAndWhatItIsCalibratedWit
   EXPECT_SAYS(ErrorOf(head + WithLine("", claim("SAFusion (HPDC 25)/Fig15a/WFBP"))),
               "file.toml:2: [[claim]] \"q\" of part main has source = \"SAFusion (HPDC "
               "25)/Fig15a/WFBP\", which calibration names");
-  EXPECT_SAYS(ErrorOf("minutes = 0\n" + WithLine("")), "minutes = 0: expected a number above 0");
+  EXPECT_SAYS(ErrorOf("minutes = 0\n" + WithLine("")),
+              "minutes = 0: expected a number from 0.001 to 1000000");
   EXPECT_SAYS(ErrorOf("calibration = [\"Fig15a\"]\n" + WithLine("")),
               "calibration = [\"Fig15a\"]: expected a list of published numbers");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[not_run]]\nwhat = \"a GPU\"\n")), "reason");
