@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -93,8 +94,14 @@ std::vector<std::int64_t> ReadShapeOfSome(py::handle shape) {
 }
 
 std::size_t ElementCount(std::span<const std::int64_t> shape) {
+  if (std::ranges::count(shape, 0) > 0) return 0;
+  constexpr std::size_t kMost = std::size_t{1} << 48;
   std::size_t n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
+  for (const std::int64_t extent : shape) {
+    SPARFUSE_REQUIRE(static_cast<std::size_t>(extent) <= kMost / n,
+                     "the shape " + ShapeText(shape) + " has more than 2^48 elements");
+    n *= static_cast<std::size_t>(extent);
+  }
   return n;
 }
 
@@ -193,6 +200,17 @@ void CheckIndices(std::span<const std::uint32_t> indices, std::size_t n, const s
   SPARFUSE_THROW(kConfig, what + "[" + std::to_string(at) + "] = " + std::to_string(indices[at]) +
                               " after " + std::to_string(indices[at - 1]) +
                               ": expected increasing indices");
+}
+
+void RequireApart(const std::string& written, std::span<const std::byte> to,
+                  const std::string& read, std::span<const std::byte> from) {
+  const std::less<const std::byte*> before;
+  if (to.empty() || from.empty() || !before(to.data(), from.data() + from.size()) ||
+      !before(from.data(), to.data() + to.size())) {
+    return;
+  }
+  SPARFUSE_THROW(kConfig, written + " shares memory with " + read +
+                              ", which is read while it is written; expected other memory");
 }
 
 DenseResult MakeDense(const py::object& out, const std::vector<std::int64_t>& shape,

@@ -115,6 +115,10 @@ struct DenseResult {
 DenseResult MakeDense(const pybind11::object& out, const std::vector<std::int64_t>& shape,
                       const std::string& what = "out");
 
+// Throws Error{kConfig} where what is written shares memory with what is read meanwhile.
+void RequireApart(const std::string& written, std::span<const std::byte> to,
+                  const std::string& read, std::span<const std::byte> from);
+
 // C-contiguous and aligned, so that its elements can be read one after another.
 bool IsPlain(const pybind11::array& array);
 // The same elements, plain: `array` itself where it is.
@@ -124,6 +128,7 @@ pybind11::array Plain(const pybind11::array& array);
 std::vector<std::int64_t> ReadShape(pybind11::handle shape);
 // The same, of at least one element. Throws Error{kConfig} otherwise.
 std::vector<std::int64_t> ReadShapeOfSome(pybind11::handle shape);
+// Throws Error{kConfig} for more elements than a process can address.
 std::size_t ElementCount(std::span<const std::int64_t> shape);
 // "(3, 4)"
 std::string ShapeText(std::span<const std::int64_t> shape);

@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/cost/declared.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/threads.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -110,8 +111,9 @@ std::vector<LiveConfig> ConfiguredMethod::MakeConfigs() const {
 }
 
 Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
-  SPARFUSE_REQUIRE(given.world_size >= 1,
-                   "world_size = " + std::to_string(given.world_size) + ": expected at least 1");
+  SPARFUSE_REQUIRE(given.world_size >= 1 && given.world_size <= kMostRanks,
+                   "world_size = " + std::to_string(given.world_size) + ": expected 1 to " +
+                       std::to_string(kMostRanks) + " ranks, threads of this process");
   MethodParts parts;
   parts.strategy = given.file["strategy"].cast<std::string>();
   parts.planner = given.file["planner"].cast<std::string>();
@@ -167,6 +169,9 @@ GradientLayout ConfiguredMethod::ReadLayout(const MethodSettings& given) {
     const std::size_t numel = ElementCount(shape);
     SPARFUSE_REQUIRE(numel >= 1, "layout: \"" + name + "\" has shape " + ShapeText(shape) +
                                      "; expected at least one element");
+    SPARFUSE_REQUIRE(numel < (std::uint64_t{1} << 32),
+                     "layout: \"" + name + "\" has " + std::to_string(numel) +
+                         " elements; indices are 32 bits, expected below 2^32");
     SPARFUSE_REQUIRE(positions_.emplace(name, tensors.size()).second,
                      "layout has \"" + name +
                          "\" twice; expected a tied weight once, where its "
@@ -177,10 +182,13 @@ GradientLayout ConfiguredMethod::ReadLayout(const MethodSettings& given) {
 }
 
 Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
-  SPARFUSE_REQUIRE(given.gbps > 0,
-                   "link: gbps = " + std::to_string(given.gbps) + ": expected a number above 0");
-  SPARFUSE_REQUIRE(given.alpha_us >= 0,
-                   "link: alpha_us = " + std::to_string(given.alpha_us) + ": expected at least 0");
+  // As in an experiment file.
+  SPARFUSE_REQUIRE(
+      given.gbps >= 0.001 && given.gbps <= 1e5,
+      "link: gbps = " + std::to_string(given.gbps) + ": expected a number from 0.001 to 100000");
+  SPARFUSE_REQUIRE(given.alpha_us >= 0 && given.alpha_us <= 1e6,
+                   "link: alpha_us = " + std::to_string(given.alpha_us) +
+                       ": expected a number from 0 to 1000000");
   BackwardProfile backward;
   if (given.backward_seconds) {
     SPARFUSE_REQUIRE(given.backward_seconds->size() == layout_.tensors(),

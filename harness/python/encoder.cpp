@@ -25,4 +25,10 @@ ArrayMemory<std::uint8_t> Encoder::Encode(const std::string& name,
   return payload;
 }
 
+std::uint64_t Encoder::StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const {
+  if (step) return *step;
+  const auto known = tensors_.find(tensor);
+  return known == tensors_.end() ? 0 : known->second.next_step;
+}
+
 }  // namespace sparfuse::python

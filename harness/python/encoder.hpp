@@ -26,6 +26,9 @@ class Encoder {
                                    std::span<const float> gradient, std::span<float> residual,
                                    std::optional<std::uint64_t> step);
 
+  // The step that Encode would be given.
+  std::uint64_t StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const;
+
  private:
   struct Tensor {
     std::vector<std::int64_t> shape;

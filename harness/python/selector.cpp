@@ -81,4 +81,10 @@ SelectedArrays Selector::Select(const std::string& name, std::span<const std::in
   return selected;
 }
 
+std::uint64_t Selector::StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const {
+  if (step) return *step;
+  const auto known = tensors_.find(tensor);
+  return known == tensors_.end() ? 0 : known->second.next_step;
+}
+
 }  // namespace sparfuse::python

@@ -15,7 +15,7 @@ namespace {
 
 struct State {
   std::mutex mutex;
-  int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
   std::shared_ptr<ThreadPool> pool;  // made on first use
 };
 
@@ -45,8 +45,9 @@ std::shared_ptr<ThreadPool> ModulePool() {
 }
 
 void SetThreads(int threads) {
-  SPARFUSE_REQUIRE(threads >= 1,
-                   "set_threads(" + std::to_string(threads) + "): expected at least 1");
+  SPARFUSE_REQUIRE(threads >= 1 && threads <= kMostThreads,
+                   "set_threads(" + std::to_string(threads) + "): expected 1 to " +
+                       std::to_string(kMostThreads));
   State& state = GlobalState();
   std::shared_ptr<ThreadPool> old;  // joined after the lock is gone
   const std::lock_guard lock(state.mutex);

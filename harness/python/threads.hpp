@@ -7,11 +7,14 @@
 
 namespace sparfuse::python {
 
+// Of a Method or a PowerSGD: ranks and workers of one process.
+inline constexpr int kMostRanks = 1024;
+
 // What an operation runs on; it keeps its pool alive while SetThreads puts another in place. A
 // child of fork() gets a pool of its own.
 std::shared_ptr<ThreadPool> ModulePool();
 
-// threads >= 1: the caller of an operation counts. Throws Error{kConfig}.
+// threads in [1, kMostThreads]: the caller of an operation counts. Throws Error{kConfig}.
 void SetThreads(int threads);
 // As many as processors may be used, unless set.
 int Threads();

@@ -68,6 +68,11 @@ void AddPending(const SelectContext& context, SelectInput& input, const TensorIn
   if (!finite) ThrowNotFinite(input, info);
 }
 
+void RequireFinite(ThreadPool& pool, std::span<const float> gradient, const TensorInfo& info) {
+  SelectInput input{gradient.data(), nullptr, gradient.size(), false};
+  AddPending({&pool, nullptr, nullptr, {}}, input, info);
+}
+
 void SelectAll(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                Slot& slot) {
   AddPending(context, input, info);

@@ -44,6 +44,9 @@ void SelectAll(const SelectContext& context, SelectInput& input, const TensorInf
 // residual += gradient where that is pending, and the check that x is finite, in one pass.
 void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info);
 
+// Throws as AddPending for a gradient that is not finite, before anything is added to it.
+void RequireFinite(ThreadPool& pool, std::span<const float> gradient, const TensorInfo& info);
+
 // Histogram of keys: bin b holds [lo + b * 2^shift, lo + (b + 1) * 2^shift), the last bin the rest.
 inline constexpr std::size_t kBins = 4096;
 inline constexpr int kFineShift = 12;  // bins span two octaves above lo

@@ -38,6 +38,12 @@ py::object Decompress(const py::sequence& payloads, const py::object& shape, boo
   }
 
   const DenseResult result = MakeDense(out, extents);
+  for (std::size_t p = 0; p < views.size(); ++p) {
+    const std::string what = "payloads[" + std::to_string(p) + "]";
+    const std::span<const std::byte> written = std::as_bytes(result.values);
+    RequireApart("out", written, what + "[0]", std::as_bytes(views[p].indices));
+    RequireApart("out", written, what + "[1]", std::as_bytes(views[p].values));
+  }
   {
     const py::gil_scoped_release no_gil;
     for (std::size_t p = 0; p < views.size(); ++p) {
@@ -62,7 +68,7 @@ payloads  a sequence of (indices, values), one of each worker, as select and ste
 shape     of the result: an integer, or integers; the product is above every index
 average   divide by the number of payloads
 out       memory to reuse: a float32 array of that shape in row-major order, overwritten whole and
-          returned. It may be a torch.Tensor, say a parameter's gradient.
+          returned. It may be a torch.Tensor, say a parameter's gradient, and no memory of payloads.
 
 Raises ConfigError that names payload and position where indices are not increasing or not in the
 shape, before anything is written.

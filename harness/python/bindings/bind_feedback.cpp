@@ -10,6 +10,7 @@
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/warmup.hpp"
 #include "core/payload/accumulate.hpp"
+#include "core/sparsify/scan/scan.hpp"
 #include "harness/python/bindings/bind_payload.hpp"
 #include "harness/python/bindings/bind_quantizer.hpp"
 #include "harness/python/bindings/bind_sparsifier.hpp"
@@ -21,7 +22,7 @@ namespace py = pybind11;
 namespace {
 
 // One worker's feedback: a residual for each tensor and, with momentum, a velocity.
-class ErrorFeedback {
+class ErrorFeedback : public MadeByInit {
  public:
   ErrorFeedback(py::object sparsifier, const std::string& feedback, const MomentumOptions& options,
                 std::optional<double> clip, const std::string& values)
@@ -102,6 +103,11 @@ class ErrorFeedback {
   Payload StepLocked(const std::string& name, const FloatArray& gradient,
                      std::optional<std::uint64_t> step) {
     const std::size_t n = gradient.values().size();
+    const std::shared_ptr<ThreadPool> pool = ModulePool();
+    // Before anything is added to: what was left out outlives a step that loss scaling skips.
+    const std::uint64_t at =
+        std::visit([&](const auto& made) { return made.StepOf(name, step); }, compressor_);
+    RequireFinite(*pool, gradient.values(), {TensorId(name), name, gradient.shape, at});
     auto it = tensors_.find(name);
     if (it == tensors_.end()) {
       it = tensors_.emplace(name, Tensor{gradient.shape, Buffer<float>(n), {}}).first;
@@ -110,7 +116,6 @@ class ErrorFeedback {
     Tensor& tensor = it->second;
     RequireShape(name, tensor.shape, gradient.shape);
 
-    const std::shared_ptr<ThreadPool> pool = ModulePool();
     const Range range{0, n};
     std::span<const float> source = gradient.values();
     const float scale = clip_ ? ClipFactor(source, *clip_, *pool) : 1.0f;
@@ -132,7 +137,7 @@ class ErrorFeedback {
       if (tensor.momentum) tensor.momentum->Sent("", range, selected.indices.span());
       return selected;
     } catch (const Error& error) {
-      // A residual that a NaN was added to is lost; without it the next step can go on.
+      // A residual that has overflowed is lost; without it the next step can go on.
       if (error.kind() == FailureKind::kNumeric) tensors_.erase(it);
       throw;
     }
@@ -187,7 +192,7 @@ values       "f16" rounds the values that are sent to half precision and leaves 
              r: for encode_payload, whose "f16" then loses nothing
 A Quantizer takes clip alone of these, and feedback="residual".
 
-Nothing is lost: at every index either the value is sent or the residual has it, bit for bit; with
+Nothing is lost, also where a step is refused for a NaN: at every index either the value is sent or the residual has it, bit for bit; with
 values="f16" and with a Quantizer, sent and residual together have it, up to rounding. r and u start
 at zero; the addition of r is fused with the selection.
 
@@ -206,8 +211,8 @@ at zero; the addition of r is fused with the selection.
       .def(py::init([](const py::object& sparsifier, const std::string& feedback, double momentum,
                        bool nesterov, bool masking, std::optional<double> clip,
                        const std::string& values) {
-             return std::make_unique<ErrorFeedback>(
-                 sparsifier, feedback, MomentumOptions{momentum, nesterov, masking}, clip, values);
+             return Make<ErrorFeedback>(sparsifier, feedback,
+                                        MomentumOptions{momentum, nesterov, masking}, clip, values);
            }),
            py::arg("sparsifier"), py::arg("feedback") = "residual", py::kw_only(),
            py::arg("momentum") = MomentumOptions().momentum,
@@ -224,8 +229,8 @@ step   as in Sparsifier.select
 
 Returns (indices, values) as Sparsifier.select does; values are sums of gradient and residual. With
 a Quantizer, the payload that Quantizer.encode makes of these sums.
-NumericError for a NaN or an infinity in g or in a sum: what was left out of this tensor before is
-lost then, and its next step starts from zero.
+NumericError for a NaN or an infinity in g: it is as if there had been no such step. For a sum that
+overflows: what was left out of this tensor before is lost then, and its next step starts from zero.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5), feedback="momentum",

@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "core/sparsify/scan/scan.hpp"
 #include "harness/python/bindings/bindings.hpp"
 #include "harness/python/catalog.hpp"
 #include "harness/python/configured_method.hpp"
+#include "harness/python/made_by_init.hpp"
 #include "harness/python/method_ranks.hpp"
 #include "harness/python/selector.hpp"
 #include "harness/python/threads.hpp"
@@ -19,20 +22,28 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-class BoundMethod {
+class BoundMethod : public MadeByInit {
  public:
   BoundMethod(const MethodSettings& settings, int threads, double deadline_seconds, bool verify)
       : verify_(verify), method_(settings) {
-    SPARFUSE_REQUIRE(threads >= 1,
-                     "threads = " + std::to_string(threads) + ": expected at least 1");
     SPARFUSE_REQUIRE(
-        deadline_seconds > 0,
-        "deadline_seconds = " + std::to_string(deadline_seconds) + ": expected a number above 0");
+        threads >= 1 && threads <= kMostThreads,
+        "threads = " + std::to_string(threads) + ": expected 1 to " + std::to_string(kMostThreads));
+    SPARFUSE_REQUIRE(deadline_seconds > 0 && deadline_seconds <= 86400,
+                     "deadline_seconds = " + std::to_string(deadline_seconds) +
+                         ": expected a number above 0, at most 86400");
     std::vector<LiveConfig> configs = method_.MakeConfigs();
     const std::chrono::milliseconds deadline(static_cast<std::int64_t>(1000 * deadline_seconds) +
                                              1);
     const py::gil_scoped_release no_gil;
-    ranks_ = std::make_unique<MethodRanks>(std::move(configs), threads, deadline);
+    try {
+      ranks_ = std::make_unique<MethodRanks>(std::move(configs), threads, deadline);
+    } catch (const std::system_error& error) {
+      SPARFUSE_THROW(kUnsupported, "world_size = " + std::to_string(settings.world_size) +
+                                       " with threads = " + std::to_string(threads) +
+                                       ": the system starts no more threads (" + error.what() +
+                                       "); expected fewer");
+    }
   }
 
   ~BoundMethod() {
@@ -53,6 +64,7 @@ class BoundMethod {
     const std::vector<DenseResult> results = MakeResults(out);
     {
       const py::gil_scoped_release no_gil;
+      for (std::size_t rank = 0; rank < spans.size(); ++rank) RequireFiniteOf(rank, spans[rank]);
       ranks_->Step(spans,
                    method_.composition().feedback.DensityFactor(ranks_->steps(),
                                                                 method_.composition().density),
@@ -238,6 +250,21 @@ class BoundMethod {
     return spans;
   }
 
+  // Before any rank adds to its residual: what was left out outlives a step that loss scaling
+  // skips.
+  void RequireFiniteOf(std::size_t rank, std::span<const std::span<const float>> gradients) {
+    for (std::size_t t = 0; t < gradients.size(); ++t) {
+      if (gradients[t].empty()) continue;
+      const TensorEntry& tensor = layout().tensor(t);
+      try {
+        RequireFinite(*ModulePool(), gradients[t],
+                      {TensorId(tensor.name), tensor.name, tensor.shape, ranks_->steps()});
+      } catch (const Error& error) {
+        throw Error(error.kind(), "rank " + std::to_string(rank) + ": " + error.what());
+      }
+    }
+  }
+
   std::vector<DenseResult> MakeResults(const py::object& out) {
     py::dict given;
     if (!out.is_none()) given = ReadMapping(out, "out");
@@ -310,25 +337,24 @@ void BindMethod(py::module_& module) {
                        double alpha_us, std::optional<std::vector<double>> backward_seconds,
                        bool verify, py::dict options, std::vector<std::string> keywords) {
              const int each = std::max(1, Threads() / std::max(1, world_size));
-             return std::make_unique<BoundMethod>(
-                 MethodSettings{
-                     std::move(name),
-                     std::move(file),
-                     std::move(options),
-                     std::move(keywords),
-                     world_size,
-                     std::move(layout),
-                     density,
-                     std::move(sparsifier),
-                     std::move(sparsifier_options),
-                     std::move(feedback),
-                     std::move(feedback_options),
-                     {dense_max_ndim, std::move(dense_tensors), std::move(no_feedback_tensors)},
-                     seed,
-                     gbps,
-                     alpha_us,
-                     std::move(backward_seconds)},
-                 threads.value_or(each), deadline_seconds, verify);
+             return Make<BoundMethod>(MethodSettings{std::move(name),
+                                                     std::move(file),
+                                                     std::move(options),
+                                                     std::move(keywords),
+                                                     world_size,
+                                                     std::move(layout),
+                                                     density,
+                                                     std::move(sparsifier),
+                                                     std::move(sparsifier_options),
+                                                     std::move(feedback),
+                                                     std::move(feedback_options),
+                                                     {dense_max_ndim, std::move(dense_tensors),
+                                                      std::move(no_feedback_tensors)},
+                                                     seed,
+                                                     gbps,
+                                                     alpha_us,
+                                                     std::move(backward_seconds)},
+                                      threads.value_or(each), deadline_seconds, verify);
            }),
            py::kw_only(), py::arg("name"), py::arg("file"), py::arg("world_size"),
            py::arg("layout"), py::arg("density"), py::arg("sparsifier"),

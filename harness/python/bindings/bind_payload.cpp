@@ -52,6 +52,8 @@ py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64
     kept = WritableFloats(residual_array, "residual");
     SPARFUSE_REQUIRE(kept.size() == n, "residual has " + std::to_string(kept.size()) +
                                            " elements; expected n = " + std::to_string(n));
+    RequireApart("residual", std::as_bytes(kept), "idx", std::as_bytes(payload.indices));
+    RequireApart("residual", std::as_bytes(kept), "val", std::as_bytes(payload.values));
   }
   return [&] {
     const py::gil_scoped_release no_gil;

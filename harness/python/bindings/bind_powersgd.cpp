@@ -9,7 +9,9 @@
 #include "baselines/powersgd/powersgd.hpp"
 #include "core/base/error.hpp"
 #include "core/payload/accumulate.hpp"
+#include "core/sparsify/scan/scan.hpp"
 #include "harness/python/bindings/bindings.hpp"
+#include "harness/python/made_by_init.hpp"
 #include "harness/python/selector.hpp"
 #include "harness/python/threads.hpp"
 
@@ -17,15 +19,16 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-class LowRank {
+class LowRank : public MadeByInit {
  public:
   LowRank(std::int64_t rank, std::uint64_t seed, int workers)
       : rank_(static_cast<int>(IntOption(
             ResolveOptions("PowerSGD", PowerSgdDescriptor().options, {{"rank", rank}}), "rank"))),
         seed_(seed),
         workers_(workers) {
-    SPARFUSE_REQUIRE(workers >= 1,
-                     "workers = " + std::to_string(workers) + ": expected at least 1");
+    SPARFUSE_REQUIRE(
+        workers >= 1 && workers <= kMostRanks,
+        "workers = " + std::to_string(workers) + ": expected 1 to " + std::to_string(kMostRanks));
   }
 
   int rank() const { return rank_; }
@@ -219,7 +222,7 @@ class LowRank {
     return it->second;
   }
 
-  // Without what a NaN came into, the next step can go on.
+  // Without what has overflowed, the next step can go on.
   static void StartAgain(Tensor& tensor) {
     for (const Worker& worker : tensor.workers) std::ranges::fill(worker.residual.host(), 0.0f);
     tensor.next = Next::kP;
@@ -237,7 +240,11 @@ class LowRank {
 
   void ComputeAllP(const std::string& name, Tensor& tensor, std::span<const FloatArray> gradients) {
     const std::shared_ptr<ThreadPool> pool = ModulePool();
-    const TensorInfo info{TensorId(name), name, tensor.shape, tensor.steps++};
+    const TensorInfo info{TensorId(name), name, tensor.shape, tensor.steps};
+    // Before anything is added to: residuals outlive a step that loss scaling skips.
+    for (const FloatArray& gradient : gradients)
+      sparfuse::RequireFinite(*pool, gradient.values(), info);
+    ++tensor.steps;
     try {
       for (std::size_t w = 0; w < tensor.workers.size(); ++w) {
         Worker& worker = tensor.workers[w];
@@ -350,8 +357,10 @@ Nothing is lost: summed over workers, residuals and averages are the gradients, 
 >>> numpy.linalg.matrix_rank(averages["weight"]).item(), averages["bias"].shape
 (2, (64,))
 )")
-      .def(py::init<std::int64_t, std::uint64_t, int>(), py::arg("rank") = 4, py::arg("seed") = 0,
-           py::arg("workers") = 1)
+      .def(py::init([](std::int64_t rank, std::uint64_t seed, int workers) {
+             return Make<LowRank>(rank, seed, workers);
+           }),
+           py::arg("rank") = 4, py::arg("seed") = 0, py::arg("workers") = 1)
       .def("compresses", &LowRank::Compresses, py::arg("shape"),
            R"(Whether a tensor of a shape is sent as two factors: a matrix larger than they are.
 
@@ -369,8 +378,9 @@ gradients  float32 arrays as in Sparsifier.select, not modified. Those of shapes
 out        memory to reuse: {name: array}, each as in decompress and returned. It may be one of the
            gradients.
 
-NumericError for a NaN or an infinity: what was left out of that tensor before is lost then, the
-tensors before it have made their step, and those after it have not.
+NumericError for a NaN or an infinity: that tensor keeps what was left out of it before, the tensors
+before it have made their step, and those after it have not. Where a sum or a factor overflows, what
+was left out of the tensor is lost.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.PowerSGD(rank=1, workers=2)
@@ -387,8 +397,8 @@ g      as in Sparsifier.select; not modified
 
 Returns [rank, rows] float32, a view of this object's memory: average it in place over the workers,
 or give compute_q the average. Raises ConfigError if g's shape is not compressed, or the step before
-did not reach reconstruct; NumericError for a NaN or an infinity: what was left out of this tensor
-before is lost then.
+did not reach reconstruct; NumericError for a NaN or an infinity in g, which changes nothing, and for
+a sum that overflows: what was left out of this tensor before is lost then.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.PowerSGD(rank=2)

@@ -35,6 +35,9 @@ py::object Average(const BoundQuantizer& self, const py::sequence& payloads,
     views.push_back(arrays.back().bytes());
   }
   const DenseResult result = MakeDense(out, extents);
+  for (std::size_t p = 0; p < views.size(); ++p)
+    RequireApart("out", std::as_bytes(result.values), "payloads[" + std::to_string(p) + "]",
+                 views[p]);
   {
     const py::gil_scoped_release no_gil;
     AccumulateQuantized(*self.configured->quantizer, views, 1.0f / static_cast<float>(views.size()),
@@ -72,7 +75,7 @@ True
 )")
       .def(py::init([](const std::string& name, std::uint64_t seed, int rank,
                        const py::kwargs& options) {
-             return std::make_unique<BoundQuantizer>(ConfigureQuantizer(name, seed, rank, options));
+             return Make<BoundQuantizer>(ConfigureQuantizer(name, seed, rank, options));
            }),
            py::arg("name"), py::arg("seed") = 0, py::arg("rank") = 0)
       .def("encode", &Encode, py::arg("g"), py::kw_only(), py::arg("name") = py::none(),

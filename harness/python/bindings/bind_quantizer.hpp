@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "harness/python/encoder.hpp"
+#include "harness/python/made_by_init.hpp"
 
 namespace sparfuse::python {
 
-struct BoundQuantizer {
+struct BoundQuantizer : MadeByInit {
   explicit BoundQuantizer(std::shared_ptr<const ConfiguredQuantizer> made)
       : configured(std::move(made)), encoder(configured) {}
 

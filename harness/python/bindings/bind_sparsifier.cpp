@@ -62,8 +62,7 @@ An object may be used from several threads, one at a time; selections run withou
 )")
       .def(py::init([](const std::string& name, double density, std::uint64_t seed,
                        const py::kwargs& options) {
-             return std::make_unique<BoundSparsifier>(
-                 ConfigureSparsifier(name, density, seed, options));
+             return Make<BoundSparsifier>(ConfigureSparsifier(name, density, seed, options));
            }),
            py::arg("name"), py::arg("density") = 0.01, py::arg("seed") = 0)
       .def("select", &Select, py::arg("g"), py::kw_only(), py::arg("name") = py::none(),

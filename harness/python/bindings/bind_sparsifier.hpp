@@ -4,11 +4,12 @@
 #include <memory>
 #include <utility>
 
+#include "harness/python/made_by_init.hpp"
 #include "harness/python/selector.hpp"
 
 namespace sparfuse::python {
 
-struct BoundSparsifier {
+struct BoundSparsifier : MadeByInit {
   explicit BoundSparsifier(std::shared_ptr<ConfiguredSparsifier> made)
       : configured(std::move(made)), selector(configured) {}
 

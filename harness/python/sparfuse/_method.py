@@ -235,10 +235,10 @@ class Method:
 
         Returns a dict of the averages, which is what every rank applies.
 
-        Names, shapes and dtypes are checked first; their errors leave the object as it was. What
-        goes wrong later, on any rank, raises with the rank's number in front: NumericError for a
-        NaN or an infinity, naming its tensor. After that residuals are lost, and further steps
-        raise Error.
+        Names, shapes, dtypes and values are checked first; their errors leave the object as it
+        was: NumericError, naming rank and tensor, for a NaN or an infinity in a gradient. What goes
+        wrong later, on any rank, raises with the rank's number in front, such as NumericError for a
+        sum that overflows. After that residuals are lost, and further steps raise Error.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))], density=0.25)
@@ -356,6 +356,9 @@ class Method:
         (20, 'topk', 0.01, 'residual')
         """
         return self._ranks.options()
+
+    def __reduce__(self):  # what copy and pickle call: a copy would share the ranks
+        raise TypeError("cannot copy or pickle a sparfuse.Method: its ranks are threads; make one")
 
     def __repr__(self):
         return f"sparfuse.Method({self._name!r}, {self.options}, {len(self._names)} tensors)"

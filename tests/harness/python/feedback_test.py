@@ -96,22 +96,43 @@ class Feedback(unittest.TestCase):
         self.assertEqual(a.step("w", gradient(100))[0].size, 50)
         self.assertIs(a.sparsifier, s)
 
-    def test_a_nan_loses_the_tensor_s_residual_alone(self):
-        f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.1), feedback="momentum")
-        g = gradient(100)
-        f.step("a", g)
+    def test_a_step_with_a_nan_has_not_been(self):
+        sparsifier = sparfuse.Sparsifier("topk", density=0.1)
+        for of, feedback in [
+            (sparsifier, "residual"), (sparsifier, "momentum"), (sparfuse.Quantizer("sign"), "residual"),
+        ]:
+            with self.subTest(of.name, feedback=feedback):
+                f, undisturbed = (sparfuse.ErrorFeedback(of, feedback=feedback) for _ in range(2))
+                for bad in [np.nan, np.inf, -np.inf]:
+                    g = gradient(100)
+                    f.step("w", g)
+                    undisturbed.step("w", g)
+                    kept = f.residual("w")
+                    self.assertGreater(np.abs(kept).max(), 0)
+                    wrong = g.copy()
+                    wrong[3] = bad
+                    with self.assertRaisesRegex(sparfuse.NumericError, '"w".*element 3 '):
+                        f.step("w", wrong)
+                    self.expect_bits(f.residual("w"), kept)
+                    for again, new in zip(f.step("w", g), undisturbed.step("w", g)):
+                        np.testing.assert_array_equal(again, new)
+        with self.assertRaises(sparfuse.NumericError):
+            f.step("first", np.array([np.nan], dtype=np.float32))
+        with self.assertRaises(sparfuse.ConfigError):
+            f.residual("first")  # there was no step of it
+
+    def test_a_sum_that_overflows_loses_the_tensor_s_residual_alone(self):
+        f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.1))
+        g = np.full(100, 3e38, dtype=np.float32)
+        f.step("a", gradient(100))
         f.step("b", g)
         kept = f.residual("a")
-        bad = g.copy()
-        bad[3] = np.nan
-        with self.assertRaisesRegex(sparfuse.NumericError, '"b".*element 3 '):
-            f.step("b", bad)
+        with self.assertRaisesRegex(sparfuse.NumericError, '"b"'):
+            f.step("b", g)
         self.expect_bits(f.residual("a"), kept)
         with self.assertRaises(sparfuse.ConfigError):
             f.residual("b")
-        fresh = sparfuse.ErrorFeedback(f.sparsifier, feedback="momentum")
-        for again, new in zip(f.step("b", g), fresh.step("b", g)):
-            np.testing.assert_array_equal(again, new)
+        f.step("b", g)
 
     def test_errors(self):
         s = sparfuse.Sparsifier("topk", density=0.1)

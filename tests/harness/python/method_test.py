@@ -1,6 +1,8 @@
 """sparfuse.Method: whole methods against NumPy, and what a caller may get wrong."""
 
+import copy
 import os
+import pickle
 import time
 import unittest
 
@@ -107,13 +109,31 @@ class EveryMethod(unittest.TestCase):
                 for tensor in a:
                     np.testing.assert_array_equal(a[tensor], b[tensor], name)
 
-    def test_stops_at_a_nan_and_names_tensor_and_rank(self):
+    def test_a_step_with_a_nan_names_tensor_and_rank_and_has_not_been(self):
         for name in METHODS:
             with self.subTest(name):
-                m = make(name, deadline_seconds=30)
+                m, undisturbed = make(name), make(name)
                 m.step(all_ranks(0))
+                undisturbed.step(all_ranks(0))
                 gradients = all_ranks(1)
                 gradients[2]["conv.weight"][3, 1, 2, 0] = np.nan
+                with self.assertRaisesRegex(sparfuse.NumericError, "^rank 2: .*conv.weight"):
+                    m.step(gradients)
+                self.assertEqual(m.steps, 1)
+                averaged, expected = m.step(all_ranks(1)), undisturbed.step(all_ranks(1))
+                for tensor in expected:
+                    np.testing.assert_array_equal(averaged[tensor], expected[tensor])
+
+    def test_stops_where_a_sum_overflows_and_names_tensor_and_rank(self):
+        for name in METHODS:
+            of = METHODS[name]
+            if of["feedback"] != "residual" or of["strategy"] != "ahead" or of["sparsifier"] == "none":
+                continue
+            with self.subTest(name):
+                m = make(name, deadline_seconds=30)
+                gradients = all_ranks(0)
+                gradients[2]["conv.weight"][:] = 3e38  # most of it stays in the residual
+                m.step(gradients)
                 begin = time.monotonic()
                 with self.assertRaisesRegex(sparfuse.NumericError, "^rank 2: .*conv.weight"):
                     m.step(gradients)
@@ -122,6 +142,26 @@ class EveryMethod(unittest.TestCase):
                     m.step(all_ranks(1))
                 with self.assertRaisesRegex(sparfuse.Error, "step 1 .* failed"):
                     m.plan
+
+    def test_cannot_be_copied_or_pickled(self):
+        m = make("wfbp")
+        for make_copy in [copy.copy, copy.deepcopy, pickle.dumps]:
+            with self.assertRaisesRegex(TypeError, "cannot copy or pickle a sparfuse.Method"):
+                make_copy(m)
+
+    def test_sizes_beyond_reason_are_refused_with_the_number(self):
+        layout = [("w", (4,))]
+        for arguments, text in [
+            ({"world_size": 10**9}, "world_size = 1000000000: expected 1 to 1024"),
+            ({"world_size": 2, "threads": 10**9}, "threads = 1000000000: expected 1 to 1024"),
+            ({"world_size": 2, "deadline_seconds": 1e300}, "at most 86400"),
+            ({"world_size": 2, "link": {"gbps": 1e300}}, "gbps = .*0.001 to 100000"),
+        ]:
+            with self.assertRaisesRegex(sparfuse.ConfigError, text):
+                sparfuse.Method("wfbp", layout=layout, **arguments)
+        for shape in [(3, 6148914691236517207), (2**32, 2**32), (2**62, 4), (2**32,)]:
+            with self.assertRaisesRegex(sparfuse.ConfigError, "elements|2\\^48"):
+                sparfuse.Method("wfbp", world_size=1, layout=[("w", shape)])
 
 
 # The reference, in plain NumPy: what is selected is x = g + residual in float32, the k =
