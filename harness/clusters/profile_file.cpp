@@ -60,20 +60,20 @@ fs::path ProfileFile(const fs::path& folder, const std::string& name) {
   return folder / (name + ".json");
 }
 
-json ReadProfiles(const fs::path& file) {
-  json outcomes = ReadJsonFile(file);
+json ReadProfiles(const fs::path& file) { return ProfilesFrom(ReadJsonFile(file), file.string()); }
+
+json ProfilesFrom(json outcomes, const std::string& name) {
   if (!outcomes.is_array()) outcomes = json::array({std::move(outcomes)});
   for (const json& outcome : outcomes) {
     if (!outcome.is_object() || !outcome.contains("config") || !outcome.contains("profile")) {
       SPARFUSE_THROW(kData, fmt::format("{}: expected an array of outcomes of profile trials, each "
                                         "with \"config\" and \"profile\"",
-                                        file.string()));
+                                        name));
     }
     for (const char* key : {"workload", "workload_options", "batch_per_worker",
                             "threads_per_worker", "workers", "link"}) {
       if (outcome["config"].contains(key)) continue;
-      SPARFUSE_THROW(kData,
-                     fmt::format("{}: the config of an outcome lacks \"{}\"", file.string(), key));
+      SPARFUSE_THROW(kData, fmt::format("{}: the config of an outcome lacks \"{}\"", name, key));
     }
   }
   return outcomes;

@@ -16,6 +16,8 @@ std::filesystem::path ProfileFile(const std::filesystem::path& folder, const std
 // The outcomes of a file: an array, of one where the file holds a single outcome. Throws
 // Error{kData} naming the file.
 nlohmann::json ReadProfiles(const std::filesystem::path& file);
+// Of what such a file holds; errors call it `name`.
+nlohmann::json ProfilesFrom(nlohmann::json outcomes, const std::string& name);
 
 // Those outcomes whose workload, its options, batch and threads are the config's.
 nlohmann::json ProfilesOf(const nlohmann::json& outcomes, const CellConfig& config);

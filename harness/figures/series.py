@@ -32,7 +32,7 @@ def read(path):
     expected = f"a NumPy file of {said['rows']} records of {', '.join(sorted(said['units']))}"
     try:
         table = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError, MemoryError) as error:
+    except Exception as error:  # a damaged header fails anywhere in NumPy's parser of Python
         raise SeriesError(f"{path}: {error}; expected {expected}") from error
     columns = sorted(getattr(getattr(table, "dtype", None), "names", None) or ())
     if columns != sorted(said["units"]) or table.shape != (said["rows"],):
@@ -46,6 +46,12 @@ def describe(path):
     path = Path(path)
     trial = path.with_name("trial.json")
     try:
-        return json.loads(trial.read_text(encoding="utf-8"))["series"][path.name]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = json.loads(trial.read_text(encoding="utf-8"))["series"][path.name]
+        rows, units = said["rows"], said["units"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SeriesError(f'{trial}: expected series["{path.name}"]: {error!r}') from error
+    if type(rows) is not int or rows < 0 or not isinstance(units, dict):
+        raise SeriesError(
+            f'{trial}: series["{path.name}"]: expected a number of rows, and the units of columns'
+        )
+    return said

@@ -151,6 +151,9 @@ nlohmann::json ParseJson(std::string_view text, const std::string& name) {
   } catch (const nlohmann::json::parse_error& error) {
     SPARFUSE_THROW(kData, fmt::format("{}: not valid JSON ({} bytes; it breaks at byte {})", name,
                                       text.size(), error.byte));
+  } catch (const nlohmann::json::exception&) {
+    SPARFUSE_THROW(kData,
+                   fmt::format("{}: not valid JSON: a number is larger than any double", name));
   }
 }
 

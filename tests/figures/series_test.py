@@ -5,6 +5,8 @@ python tests/figures/series_test.py
 
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -53,6 +55,14 @@ class Series(unittest.TestCase):
         table = series.read(self.path)
         self.assertEqual(table[table["kind"] == "pack"]["end_seconds"].tolist(), [3.0])
         self.assertEqual(series.describe(self.path)["sampling"], "the last steps")
+
+    def test_damaged_files_are_series_errors(self):
+        fuzz = ROOT / "tests" / "fuzz"
+        command = [sys.executable, fuzz / "series_fuzz.py", fuzz / "corpus" / "series"]
+        run = subprocess.run(
+            [*command, "--iterations", "1500"], cwd=self.folder, capture_output=True, text=True
+        )
+        self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_there_may_be_none(self):
         self.assertIsNone(series.read(self.path))

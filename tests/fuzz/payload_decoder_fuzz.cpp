@@ -5,22 +5,14 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/quantize/coding/payload_coding.hpp"
-
-namespace {
-
-void Require(bool holds, const char* what) {
-  if (!holds) throw std::logic_error(what);  // a libFuzzer run ends here, with the input
-}
-
-}  // namespace
+#include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparfuse;
+  using fuzz::Require;
   std::uint32_t last = 0;
   if (size < sizeof last) return 0;
   std::memcpy(&last, data, sizeof last);

@@ -1,10 +1,11 @@
 // Runs a fuzz target without libFuzzer: replays a corpus, then random mutations of it.
 //
-//   payload_decoder_fuzz CORPUS_FOLDER [--iterations N] [--seed S]
+//   payload_decoder_fuzz CORPUS_FOLDER [--iterations N] [--seconds S] [--seed S]
 //
-// Equal seeds try equal inputs. On a failure it prints the input in hex and ends with status 1 (or
-// as the sanitizer ends it).
+// It ends after N mutations or S seconds. Equal seeds try equal inputs. On a failure it prints the
+// input in hex and ends with status 1 (or as the sanitizer ends it).
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -87,9 +89,38 @@ class Mutator {
     static constexpr std::uint32_t kEdges[] = {
         0,      1,      2,       0x7f,       0x80,       0xff,       0x7c00,    0x7fff,
         0xfffe, 0xffff, 0x10000, 0x7f800000, 0x7fffffff, 0x80000000, 0xffffffff};
+    // What readers of text have to refuse or to count.
+    static constexpr std::string_view kTokens[] = {"0",
+                                                   "-1",
+                                                   "1e308",
+                                                   "1e-308",
+                                                   "2147483648",
+                                                   "9223372036854775807",
+                                                   "18446744073709551615",
+                                                   "nan",
+                                                   "inf",
+                                                   "null",
+                                                   "true",
+                                                   "\"\"",
+                                                   "[]",
+                                                   "{}",
+                                                   "[[",
+                                                   "]]",
+                                                   "\n",
+                                                   "\"~\"",
+                                                   "\"a/b\"",
+                                                   "\\",
+                                                   "'",
+                                                   "= 1",
+                                                   "..",
+                                                   "#",
+                                                   ",",
+                                                   ":",
+                                                   "\xff",
+                                                   "99999999999999999999"};
     const std::size_t at = input.empty() ? 0 : Below(input.size());
     const auto here = input.begin() + static_cast<std::ptrdiff_t>(at);
-    switch (Below(7)) {
+    switch (Below(10)) {
       case 0:
         if (!input.empty()) input[at] ^= static_cast<std::uint8_t>(1u << Below(8));
         break;
@@ -115,6 +146,25 @@ class Mutator {
         }
         break;
       }
+      case 6: {
+        const std::string_view token = kTokens[Below(std::size(kTokens))];
+        const std::size_t replaced = Below(2) == 0 ? 0 : std::min(token.size(), input.size() - at);
+        input.erase(here, here + static_cast<std::ptrdiff_t>(replaced));
+        input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), token.begin(), token.end());
+        break;
+      }
+      case 7:  // a line twice, or gone
+      case 8: {
+        const auto begin = std::find(std::make_reverse_iterator(here), input.rend(), '\n').base();
+        const auto end = std::find(here, input.end(), '\n');
+        const Input line(begin, end == input.end() ? end : end + 1);
+        if (Below(2) == 0) {
+          input.erase(begin, begin + static_cast<std::ptrdiff_t>(line.size()));
+        } else {
+          input.insert(begin, line.begin(), line.end());
+        }
+        break;
+      }
       default: {  // the end of another input
         const Input& other = corpus[Below(corpus.size())];
         if (other.empty()) break;
@@ -133,11 +183,14 @@ class Mutator {
 int main(int argc, char** argv) {
   unsigned long long iterations = 100'000;
   unsigned long long seed = 1;
+  double seconds = 1e9;
   bool usage = argc < 2 || argc % 2 != 0;
   for (int i = 2; !usage && i < argc; i += 2) {
     const std::string option = argv[i];
     if (option == "--iterations") {
       iterations = std::strtoull(argv[i + 1], nullptr, 10);
+    } else if (option == "--seconds") {
+      seconds = std::strtod(argv[i + 1], nullptr);
     } else if (option == "--seed") {
       seed = std::strtoull(argv[i + 1], nullptr, 10);
     } else {
@@ -145,7 +198,8 @@ int main(int argc, char** argv) {
     }
   }
   if (usage) {
-    std::fprintf(stderr, "usage: %s CORPUS_FOLDER [--iterations N] [--seed S]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s CORPUS_FOLDER [--iterations N] [--seconds S] [--seed S]\n",
+                 argv[0]);
     return 2;
   }
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE}) std::signal(signal, OnSignal);
@@ -159,8 +213,15 @@ int main(int argc, char** argv) {
   }
   for (const Input& input : corpus) Run(input);
   Mutator mutator(seed);
-  for (unsigned long long i = 0; i < iterations; ++i) Run(mutator.Mutate(corpus));
-  std::printf("%zu inputs and %llu mutations of them, seed %llu: no failure\n", corpus.size(),
-              iterations, seed);
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  unsigned long long done = 0;
+  while (done < iterations &&
+         std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
+    Run(mutator.Mutate(corpus));
+    ++done;
+  }
+  std::printf("%zu inputs and %llu mutations of them, seed %llu: no failure\n", corpus.size(), done,
+              seed);
   return 0;
 }

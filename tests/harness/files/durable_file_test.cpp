@@ -36,5 +36,17 @@ TEST(DurableFile, JsonIsNotReadDeeperThanItCanBeWritten) {
   }
 }
 
+TEST(DurableFile, JsonThatIsNoneIsNamed) {
+  for (const char* text : {"", "{", "[1e999]", "nan", "\"\xff\"", "{\"a\":1}}"}) {
+    try {
+      ParseJson(text, "x.json");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kData);
+      EXPECT_TRUE(std::string(error.what()).starts_with("x.json: not valid JSON"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sparfuse::harness

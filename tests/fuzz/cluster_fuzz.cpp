@@ -1,0 +1,24 @@
+// Feeds arbitrary text to the reader of declared clusters, and a profile to what it accepts.
+#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace sparfuse;
+  using namespace sparfuse::harness;
+  static const std::filesystem::path profiles =
+      std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results/profiles";
+  DeclaredCluster cluster;
+  const auto read = [&] {
+    cluster = ParseDeclaredCluster(TomlFile::Parse(fuzz::Text(data, size), "fuzz.toml"), profiles);
+  };
+  if (!fuzz::Accepts(read, FailureKind::kConfig)) return 0;
+  fuzz::Require(cluster.ranks() >= 1, "devices");
+  for (const ReferenceWorkload& reference : cluster.references) {
+    CellConfig config;
+    config.workload = reference.workload;
+    config.batch_per_worker = reference.batch_per_worker;
+    fuzz::Accepts([&] { DeclaredProfile(cluster, config); }, FailureKind::kConfig);
+  }
+  return 0;
+}
