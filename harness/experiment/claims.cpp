@@ -207,7 +207,10 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
                                             one.over.dump()));
       }
     }
-    if (!keys.empty()) one.quote += " (" + SettingText(keys, setting) + ")";
+    if (!keys.empty()) {
+      one.setting = SettingText(keys, setting);
+      one.quote += " (" + one.setting + ")";
+    }
     part.claims.push_back(std::move(one));
   }
 }

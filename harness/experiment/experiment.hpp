@@ -39,7 +39,7 @@ enum class Compared { kRatio, kDifference, kValue };
 // One pair of cells, or one cell, of a [[claim]]; docs/experiment-files.md, "Claims".
 struct Claim {
   std::string quote, metric;
-  std::string sentence;  // quote, less the combination of for_each that it stands for
+  std::string sentence, setting;  // of the quote: less the combination of for_each, and that alone
   std::string source;    // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
   Compared compared = Compared::kRatio;
   nlohmann::json of, over;                 // as the file gives them, completed by for_each

@@ -20,7 +20,6 @@ p { margin: .5rem 0; max-width: 60rem; }
 a { color: #1f4fa3; text-decoration: none; } a:hover { text-decoration: underline; }
 .quiet, figcaption, .notes { color: var(--quiet); font-size: .86rem; }
 .alarm { color: var(--alarm); } .good { color: #1a6b3c; } .part { color: #8a5a00; }
-td.mark { font-weight: 700; text-align: center; }
 nav { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
   padding: .8rem 1.2rem;
   margin: 1.5rem 0; }
@@ -40,8 +39,16 @@ tr.group td { background: var(--wash); font-weight: 600; text-align: left; paddi
 tr.failed td { color: var(--alarm); } tr.absent td { color: var(--quiet); }
 table.text td, table.text th { text-align: left; white-space: normal; min-width: 5.5em; }
 table.text td { max-width: 32rem; }
-table.text td.mark, table.text th.mark { min-width: 0; white-space: nowrap; }
-figure { margin: 1.4rem 0 2rem; } figure img { max-width: 100%; height: auto; display: block; }
+table.verdicts { width: 100%; }
+table.verdicts td, table.verdicts th { text-align: left; white-space: normal; }
+table.verdicts .mark { width: 1.6rem; font-weight: 700; text-align: center; padding: .28rem 0; }
+table.verdicts td.claim { width: 42%; } table.verdicts p { margin: 0; font-size: .82rem; }
+ul.settings { list-style: none; margin: 0 0 .3rem; padding: 0; display: flex; flex-wrap: wrap;
+  gap: .25rem; }
+ul.settings li { border: 1px solid currentColor; border-radius: 4px; padding: 0 .45em; }
+/* Drawn letters stay legible: a figure shrinks to two thirds, and scrolls in its box below that. */
+figure { margin: 1.4rem 0 2rem; } figure img { height: auto; display: block; max-width: none;
+  width: clamp(.66 * var(--width), 100%, var(--width)); }
 figcaption { max-width: 60rem; margin-top: .4rem; }
 pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
   padding: .6rem .8rem;
@@ -53,6 +60,13 @@ ul.found { padding-left: 1.2rem; max-width: 60rem; } ul.found li { margin: .45re
 @media (max-width: 40rem) {
   body { padding: 1.2rem .8rem 3rem; } nav ol { columns: 1; } dl { display: block; }
   h1 { font-size: 1.35rem; } dd { margin: 0 0 .5rem; }
+  table.verdicts, table.verdicts tbody, table.verdicts td { display: block; }
+  table.verdicts thead { display: none; } table.verdicts td.claim { width: auto; }
+  table.verdicts tr { display: grid; grid-template-columns: 1.6rem minmax(0, 1fr);
+    border-bottom: 1px solid var(--line); }
+  table.verdicts td { border: 0; grid-column: 2; }
+  table.verdicts td.mark { grid-column: 1; width: auto; }
+  table.verdicts tr.group td { grid-column: 1 / 3; }
 }
 @media print {
   body { font-size: 9.5pt; padding: 0; max-width: none; }

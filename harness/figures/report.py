@@ -12,6 +12,7 @@ import kinds
 import page
 import style
 import tables
+import verdicts
 import wording
 from kinds import prediction
 from page import anchor_of, escape, plain_table, table_html
@@ -38,9 +39,9 @@ def drawn_figure(experiment, part, entry, styles, name):
     style.close(drawn.figure)
     data = base64.b64encode(picture.getvalue()).decode()
     return (
-        f"<figure><img style='width:{width:.0f}px' alt='{escape(drawn.title)}' "
-        f"src='data:image/svg+xml;base64,{data}'><figcaption>{escape(drawn.caption)}"
-        "</figcaption></figure>" + "".join(page.folded(table) for table in drawn.tables)
+        f"<figure><div class='wide'><img style='--width:{width:.0f}px' "
+        f"alt='{escape(drawn.title)}' src='data:image/svg+xml;base64,{data}'></div>"
+        f"<figcaption>{escape(drawn.caption)}</figcaption></figure>" + "".join(page.folded(table) for table in drawn.tables)
     )
 
 
@@ -57,67 +58,14 @@ def found(experiments):
     return "".join(out) or "<p>No trial that counts compares two methods yet.</p>"
 
 
-MARKS = {  # what a verdict begins with -> mark, class, meaning
-    "reproduced": ("✓", "good", "the interval is within 8 % of the stated number"),
-    "consistent": ("✓", "good", "the same of a modelled or emulated number"),
-    "holds": ("✓", "good", "the whole interval is on the expected side"),
-    "direction only": ("≈", "part", "the stated direction, another size"),
-    "inconclusive": ("?", "part", "the interval has both answers in it"),
-    "not reproduced": ("✗", "alarm", "the other direction"),
-    "does not hold": ("✗", "alarm", "the whole interval is on the other side"),
-    "calibration": ("c", "quiet", "the model was fitted to this number: not judged"),
-    "invalid": ("!", "alarm", "a correctness check failed"),
-    "not run": ("–", "quiet", "a cell has no trial that counts"),
-}
-
-
-def mark_of(verdict):
-    return next((word for word in MARKS if verdict.startswith(word)), "not run")
-
-
 def _verdicts(experiment):
-    """Every claim of the experiment, marked; None where it makes none."""
-    claims = [(part, claim) for part in experiment.parts for claim in part.claims]
-    if not claims:
-        return None
-    counts, out, shown = {}, [], None
-    for _, claim in claims:
-        counts[mark_of(claim["verdict"])] = counts.get(mark_of(claim["verdict"]), 0) + 1
-    summary = ", ".join(
-        f"{MARKS[word][0]} {counts[word]} {word}" for word in MARKS if word in counts
-    )
-    columns = ["", "claim", "metric", "expected", "ours (95 % interval)", "n", "mode", "verdict"]
-    out.append(
-        f"<p><b>{len(claims)} claim{'s' if len(claims) != 1 else ''}:</b> {escape(summary)}.</p>"
-    )
-    out.append("<div class='wide'><table class='text'><thead><tr>")
-    out.append("<th scope='col' class='mark'></th>")
-    out += [f"<th scope='col'>{escape(column)}</th>" for column in columns[1:]]
-    out.append("</tr></thead><tbody>")
-    for part, claim in claims:
-        if part is not shown:
-            shown = part
-            link = f"<a href='#{anchor_of('table', part.id)}'>{escape(part.title)}</a>"
-            out.append(f"<tr class='group'><td colspan='{len(columns)}'>{link}</td></tr>")
-        mark, style_class, _ = MARKS[mark_of(claim["verdict"])]
-        words = [claim[key] for key in ("quote", "metric", "expected", "ours")]
-        words += [str(claim["n"]), claim["mode"], claim["verdict"]]
-        out.append(f"<tr><td class='mark {style_class}'>{mark}</td>")
-        out += [f"<td>{escape(text)}</td>" for text in words]
-        out.append("</tr>")
-    out.append("</tbody></table></div><p class='notes'>")
-    out.append(
-        " ".join(
-            f"{MARKS[word][0]} {word}: {escape(MARKS[word][2])}."
-            for word in MARKS
-            if word in counts
-        )
-    )
-    out.append(
-        "<br>Ratios are geometric means of paired blocks, differences and values are means, each "
-        "with its t interval. Below five blocks a verdict is preliminary.</p>"
-    )
-    return "".join(out)
+    """Every claim of the experiment, part by part; None where it makes none."""
+    groups = [
+        (f"<a href='#{anchor_of('table', part.id)}'>{escape(part.title)}</a>", [part.claims])
+        for part in experiment.parts
+        if part.claims
+    ]
+    return verdicts.table(groups) if groups else None
 
 
 def _trial_words(trial):
@@ -348,15 +296,15 @@ def _facts(experiment):
 
 def render(experiment, styles):
     drawn = figures(experiment, styles)
-    verdicts = _verdicts(experiment)
+    judged = _verdicts(experiment)
     checked = _prediction(experiment, styles)
     sections = [
         ("found", "What was found", [], found([experiment])),
         ("figures", "Figures", [], drawn or "<p>The file asks for no figure.</p>"),
         ("tables", "Tables", [], _tables(experiment, styles)),
     ]
-    if verdicts:
-        sections.append(("verdicts", "Verdicts", [], verdicts))
+    if judged:
+        sections.append(("verdicts", "Verdicts", [], judged))
     if checked:
         sections.append(("prediction", "The model, checked", [], checked))
     sections += [

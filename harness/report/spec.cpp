@@ -20,6 +20,7 @@ json ClaimsJson(const PartResult& result) {
     const ClaimWords words = WordsOf(judged);
     claims.push_back({{"quote", judged.claim->quote},
                       {"sentence", judged.claim->sentence},
+                      {"setting", judged.claim->setting},
                       {"metric", judged.claim->metric},
                       {"source", judged.claim->source},
                       {"of", judged.claim->of},

@@ -11,13 +11,14 @@ import io
 import json
 import math
 import random
+import re
 import shutil
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from figures_fixture import Page, Synthetic, config, shown, write_series
+from figures_fixture import Page, Synthetic, claim, config, shown, write_series
 
 import cells
 import kinds
@@ -483,17 +484,52 @@ class Drawing(unittest.TestCase):
             with self.assertRaises(cells.NoData, msg=kind):
                 kinds.KINDS[kind](experiment, experiment.parts[0], entry, styles)
 
-    def test_verdicts_have_each_its_mark(self):
-        claim = {"quote": "q", "metric": "m", "expected": "2x", "ours": "1x", "n": 1, "mode": "e"}
-        said = ("consistent with the paper", "direction only, preliminary", "does not hold")
-        part = {"id": "p", "claims": [{**claim, "verdict": verdict} for verdict in said]}
-        fields = {"id": "quick", "parts": [part, {"id": "q", "claims": []}]}
-        spec = Synthetic(self.folder / "verdicts").spec(fields)
-        experiment = cells.Experiment(spec, self.folder)
-        text = report.render(experiment, style.Styles([]))
+    def verdicts_of(self, *parts):
+        """The section of verdicts of a report with these claims by part."""
+        parts = [{"id": f"p{i}", "claims": claims} for i, claims in enumerate(parts)]
+        spec = Synthetic(self.folder / "verdicts").spec({"id": "quick", "parts": parts})
+        text = report.render(cells.Experiment(spec, self.folder), style.Styles([]))
         self.assertEqual(Page(text).open, [])
-        self.assertIn("✓ 1 consistent, ≈ 1 direction only, ✗ 1 does not hold", text)
+        return text[text.index("<section id='verdicts'") : text.index("<section id='failures'")]
+
+    def test_verdicts_have_each_its_mark_the_worst_first(self):
+        said = ("consistent with the paper", "direction only, preliminary", "does not hold")
+        text = self.verdicts_of([claim(f"claim {i}", said[i]) for i in range(3)], [])
+        self.assertIn("✗ 1 does not hold, ≈ 1 direction only, ✓ 1 consistent", text)
         self.assertEqual(text.count("<td class='mark"), 3)
+        self.assertEqual(re.findall(r"claim (\d)", text), ["2", "1", "0"])
+
+    def test_a_claim_of_many_settings_is_one_row(self):
+        said = {"workers 2": "holds", "workers 4": "not reproduced", "workers 8": "inconclusive"}
+        claims = [claim("faster", verdict, setting) for setting, verdict in said.items()]
+        text = self.verdicts_of(claims)
+        self.assertEqual(text.count("<td class='mark alarm'>✗"), 1)
+        self.assertEqual(text.count("<td class='mark"), 1)
+        self.assertEqual(
+            re.findall(r"<li class='(\w+)'>(.) (workers \d) <b>1.00x", text),
+            [("alarm", "✗", "workers 4"), ("part", "?", "workers 8"), ("good", "✓", "workers 2")],
+        )
+        folded = text[text.index("<details>") :]
+        self.assertIn("3 settings: ✗ 1 not reproduced, ? 1 inconclusive, ✓ 1 holds", folded)
+        self.assertEqual(folded.count("1.00x [0.96, 1.04]"), 3)
+
+    def test_settings_without_a_name_are_told_apart_by_their_cells(self):
+        claims = [
+            claim("faster", "holds", of={"method": method, "workers": workers})
+            for method, workers in (("wfbp", 2), ("wfbp", 4), ("syncea", 4))
+        ]
+        text = self.verdicts_of(claims)
+        self.assertIn("✓ wfbp, workers 2 <b>", text)
+        self.assertIn("✓ syncea, workers 4 <b>", text)
+
+    def test_of_very_many_settings_the_marks_stand_alone(self):
+        text = self.verdicts_of([claim("faster", "holds", f"workers {n}") for n in range(2, 22)])
+        self.assertEqual(text.count("<li class='good' title='workers "), 20)
+
+    def test_a_sentence_of_two_parts_is_a_row_of_each(self):
+        claims = [claim("faster", "holds", "workers 2"), claim("faster", "holds", "workers 4")]
+        text = self.verdicts_of(claims, claims)
+        self.assertEqual(text.count("<td class='mark"), 2)
 
     def test_figures_come_with_their_numbers_as_csv_and_in_the_report(self):
         path = self.folder / "spec.json"

@@ -348,6 +348,7 @@ at_most = 0.5
   EXPECT_EQ(claims[0].bound.value, 1);
   EXPECT_EQ(claims[1].quote, "faster (workers 4)");
   EXPECT_EQ(claims[1].sentence, "faster");
+  EXPECT_EQ(claims[1].setting, "workers 4");
   EXPECT_EQ(cell(claims[1].of_cell).method, "wfbp");
   EXPECT_EQ(cell(claims[1].of_cell).workers, 4);
   EXPECT_EQ(cell(claims[1].over_cell).method, "dense");
