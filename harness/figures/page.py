@@ -28,20 +28,21 @@ nav ol { margin: .2rem 0; padding-left: 1.4rem; columns: 2; }
   padding: 0 .6em;
   font-size: .8rem; color: var(--quiet); margin-right: .3em; font-weight: normal;
   vertical-align: middle; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; overflow-wrap: normal; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums;
   margin: .6rem 0; }
 th, td { padding: .28rem .75rem; text-align: right; vertical-align: top; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: .2rem; }
+th:first-child, td:first-child { text-align: left; padding-left: .2rem; white-space: normal;
+  min-width: 8em; }
 thead th { border-bottom: 1.5px solid var(--ink); font-weight: 600; vertical-align: bottom; }
 tbody td { border-bottom: 1px solid var(--line); }
 tr.group td { background: var(--wash); font-weight: 600; text-align: left; padding-left: .2rem; }
+tr.group span.heading { position: sticky; left: .2rem; display: inline-block; max-width: 90vw; }
 tr.failed td { color: var(--alarm); } tr.absent td { color: var(--quiet); }
-table.text td, table.text th { text-align: left; white-space: normal; min-width: 5.5em; }
-table.text td { max-width: 32rem; }
+table.text td, table.text th { text-align: left; white-space: normal; min-width: 7em; }
 table.verdicts { width: 100%; }
 table.verdicts td, table.verdicts th { text-align: left; white-space: normal; }
-table.verdicts .mark { width: 1.6rem; font-weight: 700; text-align: center; padding: .28rem 0; }
+table.verdicts .mark { min-width: 0; width: 1.6rem; font-weight: 700; text-align: center; padding: .28rem 0; }
 table.verdicts td.claim { width: 42%; } table.verdicts p { margin: 0; font-size: .82rem; }
 ul.settings { list-style: none; margin: 0 0 .3rem; padding: 0; display: flex; flex-wrap: wrap;
   gap: .25rem; }
@@ -53,11 +54,15 @@ figcaption { max-width: 60rem; margin-top: .4rem; }
 pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
   padding: .6rem .8rem;
   font-size: .78rem; overflow-x: auto; white-space: pre-wrap; }
+.whole { white-space: nowrap; }
 details { margin: .4rem 0; } summary { cursor: pointer; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; font-size: .9rem; }
 dt { color: var(--quiet); } dd { margin: 0; min-width: 0; }
 ul.found { padding-left: 1.2rem; max-width: 60rem; } ul.found li { margin: .45rem 0; }
 @media (max-width: 40rem) {
+  .wide th:first-child, .wide td:first-child { position: sticky; left: 0; background: #fff; }
+  .wide table:not(.text) th:first-child, .wide table:not(.text) td:first-child { max-width: 10rem; }
+  .wide table:not(.text) tr.group td:first-child { max-width: none; background: var(--wash); }
   body { padding: 1.2rem .8rem 3rem; } nav ol { columns: 1; } dl { display: block; }
   h1 { font-size: 1.35rem; } dd { margin: 0 0 .5rem; }
   table.verdicts, table.verdicts tbody, table.verdicts td { display: block; }
@@ -90,7 +95,10 @@ def table_html(table):
     out.append("</tr></thead><tbody>")
     width = len(table.columns)
     for heading, rows in table.groups:
-        out.append(f"<tr class='group'><td colspan='{width}'>{escape(heading)}</td></tr>")
+        out.append(
+            f"<tr class='group'><td colspan='{width}'><span class='heading'>{escape(heading)}</span>"
+            "</td></tr>"
+        )
         for row in rows:
             if isinstance(row, tables.Failed):
                 quiet = row.why == "not run" or row.why.startswith(wording.NONE)
@@ -124,13 +132,33 @@ def folded(table):
     )
 
 
+# A name like safusion-inter, or a date: browsers would break the line behind its hyphens. Longer ones
+# (ids) they may break.
+HYPHENATED = re.compile(r"(?<![\w/])\w[\w.]*(?:-[\w.]+)+(?![\w/-])")
+LONGEST_WHOLE = 24
+
+
+def _whole(match):
+    word = match.group()
+    return f"<span class='whole'>{word}</span>" if len(word) <= LONGEST_WHOLE else word
+
+
+def _with_whole_names(body):
+    """HTML in whose text no hyphenated name is broken; what is preformatted stays as it is."""
+    out = []
+    for piece in re.split(r"(<pre>.*?</pre>|<[^>]*>)", body, flags=re.DOTALL):
+        out.append(piece if piece.startswith("<") else HYPHENATED.sub(_whole, piece))
+    return "".join(out)
+
+
 def html_page(title, facts, sections):
     """A whole page of sections, each (anchor, heading, badges, body)."""
     out = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<title>{escape(title)}</title><style>{CSS}</style></head><body>",
-        f"<h1>{escape(title)}</h1><p class='quiet'>{escape(' · '.join(facts))}</p>",
+        _with_whole_names(f"<h1>{escape(title)}</h1>"),
+        _with_whole_names(f"<p class='quiet'>{escape(' · '.join(facts))}</p>"),
     ]
     first, *rest = sections
     out += _section(*first)
@@ -145,4 +173,5 @@ def html_page(title, facts, sections):
 
 def _section(anchor, heading, badges, body):
     marks = "".join(f" <span class='badge'>{escape(badge)}</span>" for badge in badges)
-    return [f"<section id='{anchor}'><h2>{escape(heading)}{marks}</h2>", body, "</section>"]
+    heading = f"<h2>{escape(heading)}{marks}</h2>"
+    return [f"<section id='{anchor}'>", _with_whole_names(heading + body), "</section>"]

@@ -163,7 +163,7 @@ def _prediction(experiment, styles):
                     experiment, part, {"kind": "prediction"}, styles, "prediction-" + part.id
                 )
             )
-        out.append(table_html(tables.prediction_table(result)))
+        out.append(page.folded(tables.prediction_table(result)))
     return "".join(out)
 
 
@@ -202,9 +202,9 @@ def _provenance(experiment):
     out.append("</dl>")
     for position, each in enumerate(said["systems"], 1):
         out.append(
-            f"<h3>System {position} of {len(said['systems'])}: {escape(each['hash'][:12])} "
-            f"<span class='badge'>{each['trials']} trials</span></h3>"
-            + plain_table(["", ""], each["facts"].items())
+            f"<details><summary>System {position} of {len(said['systems'])}: "
+            f"{escape(each['hash'][:12])} <span class='badge'>{each['trials']} trials</span>"
+            f"</summary>{plain_table(['', ''], each['facts'].items())}</details>"
         )
     rows = [
         (name, "; ".join(values) if len(values) <= 3 else f"{len(values)} values, e.g. {values[0]}")

@@ -28,12 +28,13 @@ function name(element) {
   return element.tagName.toLowerCase() + (element.className ? '.' + element.className : '') + ': ' +
     element.textContent.trim().slice(0, 60);
 }
+// Of text that is not preformatted; names with hyphens are words.
 function brokenWords(page) {
   const found = [], texts = page.createTreeWalker(page.body, NodeFilter.SHOW_TEXT);
   const range = page.createRange();
   for (let node = texts.nextNode(); node; node = texts.nextNode()) {
-    if (node.parentElement.closest('pre, .code')) continue;
-    for (const word of node.data.matchAll(/[\p{L}\p{N}_]+/gu)) {
+    if (node.parentElement.closest('pre')) continue;
+    for (const word of node.data.matchAll(/[\p{L}\p{N}_-]+/gu)) {
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
       const lines = new Set([...range.getClientRects()].map(rect => Math.round(rect.top)));

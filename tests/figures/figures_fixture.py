@@ -36,12 +36,13 @@ KEYS = {
         "kind",
     ],
 }
+FACTS = {"cores": "2", "machine.memory_gib": "8", "profile": "07265b19" * 8}
 PROVENANCE = {
     "trials": 7,
     "first_utc": "2026-11-20T10:00:00Z",
     "last_utc": "2026-11-20T11:00:00Z",
     "sources": [{"source": "9104e56", "trials": 7}],
-    "systems": [{"hash": "ab" * 32, "hardware": HARDWARE, "trials": 7, "facts": {"cores": "2"}}],
+    "systems": [{"hash": "ab" * 32, "hardware": HARDWARE, "trials": 7, "facts": FACTS}],
     "facts": {"software.compiler": ["gcc 12.2.0"], "software.libtorch": ["2.11.0"]},
 }
 
