@@ -10,8 +10,9 @@ was, 2 usage.
 """
 
 import argparse
+import collections
 import random
-import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -84,7 +85,7 @@ class Run:
         self.options = options
         self.began = time.monotonic()
         self.done = self.violated = 0
-        self.skipped = {}
+        self.skipped, self.kinds = collections.Counter(), collections.Counter()
 
     def seconds(self):
         return time.monotonic() - self.began
@@ -103,7 +104,7 @@ class Run:
                 self.violated += 1
                 keep = self.options.keep / f"{self.options.seed}-{number}"
         except attacks.Skipped as reason:
-            self.skipped[str(reason)] = self.skipped.get(str(reason), 0) + 1
+            self.skipped[str(reason)] += 1
             return
         finally:
             invariants.clear_leftovers(sandbox)
@@ -112,6 +113,7 @@ class Run:
               f"{time.monotonic() - began:.1f} s): {'VIOLATED' if found else 'held'}", flush=True)
         for each in found:
             print(f"       {each}")
+        self.kinds.update({each.partition(":")[0] for each in found})
         if found:
             print(f"       again: scripts/test --chaos --seed {self.options.seed} --only {number}")
             print(f"       store: {keep if self.violated <= MOST_KEPT else 'not kept'}", flush=True)
@@ -140,6 +142,8 @@ class Run:
 
     def summary(self):
         """In the words of unittest, which scripts/test_summary.py reads."""
+        for kind, times in self.kinds.most_common():
+            print(f"violated in {times} of {self.done} attacks: {kind}")
         for reason, times in self.skipped.items():
             print(f"skipped: {reason} ({times})")
         skipped = sum(self.skipped.values())
@@ -160,6 +164,7 @@ def main():
     parser.add_argument("--attack", choices=sorted(attacks.ATTACKS), help="attacks of this kind alone")
     parser.add_argument("--keep", type=Path, default=Path("chaos"), help="for violated stores")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through what cleans up
     options.keep = options.keep.resolve()
     print(f"chaos: seed {options.seed}, {options.minutes:g} minutes", flush=True)
     return Run(options).whole()

@@ -70,14 +70,11 @@ class Canaries:
     def check(self):
         found = []
         for folder, before in self._trees.items():
-            if not os.path.lexists(folder):
-                difference = "is gone"
-            else:
-                difference = _difference(before, folder)
+            gone = not os.path.lexists(folder)
+            difference = "is gone" if gone else _difference(before, folder)
             if difference:
-                name = folder.relative_to(self._sandbox.folder)
-                found.append(f"a user's files: {name}: {difference}")
-        return found
+                found.append(f"{folder.relative_to(self._sandbox.folder)}: {difference}")
+        return ["a user's files: " + "; ".join(found)] if found else []
 
 
 class Finished:
