@@ -132,10 +132,10 @@ def folded(table):
     )
 
 
-# A name like safusion-inter, or a date: browsers would break the line behind its hyphens. Longer ones
-# (ids) they may break.
-HYPHENATED = re.compile(r"(?<![\w/])\w[\w.]*(?:-[\w.]+)+(?![\w/-])")
-LONGEST_WHOLE = 24
+# A name like safusion-inter, or a date: browsers would break the line behind its hyphens. What would
+# fill a line of a telephone they may break.
+HYPHENATED = re.compile(r"(?<![\w-])\w[\w.]*(?:-[\w.]+)+(?![\w-])")
+LONGEST_WHOLE = 40
 
 
 def _whole(match):
