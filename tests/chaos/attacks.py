@@ -14,9 +14,10 @@ import time
 from dataclasses import dataclass, field
 
 import invariants
+from sandbox import LIMIT_SECONDS
 
 SIGNALS = (signal.SIGKILL,) * 3 + (signal.SIGSTOP,) * 2 + (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-READ_SECONDS = 20  # of a verb that reads a store of a dozen trials, drawings included
+READ_SECONDS = 20  # of a verb that reads a store of a dozen trials, which takes a tenth of a second
 READERS = (("status", "--json"), ("status",), ("table", "--json"), ("plan", "--json"), ("table",))
 
 
@@ -64,7 +65,8 @@ def _stop(sandbox, controller, process, role, rng):
 def signals(sandbox, rng):
     """A signal to the controller, its supervisor, the launcher or a rank, some runs in a row."""
     harm, did = Harm(), []
-    for _ in range(rng.choice((1, 1, 2, 3))):
+    for hit in range(rng.choice((1, 1, 2, 3))):
+        sandbox.write(blocks=2 + hit)  # each run has something to do
         controller = sandbox.start("run", sandbox.file)
         role, what = rng.choice(("controller", "supervisor", "launcher", "rank")), rng.choice(SIGNALS)
         found = sandbox.wait_for(lambda: sandbox.roles(controller).get(role), controller)
@@ -231,7 +233,9 @@ def tampering(sandbox, rng):
              for verb, *options in calls]
     calls += [(verb, sandbox.file, *options) for verb, *options in drawn if rng.random() < 0.4]
     for call in (*calls, ("index", "--rebuild")):
-        harm.saw(sandbox.finish(sandbox.start(*call), READ_SECONDS))
+        draws = call[0] in ("report", "explain")
+        limit = LIMIT_SECONDS if draws else READ_SECONDS
+        harm.saw(sandbox.finish(sandbox.start(*call), limit))
         if harm.hangs:
             break
     return harm

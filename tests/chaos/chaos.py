@@ -96,7 +96,7 @@ class Run:
         fake = not real or rng.random() < 0.6
         sandbox = Sandbox(folder / str(number), self.options.program, base, fake=fake,
                           seconds=rng.choice((0, 0.1, 0.3)))
-        sandbox.write(blocks=rng.choice((2, 3)) if fake else 2)
+        sandbox.write(blocks=3 if fake else 2)
         began, keep = time.monotonic(), None
         try:
             words, found = attack_once(name, rng, sandbox)

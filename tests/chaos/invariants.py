@@ -140,14 +140,15 @@ def orphans(sandbox):
 
 
 def leftovers(sandbox):
-    """Files of the sandbox's MPI jobs in shared memory, and what lies in its temporary folder."""
+    """Files of the sandbox's MPI jobs in shared memory, and files in its temporary folder."""
     jobs = sandbox.processes.jobs
-    found = [f"a leftover: {path}" for path in sorted(Path("/dev/shm").iterdir())
+    found = [str(path) for path in sorted(Path("/dev/shm").iterdir())
              if any(job in path.name for job in jobs)]
-    for path in sorted(sandbox.temporary.rglob("*")):
-        if not path.is_dir() or path.is_symlink():
-            found.append(f"a leftover: TMPDIR/{path.relative_to(sandbox.temporary)}")
-    return found
+    for folder, _, files in os.walk(sandbox.temporary):
+        if files:
+            place = Path(folder).relative_to(sandbox.temporary)
+            found.append(f"TMPDIR/{place}/{{{','.join(sorted(files))}}}")
+    return ["a leftover: " + "; ".join(found)] if found else []
 
 
 def clear_leftovers(sandbox):

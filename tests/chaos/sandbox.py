@@ -182,7 +182,7 @@ class Sandbox:
     def start(self, verb, *arguments):
         """A call that something is done to; end it with `finish`."""
         environment = {**os.environ, MARK: self.folder.as_posix(), "TMPDIR": str(self.temporary),
-                       "FAKE_SECONDS": str(self.seconds), "MPLCONFIGDIR": str(self.folder / "mpl")}
+                       "FAKE_SECONDS": str(self.seconds), "MPLCONFIGDIR": str(self.folder.parent / "matplotlib")}
         (self.folder / "output").mkdir(exist_ok=True)
         number = next(self._numbers)
         files = [self.folder / "output" / f"{number}.{kind}" for kind in ("out", "err")]
