@@ -40,7 +40,7 @@ enum class Compared { kRatio, kDifference, kValue };
 struct Claim {
   std::string quote, metric;
   std::string sentence, setting;  // of the quote: less the combination of for_each, and that alone
-  std::string source;    // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
+  std::string source;             // where the number stands, "SAFusion (HPDC 25)/Fig14a", or ""
   Compared compared = Compared::kRatio;
   nlohmann::json of, over;                 // as the file gives them, completed by for_each
   std::size_t of_cell = 0, over_cell = 0;  // positions in the part's cells; equal for kValue
