@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <span>
 
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/progress.hpp"
+#include "harness/run/shared_launch.hpp"
 #include "harness/run/trial_plan.hpp"
 #include "harness/run/vacuous_comparisons.hpp"
 
@@ -37,6 +39,7 @@ int PlanVerb(Program& program, const PlanRequest& request) {
                     {"config_hash", trial.config_hash},
                     {"config", ToJson(trial.config)},
                     {"why", trial.why},
+                    {"launch", trial.launch},
                     {"estimated_seconds", trial.estimated_seconds}});
   }
   std::vector<std::string> problems = ProblemsOf(plan);
@@ -60,13 +63,26 @@ int PlanVerb(Program& program, const PlanRequest& request) {
     return several ? trial.experiment + " " + trial.part : trial.part;
   };
   for (const auto& trial : plan.trials) ++by_part[place(trial)];
+  std::map<std::string, std::size_t> launches;  // of live trials
+  for (std::span<const PlannedTrial> left = plan.trials; !left.empty();
+       left = left.subspan(FirstLaunch(left).size())) {
+    if (!left.front().config.modelled()) ++launches[place(left.front())];
+  }
   if (request.why) {
-    for (const auto& trial : plan.trials) {
-      fmt::print("{} block {}: {}\n    {}\n", place(trial), trial.block, CellName(trial.config),
-                 trial.why);
+    for (std::span<const PlannedTrial> left = plan.trials; !left.empty();) {
+      const std::span<const PlannedTrial> launch = FirstLaunch(left);
+      left = left.subspan(launch.size());
+      if (launch.size() > 1) fmt::print("one launch of {} trials, in turn:\n", launch.size());
+      for (const PlannedTrial& trial : launch) {
+        fmt::print("{} block {}: {}\n    {}\n", place(trial), trial.block, CellName(trial.config),
+                   trial.why);
+      }
     }
   }
-  for (const auto& [part, count] : by_part) fmt::print("{:36} {} trial(s) to run\n", part, count);
+  for (const auto& [part, count] : by_part) {
+    fmt::print("{:36} {} trial(s) to run{}\n", part, count,
+               launches.contains(part) ? fmt::format(" in {} launch(es)", launches[part]) : "");
+  }
   fmt::print("{} trial(s) to run, {} in the store; {}{}\n", plan.trials.size(), plan.present,
              plan.trials.empty()             ? "nothing is missing"
              : unknown == plan.trials.size() ? "no history to estimate the time from"

@@ -31,6 +31,7 @@ void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
   part.base_seed = file.Integer(at, "seed", part.base_seed, kSeeds);
   part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, kTimeoutSeconds);
   part.predict = file.Boolean(at, "predict", part.predict);
+  part.interleave = file.Boolean(at, "interleave", part.interleave);
 }
 
 // An id names a folder, which file systems allow no more than 255 characters.

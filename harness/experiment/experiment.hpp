@@ -59,6 +59,7 @@ struct Part {
   std::int64_t base_seed = 1;     // the seed of block b is base_seed + b
   double timeout_seconds = 600;   // of a whole trial
   bool predict = false;           // live throughput cells get a modelled twin
+  bool interleave = true;         // live throughput cells of a block run side by side
   nlohmann::json defaults, axes;  // as the file gives them
   std::vector<Cell> cells;        // in the order of the axes, the first outermost
   std::vector<ExcludedCell> excluded;

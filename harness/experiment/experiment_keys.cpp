@@ -56,6 +56,9 @@ std::vector<KeyRow> OwnRows() {
        "how long a whole trial may take"},
       {"[repeat]", "predict", "true or false", "", "false",
        "live throughput cells get a modelled twin, in the part \"ID.predicted\""},
+      {"[repeat]", "interleave", "true or false", "", "true",
+       "live throughput cells of a block that one set of processes can run take turns in one "
+       "launch; false: a launch for each"},
       {"[[not_run]]", "what", "string", "", "", "what the paper has"},
       {"[[not_run]]", "reason", "string", "", "", "why no cell stands for it"},
       {"[published]", "paper", "string", "", "",

@@ -226,7 +226,8 @@ measurements and a backward profile.</dd>
 <dt>payload, sent</dt><dd>what a rank contributes; what it handed to the network, forwards included.
 1 MB = 10<sup>6</sup> bytes.</dd>
 <dt>intervals</dt><dd>95 % t intervals; of ratios, on log-ratios paired over blocks. Fewer than
-five blocks: preliminary.</dd>
+five blocks: preliminary. Within a block, trials that took turns in one launch are compared round by
+round; rounds are never taken for blocks.</dd>
 <dt>what counts</dt><dd>for each cell and block the latest trial that is ok, passed every
 correctness check, carries no annotation, and was made by the present revisions of its parts, on one
 machine, from the newest profile.</dd>

@@ -89,6 +89,21 @@ std::string ShellQuoted(const std::string& text) {
   return quoted + "'";
 }
 
+double AvailableMemoryBytes() {
+  const double available = 1024 * std::atof(ProcValue("/proc/meminfo", "MemAvailable").c_str());
+  const std::string group = "/sys/fs/cgroup/memory.";
+  double most = 0, used = 0;  // "max" is no number: 0
+  std::ifstream(group + "max") >> most;
+  std::ifstream(group + "current") >> used;
+  if (most <= 0) return available;
+  std::ifstream stat(group + "stat");
+  std::string key;
+  for (double bytes = 0; stat >> key >> bytes;) {
+    if (key == "inactive_file") used -= bytes;  // of files: given up when somebody wants it
+  }
+  return std::clamp(most - used, 0.0, available);
+}
+
 nlohmann::json DescribeSystem() {
   nlohmann::json system;
   system["cpu_model"] = ProcValue("/proc/cpuinfo", "model name");

@@ -13,6 +13,10 @@ namespace sparfuse::harness {
 // model it is and how fast it is clocked belong to a trial, not to the machine's identity.
 nlohmann::json DescribeSystem();
 
+// What programs may still take: what the kernel calls available, or less where a control group
+// limits this process.
+double AvailableMemoryBytes();
+
 // {"driver", "cuda", "cards": [{"index", "name", "uuid", "pci", "sm_clock", "memory_clock",
 // "held_down_by", "ecc", "power_limit_watts", "mig"}, ...], "topology": [{"cards": [a, b], "kind"},
 // ...]}: the state of the cards while a trial runs. null where a card does not tell; null for all

@@ -47,8 +47,7 @@ std::string MethodOf(const PartResult& result, std::size_t cell) {
 
 void Add(const PartResult& result, std::size_t of, std::size_t over, const std::string& metric,
          Comparisons& comparisons) {
-  const auto ratio =
-      PairedRatio(result.cells[of].Values(metric), result.cells[over].Values(metric));
+  const auto ratio = RatioOf(result.cells[of], result.cells[over], metric);
   if (!ratio) return;
   auto& known = comparisons[{MethodOf(result, of), MethodOf(result, over), metric}];
   const auto same = [&](const Pair& each) { return each.of == of && each.over == over; };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
@@ -101,10 +102,25 @@ CellResult ResultOf(const Cell& cell, Wanted& wanted, PartResult& part) {
   return result;
 }
 
+// The step times of both trials of a block by round; empty where they did not take turns with each
+// other.
+std::pair<std::vector<double>, std::vector<double>> RoundsInTurn(const TrialRow& of,
+                                                                 const TrialRow& over) {
+  RowLaunch ours = LaunchOf(of);
+  RowLaunch other = LaunchOf(over);
+  if (ours.id.empty() || ours.id != other.id) return {};
+  // The longer trial went on alone, or with others.
+  const std::size_t common = std::min(ours.rounds.size(), other.rounds.size());
+  ours.rounds.resize(common);
+  other.rounds.resize(common);
+  return {std::move(ours.rounds), std::move(other.rounds)};
+}
+
 // Fills in ours, n and the verdict from the values of both cells.
-void Compare(const std::map<int, double>& of, const std::map<int, double>& over,
-             ClaimResult& entry) {
+void Compare(const CellResult& of_cell, const CellResult& over_cell, ClaimResult& entry) {
   const Claim& claim = *entry.claim;
+  const auto of = of_cell.Values(claim.metric);
+  const auto over = over_cell.Values(claim.metric);
   const bool exact = entry.mode == "modelled";
   const bool measured = entry.mode == "measured";
   const bool ratio = claim.compared == Compared::kRatio;
@@ -114,7 +130,7 @@ void Compare(const std::map<int, double>& of, const std::map<int, double>& over,
     entry.ours = difference;
   } else if (claim.compared == Compared::kValue) {
     entry.ours = MeanInterval(OfBlocks(of));
-  } else if (entry.ours = PairedRatio(of, over);
+  } else if (entry.ours = RatioOf(of_cell, over_cell, claim.metric);
              entry.n > 0 && (!entry.ours || entry.ours->n < entry.n)) {
     entry.ours.reset();  // leaving out the blocks with a 0 would choose among them
     entry.verdict = Verdict::kInconclusive;
@@ -173,6 +189,35 @@ bool CellResult::Oversubscribed() const {
   const int cores = trials.begin()->second->system.value("cores", 0);
   const CellConfig& config = cell->config;
   return cores > 0 && config.workers * config.threads_per_worker > cores;
+}
+
+std::map<int, double> RatiosByBlock(const CellResult& of, const CellResult& over,
+                                    const std::string& metric) {
+  const auto ours = of.Values(metric);
+  const auto other = over.Values(metric);
+  std::map<int, double> ratios = RatiosByBlock(ours, other);
+  if (metric != "step_seconds" && metric != "throughput") return ratios;
+  const auto steps = RatiosByBlock(of.Values("step_seconds"), over.Values("step_seconds"));
+  for (auto& [block, ratio] : ratios) {
+    const auto [a, b] = RoundsInTurn(*of.trials.at(block), *over.trials.at(block));
+    if (a.empty() || !steps.contains(block)) continue;
+    const double rounds = RatioOfRounds(a, b);
+    // What a step processes, in which cells may differ, is in the ratio of throughputs.
+    ratio = metric == "throughput" ? ratio * steps.at(block) / rounds : rounds;
+  }
+  return ratios;
+}
+
+std::optional<Interval> RatioOf(const CellResult& of, const CellResult& over,
+                                const std::string& metric) {
+  return LogInterval(OfBlocks(RatiosByBlock(of, over, metric)));
+}
+
+std::size_t BlocksInTurn(const CellResult& of, const CellResult& over) {
+  return static_cast<std::size_t>(std::ranges::count_if(of.trials, [&](const auto& trial) {
+    const auto other = over.trials.find(trial.first);
+    return other != over.trials.end() && !RoundsInTurn(*trial.second, *other->second).first.empty();
+  }));
 }
 
 std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
@@ -266,7 +311,7 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
     if (of.invalid || over.invalid) {
       entry.verdict = Verdict::kInvalid;
     } else {
-      Compare(of.Values(claim.metric), over.Values(claim.metric), entry);
+      Compare(of, over, entry);
     }
     judged.push_back(entry);
   }

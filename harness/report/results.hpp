@@ -32,6 +32,16 @@ struct CellResult {
   bool Oversubscribed() const;
 };
 
+// `of`'s metric divided by `over`'s in the blocks where both are above 0. Step times, and what is
+// made of them, of two trials that took turns in one launch are compared round by round.
+std::map<int, double> RatiosByBlock(const CellResult& of, const CellResult& over,
+                                    const std::string& metric);
+// Their LogInterval: over blocks, for rounds of a launch are not independent.
+std::optional<Interval> RatioOf(const CellResult& of, const CellResult& over,
+                                const std::string& metric);
+// In how many of the blocks in which both have trials these took turns.
+std::size_t BlocksInTurn(const CellResult& of, const CellResult& over);
+
 struct PartResult {
   const Part* part = nullptr;
   std::vector<CellResult> cells;  // as in the part

@@ -100,7 +100,7 @@ json RatiosJson(const PartResult& result, std::size_t i, const Denominators& den
     if (!over) continue;
     json metrics = json::object();
     for (const auto& metric : denominators.metrics) {
-      const auto by_block = RatiosByBlock(cell.Values(metric), result.cells[*over].Values(metric));
+      const auto by_block = RatiosByBlock(cell, result.cells[*over], metric);
       json ratio = IntervalJson(LogInterval(OfBlocks(by_block)));
       if (ratio.is_null()) continue;
       ratio["values"] = ValuesJson(by_block);

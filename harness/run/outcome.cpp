@@ -42,32 +42,6 @@ int Priority(const std::string& kind) {
   return static_cast<int>(std::find(kOrder.begin(), kOrder.end(), kind) - kOrder.begin());
 }
 
-struct RankFailure {
-  std::string kind, message;
-  int rank = 0;
-  fs::file_time_type written;
-};
-
-std::vector<RankFailure> ReadRankFailures(const fs::path& directory) {
-  std::vector<RankFailure> failures;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("failure-rank") || entry.path().extension() != ".json") continue;
-    try {
-      const json failure = ReadJsonFile(entry.path());
-      failures.push_back({failure.value("kind", "internal"), failure.value("message", ""),
-                          failure.value("rank", 0), entry.last_write_time()});
-    } catch (const std::exception&) {
-      // A rank that dies while it writes: the launcher's report names it.
-    }
-  }
-  std::sort(failures.begin(), failures.end(), [](const RankFailure& a, const RankFailure& b) {
-    return std::tuple(Priority(a.kind), a.written, a.rank) <
-           std::tuple(Priority(b.kind), b.written, b.rank);
-  });
-  return failures;
-}
-
 std::string SignalName(int signal) {
   const char* name = strsignal(signal);
   return fmt::format("signal {} ({})", signal, name ? name : "unknown");
@@ -80,7 +54,7 @@ std::string Quoted(const std::string& log) {
 }
 
 json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std::string& log) {
-  const auto failures = ReadRankFailures(directory);
+  const auto failures = RankFailures(directory);
   const LauncherReport report = ParseLauncherReport(log);
   json failure = Failure("internal", "");
   std::string& message = failure["message"].get_ref<std::string&>();
@@ -90,8 +64,7 @@ json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std:
     failure["rank"] = first.rank;
     message = fmt::format("rank {}: {}", first.rank, first.message);
   }
-  if (report.signal &&
-      (failures.empty() || Priority(failures.front().kind) >= Priority("timeout"))) {
+  if (report.signal && (failures.empty() || failures.front().is_consequence())) {
     // What the survivors saw is a consequence.
     const bool from_outside = *report.signal == SIGKILL || *report.signal == SIGTERM;
     failure["kind"] = from_outside ? "comm" : "internal";
@@ -117,13 +90,34 @@ json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std:
 
 }  // namespace
 
+std::vector<RankFailure> RankFailures(const fs::path& directory) {
+  std::vector<RankFailure> failures;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("failure-rank") || entry.path().extension() != ".json") continue;
+    try {
+      const json failure = ReadJsonFile(entry.path());
+      failures.push_back({failure.value("kind", "internal"), failure.value("message", ""),
+                          failure.value("rank", 0), entry.last_write_time()});
+    } catch (const std::exception&) {
+      // A rank that dies while it writes: the launcher's report names it.
+    }
+  }
+  std::sort(failures.begin(), failures.end(), [](const RankFailure& a, const RankFailure& b) {
+    return std::tuple(Priority(a.kind), a.written, a.rank) <
+           std::tuple(Priority(b.kind), b.written, b.rank);
+  });
+  return failures;
+}
+
 json JudgeOutcome(const json& outcome) {
   if (!outcome.is_object() || !outcome.contains("status") || !outcome["status"].is_string() ||
       !outcome.contains("metrics") || !outcome["metrics"].is_object()) {
     return Empty("failed", Failure("internal", "outcome.json: expected status and metrics"));
   }
   json judged = Empty("ok", nullptr);
-  for (const char* key : {"software", "machine", "layout", "sampling", "series"}) {
+  for (const char* key :
+       {"software", "machine", "layout", "sampling", "rounds", "turn_seconds", "series"}) {
     if (outcome.contains(key)) judged[key] = outcome[key];
   }
   std::string reason;
@@ -167,9 +161,9 @@ json CollectOutcome(const fs::path& directory, const LaunchResult& end, double t
   }
   json outcome;
   if (end.end == LaunchResult::End::kTimeout) {
-    outcome = Empty("timeout", Failure("timeout", fmt::format("the trial did not end within {} s",
+    outcome = Empty("timeout", Failure("timeout", fmt::format("the launch did not end within {} s",
                                                               timeout_seconds)));
-    if (const auto failures = ReadRankFailures(directory); !failures.empty()) {
+    if (const auto failures = RankFailures(directory); !failures.empty()) {
       auto& message = outcome["failure"]["message"].get_ref<std::string&>();
       message += fmt::format("; rank {}: {}", failures.front().rank, failures.front().message);
       outcome["failure"]["rank"] = failures.front().rank;

@@ -41,14 +41,14 @@ void Progress::Tick(double elapsed_seconds, const std::string& doing) {
   std::fflush(out_);
 }
 
-void Progress::End(const std::string& status, const std::string& detail, double seconds,
-                   double remaining_seconds) {
+void Progress::End(const std::string& name, const std::string& status, const std::string& detail,
+                   double seconds, double remaining_seconds) {
   ++done_;
   if (status != "ok") ++failed_;
   Clear();
   if (terminal_ && status == "ok" && done_ < total_) return;
   const std::string left = done_ < total_ ? TimeLeft(remaining_seconds) : "";
-  fmt::print(out_, "[{}/{}] {:7} {:6.1f} s  {}{}{}\n", done_, total_, status, seconds, name_,
+  fmt::print(out_, "[{}/{}] {:7} {:6.1f} s  {}{}{}\n", done_, total_, status, seconds, name,
              detail.empty() ? "" : ": " + detail, left.empty() ? "" : "  (" + left + ")");
   std::fflush(out_);
 }

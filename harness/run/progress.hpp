@@ -20,8 +20,9 @@ class Progress {
   void Begin(const std::string& name, double remaining_seconds);
   // doing: what the trial says it does, or "".
   void Tick(double elapsed_seconds, const std::string& doing = "");
-  void End(const std::string& status, const std::string& detail, double seconds,
-           double remaining_seconds);
+  // Of a trial, whose name need not be what was begun.
+  void End(const std::string& name, const std::string& status, const std::string& detail,
+           double seconds, double remaining_seconds);
   // A line of its own.
   void Say(const std::string& line);
 

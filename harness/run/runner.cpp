@@ -5,19 +5,22 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <fstream>
-#include <map>
+#include <deque>
 #include <set>
+#include <span>
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/launcher.hpp"
+#include "harness/run/launch/launch_command.hpp"
+#include "harness/run/launch/launch_end.hpp"
+#include "harness/run/launch/launcher.hpp"
 #include "harness/run/model_trial.hpp"
 #include "harness/run/needed_profiles.hpp"
 #include "harness/run/outcome.hpp"
 #include "harness/run/progress.hpp"
+#include "harness/run/remaining_time.hpp"
+#include "harness/run/shared_launch.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -35,67 +38,17 @@ std::string Name(const PlannedTrial& trial) {
   return fmt::format("{}/{} {}", trial.experiment, trial.part, Stem(trial));
 }
 
-// The thread pools that libraries bring, sized to what the trial is given, and what they compute
-// with.
-std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellConfig& config) {
-  const std::string threads = std::to_string(config.threads_per_worker);
-  std::vector<std::pair<std::string, std::string>> environment;
-  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
-    environment.emplace_back(name, threads);
-  }
-  // cuBLAS then computes the same bits in every run, whatever else the card does.
-  if (config.device == Place::kCuda && config.kind == TrialKind::kConvergence)
-    environment.emplace_back("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
-  return environment;
+// Of several trials what they have in common.
+std::string NameOf(std::span<const PlannedTrial> launch) {
+  const PlannedTrial& first = launch.front();
+  if (launch.size() == 1) return Name(first);
+  return fmt::format("{}/{} {}-w{}-b{}, {} trials side by side", first.experiment, first.part,
+                     first.config.workload, first.config.workers, first.block, launch.size());
 }
 
-// What the last line of a running trial's log says it does, or "".
-std::string WhatItDoes(const fs::path& log) {
-  std::ifstream in(log);
-  std::string last;
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(kMeasuringLine)) last = line.substr(std::strlen(kMeasuringLine));
-  }
-  return last;
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
-
-// Seconds that are left, from history where there is some, else from this run's mean of modelled
-// and of live trials.
-class Clock {
- public:
-  Clock(const std::vector<PlannedTrial>& first, const std::vector<PlannedTrial>& then) {
-    for (const auto* trials : {&first, &then}) {
-      for (const auto& trial : *trials) {
-        trials_.push_back({trial.estimated_seconds, trial.config.modelled() ? 1u : 0u});
-      }
-    }
-  }
-  void Done(double seconds) {
-    const std::size_t kind = trials_[done_++].kind;
-    spent_[kind] += seconds;
-    ++count_[kind];
-  }
-  // Below 0: not known.
-  double Remaining() const {
-    double sum = 0;
-    for (std::size_t i = done_; i < trials_.size(); ++i) {
-      const auto [estimate, kind] = trials_[i];
-      if (estimate <= 0 && count_[kind] == 0) return -1;
-      sum += estimate > 0 ? estimate : spent_[kind] / static_cast<double>(count_[kind]);
-    }
-    return sum;
-  }
-
- private:
-  struct Trial {
-    double estimate;
-    std::size_t kind;  // 0 live, 1 modelled
-  };
-  std::vector<Trial> trials_;
-  std::size_t done_ = 0;
-  double spent_[2] = {};
-  std::size_t count_[2] = {};
-};
 
 class Runner {
  public:
@@ -138,10 +91,10 @@ class Runner {
       fmt::print(options_.progress, "warning: {}\n", problem);
     }
     Progress progress(all.size() + later.size(), options_.progress);
-    Clock clock(all, later);
-    RunTrials(all, progress, clock);
+    RemainingTime remaining(all, later);
+    RunTrials(all, progress, remaining);
     if (!interrupted_ && !later.empty()) {
-      RunTrials(WithProfiles(later, experiments), progress, clock);
+      RunTrials(WithProfiles(later, experiments), progress, remaining);
     }
     summary_.interrupted = interrupted_;
     return summary_;
@@ -175,26 +128,35 @@ class Runner {
     }
   }
 
-  void RunTrials(const std::vector<PlannedTrial>& trials, Progress& progress, Clock& clock) {
-    for (const auto& trial : trials) {
-      if (interrupted_) return;
-      progress.Begin(Name(trial), clock.Remaining());
-      const auto begin = std::chrono::steady_clock::now();
-      const json outcome = trial.config.modelled() ? RunModelled(trial) : RunLive(trial, progress);
-      if (outcome.is_null()) return;  // interrupted: as if it had not begun
-      const double seconds =
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      clock.Done(seconds);
-      const bool ok = outcome["status"] == "ok";
-      ++(ok ? summary_.ok : summary_.failed);
-      std::string detail;
-      if (!ok) {
-        const json& failure = outcome["failure"];
-        detail = fmt::format("{}: {}", failure["kind"].get<std::string>(),
-                             failure["message"].get<std::string>());
+  void RunTrials(std::span<const PlannedTrial> trials, Progress& progress,
+                 RemainingTime& remaining) {
+    while (!trials.empty() && !interrupted_) {
+      const std::span<const PlannedTrial> launch = FirstLaunch(trials);
+      progress.Begin(NameOf(launch), remaining.Seconds());
+      if (launch.front().config.modelled()) {
+        const auto begin = std::chrono::steady_clock::now();
+        const json outcome = RunModelled(launch.front());
+        Ended(launch.front(), outcome, SecondsSince(begin), progress, remaining);
+      } else {
+        RunLive(launch, progress, remaining);
       }
-      progress.End(outcome["status"], detail, seconds, clock.Remaining());
+      trials = trials.subspan(launch.size());
     }
+  }
+
+  // Says and counts what became of a trial.
+  void Ended(const PlannedTrial& trial, const json& outcome, double seconds, Progress& progress,
+             RemainingTime& remaining) {
+    remaining.Done(seconds);
+    const bool ok = outcome["status"] == "ok";
+    ++(ok ? summary_.ok : summary_.failed);
+    std::string detail;
+    if (!ok) {
+      const json& failure = outcome["failure"];
+      detail = fmt::format("{}: {}", failure["kind"].get<std::string>(),
+                           failure["message"].get<std::string>());
+    }
+    progress.End(Name(trial), outcome["status"], detail, seconds, remaining.Seconds());
   }
 
   // A directory with config.json, as both kinds of trials find it.
@@ -206,26 +168,95 @@ class Runner {
     return config;
   }
 
-  json RunLive(const PlannedTrial& trial, Progress& progress) {
-    const std::string id = Prepare(trial).trial_id;
-    const fs::path directory = store_.Directory(id);
+  struct LiveTrial {
+    const PlannedTrial* planned;
+    std::string id;
+    fs::path directory;
+  };
+
+  // Trials of one launch; those that another one took down with it are launched again at once.
+  void RunLive(std::span<const PlannedTrial> planned, Progress& progress,
+               RemainingTime& remaining) {
+    std::deque<std::vector<LiveTrial>> launches(1);
+    for (const PlannedTrial& trial : planned) {
+      const std::string id = Prepare(trial).trial_id;
+      launches[0].push_back({&trial, id, fs::absolute(store_.Directory(id))});
+    }
+    for (int number = 1; !launches.empty(); ++number) {
+      const std::vector<LiveTrial> trials = std::move(launches.front());
+      launches.pop_front();
+      if (interrupted_) {
+        for (const LiveTrial& trial : trials) fs::remove_all(trial.directory);
+        continue;
+      }
+      std::vector<LiveTrial> again;
+      const bool alone = LaunchOnce(trials, number, again, progress, remaining);
+      if (again.empty()) continue;
+      progress.Say(fmt::format("{} trial(s) of this launch are launched again{}", again.size(),
+                               alone ? ", one at a time" : ""));
+      if (!alone) launches.push_back({});
+      for (LiveTrial& trial : again) {
+        EmptyForAnotherLaunch(trial.directory);
+        if (alone) launches.push_back({});
+        launches.back().push_back(std::move(trial));
+      }
+    }
+  }
+
+  // Finishes the trials that ended, and puts the others into `again`; returns whether these have to
+  // be launched one at a time. Where it is interrupted nothing is left.
+  bool LaunchOnce(const std::vector<LiveTrial>& trials, int number, std::vector<LiveTrial>& again,
+                  Progress& progress, RemainingTime& remaining) {
+    const CellConfig& config = trials.front().planned->config;
+    std::vector<fs::path> directories;
     LaunchRequest request;
-    request.argv = LaunchCommand(trial.config, options_.worker, fs::absolute(directory));
-    request.environment = ThreadEnvironment(trial.config);
-    request.log = directory / "log.txt";
-    request.timeout_seconds = trial.timeout_seconds;
-    const std::string started = UtcNow();
+    request.timeout_seconds = 0;
+    for (const LiveTrial& trial : trials) {
+      directories.push_back(trial.directory);
+      request.timeout_seconds += trial.planned->timeout_seconds;
+    }
+    request.argv = LaunchCommand(config, options_.worker, directories);
+    request.environment = ThreadEnvironment(config);
+    request.log = directories.front() / "log.txt";
+    HowItRan how;
+    how.started = UtcNow();
     const LaunchResult end = Launch(request, interrupted_, [&](double elapsed) {
       progress.Tick(elapsed, progress.terminal() ? WhatItDoes(request.log) : "");
     });
     if (end.end == LaunchResult::End::kInterrupted) {
-      fs::remove_all(directory);
-      return nullptr;
+      for (const fs::path& directory : directories) fs::remove_all(directory);
+      return false;
     }
-    json environment = DescribeEnvironment();
-    for (const auto& [name, value] : request.environment) environment[name] = value;
-    return Finish(trial, id, CollectOutcome(directory, end, trial.timeout_seconds), started,
-                  end.seconds, request.argv, environment);
+    how.argv = request.argv;
+    how.environment = DescribeEnvironment();
+    for (const auto& [name, value] : request.environment) how.environment[name] = value;
+    how.launch = {{"id", fmt::format("{}.{}", trials.front().id, number)},
+                  {"trials", trials.size()}};
+    const LaunchEnd found = EndOf(directories, end);
+    std::vector<const LiveTrial*> ended;
+    std::vector<json> outcomes;
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      if (found.trials[i] == TrialEnd::kAgain) {
+        again.push_back(trials[i]);
+        continue;
+      }
+      if (i > 0) fs::copy_file(request.log, directories[i] / "log.txt");
+      fs::remove(directories[i] / kTurnFile);
+      const LaunchResult well{.end = LaunchResult::End::kExited, .exit_code = 0};
+      ended.push_back(&trials[i]);
+      outcomes.push_back(CollectOutcome(directories[i],
+                                        found.trials[i] == TrialEnd::kFailed ? end : well,
+                                        request.timeout_seconds));
+    }
+    const LaunchTime time = TimeOf(outcomes, end.seconds, again.empty());
+    if (time.start_seconds) how.launch["start_seconds"] = *time.start_seconds;
+    for (std::size_t i = 0; i < ended.size(); ++i) {
+      how.seconds = time.trial_seconds[i];
+      const PlannedTrial& planned = *ended[i]->planned;
+      Ended(planned, Finish(planned, ended[i]->id, std::move(outcomes[i]), how), how.seconds,
+            progress, remaining);
+    }
+    return found.alone;
   }
 
   json RunModelled(const PlannedTrial& trial) {
@@ -247,15 +278,22 @@ class Runner {
     } catch (const std::exception& error) {
       outcome = FailedOutcome(Error(FailureKind::kInternal, error.what()));
     }
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return Finish(trial, id, std::move(outcome), started, seconds, {"model"}, json::object());
+    HowItRan how{started, SecondsSince(begin), {"model"}, json::object(), nullptr};
+    return Finish(trial, id, std::move(outcome), how);
   }
 
+  struct HowItRan {
+    std::string started;
+    double seconds = 0;
+    std::vector<std::string> argv;
+    json environment;
+    json launch;  // null: of a modelled trial
+  };
+
   json Finish(const PlannedTrial& planned, const std::string& id, json outcome,
-              const std::string& started, double seconds, const std::vector<std::string>& argv,
-              const json& environment) {
+              const HowItRan& how) {
     json trial = std::move(outcome);
+    trial.erase("turn_seconds");
     trial["schema"] = kTrialSchema;
     trial["trial_id"] = id;
     trial["experiment"] = planned.experiment;
@@ -269,10 +307,11 @@ class Runner {
     trial["sources"] = planned.sources;
     trial["block"] = planned.block;
     trial["seed"] = planned.seed;
-    trial["started_utc"] = started;
-    trial["seconds"] = seconds;
-    trial["argv"] = argv;
-    trial["environment"] = environment;
+    trial["started_utc"] = how.started;
+    trial["seconds"] = how.seconds;
+    trial["argv"] = how.argv;
+    trial["environment"] = how.environment;
+    if (!how.launch.is_null()) trial["launch"] = how.launch;
     std::vector<std::string> files;
     for (const auto& entry : fs::directory_iterator(store_.Directory(id))) {
       files.push_back(entry.path().filename().string());
@@ -297,23 +336,6 @@ class Runner {
 };
 
 }  // namespace
-
-std::vector<std::string> LaunchCommand(const CellConfig& config, const fs::path& worker,
-                                       const fs::path& directory) {
-  std::vector<std::string> command;
-  if (config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
-    command.push_back("mpirun");
-    if (::geteuid() == 0) command.push_back("--allow-run-as-root");
-    for (const char* option :
-         {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-np"}) {
-      command.push_back(option);
-    }
-    command.push_back(std::to_string(config.workers));
-  }
-  command.push_back(worker.string());
-  command.push_back(directory.string());
-  return command;
-}
 
 RunSummary RunExperiments(const Catalog& catalog, const Store& store,
                           const std::vector<Experiment>& experiments, const RunOptions& options,

@@ -34,9 +34,4 @@ RunSummary RunExperiments(const Catalog& catalog, const Store& store,
                           const std::vector<Experiment>& experiments, const RunOptions& options,
                           const std::atomic<bool>& interrupted);
 
-// The command line of a live trial.
-std::vector<std::string> LaunchCommand(const CellConfig& config,
-                                       const std::filesystem::path& worker,
-                                       const std::filesystem::path& directory);
-
 }  // namespace sparfuse::harness

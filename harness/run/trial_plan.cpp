@@ -7,24 +7,20 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <span>
 
 #include "core/device/card.hpp"
 #include "harness/catalog/part_sources.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/run/launch/rounds.hpp"
 #include "harness/run/needed_profiles.hpp"
+#include "harness/run/shared_launch.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-
-// std::shuffle differs between standard libraries; an order that a seed names must not.
-template <class T>
-void Shuffle(std::vector<T>& values, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random() % i]);
-}
 
 // What became of the stored trials of a cell and block.
 struct Stored {
@@ -121,7 +117,8 @@ class Collector {
       }
       trial.why = stored.current != nullptr ? "--fresh" : stored.why.value_or(WhatIsNew(trial));
     }
-    trial.estimated_seconds = EstimateSeconds(trial.config, trial.config_hash, rows_);
+    trial.estimate = EstimateTime(trial.config, trial.config_hash, rows_);
+    trial.estimated_seconds = trial.estimate.start + trial.estimate.turns;
     plan.trials.push_back(std::move(trial));
   }
 
@@ -151,22 +148,26 @@ class Collector {
 
 }  // namespace
 
-double EstimateSeconds(const CellConfig& config, const std::string& config_hash,
-                       const std::vector<TrialRow>& rows) {
-  double sum[3] = {};
+EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_hash,
+                           const std::vector<TrialRow>& rows) {
+  EstimatedTime sum[3] = {};
   std::size_t count[3] = {};
   for (const auto& row : rows) {
     if (row.status != "ok" || row.kind != NameOf(config.kind) || row.mode != NameOf(config.mode))
       continue;
     const bool alike = row.workload == config.workload && row.workers == config.workers;
     const int level = row.config_hash == config_hash ? 0 : alike ? 1 : 2;
-    sum[level] += row.seconds;
+    const RowLaunch launch = LaunchOf(row);
+    const double its_start = launch.start_seconds / static_cast<double>(launch.trials);
+    sum[level].start += launch.start_seconds;
+    sum[level].turns += std::max(0.0, row.seconds - its_start);
     ++count[level];
   }
   for (int level = 0; level < 3; ++level) {
-    if (count[level] > 0) return sum[level] / static_cast<double>(count[level]);
+    const auto n = static_cast<double>(count[level]);
+    if (n > 0) return {sum[level].start / n, sum[level].turns / n};
   }
-  return 0;
+  return {};
 }
 
 TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& experiments,
@@ -196,6 +197,7 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
     }
   }
   // A block of every part before the next block of any: what an interruption leaves is balanced.
+  std::size_t next_launch = 1;
   for (int block = 0; block < blocks; ++block) {
     for (const auto& experiment : experiments) {
       for (const auto& part : experiment.parts) {
@@ -205,8 +207,12 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
           trials.push_back(
               MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block));
         }
-        Shuffle(trials, static_cast<std::uint64_t>(part.base_seed + block));
+        std::mt19937_64 random(static_cast<std::uint64_t>(part.base_seed + block));
+        Shuffle(trials, random);
+        const std::size_t planned = collector.plan.trials.size();
         for (auto& trial : trials) collector.Add(std::move(trial));
+        FormLaunches(std::span(collector.plan.trials).subspan(planned), context.memory,
+                     part.interleave, next_launch);
       }
     }
   }
@@ -220,6 +226,14 @@ std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
         "{} trial(s) of the store count that were made with other sources of {}: run them again "
         "with --fresh, or raise its revision, where results may differ",
         trials, part));
+  }
+  std::map<std::string, std::size_t> alone;
+  for (const PlannedTrial& trial : plan.trials) {
+    if (!trial.alone.empty()) ++alone[trial.part + ": " + trial.alone];
+  }
+  for (const auto& [why, trials] : alone) {
+    problems.push_back(fmt::format(
+        "{} trial(s) run one after another instead of side by side: part {}", trials, why));
   }
   const auto on_cards =
       std::count_if(plan.trials.begin(), plan.trials.end(),

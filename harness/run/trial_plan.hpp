@@ -12,6 +12,12 @@
 
 namespace sparfuse::harness {
 
+// What a trial takes: the start and end of its processes, which a launch of several has once, and
+// what happens in its turns.
+struct EstimatedTime {
+  double start = 0, turns = 0;  // seconds
+};
+
 struct PlannedTrial {
   std::string experiment, part;
   CellConfig config;
@@ -23,15 +29,28 @@ struct PlannedTrial {
   int block = 0;
   std::int64_t seed = 0;
   double timeout_seconds = 600;
-  std::string why;               // "never run", "failed before (comm)", what differs
-  double estimated_seconds = 0;  // from stored trials; 0: no history
+  std::string why;  // "never run", "failed before (comm)", what differs
+  // Trials of one number run in one launch, and are neighbours in the plan; 0: it has its own.
+  std::size_t launch = 0;
+  std::string alone;             // why it does not share one, where it might; or ""
+  EstimatedTime estimate;        // from stored trials; 0: no history
+  double estimated_seconds = 0;  // its part of its launch
 };
+
+// What a launch may use.
+struct LaunchMemory {
+  double host_bytes = 0;
+  double card_bytes = 0;  // of one card
+  std::size_t cards = 0;
+};
+LaunchMemory MemoryOfThisMachine();
 
 struct PlanContext {
   const Catalog& catalog;
   const Store& store;
   nlohmann::json machine;  // DescribeSystem()
   bool fresh = false;      // everything runs again
+  LaunchMemory memory = MemoryOfThisMachine();
 };
 
 struct TrialPlan {
@@ -42,7 +61,8 @@ struct TrialPlan {
 };
 
 // Live trials in the order in which they run: profiles first, then block by block, the cells of a
-// block shuffled by the part's seed and the block.
+// block shuffled by the part's seed and the block; those that share a launch
+// (harness/run/shared_launch.hpp) stand where the first of them does.
 TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& experiments,
                    const std::vector<TrialRow>& rows);
 
@@ -50,13 +70,14 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
                        const std::vector<TrialRow>& rows);
 
-// Warnings, a sentence each: what this machine lacks for trials of the plan, which will fail, and
-// which trials that count were made with other sources of their parts.
+// Warnings, a sentence each: what this machine lacks for trials of the plan, which will fail;
+// trials that do not run side by side for want of memory; and which trials that count were made
+// with other sources of their parts.
 std::vector<std::string> ProblemsOf(const TrialPlan& plan);
 
-// Mean seconds of stored trials like this one: of the same cell, else of the same kind, mode,
-// workload and workers, else of the same kind and mode; 0 without any.
-double EstimateSeconds(const CellConfig& config, const std::string& config_hash,
-                       const std::vector<TrialRow>& rows);
+// Means of stored trials like this one: of the same cell, else of the same kind, mode, workload and
+// workers, else of the same kind and mode; 0 without any.
+EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_hash,
+                           const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

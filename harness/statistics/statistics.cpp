@@ -94,9 +94,12 @@ std::map<int, double> RatiosByBlock(const std::map<int, double>& ours,
   return ratios;
 }
 
-std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
-                                    const std::map<int, double>& other) {
-  return LogInterval(OfBlocks(RatiosByBlock(ours, other)));
+double RatioOfRounds(std::span<const double> ours, std::span<const double> other) {
+  double sum = 0;
+  for (std::size_t round = 0; round < ours.size(); ++round) {
+    sum += std::log(ours[round] / other[round]);
+  }
+  return std::exp(sum / static_cast<double>(ours.size()));
 }
 
 std::optional<Interval> PairedDifference(const std::map<int, double>& ours,

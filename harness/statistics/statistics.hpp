@@ -57,11 +57,11 @@ std::vector<double> OfBlocks(const std::map<int, double>& by_block);
 // ours / other of the blocks where both are above 0.
 std::map<int, double> RatiosByBlock(const std::map<int, double>& ours,
                                     const std::map<int, double>& other);
-// Their LogInterval.
-std::optional<Interval> PairedRatio(const std::map<int, double>& ours,
-                                    const std::map<int, double>& other);
+// ours / other of two trials that took turns, from their values in each round: the geometric mean
+// of the rounds' ratios. Preconditions: as many rounds, at least one; all values above 0.
+double RatioOfRounds(std::span<const double> ours, std::span<const double> other);
 
-// ours - other, likewise.
+// ours - other of the blocks that both have.
 std::optional<Interval> PairedDifference(const std::map<int, double>& ours,
                                          const std::map<int, double>& other);
 

@@ -159,8 +159,8 @@ void Index::AddTrial(const json& trial) {
   const json failure = Member(trial, "failure");
   const std::string id = trial["trial_id"];
   json provenance;
-  for (const char* key :
-       {"software", "source", "sources", "argv", "environment", "machine", "layout", "sampling"}) {
+  for (const char* key : {"software", "source", "sources", "argv", "environment", "machine",
+                          "layout", "sampling", "launch", "rounds"}) {
     provenance[key] = Member(trial, key);
   }
   Execute("BEGIN IMMEDIATE");
@@ -282,6 +282,19 @@ std::vector<TrialRow> Index::Rows() const {
   each("SELECT trial_id, reason FROM annotation ORDER BY annotation_id",
        [](TrialRow& row, const Statement& s) { row.annotations.push_back(s.Text(1)); });
   return rows;
+}
+
+RowLaunch LaunchOf(const TrialRow& row) {
+  RowLaunch launch;
+  if (const json known = Member(row.provenance, "launch"); known.is_object()) {
+    launch.id = known.value("id", "");
+    launch.trials = std::max<std::size_t>(1, known.value("trials", std::size_t{1}));
+    launch.start_seconds = known.value("start_seconds", 0.0);
+  }
+  if (const json rounds = Member(row.provenance, "rounds"); rounds.is_array()) {
+    for (const json& seconds : rounds) launch.rounds.push_back(seconds.get<double>());
+  }
+  return launch;
 }
 
 bool IsOlderTrial(const json& trial) {

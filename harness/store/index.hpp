@@ -35,6 +35,15 @@ struct TrialRow {
   bool counts() const { return status == "ok" && annotations.empty(); }
 };
 
+// How a trial was run: in a launch of its own, or in turn with others.
+struct RowLaunch {
+  std::string id;
+  std::size_t trials = 1;           // in the launch
+  double start_seconds = 0;         // of its processes, once for all; 0: not known
+  std::vector<double> rounds = {};  // step_seconds of each; empty: it took no turns
+};
+RowLaunch LaunchOf(const TrialRow& row);
+
 // Append-only. All failures are Error{kData} that name the file and SQLite's reason.
 class Index {
  public:

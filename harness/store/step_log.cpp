@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
@@ -113,6 +114,20 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
   return metrics;
 }
 
+std::vector<double> RoundSeconds(const StepLog& log) {
+  std::map<std::int32_t, std::vector<double>> rounds;
+  for (std::size_t s = 0; s < log.front().size(); ++s) {
+    const LoggedStep& first = log.front()[s];
+    if (!first.measured || first.round == 0) continue;
+    double slowest = 0;
+    for (const auto& rank : log) slowest = std::max(slowest, rank[s].record.step_seconds);
+    rounds[first.round].push_back(slowest);
+  }
+  std::vector<double> medians;
+  for (const auto& [round, seconds] : rounds) medians.push_back(Median(seconds));
+  return medians;
+}
+
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
                 const StepLogContext& context, nlohmann::json& series) {
   struct Row {
@@ -130,6 +145,7 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
   add("step", "", [](const Row& row) { return row.logged->step; });
   add("rank", "", [](const Row& row) { return row.rank; });
   add("measured", "", [](const Row& row) { return row.logged->measured; });
+  add("round", "", [](const Row& row) { return std::int64_t{row.logged->round}; });
   add("loss", "nats", [](const Row& row) { return row.logged->loss; });
   for (const Duration& duration : kDurations) {
     add(duration.name, "seconds",

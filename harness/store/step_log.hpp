@@ -16,6 +16,7 @@ struct LoggedStep {
   bool measured = false;
   double loss = 0;
   StepRecord record;
+  std::int32_t round = 0;  // of trials that take turns, from 1; 0: warm-up, and all other trials
 };
 
 // [ranks][steps]; all ranks have the same steps.
@@ -31,6 +32,10 @@ struct StepLogContext {
 // The metrics of docs/results-format.md over the measured steps. step_seconds is the median over
 // steps of the maximum over ranks; the breakdown is that of the slowest rank.
 nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context);
+
+// Of each round the median over its measured steps of step_seconds, the slowest rank's; empty where
+// there are no rounds.
+std::vector<double> RoundSeconds(const StepLog& log);
 
 // Writes steps.npy and adds to `series` what trial.json says of it (docs/results-format.md).
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,

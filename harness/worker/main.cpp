@@ -1,4 +1,4 @@
-// Starts sparfuse-worker TRIAL_DIRECTORY: one rank of a live trial (under mpirun), or all of them
+// Starts sparfuse-worker TRIAL_DIRECTORY...: one rank of live trials (under mpirun), or all of them
 // as threads of one process.
 #include <malloc.h>
 #include <sys/prctl.h>
@@ -13,6 +13,8 @@
 #include <limits>
 #include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/device/card.hpp"
 #include "core/device/runtime.hpp"
@@ -22,6 +24,8 @@
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/run/shared_launch.hpp"
+#include "harness/worker/launch.hpp"
 #include "harness/worker/rank/card.hpp"
 #include "harness/worker/rank/rank.hpp"
 
@@ -41,14 +45,24 @@ std::chrono::milliseconds Deadline(const CellConfig& config) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * config.deadline_seconds));
 }
 
+// What is launched at once: one trial, or several whose configurations MayShareALaunch.
+struct LaunchedTrials {
+  std::vector<std::filesystem::path> directories;
+  std::vector<TrialConfig> trials;
+
+  // Of the process.
+  const CellConfig& config() const { return trials.front().cell; }
+};
+
 // Runs one rank. Returns false after leaving a failure file.
-bool RunRank(const TrialConfig& trial, const std::filesystem::path& directory,
+bool RunRank(const LaunchedTrials& launched,
              const std::function<std::unique_ptr<Communicator>(Device)>& world, int expected_rank) {
-  const CellConfig& config = trial.cell;
+  const CellConfig& config = launched.config();
   std::unique_ptr<ProgressLoop> loop;
   int rank = expected_rank;
+  Turns turns(launched.directories);
   const auto fail = [&](FailureKind kind, const std::string& message) {
-    WriteFailure(directory, rank, kind, message);
+    for (const auto& directory : turns.Blamed()) WriteFailure(directory, rank, kind, message);
     // Others find out at about the same time; a loop that still answers keeps them from blaming
     // this rank, and the first to leave ends them all.
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -61,13 +75,18 @@ bool RunRank(const TrialConfig& trial, const std::filesystem::path& directory,
     loop = std::make_unique<ProgressLoop>([&] { return world(device); }, Deadline(config));
     rank = loop->rank();
     ThreadPool pool(config.threads_per_worker);
-    const Rank context{config, trial.seed, directory, *loop, pool, device, compute.view()};
-    if (config.is_profile()) {
-      RunProfile(context);
-    } else {
-      RunTraining(context);
+    std::vector<Rank> ranks;
+    for (std::size_t i = 0; i < launched.trials.size(); ++i) {
+      const TrialConfig& trial = launched.trials[i];
+      ranks.push_back(
+          {trial.cell, trial.seed, launched.directories[i], *loop, pool, device, compute.view()});
     }
-    context.Synchronise();
+    if (config.is_profile()) {
+      RunProfile(ranks.front());
+    } else {
+      RunTrainings(ranks, turns);
+    }
+    ranks.front().Synchronise();
     if (config.transport != Transport::kThreads) FinalizeMpiOnClose();
     return true;
   } catch (const Error& error) {
@@ -94,8 +113,8 @@ std::unique_ptr<Communicator> OverNccl(const CellConfig& config, std::unique_ptr
   return MakeNcclWorld(LinkedNccl(), std::move(setup));
 }
 
-int RunThreads(const TrialConfig& trial, const std::filesystem::path& directory) {
-  const CellConfig& config = trial.cell;
+int RunThreads(const LaunchedTrials& launched) {
+  const CellConfig& config = launched.config();
   const int ranks = config.workers;
   auto worlds = MakeThreadsWorld(ranks, config.ranks_per_node);
   std::vector<std::thread> threads;
@@ -105,12 +124,14 @@ int RunThreads(const TrialConfig& trial, const std::filesystem::path& directory)
       threads.emplace_back([&, rank] {
         auto& world = worlds[static_cast<std::size_t>(rank)];
         passed[static_cast<std::size_t>(rank)] = RunRank(
-            trial, directory, [&](Device) { return Shape(config, std::move(world)); }, rank);
+            launched, [&](Device) { return Shape(config, std::move(world)); }, rank);
       });
     } catch (const std::system_error& error) {
-      WriteFailure(directory, rank, FailureKind::kUnsupported,
-                   "the thread of rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
-                       " cannot be started (" + error.what() + "); expected fewer workers");
+      for (const auto& directory : launched.directories) {
+        WriteFailure(directory, rank, FailureKind::kUnsupported,
+                     "the thread of rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
+                         " cannot be started (" + error.what() + "); expected fewer workers");
+      }
       worlds[static_cast<std::size_t>(rank)].reset();  // the others find that it is lost
     }
   }
@@ -121,20 +142,33 @@ int RunThreads(const TrialConfig& trial, const std::filesystem::path& directory)
   return 0;
 }
 
-int Run(const std::filesystem::path& directory) {
-  const char* launched = std::getenv("OMPI_COMM_WORLD_RANK");
-  const int rank = launched == nullptr ? 0 : std::atoi(launched);
-  TrialConfig trial;
+LaunchedTrials ReadTrials(std::vector<std::filesystem::path> directories) {
+  LaunchedTrials launched{std::move(directories), {}};
+  for (const auto& directory : launched.directories) {
+    launched.trials.push_back(TrialConfigOf(ReadJsonFile(directory / "config.json")));
+    if (!MayShareALaunch(launched.config(), launched.trials.back().cell)) {
+      SPARFUSE_THROW(kInternal, directory.string() + " needs another process than " +
+                                    launched.directories.front().string());
+    }
+  }
+  return launched;
+}
+
+int Run(const std::vector<std::filesystem::path>& directories) {
+  const char* from_mpirun = std::getenv("OMPI_COMM_WORLD_RANK");
+  const int rank = from_mpirun == nullptr ? 0 : std::atoi(from_mpirun);
+  LaunchedTrials launched;
   try {
-    trial = TrialConfigOf(ReadJsonFile(directory / "config.json"));
+    launched = ReadTrials(directories);
   } catch (const std::exception& error) {
-    WriteFailure(directory, rank, FailureKind::kData, error.what());
+    for (const auto& directory : directories)
+      WriteFailure(directory, rank, FailureKind::kData, error.what());
     return 1;
   }
-  const CellConfig& config = trial.cell;
-  if (config.transport == Transport::kThreads) return RunThreads(trial, directory);
+  const CellConfig& config = launched.config();
+  if (config.transport == Transport::kThreads) return RunThreads(launched);
   const bool passed = RunRank(
-      trial, directory,
+      launched,
       [&](Device device) {
         std::unique_ptr<Communicator> world = MakeMpiWorld(config.ranks_per_node);
         if (config.transport == Transport::kNccl) return OverNccl(config, std::move(world), device);
@@ -151,8 +185,8 @@ int Run(const std::filesystem::path& directory) {
 }  // namespace sparfuse::harness
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: sparfuse-worker TRIAL_DIRECTORY (made by sparfuse run)\n");
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: sparfuse-worker TRIAL_DIRECTORY... (made by sparfuse run)\n");
     return 2;
   }
   // Streams that share one of CUDA's queues wait for one another. The engine, LibTorch and NCCL
@@ -167,5 +201,5 @@ int main(int argc, char** argv) {
   // Nobody would collect the trial of a launcher that was killed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sparfuse::PreferCommunication();
-  return sparfuse::harness::Run(argv[1]);
+  return sparfuse::harness::Run({argv + 1, argv + argc});
 }

@@ -1,24 +1,15 @@
-// Runs a training trial: broadcast, calibration, steps, checks, outcome.
-#include <algorithm>
+#include "harness/worker/training.hpp"
+
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <limits>
-#include <optional>
+#include <utility>
 
 #include "core/device/runtime.hpp"
-#include "core/engine/live/live_engine.hpp"
-#include "harness/catalog/trial_composition.hpp"
-#include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/run/progress.hpp"
-#include "harness/store/step_log.hpp"
-#include "harness/worker/planning.hpp"
-#include "harness/worker/rank/rank.hpp"
 #include "harness/worker/rank/ready_order.hpp"
 #include "harness/worker/rank/replica.hpp"
-#include "workloads/catalog/catalog.hpp"
-#include "workloads/workload.hpp"
+#include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -26,253 +17,240 @@ namespace {
 constexpr std::uint64_t kVerifiedSteps = 2;  // whose selections are checked to conserve mass
 constexpr std::size_t kTracedSteps = 3;
 
-struct EvaluatedStep {
-  std::int64_t step = 0;
-  double seconds = 0;
-  workloads::Evaluation evaluation;
-};
-
-class Training {
- public:
-  explicit Training(const Rank& rank)
-      : rank_(rank),
-        config_(rank.config),
-        descriptor_(workloads::FindWorkload(config_.workload)),
-        workload_(MakeTrialWorkload(rank)),
-        composition_(Compose(config_)),
-        topology_{rank.size(), config_.ranks_per_node} {
-    BroadcastState(rank_, *workload_);
-    ready_order_ = ObserveReadyOrder(rank_, *workload_);
-    Build();
-  }
-
-  void Run() {
-    const auto warmup = static_cast<std::uint64_t>(config_.warmup_steps);
-    const std::uint64_t steps = warmup + static_cast<std::uint64_t>(config_.steps);
-    const auto every = static_cast<std::uint64_t>(config_.evaluate_every.value_or(0));
-    rank_.Synchronise();
-    for (std::uint64_t step = 0; step < steps; ++step) {
-      Step(step, step >= warmup, step + kTracedSteps >= steps);
-      if (step == 0) SayThatStepsRun(steps);
-      if (every > 0 && ((step + 1) % every == 0 || step + 1 == steps) &&
-          EvaluateReachesTarget(step))
-        break;
-    }
-    Finish();
-  }
-
- private:
-  // In the log, which the controller follows. A step needs every rank, so that none is starting
-  // yet.
-  void SayThatStepsRun(std::uint64_t steps) const {
-    if (rank_.rank() != 0) return;
-    std::printf("%s%llu steps\n", kMeasuringLine, static_cast<unsigned long long>(steps));
-    std::fflush(stdout);
-  }
-
-  void Build() {
-    std::vector<TensorShape> tensors;
-    for (const std::size_t parameter : ready_order_) {
-      const workloads::ParameterInfo& info = workload_->Parameters()[parameter];
-      tensors.push_back({info.name, info.shape, info.numel});
-    }
-    GradientLayout layout = MakeLayout(tensors, config_);
-    planning_.emplace(rank_, composition_, topology_, layout, ready_order_);
-    Plan plan = planning_->First();
-    LiveConfig live =
-        MakeLiveConfig(composition_, std::move(layout), std::move(plan), topology_, rank_.seed);
-    // Longer than any single wait, so that the wait that names a rank ends first.
-    live.deadline = std::chrono::milliseconds(
-        static_cast<std::int64_t>(2000 * config_.deadline_seconds) + 5000);
-    live.device = rank_.device;
-    live.compute = rank_.compute;
-    engine_.emplace(std::move(live), rank_.loop, rank_.pool);
-
-    std::vector<std::size_t> position(workload_->Parameters().size(), kNotInLayout);
-    for (std::size_t t = 0; t < ready_order_.size(); ++t) position[ready_order_[t]] = t;
-    workload_->SetGradientHook(
-        [this, position](std::size_t parameter, const float* gradient, std::size_t numel) {
-          if (position[parameter] == kNotInLayout) {
-            SPARFUSE_THROW(kInternal, "parameter " + workload_->Parameters()[parameter].name +
-                                          " has a gradient, but had none in calibration");
-          }
-          engine_->AnnounceGradient(position[parameter], {gradient, numel});
-        });
-  }
-
-  void Step(std::uint64_t step, bool measured, bool traced) {
-    const int micro_steps = config_.accumulation;
-    if (auto plan = planning_->At(step)) engine_->Replan(*std::move(plan));
-    engine_->SetDensity(composition_.feedback.DensityFactor(step, composition_.density));
-    PrepareStep(rank_, *workload_, step);
-    engine_->BeginStep(step, step < kVerifiedSteps);
-    workload_->ClearGradients();
-    for (int micro = 0; micro < micro_steps; ++micro) {
-      engine_->BeginForward();
-      workload_->BeginForward(step, micro);
-      engine_->EndForward();
-      const bool last = micro + 1 == micro_steps;
-      workload_->Backward(last);
-      if (!last) engine_->EndMicroStep();
-    }
-    engine_->EndBackward();
-    engine_->FinishStep();
-    // There the workload's update is not in the order of the stream.
-    if (rank_.device.kind == DeviceKind::kEmulated) gpu::Synchronize(rank_.compute);
-    for (std::size_t t = 0; t < ready_order_.size(); ++t) {
-      workload_->SetGradient(ready_order_[t], engine_->AveragedOnDevice(t).data);
-    }
-    engine_->BeginUpdate();
-    workload_->Update(step);
-    const StepRecord record = engine_->EndStep();
-    const double loss = workload_->MeanLoss();
-    LoggedStep logged{static_cast<std::int64_t>(step), measured, loss, record};
-    training_seconds_ += logged.record.step_seconds;
-    if (!std::isfinite(loss)) {
-      SPARFUSE_THROW(kNumeric,
-                     "the loss is " + std::to_string(loss) + " at step " + std::to_string(step));
-    }
-    logged.record.residual_norm = engine_->ResidualNorm();
-    log_.push_back(logged);
-    planning_->Observe(step, engine_->timeline());
-    if (traced) traced_.push_back({logged.step, {engine_->timeline().Sorted()}});
-  }
-
-  // Rank 0 evaluates, the others wait; replicas are equal.
-  bool EvaluateReachesTarget(std::uint64_t step) {
-    std::int64_t reached = 0;
-    if (rank_.rank() == 0) {
-      const workloads::Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
-      evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
-      if (config_.target) {
-        reached = descriptor_.higher_is_better ? evaluation.metric >= *config_.target
-                                               : evaluation.metric <= *config_.target;
-      }
-    }
-    reached_target_ = rank_.Max({reached})[0] != 0;
-    return reached_target_;
-  }
-
-  void Finish() {
-    const bool replicas_equal = StateEqualsRankZero(rank_, *workload_);
-    const auto violations = rank_.Max({static_cast<std::int64_t>(engine_->mass_violations())})[0];
-    const auto fibres = rank_.Max({static_cast<std::int64_t>(engine_->fibres_missing())})[0];
-    const StepLog log = GatherSteps(rank_, log_);
-    const std::vector<TracedStep> traced = GatherSpans(rank_, traced_);
-    nlohmann::json machine = MachineOf(rank_);
-    if (rank_.rank() != 0) return;
-
-    const StepLogContext context = LogContext();
-    nlohmann::json outcome;
-    outcome["metrics"] = MetricsOf(log, context);
-    if (engine_->fibres_checked() > 0) {
-      outcome["metrics"]["fibres_missing"] = {
-          {"value", static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked())},
-          {"unit", "of fibres"}};
-    }
-    if (!evaluations_.empty()) AddConvergence(outcome["metrics"]);
-    outcome["checks"] = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
-    if (composition_.sparsifier != nullptr) outcome["checks"]["mass_conserved"] = violations == 0;
-    const bool passed = replicas_equal && violations == 0;
-    outcome["status"] = passed ? "ok" : "invalid";
-    outcome["reason"] = passed            ? ""
-                        : !replicas_equal ? "replicas differ at the end"
-                                          : "a selection lost mass";
-    outcome["machine"] = std::move(machine);
-    outcome["software"] = SoftwareOfWorker();
-    outcome["plan"] = engine_->plan().UnitSizes();
-    planning_->Describe(outcome);
-    outcome["layout"] = LayoutJson();
-    const auto sparsifier = composition_.MakeSparsifier(0);
-    if (sparsifier != nullptr && rank_.device.kind != DeviceKind::kHost) {
-      outcome["selection"] =
-          sparsifier->SelectsOnDevice() ? "on the device" : "on the host, copies included";
-    }
-    outcome["selection_counters"] = {{"selections", engine_->select_counters().selections},
-                                     {"overflows", engine_->select_counters().overflows},
-                                     {"fallbacks", engine_->select_counters().fallbacks},
-                                     {"mass_checks", engine_->mass_checks()}};
-    nlohmann::json& series = outcome["series"];
-    WriteSteps(rank_.directory, log, context, series);
-    WriteSpans(rank_.directory, traced, series);
-    if (!evaluations_.empty()) WriteEvaluations(series);
-    WriteOutcome(rank_.directory, outcome);
-  }
-
-  StepLogContext LogContext() const {
-    StepLogContext context;
-    context.dense_elements = static_cast<double>(engine_->layout().numel());
-    context.units_per_step = static_cast<double>(rank_.size()) * config_.batch_per_worker *
-                             config_.accumulation *
-                             static_cast<double>(descriptor_.units_per_sample);
-    context.unit = descriptor_.unit;
-    return context;
-  }
-
-  nlohmann::json LayoutJson() const {
-    nlohmann::json layout = nlohmann::json::array();
-    for (std::size_t t = 0; t < engine_->layout().tensors(); ++t) {
-      const TensorEntry& tensor = engine_->layout().tensor(t);
-      layout.push_back({{"name", tensor.name},
-                        {"shape", tensor.shape},
-                        {"numel", tensor.numel},
-                        {"dense", tensor.dense}});
-    }
-    return layout;
-  }
-
-  void AddConvergence(nlohmann::json& metrics) const {
-    const EvaluatedStep& last = evaluations_.back();
-    const std::string unit = descriptor_.metric;
-    metrics["final_metric"] = {{"value", last.evaluation.metric}, {"unit", unit}};
-    metrics["final_loss"] = {{"value", last.evaluation.loss}, {"unit", "nats"}};
-    if (reached_target_) {
-      metrics["steps_to_target"] = {{"value", last.step}, {"unit", "steps"}};
-      metrics["seconds_to_target"] = {{"value", last.seconds}, {"unit", "seconds"}};
-    }
-    if (const auto baseline = workload_->UnigramBaseline()) {
-      metrics["unigram_baseline"] = {{"value", *baseline}, {"unit", unit}};
-    }
-  }
-
-  void WriteEvaluations(nlohmann::json& series) const {
-    std::vector<std::int64_t> steps;
-    std::vector<double> seconds, metrics, losses;
-    for (const EvaluatedStep& evaluated : evaluations_) {
-      steps.push_back(evaluated.step);
-      seconds.push_back(evaluated.seconds);
-      metrics.push_back(evaluated.evaluation.metric);
-      losses.push_back(evaluated.evaluation.loss);
-    }
-    NpyTable table("every evaluation");
-    table.AddColumn("step", "", std::move(steps));
-    table.AddColumn("seconds", "seconds", std::move(seconds));
-    table.AddColumn("metric", descriptor_.metric, std::move(metrics));
-    table.AddColumn("loss", "nats", std::move(losses));
-    table.Write(rank_.directory / "evaluations.npy");
-    series["evaluations.npy"] = table.Description();
-  }
-
-  static constexpr std::size_t kNotInLayout = std::numeric_limits<std::size_t>::max();
-
-  const Rank& rank_;
-  const CellConfig& config_;
-  const workloads::WorkloadDescriptor& descriptor_;
-  std::unique_ptr<workloads::TrainingWorkload> workload_;
-  Composition composition_;
-  Topology topology_;
-  std::vector<std::size_t> ready_order_;  // parameters
-  std::optional<Planning> planning_;
-  std::optional<LiveEngine> engine_;
-  std::vector<LoggedStep> log_;
-  std::vector<TracedStep> traced_;          // of this rank only, until gathered
-  std::vector<EvaluatedStep> evaluations_;  // rank 0
-  double training_seconds_ = 0;
-  bool reached_target_ = false;
-};
-
 }  // namespace
 
-void RunTraining(const Rank& rank) { Training(rank).Run(); }
+Training::Training(const Rank& rank)
+    : rank_(rank),
+      config_(rank.config),
+      descriptor_(workloads::FindWorkload(config_.workload)),
+      workload_(MakeTrialWorkload(rank)),
+      composition_(Compose(config_)),
+      topology_{rank.size(), config_.ranks_per_node} {
+  BroadcastState(rank_, *workload_);
+  ready_order_ = ObserveReadyOrder(rank_, *workload_);
+  Build();
+  rank_.Synchronise();
+}
+
+void Training::WarmUp() {
+  for (int step = 0; step < config_.warmup_steps && !reached_target_; ++step) Step({});
+}
+
+void Training::Measure(int steps, int round) {
+  if (round > 0) Step({.round = round});
+  for (int step = 0; step < steps && !reached_target_; ++step) {
+    Step({.measured = true, .round = round});
+  }
+}
+
+void Training::Build() {
+  std::vector<TensorShape> tensors;
+  for (const std::size_t parameter : ready_order_) {
+    const workloads::ParameterInfo& info = workload_->Parameters()[parameter];
+    tensors.push_back({info.name, info.shape, info.numel});
+  }
+  GradientLayout layout = MakeLayout(tensors, config_);
+  planning_.emplace(rank_, composition_, topology_, layout, ready_order_);
+  Plan plan = planning_->First();
+  LiveConfig live =
+      MakeLiveConfig(composition_, std::move(layout), std::move(plan), topology_, rank_.seed);
+  // Longer than any single wait, so that the wait that names a rank ends first.
+  live.deadline =
+      std::chrono::milliseconds(static_cast<std::int64_t>(2000 * config_.deadline_seconds) + 5000);
+  live.device = rank_.device;
+  live.compute = rank_.compute;
+  engine_.emplace(std::move(live), rank_.loop, rank_.pool);
+
+  std::vector<std::size_t> position(workload_->Parameters().size(), kNotInLayout);
+  for (std::size_t t = 0; t < ready_order_.size(); ++t) position[ready_order_[t]] = t;
+  workload_->SetGradientHook(
+      [this, position](std::size_t parameter, const float* gradient, std::size_t numel) {
+        if (position[parameter] == kNotInLayout) {
+          SPARFUSE_THROW(kInternal, "parameter " + workload_->Parameters()[parameter].name +
+                                        " has a gradient, but had none in calibration");
+        }
+        engine_->AnnounceGradient(position[parameter], {gradient, numel});
+      });
+}
+
+void Training::Step(StepPlace place) {
+  const std::uint64_t step = next_step_++;
+  if (auto plan = planning_->At(step)) engine_->Replan(*std::move(plan));
+  engine_->SetDensity(composition_.feedback.DensityFactor(step, composition_.density));
+  PrepareStep(rank_, *workload_, step);
+  TrainOn(step);
+  Log(step, place, engine_->EndStep());
+  if (step == 0) SayThatStepsRun();
+  const auto every = static_cast<std::uint64_t>(config_.evaluate_every.value_or(0));
+  const auto last = static_cast<std::uint64_t>(config_.warmup_steps + config_.steps);
+  if (every > 0 && ((step + 1) % every == 0 || step + 1 == last)) Evaluate(step);
+}
+
+// In the log, which the controller follows. A step needs every rank, so that none is starting yet.
+void Training::SayThatStepsRun() const {
+  if (rank_.rank() != 0) return;
+  std::printf("%s%d steps\n", kMeasuringLine, config_.warmup_steps + config_.steps);
+  std::fflush(stdout);
+}
+
+void Training::TrainOn(std::uint64_t step) {
+  const int micro_steps = config_.accumulation;
+  engine_->BeginStep(step, step < kVerifiedSteps);
+  workload_->ClearGradients();
+  for (int micro = 0; micro < micro_steps; ++micro) {
+    engine_->BeginForward();
+    workload_->BeginForward(step, micro);
+    engine_->EndForward();
+    const bool last = micro + 1 == micro_steps;
+    workload_->Backward(last);
+    if (!last) engine_->EndMicroStep();
+  }
+  engine_->EndBackward();
+  engine_->FinishStep();
+  // There the workload's update is not in the order of the stream.
+  if (rank_.device.kind == DeviceKind::kEmulated) gpu::Synchronize(rank_.compute);
+  for (std::size_t t = 0; t < ready_order_.size(); ++t) {
+    workload_->SetGradient(ready_order_[t], engine_->AveragedOnDevice(t).data);
+  }
+  engine_->BeginUpdate();
+  workload_->Update(step);
+}
+
+void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record) {
+  LoggedStep logged{static_cast<std::int64_t>(step), place.measured, workload_->MeanLoss(), record,
+                    place.round};
+  training_seconds_ += record.step_seconds;
+  if (!std::isfinite(logged.loss)) {
+    SPARFUSE_THROW(kNumeric, "the loss is " + std::to_string(logged.loss) + " at step " +
+                                 std::to_string(step));
+  }
+  logged.record.residual_norm = engine_->ResidualNorm();
+  log_.push_back(logged);
+  planning_->Observe(step, engine_->timeline());
+  if (!place.measured) return;
+  if (measured_++ + kTracedSteps >= static_cast<std::size_t>(config_.steps)) {
+    traced_.push_back({logged.step, {engine_->timeline().Sorted()}});
+  }
+}
+
+// Rank 0 evaluates, the others wait; replicas are equal.
+void Training::Evaluate(std::uint64_t step) {
+  std::int64_t reached = 0;
+  if (rank_.rank() == 0) {
+    const workloads::Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
+    evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
+    if (config_.target) {
+      reached = descriptor_.higher_is_better ? evaluation.metric >= *config_.target
+                                             : evaluation.metric <= *config_.target;
+    }
+  }
+  reached_target_ = rank_.Max({reached})[0] != 0;
+}
+
+void Training::Finish(double turn_seconds) {
+  const auto begun = std::chrono::steady_clock::now();
+  const bool replicas_equal = StateEqualsRankZero(rank_, *workload_);
+  const auto violations = rank_.Max({static_cast<std::int64_t>(engine_->mass_violations())})[0];
+  const auto fibres = rank_.Max({static_cast<std::int64_t>(engine_->fibres_missing())})[0];
+  const StepLog log = GatherSteps(rank_, log_);
+  const std::vector<TracedStep> traced = GatherSpans(rank_, traced_);
+  nlohmann::json machine = MachineOf(rank_);
+  if (rank_.rank() != 0) return;
+
+  const StepLogContext context = LogContext();
+  nlohmann::json outcome;
+  outcome["metrics"] = MetricsOf(log, context);
+  if (!evaluations_.empty()) AddConvergence(outcome["metrics"]);
+  if (engine_->fibres_checked() > 0) {
+    outcome["metrics"]["fibres_missing"] = {
+        {"value", static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked())},
+        {"unit", "of fibres"}};
+  }
+  outcome["checks"] = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
+  if (composition_.sparsifier != nullptr) outcome["checks"]["mass_conserved"] = violations == 0;
+  const bool passed = replicas_equal && violations == 0;
+  outcome["status"] = passed ? "ok" : "invalid";
+  outcome["reason"] = passed            ? ""
+                      : !replicas_equal ? "replicas differ at the end"
+                                        : "a selection lost mass";
+  outcome["machine"] = std::move(machine);
+  outcome["software"] = SoftwareOfWorker();
+  outcome["plan"] = engine_->plan().UnitSizes();
+  planning_->Describe(outcome);
+  outcome["layout"] = LayoutJson();
+  AddSelection(outcome);
+  if (auto rounds = RoundSeconds(log); !rounds.empty()) outcome["rounds"] = std::move(rounds);
+  nlohmann::json& series = outcome["series"];
+  WriteSteps(rank_.directory, log, context, series);
+  WriteSpans(rank_.directory, traced, series);
+  if (!evaluations_.empty()) WriteEvaluations(series);
+  outcome["turn_seconds"] = turn_seconds + SecondsSince(begun);
+  WriteOutcome(rank_.directory, outcome);
+}
+
+void Training::AddSelection(nlohmann::json& outcome) const {
+  const auto sparsifier = composition_.MakeSparsifier(0);
+  if (sparsifier != nullptr && rank_.device.kind != DeviceKind::kHost) {
+    outcome["selection"] =
+        sparsifier->SelectsOnDevice() ? "on the device" : "on the host, copies included";
+  }
+  outcome["selection_counters"] = {{"selections", engine_->select_counters().selections},
+                                   {"overflows", engine_->select_counters().overflows},
+                                   {"fallbacks", engine_->select_counters().fallbacks},
+                                   {"mass_checks", engine_->mass_checks()}};
+}
+
+StepLogContext Training::LogContext() const {
+  StepLogContext context;
+  context.dense_elements = static_cast<double>(engine_->layout().numel());
+  context.units_per_step = static_cast<double>(rank_.size()) * config_.batch_per_worker *
+                           config_.accumulation * static_cast<double>(descriptor_.units_per_sample);
+  context.unit = descriptor_.unit;
+  return context;
+}
+
+nlohmann::json Training::LayoutJson() const {
+  nlohmann::json layout = nlohmann::json::array();
+  for (std::size_t t = 0; t < engine_->layout().tensors(); ++t) {
+    const TensorEntry& tensor = engine_->layout().tensor(t);
+    layout.push_back({{"name", tensor.name},
+                      {"shape", tensor.shape},
+                      {"numel", tensor.numel},
+                      {"dense", tensor.dense}});
+  }
+  return layout;
+}
+
+void Training::AddConvergence(nlohmann::json& metrics) const {
+  const EvaluatedStep& last = evaluations_.back();
+  const std::string unit = descriptor_.metric;
+  metrics["final_metric"] = {{"value", last.evaluation.metric}, {"unit", unit}};
+  metrics["final_loss"] = {{"value", last.evaluation.loss}, {"unit", "nats"}};
+  if (reached_target_) {
+    metrics["steps_to_target"] = {{"value", last.step}, {"unit", "steps"}};
+    metrics["seconds_to_target"] = {{"value", last.seconds}, {"unit", "seconds"}};
+  }
+  if (const auto baseline = workload_->UnigramBaseline()) {
+    metrics["unigram_baseline"] = {{"value", *baseline}, {"unit", unit}};
+  }
+}
+
+void Training::WriteEvaluations(nlohmann::json& series) const {
+  std::vector<std::int64_t> steps;
+  std::vector<double> seconds, metrics, losses;
+  for (const EvaluatedStep& evaluated : evaluations_) {
+    steps.push_back(evaluated.step);
+    seconds.push_back(evaluated.seconds);
+    metrics.push_back(evaluated.evaluation.metric);
+    losses.push_back(evaluated.evaluation.loss);
+  }
+  NpyTable table("every evaluation");
+  table.AddColumn("step", "", std::move(steps));
+  table.AddColumn("seconds", "seconds", std::move(seconds));
+  table.AddColumn("metric", descriptor_.metric, std::move(metrics));
+  table.AddColumn("loss", "nats", std::move(losses));
+  table.Write(rank_.directory / "evaluations.npy");
+  series["evaluations.npy"] = table.Description();
+}
 
 }  // namespace sparfuse::harness

@@ -1,21 +1,34 @@
 #!/bin/sh
-# Stands in for sparfuse-worker: FAKE_MODE says how the trial ends, FAKE_SECONDS how long it takes.
+# Stands in for sparfuse-worker, whose arguments are the directories of a launch's trials: FAKE_MODE
+# says how they end, FAKE_SECONDS how long the launch takes. Trials of the method FAKE_GUILTY end
+# their launch: with an error of their own, or (FAKE_MODE=dies) without a word in their turn.
 rank=${OMPI_COMM_WORLD_RANK:-0}
 sleep "${FAKE_SECONDS:-0}"
+fail() {
+  echo "{\"kind\": \"data\", \"message\": \"digits.bin is truncated\", \"rank\": $rank}" \
+    > "$1/failure-rank$rank.json"
+  echo "rank $rank: no data" >&2
+}
 case "${FAKE_MODE:-ok}" in
   killed) if [ "$rank" = 1 ]; then kill -9 $$; else sleep 100; fi ;;
   data)
-    echo "{\"kind\": \"data\", \"message\": \"digits.bin is truncated\", \"rank\": $rank}" \
-      > "$1/failure-rank$rank.json"
-    echo "rank $rank: no data" >&2
+    for directory; do fail "$directory"; done
     exit 1 ;;
   silent) exit 0 ;;
 esac
 [ "$rank" = 0 ] || exit 0
 check=true
 [ "${FAKE_MODE:-ok}" = diverged ] && check=false
-cat > "$1/outcome.json" <<END
+for directory; do
+  if grep -q "\"method\": \"${FAKE_GUILTY:-nobody}\"" "$directory/config.json"; then
+    touch "$directory/turn"
+    [ "${FAKE_MODE:-ok}" = dies ] && kill -9 $$
+    fail "$directory"
+    exit 1
+  fi
+  cat > "$directory/outcome.json" <<END
 {"status": "ok", "metrics": {"throughput": {"value": 100.5, "unit": "images/s"},
  "step_seconds": {"value": 0.25, "unit": "s"}}, "checks": {"replicas_equal": $check},
  "machine": {}, "software": {"fake": "1"}}
 END
+done

@@ -186,7 +186,9 @@ class HarnessTest(unittest.TestCase):
         self.assertEqual({trial["seed"] - trial["block"] for trial in trials}, {1})
         orders = [[trial["config_hash"] for trial in trials[9 * block:9 * block + 9]] for block in (0, 1)]
         self.assertEqual(sorted(orders[0]), sorted(orders[1]))
-        self.assertNotEqual(orders[0], orders[1])
+        launched = [[trial["argv"][1:] for trial in trials[9 * block:9 * block + 9]] for block in (0, 1)]
+        methods = [[Path(path).name.split("-b")[0] for paths in block for path in paths] for block in launched]
+        self.assertNotEqual(methods[0], methods[1])
 
     def test_a_new_method_reruns_nothing_else(self):
         self.write(blocks=1, **{'"wfbp", "syncea"': '"wfbp"'})
@@ -205,6 +207,57 @@ class HarnessTest(unittest.TestCase):
         self.assertIn("failed before (data)", self.call("plan", "--why", self.file))
         self.assertIn("18 ran well, 0 failed, 0 were in the store", self.call("run", self.file))
         self.assertEqual(len(self.dump()["trial"]), 36)
+
+    def launches(self):
+        """How many trials each launch has, by what each trial says."""
+        return [trial["launch"]["trials"] for trial in self.trials()]
+
+    def test_cells_that_differ_in_method_share_a_launch(self):
+        plan = self.call("plan", "--why", self.file)
+        self.assertIn("one launch of 3 trials, in turn:", plan)
+        self.assertIn("18 trial(s) to run in 6 launch(es)", plan)
+        self.call("run", self.file)
+        self.assertEqual(self.launches(), [3] * 18)
+        for trial in self.trials():
+            self.assertEqual(len(trial["argv"]), 1 + 3)
+            self.assertEqual(len({one["launch"]["id"] for one in self.trials()
+                                  if one["argv"] == trial["argv"]}), 1)
+        self.assertEqual(len({trial["launch"]["id"] for trial in self.trials()}), 6)
+        # How a trial was launched is no part of what it is.
+        self.write(blocks=2, **{"[repeat]": "[repeat]\ninterleave = false"})
+        self.assertIn("18 were in the store", self.call("run", self.file))
+        self.call("run", self.file, "--fresh")
+        self.assertEqual(sorted(self.launches()), [1] * 18 + [3] * 18)
+
+    def test_a_trial_that_ends_its_launch_fails_alone(self):
+        for mode, kind in (("ok", "data"), ("dies", "internal")):
+            shutil.rmtree(self.results, ignore_errors=True)
+            os.environ["FAKE_GUILTY"] = "wfbp"
+            self.addCleanup(os.environ.pop, "FAKE_GUILTY", None)
+            output = self.call("run", self.file, mode=mode, code=1)
+            self.assertIn("12 ran well, 6 failed", output)
+            for trial in self.trials():
+                failed = trial["config"]["method"] == "wfbp"
+                self.assertEqual(trial["status"], "failed" if failed else "ok")
+                if failed:
+                    self.assertEqual(trial["failure"]["kind"], kind, trial["failure"])
+                self.assertNotIn("turn", trial["files"])
+                self.assertIn("log.txt", trial["files"])
+            self.assertEqual(len(self.dump()["trial"]), 18)
+            self.assertRegex(output, r"[12] trial\(s\) of this launch are launched again")
+        os.environ["FAKE_GUILTY"] = "nobody"
+        self.assertIn("6 ran well, 0 failed, 12 were in the store", self.call("run", self.file))
+
+    def test_an_interrupted_launch_leaves_nothing(self):
+        run = self.start("run", self.file, seconds="100")
+        until = time.monotonic() + 20
+        while not self.processes_of():
+            self.assertLess(time.monotonic(), until, "no trial started")
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=30)
+        self.assertEqual((run.returncode, self.configs()), (130, set()))
+        self.assert_no_processes()
 
     def test_replicas_that_differ_have_no_throughput(self):
         self.call("run", self.file, mode="diverged", code=1)
@@ -270,21 +323,21 @@ class HarnessTest(unittest.TestCase):
             except FileNotFoundError:
                 pass
 
-    def test_kill_9_at_any_moment_loses_at_most_the_trial_in_flight(self):
+    def test_kill_9_at_any_moment_loses_at_most_the_launch_in_flight(self):
         self.write(blocks=400)
         moments = random.Random(5)
         seen = ended = 0
         for _ in range(100 if "SPARFUSE_TEST_EVERYTHING" in os.environ else 30):
             before = self.configs()
             run = self.start("run", self.file, seconds=moments.choice(["0", "0.01"]))
-            # In start-up, or some time after the first to third trial has begun and those before it ended.
-            begun = moments.randrange(4)
+            # In start-up, or some time after launches of three trials have begun and those before the last ended.
+            begun = moments.choice([0, 1, 4, 7])
             until = time.monotonic() + 60
             while len(self.configs() - before) < begun:
                 self.assertLess(time.monotonic(), until, "no trial begins")
                 time.sleep(0.002)
             time.sleep(moments.uniform(0, 0.05))
-            ended += max(0, begun - 1)
+            ended += max(0, begun - 3)
             run.kill()
             run.wait()
             run.stdout.close()

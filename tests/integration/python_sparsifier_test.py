@@ -34,6 +34,7 @@ timeout_seconds = 100
 """
 
 CLASSES = """
+import os
 import numpy
 
 class TopK:
@@ -60,6 +61,22 @@ class Raising(TopK):
 class OutOfRange(TopK):
     def select(self, g, k):
         return numpy.arange(k) + g.size
+
+class Late:
+    calls = 0
+    def select(self, g, k):
+        Late.calls += 1
+        if Late.calls > 60:
+            self.end()
+        return TopK().select(g, k)
+
+class RaisingLate(Late):
+    def end(self):
+        raise RuntimeError("no good")
+
+class KillingLate(Late):
+    def end(self):
+        os.kill(os.getpid(), 9)
 
 class WithoutSelect:
     pass
@@ -112,6 +129,21 @@ class PythonSparsifierTest(unittest.TestCase):
 
     def test_numpy_top_k_is_topk(self):
         self.assert_as_topk("wfbp")
+
+    def test_one_that_fails_or_dies_leaves_the_others_of_its_launch(self):
+        for name, kind, more in (("RaisingLate", "config", ""), ("KillingLate", "comm", ""),
+                                 ("RaisingLate", "config", 'transport = "threads"')):
+            shutil.rmtree(self.results, ignore_errors=True)
+            done = self.start("topk", f"python:classes.py:{name}", "python:classes.py:First", more=more)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            trials = self.trials()
+            self.assertEqual(len(trials), 3)
+            for sparsifier, trial in trials.items():
+                if name in sparsifier:
+                    self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", kind), trial["failure"])
+                else:
+                    self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), sparsifier)
+                    self.assertEqual(trial["launch"]["trials"], 2)
 
     def test_fused_buffers_and_ranks_as_threads(self):
         self.assert_as_topk("safusion-inter")

@@ -80,6 +80,60 @@ class Trials(unittest.TestCase):
         return {"SPARFUSE_WORKER": str(self.worker("sparfuse-emulated-worker"))}
 
 
+class TrialsInTurnTest(Trials):
+    """Several cells in one launch."""
+
+    METHODS = ("dense", "wfbp", "safusion-inter")
+
+    def run_all(self, code=0, interleave=True, **experiment):
+        """The trials by method, each with its directory, and what the run printed."""
+        self.write(**experiment)
+        text = self.file.read_text().replace('method = "safusion-inter"\n', "")
+        methods = ", ".join(f'"{method}"' for method in self.METHODS)
+        text = text.replace("[repeat]", f"[[axis]]\nmethod = [{methods}]\n[repeat]")
+        self.file.write_text(text + ("" if interleave else "interleave = false\n"))
+        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        trials = {}
+        for path in self.results.rglob("trial.json"):
+            trial = json.loads(path.read_text())
+            trials[trial["config"]["method"]] = (trial, path.parent)
+        return trials, done.stdout
+
+    def test_each_trains_as_it_would_alone(self):
+        # 4 measured steps are 2 rounds of 2, each after a discarded one: 2 + 2 * 3 steps.
+        for transport in ("mpi", "threads"):
+            shutil.rmtree(self.results, ignore_errors=True)
+            more = f'transport = "{transport}"'
+            together, _ = self.run_all(steps=4, more=more)
+            self.assertEqual(sorted(together), sorted(self.METHODS))
+            self.assertEqual(len({trial["launch"]["id"] for trial, _ in together.values()}), 1)
+            series = {}
+            for method, (trial, directory) in together.items():
+                self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
+                self.assertEqual(trial["launch"]["trials"], 3)
+                steps = np.load(directory / "steps.npy")
+                series[method] = steps
+                self.assertEqual(len(steps), 2 * 8)
+                one = steps[steps["rank"] == 0]
+                self.assertEqual(one["round"].tolist(), [0, 0, 1, 1, 1, 2, 2, 2])
+                self.assertEqual(one["measured"].tolist(), [False, False] + 2 * [False, True, True])
+                slowest = np.maximum(one["step_seconds"], steps[steps["rank"] == 1]["step_seconds"])
+                by_hand = [np.median(slowest[3:5]), np.median(slowest[6:8])]
+                self.assertEqual(trial["rounds"], by_hand)
+                spans = np.load(directory / "spans.npy")
+                self.assertEqual(sorted(set(spans["step"])), [4, 6, 7])  # the last three measured ones
+            shutil.rmtree(self.results)
+            alone, _ = self.run_all(steps=6, interleave=False, more=more)
+            for method, (trial, directory) in alone.items():
+                self.assertEqual(trial["launch"]["trials"], 1)
+                self.assertNotIn("rounds", trial)
+                steps = np.load(directory / "steps.npy")
+                self.assertEqual(set(steps["round"]), {0})
+                for column in ("loss", "residual_norm", "payload_bytes"):
+                    self.assertEqual(series[method][column].tolist(), steps[column].tolist(), (method, column))
+
+
 class TrialTest(Trials):
     def ranks(self):
         """Process ids of the worker's ranks by rank."""

@@ -89,8 +89,7 @@ class Recorder {
   void AddRatio(std::size_t i, const char* metric, std::vector<ResultRecord>& records) const {
     const auto reference = result_.ReferenceOf(i);
     if (!reference) return;
-    const auto ratio =
-        PairedRatio(result_.cells[i].Values(metric), result_.cells[*reference].Values(metric));
+    const auto ratio = RatioOf(result_.cells[i], result_.cells[*reference], metric);
     if (!ratio) return;
     ResultRecord record = Record("ratio", *result_.cells[i].cell, metric);
     record.unit = "";

@@ -55,6 +55,23 @@ std::string RatioText(const std::optional<Interval>& ratio) {
   return fmt::format("{}x [{}, {}]", number(ratio->value), number(ratio->low), number(ratio->high));
 }
 
+// What ratios to the reference rest on, where trials took turns; else "".
+std::string HowPaired(const PartResult& result) {
+  std::size_t in_turn = 0;
+  std::size_t pairs = 0;
+  for (std::size_t i = 0; i < result.cells.size(); ++i) {
+    const auto reference = result.ReferenceOf(i);
+    if (!reference) continue;
+    const CellResult& over = result.cells[*reference];
+    in_turn += BlocksInTurn(result.cells[i], over);
+    for (const auto& [block, trial] : result.cells[i].trials) pairs += over.trials.contains(block);
+  }
+  if (in_turn == 0) return "";
+  if (in_turn == pairs) return "; what is compared took turns in one launch of each block";
+  return fmt::format("; of {} compared pairs of trials {} took turns in one launch", pairs,
+                     in_turn);
+}
+
 std::string Caption(const PartResult& result) {
   std::set<std::string> modes;
   for (const auto& cell : result.part->cells) modes.insert(cell.json["mode"].get<std::string>());
@@ -72,6 +89,7 @@ std::string Caption(const PartResult& result) {
     caption +=
         fmt::format("; preliminary: {} block(s), {} make a result", least, kPreliminaryBelowBlocks);
   }
+  caption += HowPaired(result);
   if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
         return cell.Mean("step_uncertainty").has_value();
       })) {
@@ -130,10 +148,8 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
       row.push_back(first && !cell.failure.empty() ? cell.failure : MetricText(cell, metric, unit));
       if (!first || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
-      row.push_back(reference
-                        ? RatioText(PairedRatio(cell.Values(metric.metric),
-                                                result.cells[*reference].Values(metric.metric)))
-                        : kNone);
+      row.push_back(reference ? RatioText(RatioOf(cell, result.cells[*reference], metric.metric))
+                              : kNone);
     }
     row.push_back(std::to_string(cell.trials.size()));
     table.rows.push_back(std::move(row));

@@ -1,5 +1,5 @@
 // Holds one rank of a live trial: its communication, its threads, and what ranks tell one another
-// outside the steps.
+// outside the steps. Trials of one launch share `loop`, `pool`, `device` and `compute`.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,6 @@ struct Rank {
   std::vector<std::vector<std::byte>> Gather(std::span<const std::byte> own) const;
   void Synchronise() const;
 };
-
-// Trains as the configuration says and, on rank 0, leaves outcome.json and the series in the trial
-// directory. Throws what ends a trial.
-void RunTraining(const Rank& rank);
 
 // Measures single operations and the workload's backward pass, on all ranks at once; rank 0 leaves
 // outcome.json.

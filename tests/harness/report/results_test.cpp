@@ -66,6 +66,37 @@ TEST_F(Results, TheNewestTrialOfABlockCountsAndWhatFailedIsSetAside) {
   EXPECT_EQ(FailureOf(*cell.set_aside[1]), "called bad");
 }
 
+// By hand: the rounds' ratios are 2 and 8, their geometric mean 4; the trials' medians say 0.3/0.1.
+TEST_F(Results, TrialsThatTookTurnsAreComparedRoundByRound) {
+  Read(kLive);
+  const auto add = [&](std::size_t cell, int block, double seconds, const char* launch,
+                       const std::vector<double>& rounds) {
+    TrialRow& row = Add(0, cell, block, 12 / seconds);
+    row.metrics["step_seconds"] = seconds;
+    row.metrics["payload_bytes"] = seconds;
+    row.provenance = {{"launch", {{"id", launch}, {"trials", 2}}}, {"rounds", rounds}};
+  };
+  add(0, 0, 0.1, "one", {0.1, 0.1});
+  add(1, 0, 0.3, "one", {0.2, 0.8});
+  add(0, 1, 0.1, "two", {0.1, 0.1, 0.1});  // went on alone
+  add(1, 1, 0.3, "two", {0.4, 0.4});
+  const PartResult found = Found()[0];
+  const CellResult& dense = found.cells[0];
+  const CellResult& wfbp = found.cells[1];
+  const auto steps = RatiosByBlock(wfbp, dense, "step_seconds");
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_NEAR(steps.at(0), 4, 1e-12);
+  EXPECT_NEAR(steps.at(1), 4, 1e-12);
+  EXPECT_NEAR(RatiosByBlock(wfbp, dense, "throughput").at(0), 0.25, 1e-12);
+  EXPECT_NEAR(RatiosByBlock(wfbp, dense, "payload_bytes").at(0), 3, 1e-12);
+  EXPECT_EQ(RatioOf(wfbp, dense, "step_seconds")->n, 2u);  // blocks, not rounds
+  EXPECT_EQ(BlocksInTurn(wfbp, dense), 2u);
+  rows_[1].provenance["launch"]["id"] = "another";
+  EXPECT_NEAR(RatiosByBlock(Found()[0].cells[1], Found()[0].cells[0], "step_seconds").at(0), 3,
+              1e-12);
+  EXPECT_EQ(BlocksInTurn(Found()[0].cells[1], Found()[0].cells[0]), 1u);
+}
+
 TEST_F(Results, ACellWithoutATrialSaysWhy) {
   Read(kLive);
   TrialRow& row = Add(0, 0, 0, 1);

@@ -60,13 +60,14 @@ TEST(Statistics, MedianEstimatesAreOffAsOftenAsTheySay) {
 }
 
 TEST(Statistics, PairedRatiosUseTheBlocksThatBothHave) {
-  const auto ratio = PairedRatio({{0, 2.0}, {1, 4.0}, {2, 100.0}}, {{0, 1.0}, {1, 2.0}, {3, 1.0}});
+  const auto ratio = LogInterval(
+      OfBlocks(RatiosByBlock({{0, 2.0}, {1, 4.0}, {2, 100.0}}, {{0, 1.0}, {1, 2.0}, {3, 1.0}})));
   ASSERT_TRUE(ratio);
   EXPECT_EQ(ratio->n, 2u);
   EXPECT_NEAR(ratio->value, 2, 1e-12);
   EXPECT_NEAR(ratio->low, 2, 1e-12);  // equal ratios: no spread, however the blocks differ
   EXPECT_TRUE(ratio->preliminary());
-  EXPECT_FALSE(PairedRatio({{0, 1.0}}, {{1, 1.0}}));
+  EXPECT_TRUE(RatiosByBlock({{0, 1.0}}, {{1, 1.0}}).empty());
   EXPECT_FALSE(LogInterval(std::vector{1.0, 0.0}));
 }
 

@@ -1,4 +1,4 @@
-#include "harness/run/launcher.hpp"
+#include "harness/run/launch/launcher.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,0 +1,52 @@
+#include "harness/run/launch/launch_command.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "harness/run/progress.hpp"
+
+namespace sparfuse::harness {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> LaunchCommand(const CellConfig& config, const fs::path& worker,
+                                       std::span<const fs::path> directories) {
+  std::vector<std::string> command;
+  if (config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
+    command.push_back("mpirun");
+    if (::geteuid() == 0) command.push_back("--allow-run-as-root");
+    for (const char* option :
+         {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-np"}) {
+      command.push_back(option);
+    }
+    command.push_back(std::to_string(config.workers));
+  }
+  command.push_back(worker.string());
+  for (const fs::path& directory : directories) command.push_back(directory.string());
+  return command;
+}
+
+std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellConfig& config) {
+  const std::string threads = std::to_string(config.threads_per_worker);
+  std::vector<std::pair<std::string, std::string>> environment;
+  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+    environment.emplace_back(name, threads);
+  }
+  // cuBLAS then computes the same bits in every run, whatever else the card does.
+  if (config.device == Place::kCuda && config.kind == TrialKind::kConvergence)
+    environment.emplace_back("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+  return environment;
+}
+
+std::string WhatItDoes(const fs::path& log) {
+  std::ifstream in(log);
+  std::string last;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(kMeasuringLine)) last = line.substr(std::strlen(kMeasuringLine));
+  }
+  return last;
+}
+
+}  // namespace sparfuse::harness

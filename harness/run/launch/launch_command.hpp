@@ -1,0 +1,26 @@
+// Says how a launch is started, and what it says it does.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/catalog/cell_config.hpp"
+
+namespace sparfuse::harness {
+
+// Of live trials that share a launch: `config` is that of any of them.
+std::vector<std::string> LaunchCommand(const CellConfig& config,
+                                       const std::filesystem::path& worker,
+                                       std::span<const std::filesystem::path> directories);
+
+// The thread pools that libraries bring, sized to what the trial is given, and what they compute
+// with.
+std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellConfig& config);
+
+// What the last line of a running launch's log says it does, or "".
+std::string WhatItDoes(const std::filesystem::path& log);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,109 @@
+#include "harness/run/shared_launch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+#include "core/device/card.hpp"
+#include "core/device/device.hpp"
+#include "harness/machine/system.hpp"
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+// Of what is free: programs beside the launch grow, and the estimate knows no fragmentation.
+constexpr double kUsable = 0.75;
+// LibTorch, MPI and the activations of a step, which trials of a launch have once for each rank.
+constexpr double kBytesOfARank = 0.5 * kGiB;
+
+// Why the trials, which may share a launch, do not; "" where they fit.
+std::string WhyAlone(std::span<const PlannedTrial> trials, const LaunchMemory& memory) {
+  const CellConfig& config = trials.front().config;
+  double needed = config.workers * kBytesOfARank;
+  for (const PlannedTrial& trial : trials) needed += BytesBetweenTurns(trial.config);
+  double there = memory.host_bytes;
+  if (config.device == Place::kCuda && memory.cards > 0) {
+    // Ranks go round the cards; the fullest one has to hold its own.
+    const auto cards = static_cast<int>(memory.cards);
+    needed *= std::ceil(static_cast<double>(config.workers) / cards) / config.workers;
+    there = memory.card_bytes;
+  }
+  there *= kUsable;
+  if (needed <= there) return "";
+  return fmt::format("{} trials side by side need about {:.1f} GiB, {:.1f} GiB may be used",
+                     trials.size(), needed / kGiB, there / kGiB);
+}
+
+}  // namespace
+
+bool MayShareALaunch(const CellConfig& a, const CellConfig& b) {
+  const auto of_process = [](const CellConfig& config) {
+    return std::tie(config.kind, config.mode, config.workload, config.workers,
+                    config.ranks_per_node, config.threads_per_worker, config.transport,
+                    config.device, config.precision, config.deadline_seconds);
+  };
+  return (&a == &b) || (a.kind == TrialKind::kThroughput && !a.modelled() &&
+                        of_process(a) == of_process(b) && a.link == b.link);
+}
+
+double BytesBetweenTurns(const CellConfig& config) {
+  const auto elements = static_cast<double>(workloads::LayersOf(config.workload).numel());
+  // Parameters, gradient, two moments of the optimizer; flat gradient and average; where something
+  // is kept back, residual and velocity.
+  const double copies = 6 + (config.feedback == "none" ? 0 : 2);
+  // Indices and values: a slot has room for four times what is asked for, on either side of an
+  // exchange in which every rank's payload arrives; a dense exchange works on the flat gradient.
+  const double payload = config.sparsifier == "none"
+                             ? 1
+                             : 8 * std::min(1.0, 4 * config.density) * (1 + config.workers) / 4.0;
+  return 4 * elements * (copies + payload) * config.workers;
+}
+
+LaunchMemory MemoryOfThisMachine() {
+  LaunchMemory memory{AvailableMemoryBytes(), 0, 0};
+  if (!WhyNoCuda().empty()) return memory;
+  memory.cards = static_cast<std::size_t>(CudaDeviceCount());
+  memory.card_bytes = static_cast<double>(CardOf(0).memory_bytes);
+  return memory;
+}
+
+void FormLaunches(std::span<PlannedTrial> trials, const LaunchMemory& memory, bool interleave,
+                  std::size_t& next) {
+  std::vector<std::size_t> firsts;  // of each group
+  const std::size_t begin = next;
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    const auto same = std::ranges::find_if(firsts, [&](std::size_t first) {
+      return interleave && MayShareALaunch(trials[first].config, trials[i].config);
+    });
+    trials[i].launch = begin + static_cast<std::size_t>(same - firsts.begin());
+    if (same == firsts.end()) firsts.push_back(i);
+  }
+  next = begin + firsts.size();
+  std::ranges::stable_sort(trials, {}, &PlannedTrial::launch);
+  for (std::size_t i = 0; i < trials.size();) {
+    const std::size_t size = FirstLaunch(trials.subspan(i)).size();
+    const std::span<PlannedTrial> group = trials.subspan(i, size);
+    const std::string why = size > 1 ? WhyAlone(group, memory) : "";
+    for (PlannedTrial& trial : group) {
+      if (!why.empty()) trial.launch = next++;
+      trial.alone = why;
+      const double launches = why.empty() ? static_cast<double>(size) : 1;
+      trial.estimated_seconds = trial.estimate.turns + trial.estimate.start / launches;
+    }
+    i += size;
+  }
+}
+
+std::span<const PlannedTrial> FirstLaunch(std::span<const PlannedTrial> trials) {
+  const auto end = std::ranges::find_if(trials, [&](const PlannedTrial& trial) {
+    return trial.launch == 0 ? &trial != &trials.front() : trial.launch != trials.front().launch;
+  });
+  return trials.first(static_cast<std::size_t>(end - trials.begin()));
+}
+
+}  // namespace sparfuse::harness

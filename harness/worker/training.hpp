@@ -1,0 +1,84 @@
+// Trains one cell on one rank: set-up, steps as its launch asks for them, checks, outcome.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "core/engine/live/live_engine.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "harness/store/step_log.hpp"
+#include "harness/worker/planning.hpp"
+#include "harness/worker/rank/rank.hpp"
+#include "workloads/catalog/catalog.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse::harness {
+
+// Replica, optimizer, engine and residuals are its own: several of them on one rank share its
+// communication thread, its thread pool and its processor, and nothing else that a step changes.
+// All members are collective, and throw what ends a trial.
+class Training {
+ public:
+  // Broadcasts the state, observes the ready order, plans. `rank` must outlive this object.
+  explicit Training(const Rank& rank);
+
+  void WarmUp();
+
+  // A segment: `steps` measured steps in a row. Of round 1, 2, ...: after a step that is discarded.
+  // Round 0: of a trial that takes no turns.
+  void Measure(int steps, int round);
+
+  // Compares the replicas and, on rank 0, leaves outcome.json and the series in the trial's
+  // directory. turn_seconds: what the trial took until now.
+  void Finish(double turn_seconds);
+
+ private:
+  struct StepPlace {
+    bool measured = false;
+    int round = 0;
+  };
+  struct EvaluatedStep {
+    std::int64_t step = 0;
+    double seconds = 0;
+    workloads::Evaluation evaluation;
+  };
+
+  void Build();
+  void SayThatStepsRun() const;
+  // The next step, and an evaluation where one is due.
+  void Step(StepPlace place);
+  void TrainOn(std::uint64_t step);
+  void Log(std::uint64_t step, StepPlace place, const StepRecord& record);
+  void Evaluate(std::uint64_t step);
+  void AddSelection(nlohmann::json& outcome) const;
+  StepLogContext LogContext() const;
+  nlohmann::json LayoutJson() const;
+  void AddConvergence(nlohmann::json& metrics) const;
+  void WriteEvaluations(nlohmann::json& series) const;
+
+  static constexpr std::size_t kNotInLayout = std::numeric_limits<std::size_t>::max();
+
+  const Rank& rank_;
+  const CellConfig& config_;
+  const workloads::WorkloadDescriptor& descriptor_;
+  std::unique_ptr<workloads::TrainingWorkload> workload_;
+  Composition composition_;
+  Topology topology_;
+  std::vector<std::size_t> ready_order_;  // parameters
+  std::optional<Planning> planning_;
+  std::optional<LiveEngine> engine_;
+  std::uint64_t next_step_ = 0;
+  std::size_t measured_ = 0;  // steps
+  std::vector<LoggedStep> log_;
+  std::vector<TracedStep> traced_;          // of this rank only, until gathered
+  std::vector<EvaluatedStep> evaluations_;  // rank 0
+  double training_seconds_ = 0;
+  bool reached_target_ = false;
+};
+
+}  // namespace sparfuse::harness
