@@ -394,7 +394,7 @@ class HarnessTest(unittest.TestCase):
                 ('"wfbp"', '"wfbq"', 8, 'did you mean "wfbp"'),
                 ('transport = "threads"', "density = 2", 6, "a number in (0, 1]"),
                 ('transport = "threads"', 'density = "a lot"', 6, "a number in (0, 1]"),
-                ("[1, 2, 3]", "[0, 2]", 10, "an integer of at least 1")):
+                ("[1, 2, 3]", "[0, 2]", 10, "an integer from 1 to 65536")):
             self.write(**{old: new})
             output = self.call("run", self.file, code=2)
             self.assertIn(f"{self.file}:{line}: ", output)
