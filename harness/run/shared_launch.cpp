@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -18,22 +18,27 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 // Of what is free: programs beside the launch grow, and the estimate knows no fragmentation.
 constexpr double kUsable = 0.75;
-// LibTorch, MPI and the activations of a step, which trials of a launch have once for each rank.
+// LibTorch, MPI and the activations of a step, which a rank has once for all trials of its launch.
 constexpr double kBytesOfARank = 0.5 * kGiB;
 
+LaunchMemory MemoryOfThisMachine(Place device) {
+  // Without a card its trials fail, whatever they need.
+  if (device == Place::kCpu || CudaDeviceCount() == 0) return {AvailableMemoryBytes(), 0};
+  return {static_cast<double>(CardOf(0).memory_bytes), static_cast<std::size_t>(CudaDeviceCount())};
+}
+
 // Why the trials, which may share a launch, do not; "" where they fit.
-std::string WhyAlone(std::span<const PlannedTrial> trials, const LaunchMemory& memory) {
+std::string WhyAlone(std::span<const PlannedTrial> trials,
+                     const std::optional<LaunchMemory>& given) {
   const CellConfig& config = trials.front().config;
+  const LaunchMemory memory = given ? *given : MemoryOfThisMachine(config.device);
   double needed = config.workers * kBytesOfARank;
   for (const PlannedTrial& trial : trials) needed += BytesBetweenTurns(trial.config);
-  double there = memory.host_bytes;
-  if (config.device == Place::kCuda && memory.cards > 0) {
-    // Ranks go round the cards; the fullest one has to hold its own.
+  if (memory.cards > 0) {  // ranks go round the cards; the fullest one has to hold its own
     const auto cards = static_cast<int>(memory.cards);
-    needed *= std::ceil(static_cast<double>(config.workers) / cards) / config.workers;
-    there = memory.card_bytes;
+    needed *= static_cast<double>((config.workers + cards - 1) / cards) / config.workers;
   }
-  there *= kUsable;
+  const double there = kUsable * memory.bytes;
   if (needed <= there) return "";
   return fmt::format("{} trials side by side need about {:.1f} GiB, {:.1f} GiB may be used",
                      trials.size(), needed / kGiB, there / kGiB);
@@ -64,16 +69,8 @@ double BytesBetweenTurns(const CellConfig& config) {
   return 4 * elements * (copies + payload) * config.workers;
 }
 
-LaunchMemory MemoryOfThisMachine() {
-  LaunchMemory memory{AvailableMemoryBytes(), 0, 0};
-  if (!WhyNoCuda().empty()) return memory;
-  memory.cards = static_cast<std::size_t>(CudaDeviceCount());
-  memory.card_bytes = static_cast<double>(CardOf(0).memory_bytes);
-  return memory;
-}
-
-void FormLaunches(std::span<PlannedTrial> trials, const LaunchMemory& memory, bool interleave,
-                  std::size_t& next) {
+void FormLaunches(std::span<PlannedTrial> trials, const std::optional<LaunchMemory>& memory,
+                  bool interleave, std::size_t& next) {
   std::vector<std::size_t> firsts;  // of each group
   const std::size_t begin = next;
   for (std::size_t i = 0; i < trials.size(); ++i) {

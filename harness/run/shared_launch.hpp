@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "harness/catalog/cell_config.hpp"
@@ -19,11 +20,11 @@ bool MayShareALaunch(const CellConfig& a, const CellConfig& b);
 double BytesBetweenTurns(const CellConfig& config);
 
 // Gives trials that may share a launch one `launch` number each group, from `next` on, and sorts
-// them by it, otherwise keeping their order. Where the memory does not suffice for a group, each of
-// its trials has a launch of its own, and `alone` says why. Sets estimated_seconds to the trial's
-// part of its launch.
-void FormLaunches(std::span<PlannedTrial> trials, const LaunchMemory& memory, bool interleave,
-                  std::size_t& next);
+// them by it, otherwise keeping their order. Where `memory` (nothing: this machine's) does not
+// suffice for a group, each of its trials has a launch of its own, and `alone` says why. Sets
+// estimated_seconds to the trial's part of its launch.
+void FormLaunches(std::span<PlannedTrial> trials, const std::optional<LaunchMemory>& memory,
+                  bool interleave, std::size_t& next);
 
 // Those of `trials`, which begin with it, that share the launch of the first one.
 std::span<const PlannedTrial> FirstLaunch(std::span<const PlannedTrial> trials);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,18 +40,16 @@ struct PlannedTrial {
 
 // What a launch may use.
 struct LaunchMemory {
-  double host_bytes = 0;
-  double card_bytes = 0;  // of one card
-  std::size_t cards = 0;
+  double bytes = 0;       // of the host, or of one card
+  std::size_t cards = 0;  // 0: of the host
 };
-LaunchMemory MemoryOfThisMachine();
 
 struct PlanContext {
   const Catalog& catalog;
   const Store& store;
-  nlohmann::json machine;  // DescribeSystem()
-  bool fresh = false;      // everything runs again
-  LaunchMemory memory = MemoryOfThisMachine();
+  nlohmann::json machine;                   // DescribeSystem()
+  bool fresh = false;                       // everything runs again
+  std::optional<LaunchMemory> memory = {};  // nothing: this machine's
 };
 
 struct TrialPlan {

@@ -85,7 +85,7 @@ class SharedLaunch : public ::testing::Test {
   Catalog catalog_ = SmallCatalog();
   Experiment experiment_;
   std::vector<TrialRow> rows_;
-  LaunchMemory memory_{64e9, 0, 0};
+  LaunchMemory memory_{64e9, 0};
   TrialPlan plan_;
 };
 
@@ -137,16 +137,26 @@ TEST_F(SharedLaunch, NeedsMemoryForAllAndThePlanSaysSoWhereThereIsNone) {
   const auto trials = Planned(kLive);
   double needed = 2 * 0.5 * (1 << 30);  // two ranks
   for (const PlannedTrial& trial : trials) needed += BytesBetweenTurns(trial.config);
-  memory_.host_bytes = needed / 0.75 + 1;
+  memory_.bytes = needed / 0.75 + 1;
   EXPECT_EQ(SizesOfLaunches(Planned(kLive)), (Sizes{3}));
   EXPECT_TRUE(ProblemsOf(plan_).empty());
-  memory_.host_bytes = needed / 0.75 - 1;
+  memory_.bytes = needed / 0.75 - 1;
   EXPECT_EQ(SizesOfLaunches(Planned(kLive)), (Sizes{1, 1, 1}));
   ASSERT_EQ(ProblemsOf(plan_).size(), 1u);
   EXPECT_NE(ProblemsOf(plan_)[0].find("3 trial(s) run one after another instead of side by side: "
                                       "part main: 3 trials side by side need about 1.1 GiB"),
             std::string::npos)
       << ProblemsOf(plan_)[0];
+}
+
+TEST_F(SharedLaunch, OnCardsNeedsOnEachWhatTheRanksOfOneHold) {
+  const std::string on_cards = "mode = \"measured\"\nworkers = 4\ndevice = \"cuda\"\n";
+  double needed = 4 * 0.5 * (1 << 30);
+  for (const PlannedTrial& trial : Planned(on_cards)) needed += BytesBetweenTurns(trial.config);
+  memory_ = {needed / 0.75 / 2 + 1, 3};  // two of four ranks are on one of three cards
+  EXPECT_EQ(SizesOfLaunches(Planned(on_cards)), (Sizes{3}));
+  memory_.bytes -= 2;
+  EXPECT_EQ(SizesOfLaunches(Planned(on_cards)), (Sizes{1, 1, 1}));
 }
 
 // 2 ranks, 4 bytes: dense keeps 6 copies and its payload; top-k of 1 % two more, and for each of
