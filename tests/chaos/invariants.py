@@ -118,8 +118,9 @@ def half_read(sandbox, done):
     """What a reader printed as JSON is whole, and has finished trials alone."""
     if done.code != 0:
         return [f"a reader: {done.verb}: exit {done.code}: {done.errors.strip()[-300:]}"]
-    if "left out" in done.errors:
-        return [f"a reader: {done.verb}: {done.errors.strip()[-300:]}"]
+    for line in done.errors.splitlines():
+        if "trial.json" in line:  # which one that writes has not finished
+            return [f"a half-read trial: {done.verb}: {line}"]
     if "--json" not in done.verb:
         return []
     try:
