@@ -1,0 +1,56 @@
+"""Real trials on the emulated device, with the tests' own worker: minutes, because every thread of a
+kernel is one of the host's.
+
+  trial_emulated_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import json
+import os
+import shutil
+import sys
+import unittest
+
+import trial_test
+
+
+class EmulatedTrialTest(trial_test.Trials):
+    def test_no_trial_of_the_product_runs_on_the_emulated_device(self):
+        of_its_grid = b"threads wait at a barrier that others never reach"
+        self.assertIn(of_its_grid, self.worker("sparfuse-emulated-worker").read_bytes())
+        self.assertNotIn(of_its_grid, self.worker().read_bytes())
+        environment = {"SPARFUSE_EMULATED_DEVICE": "1", "SPARFUSE_GPU_FAULT": "launch:1:700"}
+        trial = self.run_trial(environment=environment)  # nothing is launched
+        self.assertEqual(trial["status"], "ok")
+        self.assertNotIn("cards", trial["machine"])
+
+    def on_emulated_device(self, method, emulated=True):
+        """With the tests' own worker: streams, kernels and staging are real, the memory is the host's."""
+        shutil.rmtree(self.results, ignore_errors=True)
+        trial = self.run_trial(method=method, environment=self.emulated_worker() if emulated else {})
+        self.assertEqual("cards" in trial["machine"], emulated)
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), method)
+        trace = json.loads(next(self.results.rglob("trace.json")).read_text())
+        self.assertLessEqual({"backward", "exchange", "decompress", "update"},
+                             {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"})
+        return trial["metrics"]["loss"]["value"]
+
+    def test_what_is_learned_on_a_device_is_what_the_host_learns(self):
+        for method in ("safusion", "adtopk", "dense"):
+            here = self.on_emulated_device(method, emulated=False)
+            self.assertAlmostEqual(self.on_emulated_device(method), here, delta=1e-5 * abs(here), msg=method)
+
+    def test_plans_that_decide_what_is_sent_are_made_on_a_device_too(self):
+        for method in ("ssfusion", "adtopk-h"):  # by measured times, which differ
+            self.on_emulated_device(method)
+
+    def test_a_device_that_breaks_ends_its_trial_alone(self):
+        trial = self.run_trial(code=1, environment={**self.emulated_worker(), "SPARFUSE_GPU_FAULT": "launch:40:700"})
+        self.assertEqual((trial["status"], trial["failure"]["kind"]), ("failed", "internal"))
+        self.assertIn("the context is lost", trial["failure"]["message"])
+        shutil.rmtree(self.results)
+        self.assertEqual(self.run_trial()["status"], "ok")
+
+
+if __name__ == "__main__":
+    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
