@@ -39,4 +39,8 @@ std::span<const Metric> Metrics() {
   return kMetrics;
 }
 
+bool IsTimed(const std::string& metric) {
+  return metric == "throughput" || metric.find("seconds") != std::string::npos;
+}
+
 }  // namespace sparfuse::harness

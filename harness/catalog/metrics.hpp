@@ -15,4 +15,8 @@ struct Metric {
 // Those that claims and figures may name.
 std::span<const Metric> Metrics();
 
+// Whether a metric is a time or made of one: what other work on the machine disturbs. All else a
+// trial counts or computes.
+bool IsTimed(const std::string& metric);
+
 }  // namespace sparfuse::harness

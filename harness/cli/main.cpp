@@ -81,6 +81,17 @@ void AddWithMethod(CLI::App* verb, std::vector<std::string>& methods) {
       ->allow_extra_args(false);
 }
 
+void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help) {
+  verb->add_flag_callback(
+      "--keep-disturbed", [&line] { line.settings.disturbed = DisturbedTrials::kCount; }, help);
+}
+constexpr const char* kKeepInResults = "times of disturbed trials count like others";
+constexpr const char* kKeepInRuns = "a disturbed trial does not run again at once";
+
+void AddRetryDisturbed(CLI::App* verb, bool& retry) {
+  verb->add_flag("--retry-disturbed", retry, "run again what only disturbed trials stand for");
+}
+
 void AddPlan(CommandLine& line) {
   const auto request = std::make_shared<PlanRequest>();
   auto* verb =
@@ -98,6 +109,8 @@ void AddRun(CommandLine& line) {
   verb->add_option("experiment", request->names, kNames)->required();
   AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "run everything again");
+  AddKeepDisturbed(verb, line, kKeepInRuns);
+  AddRetryDisturbed(verb, request->retry_disturbed);
 }
 
 void AddStatus(CommandLine& line) {
@@ -118,6 +131,7 @@ void AddTable(CommandLine& line) {
   verb->add_option("experiment", request->name)->required();
   verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
+  AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
 // What is drawn, and where to.
@@ -133,6 +147,7 @@ void AddFigure(CommandLine& line) {
               [=](Program& program) { return FigureVerb(program, request->name, request->out); });
   verb->add_option("experiment", request->name)->required();
   verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
+  AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
 void AddReport(CommandLine& line) {
@@ -142,6 +157,7 @@ void AddReport(CommandLine& line) {
               [=](Program& program) { return ReportVerb(program, request->name, request->out); });
   verb->add_option("experiment", request->name, kNames)->required();
   verb->add_option("--out", request->out, "file (default: reports/ID/report.html in the results)");
+  AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
 void AddExplain(CommandLine& line) {
@@ -159,6 +175,7 @@ void AddExplain(CommandLine& line) {
   verb->add_option("--over", request->cells.over, "the cell that it is compared with, likewise");
   verb->add_option("--part", request->cells.part, "the part of both (default: any)");
   verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
+  AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
 void AddReproduce(CommandLine& line) {
@@ -172,6 +189,8 @@ void AddReproduce(CommandLine& line) {
                  "exit 3 where a claim is not reproduced or does not hold");
   verb->add_flag("--modelled", request->modelled,
                  "modelled trials only, with the profiles that they need");
+  AddKeepDisturbed(verb, line, "a disturbed trial does not run again at once, and its times count");
+  AddRetryDisturbed(verb, request->retry_disturbed);
 }
 
 void AddProfile(CommandLine& line) {

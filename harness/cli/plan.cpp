@@ -25,6 +25,7 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   TrialPlan plan = PlanLive(context, experiments, rows);
   TrialPlan modelled = PlanModelled(context, experiments, rows);
   plan.present += modelled.present;
+  plan.disturbed += modelled.disturbed;
   for (const auto& [part, trials] : modelled.other_sources) plan.other_sources[part] += trials;
   plan.trials.insert(plan.trials.end(), modelled.trials.begin(), modelled.trials.end());
   double seconds = 0;
@@ -51,6 +52,7 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   if (program.json()) {
     PrintJson({{"experiment", several ? request.name : experiments.front().id},
                {"present", plan.present},
+               {"disturbed", plan.disturbed},
                {"missing", list},
                {"problems", problems},
                {"estimated_seconds", seconds},
@@ -90,6 +92,12 @@ int PlanVerb(Program& program, const PlanRequest& request) {
              unknown > 0 && unknown < plan.trials.size()
                  ? fmt::format(" for those with history, {} have none", unknown)
                  : "");
+  if (plan.disturbed > 0) {
+    fmt::print(
+        "{} of those in the store were disturbed; `sparfuse run --retry-disturbed` runs "
+        "them again\n",
+        plan.disturbed);
+  }
   return kDone;
 }
 

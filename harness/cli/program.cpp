@@ -134,7 +134,7 @@ std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
     loaded->experiment = std::move(experiment);
     loaded->parts = PartsWithTwins(loaded->experiment);
     loaded->rows = rows;
-    loaded->results = ResultsOf(loaded->parts, catalog(), *rows, machine);
+    loaded->results = ResultsOf(loaded->parts, catalog(), *rows, machine, settings_.disturbed);
     all.push_back(std::move(loaded));
   }
   return all;
@@ -150,6 +150,7 @@ RunOptions Program::OptionsOfRuns() const {
   RunOptions options;
   options.root = settings_.root;
   options.worker = settings_.worker;
+  options.keep_disturbed = settings_.disturbed == DisturbedTrials::kCount;
   return options;
 }
 

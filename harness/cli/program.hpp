@@ -30,7 +30,9 @@ class Program {
  public:
   struct Settings {
     std::filesystem::path root, results, worker;
-    bool json = false;                               // print JSON
+    bool json = false;  // print JSON
+    // kCount: --keep-disturbed. Of runs: no trial runs again because it was disturbed.
+    DisturbedTrials disturbed = DisturbedTrials::kApart;
     const std::atomic<bool>* interrupted = nullptr;  // runs end soon after it is set
   };
   explicit Program(Settings settings);

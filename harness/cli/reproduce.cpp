@@ -4,16 +4,27 @@
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/cli/verdicts.hpp"
-#include "harness/report/spec.hpp"
+#include "harness/report/disturbed.hpp"
 
 namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string DisturbedWarningOf(const std::vector<std::unique_ptr<LoadedExperiment>>& all) {
+  std::vector<const std::vector<PartResult>*> results;
+  for (const auto& each : all) results.push_back(&each->results);
+  return DisturbedWarning(results);
+}
+
+}  // namespace
+
 int ReproduceVerb(Program& program, const ReproduceRequest& request) {
   auto experiments = program.LoadJoined({request.name}, request.with_methods);
   RunOptions options = program.OptionsOfRuns();
   options.fresh = request.fresh;
+  options.retry_disturbed = request.retry_disturbed;
   options.modelled_only = request.modelled;
   const RunSummary ran = RunAndCount(program, experiments, options);
   if (ran.interrupted) {
@@ -31,6 +42,8 @@ int ReproduceVerb(Program& program, const ReproduceRequest& request) {
     report = ReportFile(program, request.name);
     DrawPaper(program, request.name, all, report);
     fmt::print("\n");
+    if (const std::string warning = DisturbedWarningOf(all); !warning.empty())
+      fmt::print("warning: {}\n\n", warning);
     for (const auto& each : all) {
       fmt::print("{:28} {}\n", each->experiment.id, VerdictCounts(each->results));
     }
@@ -41,9 +54,7 @@ int ReproduceVerb(Program& program, const ReproduceRequest& request) {
     DrawExperiment(program, "figure", one, figures);
     DrawExperiment(program, "report", one, report);
     fmt::print("\n");
-    for (const auto& table : TablesOf(one.parts, one.results, program.catalog())) {
-      fmt::print("{}\n", Render(table, TableFormat::kMarkdown));
-    }
+    PrintTables(program, one, TableFormat::kMarkdown);
     fmt::print("figures: {}\n", figures.string());
   }
   fmt::print("report:  {}\n", report.string());

@@ -11,6 +11,14 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
   const RunSummary summary = program.Run(experiments, options);
   fmt::print("{} ran well, {} failed, {} were in the store\n", summary.ok, summary.failed,
              summary.present);
+  if (summary.reruns > 0)
+    fmt::print("{} time(s) a disturbed trial ran again at once\n", summary.reruns);
+  if (summary.disturbed > 0) {
+    fmt::print("{} of those that ran well were disturbed{}\n", summary.disturbed,
+               options.keep_disturbed ? ""
+                                      : ": their times do not count; `sparfuse run "
+                                        "--retry-disturbed` runs them again");
+  }
   if (summary.failed > 0 && !summary.interrupted) {
     fmt::print("failed trials are rows of the store and run again with the next run\n");
   }
@@ -21,6 +29,7 @@ int RunVerb(Program& program, const RunRequest& request) {
   const auto experiments = program.LoadJoined(request.names, request.with_methods);
   RunOptions options = program.OptionsOfRuns();
   options.fresh = request.fresh;
+  options.retry_disturbed = request.retry_disturbed;
   const RunSummary summary = RunAndCount(program, experiments, options);
   if (summary.interrupted) {
     fmt::print("interrupted; what is finished is kept, `sparfuse run {}` goes on from here\n",

@@ -3,6 +3,7 @@
 
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/report/disturbed.hpp"
 
 namespace sparfuse::harness {
 
@@ -39,6 +40,7 @@ int StatusVerb(Program& program, const std::string& name) {
                       {"status", row.status},
                       {"seconds", row.seconds},
                       {"failure", row.failure_message},
+                      {"disturbed", row.WhyDisturbed()},
                       {"annotations", row.annotations}});
   }
   if (program.json()) {
@@ -61,6 +63,8 @@ int StatusVerb(Program& program, const std::string& name) {
     fmt::print("left out: {} ({})\n", trial["trial_id"].get<std::string>(),
                trial["annotations"].dump());
   }
+  if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
+    fmt::print("{}\n", warning);
   fmt::print("{} trial(s) of this experiment in {}\n", trials.size(),
              program.store().results().string());
   return kDone;

@@ -4,10 +4,19 @@
 #include <fmt/format.h>
 
 #include "harness/cli/verbs.hpp"
+#include "harness/report/disturbed.hpp"
 #include "harness/report/spec.hpp"
 #include "harness/report/tables/records.hpp"
 
 namespace sparfuse::harness {
+
+void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format) {
+  if (const std::string warning = DisturbedWarning(loaded.results); !warning.empty())
+    fmt::print("{}{}\n\n", format == TableFormat::kLatex ? "% " : "**Warning:** ", warning);
+  for (const auto& table : TablesOf(loaded.parts, loaded.results, program.catalog())) {
+    fmt::print("{}\n", Render(table, format));
+  }
+}
 
 int TableVerb(Program& program, const std::string& name, const std::string& format) {
   const auto loaded = program.LoadWithResults(name);
@@ -18,12 +27,11 @@ int TableVerb(Program& program, const std::string& name, const std::string& form
     } else {
       fmt::print("{}", RecordsCsv(records));
     }
+    if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
+      fmt::print(stderr, "warning: {}\n", warning);
     return kDone;
   }
-  const TableFormat layout = format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown;
-  for (const auto& table : TablesOf(loaded->parts, loaded->results, program.catalog())) {
-    fmt::print("{}\n", Render(table, layout));
-  }
+  PrintTables(program, *loaded, format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown);
   return kDone;
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/report/explain.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 
@@ -39,11 +40,15 @@ struct RunRequest {
   std::vector<std::string> names;
   std::vector<std::string> with_methods;  // that join every method axis
   bool fresh = false;                     // run everything again
+  bool retry_disturbed = false;           // and what only disturbed trials stand for
 };
 int RunVerb(Program& program, const RunRequest& request);
 // Runs what the store lacks and prints how many trials ran well, failed and were there.
 RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experiments,
                        const RunOptions& options);
+
+// The tables of an experiment, headed by what disturbed its trials.
+void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format);
 
 int StatusVerb(Program& program, const std::string& experiment);
 // format: "md", "latex" or "csv".
@@ -59,7 +64,8 @@ struct ReproduceRequest {
   std::vector<std::string> with_methods;  // that join every method axis
   bool fresh = false;                     // run everything again
   bool strict = false;                    // kClaimNotReproduced where a claim fails
-  bool modelled = false;  // modelled trials and the profiles that they need, no others
+  bool modelled = false;         // modelled trials and the profiles that they need, no others
+  bool retry_disturbed = false;  // run again what only disturbed trials stand for
 };
 int ReproduceVerb(Program& program, const ReproduceRequest& request);
 

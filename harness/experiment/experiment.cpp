@@ -43,6 +43,15 @@ void CheckLength(const TomlFile& file, const std::string& pointer, const std::st
                         pointer.substr(pointer.rfind('/') + 1), id, id.size(), kLongestId));
 }
 
+void ReadQuiet(const TomlFile& file, const std::string& pointer, QuietLimits& limits) {
+  const std::string at = pointer + "/quiet";
+  file.CheckKeys(at, "[quiet]", KeysOf("[quiet]"));
+  limits.other_cpu = file.Number(at, "other_cpu", limits.other_cpu, kShareOfCores);
+  limits.stolen = file.Number(at, "stolen", limits.stolen, kShareOfCores);
+  limits.slowdown = file.Number(at, "slowdown", limits.slowdown, kSlowdown);
+  limits.reruns = static_cast<int>(file.Integer(at, "reruns", limits.reruns, kReruns));
+}
+
 std::vector<std::string> ReadCalibration(const TomlFile& file) {
   const json* list = file.Find("/calibration");
   if (list == nullptr) return {};
@@ -118,6 +127,7 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
               const std::string& pointer, const GivenKeys& inherited, Part part) {
   const TomlFile& file = source.file;
   ReadRepeat(file, pointer, part);
+  ReadQuiet(file, pointer, part.quiet);
   const GivenKeys defaults = ReadDefaults(source, pointer + "/defaults", inherited);
   part.defaults = json::object();
   for (const auto& [key, value] : defaults) part.defaults[key] = value.value;
@@ -209,6 +219,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
   }
   const GivenKeys inherited = ReadDefaults(source, "/defaults", {});
   ReadRepeat(file, "", base);
+  ReadQuiet(file, "", base.quiet);
   const std::vector<std::string> part_keys = KeysOfBoth("[[part]]", kPartTable);
   std::set<std::string> ids;
   for (std::size_t i = 0; i < parts->size(); ++i) {

@@ -13,6 +13,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/machine/quiet.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
@@ -60,6 +61,7 @@ struct Part {
   double timeout_seconds = 600;   // of a whole trial
   bool predict = false;           // live throughput cells get a modelled twin
   bool interleave = true;         // live throughput cells of a block run side by side
+  QuietLimits quiet;              // of live trials
   nlohmann::json defaults, axes;  // as the file gives them
   std::vector<Cell> cells;        // in the order of the axes, the first outermost
   std::vector<ExcludedCell> excluded;

@@ -28,7 +28,8 @@ std::vector<KeyRow> OwnRows() {
        "[[not_run]]: what the paper has and no cell stands for"},
       {kTopTable, "part", "tables", "", "one part, \"main\"",
        "[[part]]: the experiment's parts; in a file that has them, reference, axis, exclude, claim "
-       "and figure stand in a part, and defaults and repeat of the file hold for every part"},
+       "and figure stand in a part, and defaults, repeat and quiet of the file hold for every "
+       "part"},
       {"[[part]]", "id", id, "", "", "names the part and its folder of trials"},
       {"[[part]]", "title", "string", "", "id", "heads the part in the report"},
       {kPartTable, "reference", "string", "", "\"dense\" where a cell has it",
@@ -41,6 +42,8 @@ std::vector<KeyRow> OwnRows() {
                    kMostCells)},
       {kPartTable, "exclude", "tables", "", "none", "[[exclude]]: cells that have no meaning"},
       {kPartTable, "repeat", "table", "", "{}", "[repeat]: how often and with which seeds"},
+      {kPartTable, "quiet", "table", "", "{}",
+       "[quiet]: from when on a live trial is called disturbed"},
       {kPartTable, "claim", "tables", "", "none", "[[claim]]: what a metric should show"},
       {kPartTable, "figure", "tables", "", "none", "[[figure]]: what is drawn"},
       {"[[exclude]]", "when", "table of keys of a cell", "", "",
@@ -59,6 +62,14 @@ std::vector<KeyRow> OwnRows() {
       {"[repeat]", "interleave", "true or false", "", "true",
        "live throughput cells of a block that one set of processes can run take turns in one "
        "launch; false: a launch for each"},
+      {"[quiet]", "other_cpu", "number, " + Text(kShareOfCores), "of the cores", "0.05",
+       "what other processes may take during the measured steps"},
+      {"[quiet]", "stolen", "number, " + Text(kShareOfCores), "of the cores", "0.02",
+       "what the hypervisor may take"},
+      {"[quiet]", "slowdown", "number, " + Text(kSlowdown), "", "1.15",
+       "how much longer than in the fastest trials a fixed computation between the steps may take"},
+      {"[quiet]", "reruns", "integer, " + Text(kReruns), "", "2",
+       "how often a disturbed throughput trial runs again at once"},
       {"[[not_run]]", "what", "string", "", "", "what the paper has"},
       {"[[not_run]]", "reason", "string", "", "", "why no cell stands for it"},
       {"[published]", "paper", "string", "", "",

@@ -16,6 +16,9 @@ inline constexpr Range kMinutes{0.001, 1e6};
 inline constexpr Range kBlocks{1, 10'000};
 inline constexpr Range kSeeds{0, 1e15};
 inline constexpr Range kTimeoutSeconds{0.001, 2'592'000};  // 30 days
+inline constexpr Range kShareOfCores{0.001, 1};
+inline constexpr Range kSlowdown{1.001, 100};
+inline constexpr Range kReruns{0, 100};
 inline constexpr Range kFigureRanks{0, 65'535};
 inline constexpr Range kStatedRatios{1e-9, 1e9};
 inline constexpr std::size_t kLongestId = 100;       // characters: it is part of folders' names

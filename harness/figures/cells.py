@@ -70,6 +70,7 @@ class Cell:
         self.dense, self.oversubscribed = fields["dense"], fields["oversubscribed"]
         self.hardware, self.sources = fields["hardware"], fields["sources"]
         self.set_aside = fields["set_aside"]
+        self.disturbed = fields.get("disturbed") or []  # trials
         self.trials = {
             trial["block"]: Trial(trial, part.experiment.results) for trial in fields["trials"]
         }
@@ -184,6 +185,7 @@ class Experiment:
         self.confidence = spec["confidence"]
         self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
         self.provenance = spec["provenance"]
+        self.disturbed = spec.get("disturbed") or ""  # a sentence
         self.parts = []
         for part in spec["parts"]:
             self.parts.append(Part(self, part))

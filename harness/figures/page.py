@@ -151,8 +151,8 @@ def _with_whole_names(body):
     return "".join(out)
 
 
-def html_page(title, facts, sections):
-    """A whole page of sections, each (anchor, heading, badges, body)."""
+def html_page(title, facts, sections, warnings=()):
+    """A whole page of sections, each (anchor, heading, badges, body); warnings stand at its head."""
     out = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
@@ -160,6 +160,7 @@ def html_page(title, facts, sections):
         _with_whole_names(f"<h1>{escape(title)}</h1>"),
         _with_whole_names(f"<p class='quiet'>{escape(' · '.join(facts))}</p>"),
     ]
+    out += [f"<p class='alarm'><b>Warning:</b> {escape(words)}.</p>" for words in warnings if words]
     first, *rest = sections
     out += _section(*first)
     out.append("<nav><b>Contents</b><ol>")

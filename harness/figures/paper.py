@@ -70,4 +70,10 @@ def render(index, loaded, out):
     counting = {trial.trial_id for cell in cells for trial in cell.trials.values()}
     facts = [f"{len(experiments)} experiments", f"{len(cells)} cells"]
     facts.append(f"{len(counting)} trials count")
-    return page.html_page(f"{index['id']}: what its experiments show here", facts, sections)
+    warnings = [
+        f"{experiment.title}: {experiment.disturbed}"
+        for experiment in experiments
+        if experiment.disturbed
+    ]
+    title = f"{index['id']}: what its experiments show here"
+    return page.html_page(title, facts, sections, warnings)

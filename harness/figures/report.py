@@ -105,6 +105,21 @@ def _failures(experiment):
     if called_bad:
         out.append("<h3>Left out by an annotation</h3>")
         out.append(plain_table(["part", "cell", "trial", "reason"], called_bad))
+    disturbed = [
+        (
+            part.id,
+            cell.describe(),
+            f"block {trial['block']}",
+            wording.quantity(trial["step_seconds"], "s") if trial["step_seconds"] else wording.NONE,
+            trial["why"],
+        )
+        for part in experiment.parts
+        for cell in part.cells
+        for trial in cell.disturbed
+    ]
+    if disturbed:
+        out.append(f"<h3>Disturbed ({len(disturbed)} trials)</h3>")
+        out.append(plain_table(["part", "cell", "trial", "step", "by what"], disturbed))
     if without:
         out.append(f"<h3>Not run ({len(without)} cells)</h3>")
         out.append(plain_table(["part", "cell", "why"], without))
@@ -230,7 +245,8 @@ five blocks: preliminary. Within a block, trials that took turns in one launch a
 round; rounds are never taken for blocks.</dd>
 <dt>what counts</dt><dd>for each cell and block the latest trial that is ok, passed every
 correctness check, carries no annotation, and was made by the present revisions of its parts, on one
-machine, from the newest profile.</dd>
+machine, from the newest profile. Of a disturbed trial, one beside which other work took the
+machine's cores, only what it counted counts, unless the page's head says otherwise; no time.</dd>
 </dl>
 """
 
@@ -262,7 +278,8 @@ def _tables(experiment, styles):
     out = []
     for part in _shown_parts(experiment):
         counts = sum(1 for cell in part.cells if cell.n)
-        failed = sum(cell.failure() not in (None, "not run", "stale") for cell in part.cells)
+        quiet = (None, "not run", "stale", "disturbed")
+        failed = sum(cell.failure() not in quiet for cell in part.cells)
         out.append(_part_heading(part, "table"))
         out.append(
             f"<p class='quiet'>{len(part.cells)} cells, {counts} with trials that count, "
@@ -314,4 +331,4 @@ def render(experiment, styles):
         ("provenance", "Provenance", [], _provenance(experiment)),
         ("reading", "How to read this", [], READING),
     ]
-    return page.html_page(experiment.title, _facts(experiment), sections)
+    return page.html_page(experiment.title, _facts(experiment), sections, [experiment.disturbed])

@@ -12,6 +12,7 @@ MARKS = {  # what a verdict begins with, the worst first -> mark, class, meaning
     "does not hold": ("✗", "alarm", "the whole interval is on the other side"),
     "inconclusive": ("?", "part", "the interval has both answers in it"),
     "direction only": ("≈", "part", "the stated direction, another size"),
+    "not decided": ("~", "part", "the trials that it needs were disturbed"),
     "not run": ("–", "quiet", "a cell has no trial that counts"),
     "calibration": ("c", "quiet", "the model was fitted to this number: not judged"),
     "consistent": ("✓", "good", "the same of a modelled or emulated number"),

@@ -232,7 +232,7 @@ std::string Completed(const ExplainRequest& request, const Side& of, const Side&
       });
       if (!agree || first.result == second.result) continue;
       const std::string command = Command(request, of, over, keys, first, second);
-      if (!first.result->trials.empty() && !second.result->trials.empty()) return command;
+      if (first.result->blocks() > 0 && second.result->blocks() > 0) return command;
       if (any.empty()) any = command;
     }
   }
@@ -259,6 +259,13 @@ void NeedOneCellEach(const ExplainRequest& request, const Side& of, const Side& 
 void NeedResult(const ExplainRequest& request, const Side& side,
                 const std::vector<TrialRow>& rows) {
   const CellResult& result = *side.candidates.front().result;
+  if (result.OnlyDisturbed()) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{} {} has only disturbed trials: {}; `sparfuse run {} "
+                               "--retry-disturbed` runs it again, --keep-disturbed takes them",
+                               side.option, CellName(result.cell->config),
+                               result.trials.begin()->second->WhyDisturbed(), request.experiment));
+  }
   if (!result.trials.empty()) return;
   const TrialRow* last = nullptr;
   for (const TrialRow& row : rows) {

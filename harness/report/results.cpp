@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/metrics.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 
@@ -68,9 +69,11 @@ struct Wanted {
   }
 };
 
-CellResult ResultOf(const Cell& cell, Wanted& wanted, PartResult& part) {
+CellResult ResultOf(const Cell& cell, Wanted& wanted, DisturbedTrials disturbed_trials,
+                    PartResult& part) {
   CellResult result;
   result.cell = &cell;
+  result.disturbed_trials = disturbed_trials;
   std::vector<const TrialRow*> current;
   bool stale = false;
   for (const TrialRow* row : wanted.trials[cell.config_hash]) {
@@ -95,7 +98,15 @@ CellResult ResultOf(const Cell& cell, Wanted& wanted, PartResult& part) {
     } else if (row->system_hash != profile) {
       ++part.older_profiles;
     } else {
-      result.trials[row->block] = row;
+      const bool disturbed = row->disturbed();
+      const TrialRow*& counts = result.trials[row->block];
+      if (disturbed && counts != nullptr && !counts->disturbed()) continue;
+      counts = row;
+      if (disturbed) {
+        result.disturbed.insert(row->block);
+      } else {
+        result.disturbed.erase(row->block);
+      }
     }
   }
   DescribeFailure(stale, result);
@@ -155,13 +166,27 @@ bool ClaimResult::fails_strict() const {
 }
 
 std::map<int, double> CellResult::Values(const std::string& metric) const {
+  const bool all = disturbed_trials == DisturbedTrials::kCount || !IsTimed(metric);
   std::map<int, double> values;
   for (const auto& [block, trial] : trials) {
+    if (!all && disturbed.contains(block)) continue;
     if (const auto found = trial->metrics.find(metric); found != trial->metrics.end()) {
       values[block] = found->second;
     }
   }
   return values;
+}
+
+std::map<int, double> CellResult::ValuesApart(const std::string& metric) const {
+  CellResult all = *this;
+  all.disturbed_trials = DisturbedTrials::kCount;
+  std::map<int, double> values = all.Values(metric);
+  for (const auto& [block, value] : Values(metric)) values.erase(block);
+  return values;
+}
+
+std::size_t CellResult::blocks() const {
+  return trials.size() - (disturbed_trials == DisturbedTrials::kApart ? disturbed.size() : 0);
 }
 
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
@@ -256,7 +281,7 @@ std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
 
 std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog& catalog,
                                   const std::vector<TrialRow>& rows,
-                                  const std::string& machine_hash) {
+                                  const std::string& machine_hash, DisturbedTrials disturbed) {
   Wanted wanted(parts, catalog, rows, machine_hash);
   std::vector<PartResult> results;
   for (const Part& part : parts) {
@@ -265,7 +290,7 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
     std::set<std::string> hardware;
     for (const Cell& cell : part.cells) {
       result.settings.push_back(CanonicalWithout(cell.json, MethodKeys()));
-      result.cells.push_back(ResultOf(cell, wanted, result));
+      result.cells.push_back(ResultOf(cell, wanted, disturbed, result));
       for (const auto& [block, trial] : result.cells.back().trials)
         hardware.insert(HardwareLine(trial->system));
     }
@@ -312,6 +337,9 @@ std::vector<ClaimResult> JudgeClaims(const PartResult& result) {
       entry.verdict = Verdict::kInvalid;
     } else {
       Compare(of, over, entry);
+      const bool apart =
+          !of.ValuesApart(claim.metric).empty() || !over.ValuesApart(claim.metric).empty();
+      if (entry.verdict == Verdict::kNotRun && apart) entry.verdict = Verdict::kDisturbed;
     }
     judged.push_back(entry);
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,29 @@
 
 namespace sparfuse::harness {
 
+// Whether the times of disturbed trials count. What such a trial counts or computes does so in
+// either case.
+enum class DisturbedTrials { kApart, kCount };
+
 struct CellResult {
   const Cell* cell = nullptr;
-  std::map<int, const TrialRow*> trials;  // block -> the newest trial that counts
+  // block -> the newest trial that counts, a disturbed one only where there is no other
+  std::map<int, const TrialRow*> trials;
+  std::set<int> disturbed;  // blocks whose trial is disturbed
+  DisturbedTrials disturbed_trials = DisturbedTrials::kApart;
   // Trials of the same system and revisions that failed or were called bad, oldest first.
   std::vector<const TrialRow*> set_aside;
   std::string failure;   // "" where a trial counts; else what failed, "not run", "stale"
   bool invalid = false;  // a correctness check failed
 
+  // By block; times of disturbed trials only where these count.
   std::map<int, double> Values(const std::string& metric) const;
+  // The same of the disturbed trials alone, which Values leaves out.
+  std::map<int, double> ValuesApart(const std::string& metric) const;
+  // Blocks whose times count.
+  std::size_t blocks() const;
+  // Whether there are trials, and none whose times count.
+  bool OnlyDisturbed() const { return !trials.empty() && blocks() == 0; }
   // Geometric mean of the blocks; none without values or where one of them is not above 0.
   std::optional<Interval> Over(const std::string& metric) const;
   // Arithmetic mean of the blocks; none without values.
@@ -64,7 +79,8 @@ struct PartResult {
 // Trials of older revisions or older profiles do not count.
 std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog& catalog,
                                   const std::vector<TrialRow>& rows,
-                                  const std::string& machine_hash);
+                                  const std::string& machine_hash,
+                                  DisturbedTrials disturbed = DisturbedTrials::kApart);
 
 // "timeout", "invalid (replicas_equal)", "called bad": why a trial does not count.
 std::string FailureOf(const TrialRow& trial);

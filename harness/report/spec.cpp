@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/catalog/config_keys.hpp"
+#include "harness/report/disturbed.hpp"
 #include "harness/report/headlines.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
@@ -122,6 +123,7 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       {"preliminary_below", kPreliminaryBelowBlocks},
       {"confidence", kConfidence},
       {"headlines", HeadlinesJson(experiment, results)},
+      {"disturbed", DisturbedWarning(results)},
       {"provenance", ProvenanceOf(results)},
       {"parts", json::array()}};
   for (const auto& [what, reason] : experiment.not_run) {

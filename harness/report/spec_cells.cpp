@@ -54,6 +54,7 @@ json MetricsJson(const CellResult& cell, bool with_missing_rates,
   }
   json metrics = json::object();
   for (const auto& [name, unit] : units) {
+    if (cell.Values(name).empty()) continue;  // times of disturbed trials
     metrics[name] = {{"unit", unit},
                      {"values", ValuesJson(cell.Values(name))},
                      {"average", IntervalJson(cell.Average(name))},
@@ -118,12 +119,29 @@ std::map<std::string, std::map<std::string, json>> LivePoints(
   for (std::size_t part = 0; part < results.size(); ++part) {
     for (std::size_t i = 0; i < results[part].cells.size(); ++i) {
       const CellResult& cell = results[part].cells[i];
-      if (cell.cell->config.modelled() || cell.trials.empty()) continue;
+      if (cell.cell->config.modelled() || cell.blocks() == 0) continue;
       points[CanonicalWithout(cell.cell->json, LaunchKeys())].try_emplace(
           NameOf(cell.cell->config.mode), json::array({part, i}));
     }
   }
   return points;
+}
+
+// The trials of a cell's blocks that have disturbed ones alone.
+json DisturbedJson(const CellResult& cell) {
+  json list = json::array();
+  for (const int block : cell.disturbed) {
+    const TrialRow& trial = *cell.trials.at(block);
+    const auto metric = [&](const char* name) {
+      const auto found = trial.metrics.find(name);
+      return found == trial.metrics.end() ? json() : json(found->second);
+    };
+    list.push_back({{"trial_id", trial.trial_id},
+                    {"block", block},
+                    {"step_seconds", metric("step_seconds")},
+                    {"why", trial.WhyDisturbed()}});
+  }
+  return list;
 }
 
 json SetAsideJson(const CellResult& cell) {
@@ -164,7 +182,10 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
     const auto reference = result.ReferenceOf(i);
     json trials = json::array();
     std::set<std::string> hardware, sources;
+    // What a throughput trial drew while it was disturbed is not drawn; what another learned is.
+    const bool timed = config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
     for (const auto& [block, trial] : cell.trials) {
+      if (timed && cell.disturbed.contains(block)) continue;
       trials.push_back(
           {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
       hardware.insert(HardwareLine(trial->system));
@@ -177,7 +198,8 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                   {"metrics", MetricsJson(cell, rates, folder)},
                   {"reference", reference ? json(*reference) : json()},
                   {"ratios", RatiosJson(result, i, denominators)},
-                  {"failure", cell.failure},
+                  {"failure", timed && cell.OnlyDisturbed() ? "disturbed" : cell.failure},
+                  {"disturbed", DisturbedJson(cell)},
                   {"oversubscribed", cell.Oversubscribed()},
                   {"hardware", hardware},
                   {"sources", sources},

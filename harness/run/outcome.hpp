@@ -12,8 +12,8 @@
 namespace sparfuse::harness {
 
 // {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling", "rounds",
-// "turn_seconds", "series"}, the trial's part of a trial.json. An invalid trial has checks and no
-// metrics: correctness comes before speed. timeout_seconds: of the whole launch.
+// "turn_seconds", "series", "quiet"}, the trial's part of a trial.json. An invalid trial has checks
+// and no metrics: correctness comes before speed. timeout_seconds: of the whole launch.
 nlohmann::json CollectOutcome(const std::filesystem::path& directory, const LaunchResult& end,
                               double timeout_seconds);
 

@@ -46,7 +46,7 @@ void Progress::End(const std::string& name, const std::string& status, const std
   ++done_;
   if (status != "ok") ++failed_;
   Clear();
-  if (terminal_ && status == "ok" && done_ < total_) return;
+  if (terminal_ && status == "ok" && detail.empty() && done_ < total_) return;
   const std::string left = done_ < total_ ? TimeLeft(remaining_seconds) : "";
   fmt::print(out_, "[{}/{}] {:7} {:6.1f} s  {}{}{}\n", done_, total_, status, seconds, name,
              detail.empty() ? "" : ": " + detail, left.empty() ? "" : "  (" + left + ")");

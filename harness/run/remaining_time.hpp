@@ -26,6 +26,11 @@ class RemainingTime {
     spent_[kind] += seconds;
     ++count_[kind];
   }
+  // What all trials take, those done included; below 0: not known.
+  double Planned() const {
+    const double remaining = Seconds();
+    return remaining < 0 ? -1 : spent_[0] + spent_[1] + remaining;
+  }
   // Below 0: not known.
   double Seconds() const {
     double sum = 0;

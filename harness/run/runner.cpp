@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <set>
 #include <span>
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/machine/quiet.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/run/disturbance.hpp"
 #include "harness/run/launch/launch_command.hpp"
 #include "harness/run/launch/launch_end.hpp"
 #include "harness/run/launch/launcher.hpp"
@@ -60,7 +63,7 @@ class Runner {
         lock_(store.results()),
         removed_(store.RemoveUnfinished(lock_)),
         index_(store.OpenIndex(lock_, problems_)),
-        context_{catalog, store, DescribeSystem(), options.fresh},
+        context_{catalog, store, DescribeSystem(), options.fresh, options.retry_disturbed},
         source_(DescribeSource(options.root.string())) {}
 
   RunSummary Run(const std::vector<Experiment>& experiments) {
@@ -69,6 +72,7 @@ class Runner {
       fmt::print(options_.progress, "removed {} unfinished trial(s) of an earlier run\n", removed_);
     }
     const auto rows = index_.Rows();
+    disturbances_.emplace(rows, context_.machine);
     TrialPlan live = PlanLive(context_, experiments, rows);
     if (options_.modelled_only) KeepProfiles(live);
     CheckLauncher(live);
@@ -89,6 +93,10 @@ class Runner {
     }
     for (const std::string& problem : ProblemsOf(live)) {
       fmt::print(options_.progress, "warning: {}\n", problem);
+    }
+    if (!live.trials.empty() && !options_.keep_disturbed) {
+      if (const std::string now = WhatDisturbsNow(live.trials.front().quiet); !now.empty())
+        fmt::print(options_.progress, "warning: {}\n", now);
     }
     Progress progress(all.size() + later.size(), options_.progress);
     RemainingTime remaining(all, later);
@@ -128,35 +136,76 @@ class Runner {
     }
   }
 
+  struct LiveTrial {
+    const PlannedTrial* planned;
+    std::string id;
+    fs::path directory;
+  };
+  struct EndedTrial {
+    const PlannedTrial* planned;
+    json outcome;  // trial.json
+    double seconds = 0;
+  };
+
   void RunTrials(std::span<const PlannedTrial> trials, Progress& progress,
                  RemainingTime& remaining) {
     while (!trials.empty() && !interrupted_) {
       const std::span<const PlannedTrial> launch = FirstLaunch(trials);
       progress.Begin(NameOf(launch), remaining.Seconds());
-      if (launch.front().config.modelled()) {
-        const auto begin = std::chrono::steady_clock::now();
-        const json outcome = RunModelled(launch.front());
-        Ended(launch.front(), outcome, SecondsSince(begin), progress, remaining);
-      } else {
-        RunLive(launch, progress, remaining);
+      for (const EndedTrial& trial : launch.front().config.modelled()
+                                         ? std::vector{RunModelled(launch.front())}
+                                         : RunUntilQuiet(launch, progress, remaining)) {
+        Ended(trial, progress, remaining);
       }
       trials = trials.subspan(launch.size());
     }
   }
 
   // Says and counts what became of a trial.
-  void Ended(const PlannedTrial& trial, const json& outcome, double seconds, Progress& progress,
-             RemainingTime& remaining) {
-    remaining.Done(seconds);
+  void Ended(const EndedTrial& ended, Progress& progress, RemainingTime& remaining) {
+    remaining.Done(ended.seconds);
+    const json& outcome = ended.outcome;
     const bool ok = outcome["status"] == "ok";
     ++(ok ? summary_.ok : summary_.failed);
     std::string detail;
+    if (ok && IsDisturbed(outcome)) {
+      ++summary_.disturbed;
+      detail = "disturbed: " + outcome["quiet"]["why"].get<std::string>();
+    }
     if (!ok) {
       const json& failure = outcome["failure"];
       detail = fmt::format("{}: {}", failure["kind"].get<std::string>(),
                            failure["message"].get<std::string>());
     }
-    progress.End(Name(trial), outcome["status"], detail, seconds, remaining.Seconds());
+    progress.End(Name(*ended.planned), outcome["status"], detail, ended.seconds,
+                 remaining.Seconds());
+  }
+
+  static bool IsDisturbed(const json& outcome) {
+    return outcome.contains("quiet") && outcome["quiet"].is_object() &&
+           outcome["quiet"]["disturbed"] == true;
+  }
+
+  // Where a trial was disturbed its whole launch runs again: what is compared took turns.
+  std::vector<EndedTrial> RunUntilQuiet(std::span<const PlannedTrial> launch, Progress& progress,
+                                        const RemainingTime& remaining) {
+    for (int times = 1;; ++times) {
+      const auto begin = std::chrono::steady_clock::now();
+      std::vector<EndedTrial> ended = RunLive(launch, progress);
+      if (options_.keep_disturbed || interrupted_) return ended;
+      const auto disturbed = std::ranges::find_if(ended, [](const EndedTrial& trial) {
+        return trial.outcome["status"] == "ok" && IsDisturbed(trial.outcome);
+      });
+      if (disturbed == ended.end()) return ended;
+      const json& quiet = disturbed->outcome["quiet"];
+      if (!disturbances_->RunsAgain(*disturbed->planned, quiet, times, SecondsSince(begin),
+                                    remaining.Planned())) {
+        return ended;
+      }
+      summary_.reruns += ended.size();
+      progress.Say(fmt::format("{} was disturbed ({}) and runs again", NameOf(launch),
+                               quiet["why"].get<std::string>()));
+    }
   }
 
   // A directory with config.json, as both kinds of trials find it.
@@ -168,15 +217,10 @@ class Runner {
     return config;
   }
 
-  struct LiveTrial {
-    const PlannedTrial* planned;
-    std::string id;
-    fs::path directory;
-  };
-
   // Trials of one launch; those that another one took down with it are launched again at once.
-  void RunLive(std::span<const PlannedTrial> planned, Progress& progress,
-               RemainingTime& remaining) {
+  // Returns those that ended: all, unless it is interrupted.
+  std::vector<EndedTrial> RunLive(std::span<const PlannedTrial> planned, Progress& progress) {
+    std::vector<EndedTrial> ended;
     std::deque<std::vector<LiveTrial>> launches(1);
     for (const PlannedTrial& trial : planned) {
       const std::string id = Prepare(trial).trial_id;
@@ -190,7 +234,7 @@ class Runner {
         continue;
       }
       std::vector<LiveTrial> again;
-      const bool alone = LaunchOnce(trials, number, again, progress, remaining);
+      const bool alone = LaunchOnce(trials, number, ended, again, progress);
       if (again.empty()) continue;
       progress.Say(fmt::format("{} trial(s) of this launch are launched again{}", again.size(),
                                alone ? ", one at a time" : ""));
@@ -201,12 +245,15 @@ class Runner {
         launches.back().push_back(std::move(trial));
       }
     }
+    return ended;
   }
 
-  // Finishes the trials that ended, and puts the others into `again`; returns whether these have to
-  // be launched one at a time. Where it is interrupted nothing is left.
-  bool LaunchOnce(const std::vector<LiveTrial>& trials, int number, std::vector<LiveTrial>& again,
-                  Progress& progress, RemainingTime& remaining) {
+  // Finishes the trials that ended and adds them to `all_ended`, and puts the others into `again`;
+  // returns whether these have to be launched one at a time. Where it is interrupted nothing is
+  // left.
+  bool LaunchOnce(const std::vector<LiveTrial>& trials, int number,
+                  std::vector<EndedTrial>& all_ended, std::vector<LiveTrial>& again,
+                  Progress& progress) {
     const CellConfig& config = trials.front().planned->config;
     std::vector<fs::path> directories;
     LaunchRequest request;
@@ -253,15 +300,16 @@ class Runner {
     for (std::size_t i = 0; i < ended.size(); ++i) {
       how.seconds = time.trial_seconds[i];
       const PlannedTrial& planned = *ended[i]->planned;
-      Ended(planned, Finish(planned, ended[i]->id, std::move(outcomes[i]), how), how.seconds,
-            progress, remaining);
+      all_ended.push_back(
+          {&planned, Finish(planned, ended[i]->id, std::move(outcomes[i]), how), how.seconds});
     }
     return found.alone;
   }
 
-  json RunModelled(const PlannedTrial& trial) {
+  EndedTrial RunModelled(const PlannedTrial& trial) {
     if (trial.system.is_null()) {  // no row: nothing ran
-      return {{"status", "skipped"}, {"failure", {{"kind", "config"}, {"message", trial.why}}}};
+      return {&trial,
+              {{"status", "skipped"}, {"failure", {{"kind", "config"}, {"message", trial.why}}}}};
     }
     const TrialConfig config = Prepare(trial);
     const std::string& id = config.trial_id;
@@ -279,7 +327,7 @@ class Runner {
       outcome = FailedOutcome(Error(FailureKind::kInternal, error.what()));
     }
     HowItRan how{started, SecondsSince(begin), {"model"}, json::object(), nullptr};
-    return Finish(trial, id, std::move(outcome), how);
+    return {&trial, Finish(trial, id, std::move(outcome), how), how.seconds};
   }
 
   struct HowItRan {
@@ -294,6 +342,7 @@ class Runner {
               const HowItRan& how) {
     json trial = std::move(outcome);
     trial.erase("turn_seconds");
+    if (trial.contains("quiet")) trial["quiet"] = disturbances_->Judge(planned, trial["quiet"]);
     trial["schema"] = kTrialSchema;
     trial["trial_id"] = id;
     trial["experiment"] = planned.experiment;
@@ -332,6 +381,7 @@ class Runner {
   Index index_;
   PlanContext context_;
   json source_;
+  std::optional<Disturbances> disturbances_;
   RunSummary summary_;
 };
 

@@ -17,11 +17,15 @@ struct RunOptions {
   std::filesystem::path worker;  // the executable of live trials
   bool fresh = false;
   bool modelled_only = false;    // of live trials only the profiles that modelled ones need
+  bool keep_disturbed = false;   // a disturbed trial does not run again at once
+  bool retry_disturbed = false;  // nor does the store's stay: it runs again
   std::FILE* progress = stdout;  // what runs, and how long still
 };
 
 struct RunSummary {
   std::size_t present = 0, ok = 0, failed = 0;
+  std::size_t disturbed = 0;  // of those that ran well: disturbed to the end
+  std::size_t reruns = 0;     // of disturbed ones, at once
   bool interrupted = false;
 };
 

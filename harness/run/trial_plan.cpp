@@ -24,13 +24,14 @@ using nlohmann::json;
 
 // What became of the stored trials of a cell and block.
 struct Stored {
-  const TrialRow* current = nullptr;  // what is asked for
+  const TrialRow* current = nullptr;  // what is asked for; a disturbed one where there is no other
   std::optional<std::string> why;     // why none is; nothing where there is no trial
 };
 
 Stored FindStored(const PlannedTrial& trial, const std::vector<const TrialRow*>& rows) {
   const std::string system_hash = ContentHash(trial.system);
   std::optional<std::string> why;
+  const TrialRow* disturbed = nullptr;
   for (const TrialRow* row : rows) {
     if (row->block != trial.block) continue;
     if (row->system_hash != system_hash) {
@@ -41,10 +42,13 @@ Stored FindStored(const PlannedTrial& trial, const std::vector<const TrialRow*>&
       why = "called bad: " + row->annotations.back();
     } else if (row->status != "ok") {
       why = fmt::format("{} before ({}): {}", row->status, row->failure_kind, row->failure_message);
+    } else if (row->disturbed()) {
+      disturbed = row;
     } else {
       return {row, std::nullopt};
     }
   }
+  if (disturbed != nullptr) return {disturbed, std::nullopt};
   return {nullptr, why};
 }
 
@@ -81,6 +85,7 @@ PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment
   trial.block = block;
   trial.seed = part.base_seed + block;
   trial.timeout_seconds = part.timeout_seconds;
+  trial.quiet = part.quiet;
   return trial;
 }
 
@@ -110,12 +115,17 @@ class Collector {
     }
     if (trial.why.empty()) {
       const Stored stored = FindStored(trial, by_config_[trial.config_hash]);
-      if (stored.current != nullptr && !context_.fresh) {
+      const bool disturbed = stored.current != nullptr && stored.current->disturbed();
+      if (stored.current != nullptr && !context_.fresh &&
+          !(disturbed && context_.retry_disturbed)) {
         ++plan.present;
+        plan.disturbed += disturbed;
         CompareSources(trial.sources, stored.current->provenance);
         return;
       }
-      trial.why = stored.current != nullptr ? "--fresh" : stored.why.value_or(WhatIsNew(trial));
+      trial.why = stored.current == nullptr ? stored.why.value_or(WhatIsNew(trial))
+                  : context_.fresh          ? "--fresh"
+                                            : "disturbed: " + stored.current->WhyDisturbed();
     }
     trial.estimate = EstimateTime(trial.config, trial.config_hash, rows_);
     trial.estimated_seconds = trial.estimate.start + trial.estimate.turns;

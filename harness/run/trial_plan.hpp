@@ -30,6 +30,7 @@ struct PlannedTrial {
   int block = 0;
   std::int64_t seed = 0;
   double timeout_seconds = 600;
+  QuietLimits quiet;
   std::string why;  // "never run", "failed before (comm)", what differs
   // Trials of one number run in one launch, and are neighbours in the plan; 0: it has its own.
   std::size_t launch = 0;
@@ -49,12 +50,14 @@ struct PlanContext {
   const Store& store;
   nlohmann::json machine;                   // DescribeSystem()
   bool fresh = false;                       // everything runs again
+  bool retry_disturbed = false;             // what has only disturbed trials runs again
   std::optional<LaunchMemory> memory = {};  // nothing: this machine's
 };
 
 struct TrialPlan {
   std::vector<PlannedTrial> trials;
-  std::size_t present = 0;  // trials that the store has
+  std::size_t present = 0;    // trials that the store has
+  std::size_t disturbed = 0;  // of those present: cells' blocks that have disturbed trials alone
   // Of those present: how many were made with other sources of a part, by part ("sparsifier:dgc").
   std::map<std::string, std::size_t> other_sources;
 };

@@ -124,6 +124,8 @@ std::string_view VerdictName(Verdict verdict) {
       return "inconclusive";
     case Verdict::kNotRun:
       return "not run";
+    case Verdict::kDisturbed:
+      return "not decided: disturbed";
     case Verdict::kInvalid:
       return "invalid";
     case Verdict::kConsistentModelled:

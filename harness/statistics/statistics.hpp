@@ -71,6 +71,7 @@ enum class Verdict {
   kNotReproduced,
   kInconclusive,
   kNotRun,
+  kDisturbed,  // the trials that there are were disturbed
   kInvalid,
   kConsistentModelled,  // emulated or modelled numbers reproduce at most this
   kHolds,               // these two: of a relation

@@ -160,7 +160,7 @@ void Index::AddTrial(const json& trial) {
   const std::string id = trial["trial_id"];
   json provenance;
   for (const char* key : {"software", "source", "sources", "argv", "environment", "machine",
-                          "layout", "sampling", "launch", "rounds"}) {
+                          "layout", "sampling", "launch", "rounds", "quiet"}) {
     provenance[key] = Member(trial, key);
   }
   Execute("BEGIN IMMEDIATE");
@@ -252,6 +252,8 @@ std::vector<TrialRow> Index::Rows() const {
     row.config = json::parse(trial.Text(column++));
     row.system = json::parse(trial.Text(column++));
     row.provenance = json::parse(trial.Text(column++));
+    row.quiet = Member(row.provenance, "quiet");
+    if (row.provenance.is_object()) row.provenance.erase("quiet");
     rows.push_back(std::move(row));
   }
   std::sort(rows.begin(), rows.end(), [](const TrialRow& a, const TrialRow& b) {
@@ -296,6 +298,10 @@ RowLaunch LaunchOf(const TrialRow& row) {
   }
   return launch;
 }
+
+bool TrialRow::disturbed() const { return Member(quiet, "disturbed") == true; }
+
+std::string TrialRow::WhyDisturbed() const { return disturbed() ? quiet.value("why", "") : ""; }
 
 bool IsOlderTrial(const json& trial) {
   const json schema = Member(trial, "schema");

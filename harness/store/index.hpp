@@ -26,6 +26,9 @@ struct TrialRow {
   int block = 0;
   double seconds = 0;
   nlohmann::json config, system, provenance;
+  // What the trial read of its machine, judged (harness/machine/quiet.hpp); null of one that is
+  // modelled or older.
+  nlohmann::json quiet;
   nlohmann::json revisions = nlohmann::json::object();
   std::map<std::string, double> metrics;
   std::map<std::string, std::string> units;  // of metrics
@@ -33,6 +36,8 @@ struct TrialRow {
   std::vector<std::string> annotations;  // reasons why readers leave it out
 
   bool counts() const { return status == "ok" && annotations.empty(); }
+  bool disturbed() const;
+  std::string WhyDisturbed() const;  // a sentence; "" where it is not
 };
 
 // How a trial was run: in a launch of its own, or in turn with others.

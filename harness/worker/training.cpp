@@ -25,7 +25,8 @@ Training::Training(const Rank& rank)
       descriptor_(workloads::FindWorkload(config_.workload)),
       workload_(MakeTrialWorkload(rank)),
       composition_(Compose(config_)),
-      topology_{rank.size(), config_.ranks_per_node} {
+      topology_{rank.size(), config_.ranks_per_node},
+      monitor_(rank, config_.steps) {
   BroadcastState(rank_, *workload_);
   ready_order_ = ObserveReadyOrder(rank_, *workload_);
   Build();
@@ -38,9 +39,12 @@ void Training::WarmUp() {
 
 void Training::Measure(int steps, int round) {
   if (round > 0) Step({.round = round});
+  monitor_.Begin();
   for (int step = 0; step < steps && !reached_target_; ++step) {
     Step({.measured = true, .round = round});
+    monitor_.StepIsDone();
   }
+  monitor_.End();
 }
 
 void Training::Build() {
@@ -155,6 +159,7 @@ void Training::Finish(double turn_seconds) {
   const StepLog log = GatherSteps(rank_, log_);
   const std::vector<TracedStep> traced = GatherSpans(rank_, traced_);
   nlohmann::json machine = MachineOf(rank_);
+  nlohmann::json quiet = monitor_.Gather();
   if (rank_.rank() != 0) return;
 
   const StepLogContext context = LogContext();
@@ -174,6 +179,7 @@ void Training::Finish(double turn_seconds) {
                       : !replicas_equal ? "replicas differ at the end"
                                         : "a selection lost mass";
   outcome["machine"] = std::move(machine);
+  outcome["quiet"] = std::move(quiet);
   outcome["software"] = SoftwareOfWorker();
   outcome["plan"] = engine_->plan().UnitSizes();
   planning_->Describe(outcome);

@@ -13,6 +13,7 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/store/step_log.hpp"
 #include "harness/worker/planning.hpp"
+#include "harness/worker/rank/quiet_monitor.hpp"
 #include "harness/worker/rank/rank.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/workload.hpp"
@@ -72,6 +73,7 @@ class Training {
   std::vector<std::size_t> ready_order_;  // parameters
   std::optional<Planning> planning_;
   std::optional<LiveEngine> engine_;
+  QuietMonitor monitor_;
   std::uint64_t next_step_ = 0;
   std::size_t measured_ = 0;  // steps
   std::vector<LoggedStep> log_;

@@ -90,7 +90,7 @@ class Examples(unittest.TestCase):
         self.assertIn(workers, file.read_text())
         short = self.folder / "short.toml"
         short.write_text(file.read_text().replace(workers, "workers = [8]"))
-        ran = run(*sparfuse, "run", short)
+        ran = run(*sparfuse, "run", "--keep-disturbed", short)
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
 
         trial = next((self.folder / "results/trials").glob("**/safusion-resnet152*/trial.json"))

@@ -19,6 +19,9 @@ esac
 [ "$rank" = 0 ] || exit 0
 check=true
 [ "${FAKE_MODE:-ok}" = diverged ] && check=false
+quiet=null
+[ "${FAKE_MODE:-ok}" = disturbed ] &&
+  quiet='{"other_cpu": 0.5, "stolen": 0, "resolution": 0.01, "loop_seconds": [0.001]}'
 for directory; do
   if grep -q "\"method\": \"${FAKE_GUILTY:-nobody}\"" "$directory/config.json"; then
     touch "$directory/turn"
@@ -29,6 +32,6 @@ for directory; do
   cat > "$directory/outcome.json" <<END
 {"status": "ok", "metrics": {"throughput": {"value": 100.5, "unit": "images/s"},
  "step_seconds": {"value": 0.25, "unit": "s"}}, "checks": {"replicas_equal": $check},
- "machine": {}, "software": {"fake": "1"}}
+ "machine": {}, "software": {"fake": "1"}, "quiet": $quiet}
 END
 done

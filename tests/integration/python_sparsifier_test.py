@@ -95,7 +95,8 @@ class PythonSparsifierTest(unittest.TestCase):
         listed = ", ".join(f'"{name}"' for name in sparsifiers)
         (self.folder / "t.toml").write_text(EXPERIMENT.format(mode=mode, method=method, more=more,
                                                                sparsifiers=listed))
-        return subprocess.run([SPARFUSE, "--results", str(self.results), "run", str(self.folder / "t.toml")],
+        return subprocess.run([SPARFUSE, "--results", str(self.results), "run", "--keep-disturbed",
+                               str(self.folder / "t.toml")],
                               text=True, capture_output=True, timeout=300, check=False,
                               env={**os.environ, **(environment or {})})
 

@@ -50,8 +50,10 @@ class Trials(unittest.TestCase):
         self.file.write_text(EXPERIMENT.format(mode=mode, workload=workload, method=method, workers=workers,
                                                steps=steps, deadline=deadline, more=more))
 
-    def command(self, *arguments):
-        return [SPARFUSE, "--results", str(self.results), *map(str, arguments)]
+    def command(self, verb, *arguments):
+        # Others work on the machine of a test.
+        keep = ["--keep-disturbed"] if verb == "run" else []
+        return [SPARFUSE, "--results", str(self.results), verb, *map(str, arguments), *keep]
 
     def run_trial(self, code=0, environment=None, **experiment):
         self.write(**experiment)
@@ -191,6 +193,32 @@ class TrialTest(Trials):
         self.assertEqual({event["pid"] for event in spans}, {0, 1})
         self.assertTrue({"forward", "backward", "sparsify", "exchange", "decompress", "update"}
                         <= {event["cat"] for event in spans})
+
+    def test_a_trial_beside_other_work_is_marked(self):
+        # Twice the cores: no scheduler gives a rank more than half of one.
+        for _ in range(2 * len(os.sched_getaffinity(0))):
+            hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            self.addCleanup(hog.wait)
+            self.addCleanup(hog.kill)
+        self.write(mode="measured", steps=30, more='[quiet]\nreruns = 1')
+        done = subprocess.run([SPARFUSE, "--results", str(self.results), "run", str(self.file)], text=True,
+                              capture_output=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"warning: other work takes \d+ % of the cores at the moment")
+        self.assertIn("1 of those that ran well were disturbed", done.stdout)
+        trial = self.trial()
+        quiet = trial["quiet"]
+        self.assertTrue(quiet["disturbed"], quiet)
+        self.assertGreater(quiet["causes"]["other_cpu"], 0.3, quiet)
+        self.assertEqual(quiet["limits"], {"other_cpu": 0.05, "stolen": 0.02, "slowdown": 1.15})
+        self.assertGreaterEqual(len(quiet["loop_seconds"]), 8)
+        # The ranks' own work is none of it.
+        self.assertGreater(quiet["own_cpu_seconds"], 0)
+        self.assertLess(quiet["other_cpu"] * quiet["cores"] * quiet["seconds"] + quiet["own_cpu_seconds"],
+                        1.1 * quiet["cores"] * quiet["seconds"])
+        table = subprocess.run(self.command("table", self.file), text=True, capture_output=True, timeout=60, check=True)
+        self.assertIn("1 of 1 live trials were disturbed: other work took", table.stdout)
+        self.assertIn("disturbed (", table.stdout)
 
     def test_one_worker_and_three(self):
         for workers in (1, 3):

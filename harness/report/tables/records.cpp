@@ -34,6 +34,10 @@ class Recorder {
         record.n = cell.Values(column.metric).size();
         const bool first = &column == MetricColumnsOf(*result_.part).data();
         if (first) record.note = cell.failure;
+        if (first && !cell.ValuesApart(column.metric).empty()) {
+          record.note =
+              fmt::format("{} of {} blocks disturbed", cell.disturbed.size(), cell.trials.size());
+        }
         if (first || record.value) records.push_back(record);
         if (first) AddRatio(i, column.metric, records);
       }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/catalog/metrics.hpp"
 #include "harness/report/tables/columns.hpp"
 
 namespace sparfuse::harness {
@@ -36,7 +37,9 @@ std::string MetricText(const CellResult& result, const MetricColumn& column,
   const auto interval = result.Over(column.metric);
   if (!interval) {  // a mean that may be zero has no logarithm
     const auto mean = result.Mean(column.metric);
-    return mean ? Quantity(*mean, unit) : kNone;
+    if (mean) return Quantity(*mean, unit);
+    const auto apart = MeanInterval(OfBlocks(result.ValuesApart(column.metric)));
+    return apart ? "(" + Quantity(apart->value, unit) + ")" : kNone;
   }
   std::string text = Quantity(interval->value, unit);
   if (column.interval && interval->has_bounds()) {
@@ -72,6 +75,11 @@ std::string HowPaired(const PartResult& result) {
                      in_turn);
 }
 
+// Blocks that the first column's numbers are of.
+std::size_t BlocksOf(const CellResult& cell, const Part& part) {
+  return IsTimed(MetricColumnsOf(part).front().metric) ? cell.blocks() : cell.trials.size();
+}
+
 std::string Caption(const PartResult& result) {
   std::set<std::string> modes;
   for (const auto& cell : result.part->cells) modes.insert(cell.json["mode"].get<std::string>());
@@ -80,10 +88,13 @@ std::string Caption(const PartResult& result) {
   for (const auto& line : result.hardware) caption += "; " + line;
   std::size_t least = SIZE_MAX;
   bool live = false;
+  bool only_disturbed = false;
   for (const auto& cell : result.cells) {
-    if (cell.cell->json["mode"] == "modelled" || cell.trials.empty()) continue;
+    only_disturbed = only_disturbed || cell.OnlyDisturbed();
+    const std::size_t blocks = BlocksOf(cell, *result.part);
+    if (cell.cell->json["mode"] == "modelled" || blocks == 0) continue;
     live = true;
-    least = std::min(least, cell.trials.size());
+    least = std::min(least, blocks);
   }
   if (live && least < kPreliminaryBelowBlocks) {
     caption +=
@@ -96,6 +107,7 @@ std::string Caption(const PartResult& result) {
     caption +=
         "; ± of modelled steps and throughput: what the profile's errors of measurement leave";
   }
+  if (only_disturbed) caption += "; in brackets: of disturbed trials, which do not count";
   const char* separator = "; trials left out: ";
   for (const auto& [count, whose] : {std::pair(result.other_systems, "of other machines"),
                                      {result.older_revisions, "of older revisions"},
@@ -145,13 +157,16 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
     for (const auto& metric : metrics) {
       const bool first = &metric == &metrics.front();
       const std::string unit = UnitOf(metric.metric, cell.cell->json, catalog);
-      row.push_back(first && !cell.failure.empty() ? cell.failure : MetricText(cell, metric, unit));
+      const bool apart = first && cell.OnlyDisturbed() && IsTimed(metric.metric);
+      row.push_back(first && !cell.failure.empty()
+                        ? cell.failure
+                        : (apart ? "disturbed " : "") + MetricText(cell, metric, unit));
       if (!first || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
       row.push_back(reference ? RatioText(RatioOf(cell, result.cells[*reference], metric.metric))
                               : kNone);
     }
-    row.push_back(std::to_string(cell.trials.size()));
+    row.push_back(std::to_string(BlocksOf(cell, part)));
     table.rows.push_back(std::move(row));
   }
   for (const auto& excluded : part.excluded) {

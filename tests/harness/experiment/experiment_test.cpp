@@ -212,6 +212,12 @@ TEST(Experiment, ErrorsNameFileLineKeyValueAndTheNearestName) {
   EXPECT_SAYS(ErrorOf(WithLine("", "[repat]\nblocks = 2\n")), "did you mean \"repeat\"");
   EXPECT_SAYS(ErrorOf(WithLine("", "[repeat]\nblocks = 0\n")),
               "blocks = 0: expected an integer from 1 to 10000");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[quiet]\nother_cpu = 1.5\n")),
+              "other_cpu = 1.5: expected a number from 0.001 to 1");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[quiet]\nslowdown = 1\n")),
+              "slowdown = 1: expected a number from 1.001 to 100");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[quiet]\nstolen_cpu = 0.1\n")), "stolen");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[quiet]\nreruns = -1\n")), "reruns = -1: expected");
   std::string workers = WithLine("");
   workers.replace(workers.find("[2, 4]"), 6, "[0, 4]");
   EXPECT_SAYS(ErrorOf(workers), "file.toml:9: workers = 0: expected an integer from 1 to 65536");
@@ -439,10 +445,14 @@ workers = 2
 [repeat]
 blocks = 3
 seed = 7
+[quiet]
+other_cpu = 0.1
+reruns = 0
 [[part]]
 id = "one"
 defaults = { mode = "measured" }
 repeat = { predict = true }
+quiet = { slowdown = 1.5 }
 [[part.axis]]
 method = ["dense", "wfbp"]
 [[part]]
@@ -454,6 +464,9 @@ method = ["dense"]
 )");
   ASSERT_EQ(experiment.parts.size(), 2u);
   EXPECT_EQ(experiment.parts[0].blocks, 3);
+  EXPECT_EQ(experiment.parts[0].quiet,
+            (QuietLimits{.other_cpu = 0.1, .stolen = 0.02, .slowdown = 1.5, .reruns = 0}));
+  EXPECT_EQ(experiment.parts[1].quiet.slowdown, 1.15);
   EXPECT_EQ(experiment.parts[1].blocks, 1);
   EXPECT_EQ(experiment.parts[1].base_seed, 7);
   EXPECT_EQ(experiment.parts[1].cells[0].config.workers, 1);

@@ -7,6 +7,7 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/report/disturbed.hpp"
 #include "harness/report/headlines.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -38,7 +39,17 @@ class Results : public ::testing::Test {
     return rows_.back();
   }
 
-  std::vector<PartResult> Found() const { return ResultsOf(parts_, catalog_, rows_, "here"); }
+  std::vector<PartResult> Found(DisturbedTrials disturbed = DisturbedTrials::kApart) const {
+    return ResultsOf(parts_, catalog_, rows_, "here", disturbed);
+  }
+
+  // The same, disturbed: other work took this share of the cores.
+  void AddDisturbed(std::size_t cell, int block, double throughput, double other_cpu = 0.2) {
+    TrialRow& row = Add(0, cell, block, throughput);
+    row.metrics["sent_bytes"] = 8;
+    row.quiet = {
+        {"disturbed", true}, {"why", "other work"}, {"causes", {{"other_cpu", other_cpu}}}};
+  }
 
   // The cell of `method` that the cell of part 0 is compared with.
   std::optional<std::size_t> Counterpart(std::size_t cell, const std::string& method) const {
@@ -174,6 +185,65 @@ TEST_F(Results, ADenseCellIsComparedWithTheOnlySparseOneOfItsSetting) {
     ASSERT_TRUE(other.has_value());
     EXPECT_EQ(cells[*other].json["batch_per_worker"], cells[i].json["batch_per_worker"]);
   }
+}
+
+using Values = std::map<int, double>;
+
+TEST_F(Results, AnUndisturbedTrialStandsForItsBlockWhicheverIsNewer) {
+  Read(kLive);
+  Add(0, 0, 0, 1);
+  AddDisturbed(0, 0, 2);
+  AddDisturbed(0, 1, 3);
+  Add(0, 0, 1, 4);
+  AddDisturbed(0, 2, 5);
+  AddDisturbed(0, 2, 6);
+  const CellResult cell = Found()[0].cells[0];
+  EXPECT_EQ(cell.Values("throughput"), (Values{{0, 1}, {1, 4}}));
+  EXPECT_EQ(cell.ValuesApart("throughput"), (Values{{2, 6}}));
+  EXPECT_EQ(cell.disturbed, std::set<int>{2});
+  EXPECT_EQ(cell.blocks(), 2u);
+  EXPECT_FALSE(cell.OnlyDisturbed());
+  EXPECT_EQ(cell.Values("sent_bytes"), (Values{{2, 8}}));  // what it counted is not disturbed
+  const CellResult kept = Found(DisturbedTrials::kCount)[0].cells[0];
+  EXPECT_EQ(kept.Values("throughput"), (Values{{0, 1}, {1, 4}, {2, 6}}));
+  EXPECT_TRUE(kept.ValuesApart("throughput").empty());
+}
+
+TEST_F(Results, NoVerdictLeansOnDisturbedTimes) {
+  Read(std::string(kLive) +
+       "[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"wfbp\" }\n"
+       "over = { method = \"dense\" }\nexpect = \"more\"\n"
+       "[[claim]]\nquote = \"b\"\nmetric = \"sent_bytes\"\nof = { method = \"wfbp\" }\n"
+       "equals = 8\n");
+  parts_[0].reference = "dense";
+  for (const int block : {0, 1}) {
+    Add(0, 0, block, 100 + block);
+    AddDisturbed(1, block, 200 + block);
+  }
+  auto judged = JudgeClaims(Found()[0]);
+  EXPECT_EQ(judged[0].verdict, Verdict::kDisturbed);
+  EXPECT_TRUE(judged[0].fails_strict());
+  EXPECT_EQ(judged[1].verdict, Verdict::kHolds);
+  EXPECT_TRUE(Found()[0].cells[1].OnlyDisturbed());
+  EXPECT_TRUE(HeadlinesOf(experiment_, Found()).empty());
+  EXPECT_EQ(JudgeClaims(Found(DisturbedTrials::kCount)[0])[0].verdict, Verdict::kHolds);
+  rows_.clear();
+  EXPECT_EQ(JudgeClaims(Found()[0])[0].verdict, Verdict::kNotRun);
+}
+
+TEST_F(Results, TheHeadSaysHowManyTrialsWereDisturbedAndByWhat) {
+  Read(kLive);
+  EXPECT_EQ(DisturbedWarning(Found()), "");
+  Add(0, 0, 0, 1);
+  AddDisturbed(0, 0, 1);  // another stands for the block
+  EXPECT_EQ(DisturbedWarning(Found()), "");
+  for (const int block : {1, 2, 3}) AddDisturbed(0, block, 1, 0.1 * block);
+  EXPECT_EQ(DisturbedWarning(Found()),
+            "3 of 4 live trials were disturbed: other work took 20 % of the cores (median of 3). "
+            "Their times do not count; `sparfuse run --retry-disturbed` runs them again");
+  EXPECT_EQ(DisturbedWarning(Found(DisturbedTrials::kCount)),
+            "3 of 4 live trials were disturbed: other work took 20 % of the cores (median of 3). "
+            "Their times count all the same (--keep-disturbed)");
 }
 
 TEST_F(Results, HeadlinesAreAboutWhatClaimsCompare) {

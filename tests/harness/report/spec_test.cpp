@@ -38,6 +38,7 @@ class Spec : public ::testing::Test {
         if (cell.config.modelled()) row.system = {{"cluster", cell.config.cluster}};
         row.provenance = {{"source", {{"commit", "0123456789abcdef"}, {"dirty", true}}},
                           {"layout", {{"name", "weight"}}}};
+        if (disturbed_) row.quiet = {{"disturbed", true}, {"why", "other work"}};
         row.status = "ok";
         row.metrics = metrics;
         row.units = {{"throughput", "images/s"}};
@@ -54,6 +55,7 @@ class Spec : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  bool disturbed_ = false;  // every trial
 };
 
 TEST_F(Spec, CellsHaveTheirTrialsNumbersAndRatios) {
@@ -79,6 +81,20 @@ TEST_F(Spec, CellsHaveTheirTrialsNumbersAndRatios) {
   EXPECT_EQ(spec["provenance"]["trials"], 2);
   EXPECT_FALSE(spec["provenance"]["facts"].contains("layout.name"));
   EXPECT_EQ(spec["headlines"][0]["method"], "wfbp");
+}
+
+TEST_F(Spec, WhatWasDisturbedIsNotDrawn) {
+  disturbed_ = true;
+  const json spec = Of("mode = \"measured\"\nmethod = \"wfbp\"\n",
+                       {{"throughput", 5}, {"step_seconds", 2}, {"sent_bytes", 7}});
+  EXPECT_TRUE(spec["disturbed"].get<std::string>().starts_with("1 of 1 live trials"));
+  const json& cell = spec["parts"][0]["cells"][0];
+  EXPECT_EQ(cell["failure"], "disturbed");
+  EXPECT_EQ(cell["trials"], json::array());
+  EXPECT_FALSE(cell["metrics"].contains("throughput"));
+  EXPECT_EQ(cell["metrics"]["sent_bytes"]["average"]["value"], 7);
+  EXPECT_EQ(cell["disturbed"][0]["why"], "other work");
+  EXPECT_EQ(cell["disturbed"][0]["step_seconds"], 2);
 }
 
 TEST_F(Spec, PredictionsAndPointsJoinBothEngines) {

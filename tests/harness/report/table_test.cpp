@@ -104,6 +104,38 @@ TEST(Columns, TellTablesInTablesAndWhatSomeCellsLackApart) {
   EXPECT_EQ(KeyValue(configs[3], columns[4]), 500);
 }
 
+TEST(Table, ShowsDisturbedTrialsApart) {
+  const Catalog catalog = SmallCatalog();
+  const Part part = MakePart(catalog, "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
+  std::vector<TrialRow> rows;
+  for (std::size_t i = 0; i < 2; ++i) {
+    for (const int block : {0, 1})
+      rows.push_back(Row(catalog, part.cells[i], block, 0.1 * (i + 1)));
+  }
+  rows[1].quiet = rows[2].quiet = rows[3].quiet = {{"disturbed", true}};
+  const PartResult result = ResultOf(part, catalog, rows);
+  const Table table = ResultTable(result, catalog);
+  const auto at = [&](std::size_t row, const std::string& column) {
+    const auto found = std::find(table.columns.begin(), table.columns.end(), column);
+    return table.rows[row].at(static_cast<std::size_t>(found - table.columns.begin()));
+  };
+  EXPECT_EQ(at(0, "throughput"), "640 images/s");
+  EXPECT_EQ(at(0, "n"), "1");
+  EXPECT_EQ(at(1, "throughput"), "disturbed (320 images/s)");
+  EXPECT_EQ(at(1, "step"), "(200 ms)");
+  EXPECT_EQ(at(1, "exchanges/step"), "43.0");  // counted, not timed
+  EXPECT_EQ(at(1, "vs dense (95 %)"), "–");
+  EXPECT_EQ(at(1, "n"), "0");
+  EXPECT_NE(table.caption.find("in brackets: of disturbed trials"), std::string::npos);
+  EXPECT_NE(table.caption.find("preliminary: 1 block(s)"), std::string::npos);
+  for (const ResultRecord& record : RecordsOf({part}, {result}, catalog)) {
+    if (record.metric == "throughput" && record.keys["method"] == "wfbp") {
+      EXPECT_FALSE(record.value.has_value());
+      EXPECT_EQ(record.note, "2 of 2 blocks disturbed");
+    }
+  }
+}
+
 TEST(Table, ShowsExchangesAStep) {
   const Catalog catalog = SmallCatalog();
   const Part part = MakePart(catalog, "method = \"wfbp\"\n");

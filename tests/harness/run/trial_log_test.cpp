@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "harness/files/durable_file.hpp"
-#include "harness/run/launcher.hpp"
+#include "harness/run/launch/launcher.hpp"
 #include "harness/run/outcome.hpp"
 #include "tests/support/harness_fixture.hpp"
 

@@ -58,6 +58,22 @@ TEST_F(Plan, ATrialOfTheSameSourcesCountsWithoutAWord) {
   EXPECT_TRUE(ProblemsOf(plan).empty());
 }
 
+TEST_F(Plan, ADisturbedTrialIsThereUntilItIsAskedForAgain) {
+  rows_ = {RowOfTheCell()};
+  rows_[0].quiet = {{"disturbed", true}, {"why", "other work"}};
+  TrialPlan plan = Make();
+  EXPECT_EQ(plan.present, 1u);
+  EXPECT_EQ(plan.disturbed, 1u);
+  context_.retry_disturbed = true;
+  plan = Make();
+  ASSERT_EQ(plan.trials.size(), 1u);
+  EXPECT_EQ(plan.trials[0].why, "disturbed: other work");
+  rows_.push_back(RowOfTheCell());  // the same, undisturbed
+  plan = Make();
+  EXPECT_EQ(plan.present, 1u);
+  EXPECT_EQ(plan.disturbed, 0u);
+}
+
 TEST_F(Plan, OtherSourcesOfAPartAreNamedAndTheTrialCounts) {
   rows_ = {RowOfTheCell()};
   rows_[0].provenance["sources"]["sparsifier:dgc"] = "another";

@@ -89,6 +89,26 @@ TEST(Store, CorruptTrialsAreNamedAndLeftOut) {
   EXPECT_NE(problems[2].find("metrics: expected an object"), std::string::npos) << problems[2];
 }
 
+TEST(Store, ReadersSeeWhatDisturbedATrial) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  AddTrial(store, lock, 0);
+  json trial = AddTrial(store, lock, 1);
+  trial["quiet"] = {{"disturbed", true}, {"why", "other work"}, {"other_cpu", 0.5}};
+  store.Finish(lock, trial);
+  std::vector<std::string> problems;
+  store.OpenIndex(lock, problems);
+  const auto rows = store.ReadRows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_FALSE(rows[0].disturbed());
+  EXPECT_EQ(rows[0].WhyDisturbed(), "");
+  EXPECT_TRUE(rows[1].disturbed());
+  EXPECT_EQ(rows[1].WhyDisturbed(), "other work");
+  EXPECT_EQ(rows[1].quiet, trial["quiet"]);
+  EXPECT_FALSE(rows[1].provenance.contains("quiet"));  // which lists what trials have in common
+}
+
 TEST(Store, TheRebuiltIndexHasTheSameRows) {
   const TemporaryFolder folder;
   const Store store(folder.path());

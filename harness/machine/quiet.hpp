@@ -1,0 +1,69 @@
+// Judges from what a trial read of its machine whether something disturbed it.
+//
+// Assumed: the trial may use the cores of its affinity, all of them, as far as its cgroup's quota
+// allows. In a container whose /proc/stat is the host's, what others do on cores that the trial
+// cannot fill counts only where it leaves less than the quota.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/machine/nvml.hpp"
+
+namespace sparfuse::harness {
+
+// From which reading on a trial is called disturbed, and how often it then runs again at once.
+struct QuietLimits {
+  double other_cpu = 0.05;  // of the cores, taken by processes that are not the trial's
+  double stolen = 0.02;     // of the cores, taken by the hypervisor
+  double slowdown = 1.15;   // of the reference loop
+  int reruns = 2;
+  bool operator==(const QuietLimits&) const = default;
+};
+
+// What the processes of a trial on one host read over the measured time.
+struct HostUse {
+  double seconds = 0;  // measured, in `intervals` pieces
+  int intervals = 1;
+  int cores = 0;                // that the trial may use
+  std::optional<double> quota;  // of its cgroup, in cores
+  // Processor seconds, over all of these cores.
+  double idle_seconds = 0, interrupt_seconds = 0, stolen_seconds = 0;
+  double own_seconds = 0;  // of the trial's processes, launcher and controller
+};
+// The share of the cores that the trial needs which other processes took from it. Interrupts count
+// as nobody's: those of the trial's own messages are among them.
+double OtherCpu(const HostUse& use);
+// By how much it and the stolen share may be wrong (three standard deviations): the kernel tells
+// both in hundredths of a second a core, at each end of an interval.
+double ResolutionOf(const HostUse& use);
+
+// Of the cards with these uuids: what holds their clocks down, and who else computes on them.
+// `own`: the processes of the trial. A process of another PID namespace cannot be told from the
+// trial's own; such ones count as far as they are more than these.
+nlohmann::json CardReadings(const GpuReport& report, const std::vector<std::string>& uuids,
+                            const std::vector<int>& own);
+
+// The readings of all ranks as one, as trial.json has them (docs/results-format.md, "quiet"), but
+// for the judgement. `ranks`: what QuietMonitor gathers.
+nlohmann::json QuietReadings(const std::vector<nlohmann::json>& ranks);
+
+// What the reference loop took when nothing slowed it: the lower quartile of the readings; none
+// without any.
+std::optional<double> UndisturbedLoopSeconds(const nlohmann::json& readings);
+
+// The readings with "limits", "slowdown", "disturbed", "causes" ({reading: value} of those beyond
+// their limit) and "why", a sentence; null for null. `fastest`: seconds of the reference loop in
+// other trials like this one, where there are any.
+nlohmann::json JudgeQuiet(nlohmann::json readings, const QuietLimits& limits,
+                          std::optional<double> fastest);
+
+// "other work took 22 % of the cores" and the like, of a cause and its value.
+std::string CauseWords(const std::string& cause, double value);
+
+// "": the machine is quiet. Else what a run that starts now is warned with. Takes `seconds`.
+std::string WhatDisturbsNow(const QuietLimits& limits, double seconds = 0.3);
+
+}  // namespace sparfuse::harness

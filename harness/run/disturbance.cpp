@@ -1,0 +1,51 @@
+#include "harness/run/disturbance.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "harness/files/canonical.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+// Of as many trials the fastest is what others are compared with: a clock that falls for good, say
+// with another power plan, is the new normal after as many trials.
+constexpr std::size_t kCompared = 20;
+
+void Keep(std::vector<double>& last, const json& readings) {
+  const auto seconds = UndisturbedLoopSeconds(readings);
+  if (!seconds) return;
+  last.push_back(*seconds);
+  if (last.size() > kCompared) last.erase(last.begin());
+}
+
+}  // namespace
+
+Disturbances::Disturbances(const std::vector<TrialRow>& rows, const json& machine) {
+  const std::string here = ContentHash(machine);
+  for (const TrialRow& row : rows) {
+    if (row.system_hash == here) Keep(loop_seconds_[row.workers], row.quiet);
+  }
+}
+
+json Disturbances::Judge(const PlannedTrial& trial, const json& readings) {
+  std::vector<double>& last = loop_seconds_[trial.config.workers];
+  const auto fastest = std::min_element(last.begin(), last.end());
+  json judged = JudgeQuiet(readings, trial.quiet,
+                           fastest == last.end() ? std::nullopt : std::optional(*fastest));
+  Keep(last, readings);
+  return judged;
+}
+
+bool Disturbances::RunsAgain(const PlannedTrial& trial, const json& quiet, int times,
+                             double seconds, double planned_seconds) {
+  if (!quiet.is_object() || !quiet.value("disturbed", false)) return false;
+  if (trial.config.kind != TrialKind::kThroughput || times > trial.quiet.reruns) return false;
+  if (rerun_seconds_ + seconds > kRerunShare * planned_seconds) return false;
+  rerun_seconds_ += seconds;
+  return true;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,39 @@
+// Judges, trial by trial, what disturbed a run, and decides which trials run again.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/run/trial_plan.hpp"
+
+namespace sparfuse::harness {
+
+// Reruns add at most this share of the time that the run is planned to take.
+inline constexpr double kRerunShare = 0.5;
+
+class Disturbances {
+ public:
+  // rows: the store's trials, oldest first; those of this machine tell how fast its cores compute
+  // when nothing disturbs them.
+  Disturbances(const std::vector<TrialRow>& rows, const nlohmann::json& machine);
+
+  // `readings` as trial.json keeps them (JudgeQuiet); null for null.
+  nlohmann::json Judge(const PlannedTrial& trial, const nlohmann::json& readings);
+
+  // Whether `trial`, which ran `times` times, last for `seconds`, runs once more at once: a
+  // disturbed throughput trial, up to [quiet] reruns, while the budget lasts. What a trained model
+  // reaches does not depend on its neighbours. planned_seconds: of all that the run has done and
+  // will do, reruns apart; below 0 where that is not known yet. A call that answers yes takes
+  // `seconds` from the budget.
+  bool RunsAgain(const PlannedTrial& trial, const nlohmann::json& quiet, int times, double seconds,
+                 double planned_seconds);
+
+ private:
+  // The reference loop's seconds in the last trials with as many ranks: these share cores alike.
+  std::map<int, std::vector<double>> loop_seconds_;
+  double rerun_seconds_ = 0;
+};
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,116 @@
+#include "harness/worker/rank/quiet_monitor.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "core/device/card.hpp"
+#include "harness/machine/nvml.hpp"
+#include "harness/machine/quiet.hpp"
+#include "harness/machine/reference_loop.hpp"
+#include "harness/worker/rank/timing.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kLoops = 8;
+
+json Known(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+json BeforeAndAfter(const std::optional<double>& before, const std::optional<double>& after) {
+  return before || after ? json{Known(before), Known(after)} : json();
+}
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+QuietMonitor::QuietMonitor(const Rank& rank, int measured_steps)
+    : rank_(rank), steps_between_loops_(std::max(1, (measured_steps + kLoops - 1) / kLoops)) {}
+
+void QuietMonitor::Begin() {
+  if (loop_seconds_.empty()) {
+    load_before_ = LoadAverage();
+    clock_before_ = ClockMhz();
+  }
+  RunLoop();
+  rank_.Synchronise();
+  begin_ = ReadCpuUse();
+  begun_ = std::chrono::steady_clock::now();
+}
+
+// Ranks at once: where two of them share a physical core, they do so in every reading.
+void QuietMonitor::RunLoop() {
+  rank_.Synchronise();
+  loop_seconds_.push_back(ReferenceLoopSeconds());
+  steps_since_loop_ = 0;
+}
+
+void QuietMonitor::StepIsDone() {
+  if (++steps_since_loop_ >= steps_between_loops_) RunLoop();
+}
+
+void QuietMonitor::End() {
+  if (!begin_) return;
+  rank_.Synchronise();
+  const CpuUse end = ReadCpuUse();
+  const auto add = [&](const char* key, double value) {
+    sums_[key] = sums_.value(key, 0.0) + value;
+  };
+  add("seconds", SecondsSince(begun_));
+  add("own_seconds", end.own_cpu_seconds - begin_->own_cpu_seconds);
+  add("ancestors_seconds", end.ancestors_cpu_seconds - begin_->ancestors_cpu_seconds);
+  add("involuntary_switches",
+      static_cast<double>(end.involuntary_switches - begin_->involuntary_switches));
+  if (end.pressure_seconds && begin_->pressure_seconds)
+    add("pressure_seconds", *end.pressure_seconds - *begin_->pressure_seconds);
+  if (end.times && begin_->times) {
+    add("idle_seconds", end.times->idle_seconds - begin_->times->idle_seconds);
+    add("interrupt_seconds", end.times->interrupt_seconds - begin_->times->interrupt_seconds);
+    add("stolen_seconds", end.times->stolen_seconds - begin_->times->stolen_seconds);
+    add("all_seconds", end.times->all_seconds - begin_->times->all_seconds);
+  }
+  sums_["cores"] = end.times ? end.times->cores : 0;
+  sums_["intervals"] = sums_.value("intervals", 0) + 1;
+  begin_.reset();
+}
+
+json QuietMonitor::Gather() {
+  End();
+  json own = sums_.empty() ? json{{"seconds", 0.0}, {"cores", 0}, {"intervals", 0}} : sums_;
+  own["host"] = HostName();
+  own["process"] = getpid();
+  own["loop_seconds"] = loop_seconds_;
+  own["quota"] = Known(CpuQuota());
+  own["load"] = BeforeAndAfter(load_before_, LoadAverage());
+  own["clock_mhz"] = BeforeAndAfter(clock_before_, ClockMhz());
+  if (rank_.device.kind == DeviceKind::kCuda) own["card"] = CardOf(rank_.device.index).uuid;
+  const std::string text = own.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::vector<json> ranks;
+  for (const auto& bytes : rank_.Gather(std::as_bytes(std::span(text)))) {
+    const auto* characters = reinterpret_cast<const char*>(bytes.data());
+    ranks.push_back(json::parse(characters, characters + bytes.size()));
+  }
+  if (rank_.rank() != 0) return nullptr;
+  if (rank_.device.kind == DeviceKind::kCuda) {
+    std::vector<std::string> cards;
+    std::vector<int> processes;
+    for (const json& rank : ranks) {
+      if (rank["host"] != own["host"]) continue;
+      cards.push_back(rank.value("card", ""));
+      processes.push_back(rank["process"]);
+    }
+    ranks.front()["cards"] = CardReadings(ReadGpus(), cards, processes);
+  }
+  return QuietReadings(ranks);
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,43 @@
+// Reads, during the measured steps of a trial, what else used its cores and how fast these compute.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "harness/machine/cpu_use.hpp"
+#include "harness/worker/rank/rank.hpp"
+
+namespace sparfuse::harness {
+
+// All members are collective. They come between steps, so that no step's duration has them in it:
+// about 2 ms for a run of the reference loop, eight of them a trial, and less for the counters.
+class QuietMonitor {
+ public:
+  // measured_steps: of the whole trial. `rank` must outlive this object.
+  QuietMonitor(const Rank& rank, int measured_steps);
+
+  // Around measured steps in a row; several such intervals add up.
+  void Begin();
+  void StepIsDone();
+  void End();
+
+  // The readings of all ranks (harness/machine/quiet.hpp) on rank 0, null on others. Ends what is
+  // begun.
+  nlohmann::json Gather();
+
+ private:
+  void RunLoop();
+
+  const Rank& rank_;
+  int steps_between_loops_;
+  int steps_since_loop_ = 0;
+  std::vector<double> loop_seconds_;
+  std::optional<CpuUse> begin_;
+  std::chrono::steady_clock::time_point begun_{};
+  nlohmann::json sums_ = nlohmann::json::object();  // over the intervals
+  std::optional<double> load_before_, clock_before_;
+};
+
+}  // namespace sparfuse::harness

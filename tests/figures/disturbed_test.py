@@ -1,0 +1,105 @@
+"""Tests of what reports and figures say of disturbed trials.
+
+python tests/figures/disturbed_test.py
+"""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from figures_fixture import Page, Synthetic, config  # puts harness/figures on the path
+
+import cells
+import paper
+import report
+import style
+import tables
+
+WARNING = "3 of 6 live trials were disturbed: other work took 22 % of the cores (median of 3)"
+
+
+def disturbed_experiment(folder):
+    """Two methods of three blocks; all trials of the second one are disturbed."""
+    made = Synthetic(folder)
+    dense, sparse = (config(name, "digits-resnet", 2, 1.0, "emulated") for name in ("dense", "wfbp"))
+    for block in range(3):
+        metrics = {"throughput": (100 + block, "images/s"), "step_seconds": (0.3, "s")}
+        made.trial("p", dense, block, {**metrics, "sent_bytes": (10, "B")})
+        made.trial("p", sparse, block, {"sent_bytes": (1, "B")})
+    claim = {
+        "quote": "wfbp is faster",
+        "sentence": "wfbp is faster",
+        "metric": "throughput",
+        "expected": "> 1x",
+        "ours": "–",
+        "n": 0,
+        "mode": "emulated",
+        "interval": None,
+        "verdict": "not decided: disturbed",
+        "source": "",
+        "of": {"method": "wfbp"},
+        "over": {"method": "dense"},
+    }
+    figures = [{"kind": kind, "x": "workers"} for kind in ("grouped_bars", "breakdown", "gantt")]
+    part = {"id": "p", "cells": [dense, sparse], "figures": figures, "reference": "dense"}
+    spec = made.spec({"id": "quick", "disturbed": WARNING, "parts": [{**part, "claims": [claim]}]})
+    cell = spec["parts"][0]["cells"][1]
+    cell.update(
+        trials=[],
+        failure="disturbed",
+        disturbed=[
+            {
+                "trial_id": f"t/{block}",
+                "block": block,
+                "step_seconds": 0.75,
+                "why": "other work took 22 % of the cores",
+            }
+            for block in range(3)
+        ],
+    )
+    return cells.Experiment(spec, folder)
+
+
+class Disturbed(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.experiment = disturbed_experiment(self.folder)
+        self.styles = style.Styles(self.experiment.methods)
+
+    def words(self, text):
+        page = Page(text)
+        self.assertEqual(page.open, [])
+        return " ".join("".join(page.text).split())
+
+    def test_a_report_warns_at_its_head_and_lists_them(self):
+        text = report.render(self.experiment, self.styles)
+        words = self.words(text)
+        self.assertIn(f"Warning: {WARNING}.", words)
+        self.assertLess(text.index(WARNING), text.index("<section"))
+        self.assertIn("Disturbed (3 trials)", words)
+        self.assertIn("other work took 22 % of the cores", words)
+        self.assertIn("750 ms", words.replace("\u2009", " "))
+        self.assertIn("~ 1 not decided", words)
+        self.assertIn("2 cells, 1 with trials that count, 0 failed", words)
+
+    def test_without_disturbed_trials_there_is_no_warning(self):
+        self.experiment.disturbed = ""
+        self.assertNotIn("Warning", report.render(self.experiment, self.styles))
+
+    def test_the_page_of_a_paper_names_the_experiment(self):
+        entry = {"id": "quick", "report": str(self.folder / "report.html")}
+        index = {"id": "safusion", "experiments": [entry], "not_run": []}
+        loaded = [(self.experiment, self.styles)]
+        words = self.words(paper.render(index, loaded, self.folder / "paper.html"))
+        self.assertIn(f"Warning: {self.experiment.title}: {WARNING}.", words)
+
+    def test_a_table_says_it_where_a_number_would_stand(self):
+        table = tables.part_table(self.experiment.parts[0], self.styles)
+        rows = [row for _, rows in table.groups for row in rows if isinstance(row, tables.Failed)]
+        self.assertEqual([(row.method, row.why) for row in rows], [("wfbp", "disturbed")])
+
+
+if __name__ == "__main__":
+    unittest.main()
