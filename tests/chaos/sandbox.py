@@ -4,6 +4,7 @@ Every process that a sandbox starts, and all that these start, carry its mark in
 so an orphan is found wherever it went, and nobody else's process is ever taken for one.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -141,6 +142,13 @@ class Processes:
                 self.jobs.add(f"{int(value):08x}")
 
 
+@functools.cache
+def options_of_runs(program):
+    """What keeps a run from repeating trials that were disturbed: here all are."""
+    said = subprocess.run([program, "run", "--help"], capture_output=True, text=True, check=False)
+    return [option for option in ("--keep-disturbed",) if option in said.stdout]
+
+
 class Sandbox:
     """A results folder, things of a user's in and beside it, and the processes that work on it."""
 
@@ -178,7 +186,9 @@ class Sandbox:
 
     def _command(self, verb, arguments):
         worker = ["--worker", str(FAKE_WORKER)] if self.fake else []
-        return [self.program, "--results", str(self.results), *worker, verb, *map(str, arguments)]
+        more = options_of_runs(self.program) if verb == "run" else []
+        return [self.program, "--results", str(self.results), *worker, verb, *map(str, arguments),
+                *more]
 
     def start(self, verb, *arguments):
         """A call that something is done to; end it with `finish`."""
