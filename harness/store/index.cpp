@@ -308,6 +308,26 @@ bool IsOlderTrial(const json& trial) {
   return schema.is_number_integer() && schema < kTrialSchema;
 }
 
+namespace {
+
+// In how a trial was launched, which modelled trials and those of earlier versions do not have.
+std::string WhatIsWrongWithLaunch(const json& trial) {
+  const json launch = Member(trial, "launch");
+  const json rounds = Member(trial, "rounds");
+  const json trials = Member(launch, "trials");
+  const json start = Member(launch, "start_seconds");
+  if (!launch.is_null() && !(Member(launch, "id").is_string() && trials.is_number_integer() &&
+                             trials > 0 && (start.is_null() || start.is_number()))) {
+    return "launch: expected an id, the number of its trials, and perhaps start_seconds";
+  }
+  const bool good = rounds.is_array() && std::ranges::all_of(rounds, [](const json& seconds) {
+                      return seconds.is_number() && seconds > 0;
+                    });
+  return rounds.is_null() || good ? "" : "rounds: expected a list of numbers above 0";
+}
+
+}  // namespace
+
 std::string WhatIsWrongWithTrial(const json& trial) {
   if (!trial.is_object()) return "not an object";
   if (Member(trial, "schema") != kTrialSchema) {
@@ -330,7 +350,7 @@ std::string WhatIsWrongWithTrial(const json& trial) {
   if (ConfigHash(trial["config"]) != trial["config_hash"]) {
     return "config_hash: it is not the hash of config";
   }
-  return "";
+  return WhatIsWrongWithLaunch(trial);
 }
 
 }  // namespace sparfuse::harness

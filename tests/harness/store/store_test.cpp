@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <fstream>
+#include <map>
 
 #include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
@@ -107,6 +108,36 @@ TEST(Store, ReadersSeeWhatDisturbedATrial) {
   EXPECT_EQ(rows[1].WhyDisturbed(), "other work");
   EXPECT_EQ(rows[1].quiet, trial["quiet"]);
   EXPECT_FALSE(rows[1].provenance.contains("quiet"));  // which lists what trials have in common
+}
+
+TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const StoreLock lock(folder.path());
+  json trial = AddTrial(store, lock, 0);
+  trial["launch"] = {{"id", "e/p/wfbp-b0-1.1"}, {"trials", 6}, {"start_seconds", 2.5}};
+  trial["rounds"] = {0.25, 0.5};
+  EXPECT_EQ(WhatIsWrongWithTrial(trial), "");
+  std::vector<std::string> problems;
+  store.OpenIndex(lock, problems)
+      .AddTrial(json(trial).patch(
+          R"([{"op": "replace", "path": "/trial_id", "value": "e/p/other"}])"_json));
+  std::map<std::string, RowLaunch> launches;
+  for (const TrialRow& row : store.ReadRows()) launches[row.trial_id] = LaunchOf(row);
+  const RowLaunch launch = launches.at("e/p/other");
+  EXPECT_EQ(launch.id, "e/p/wfbp-b0-1.1");
+  EXPECT_EQ(launch.trials, 6u);
+  EXPECT_EQ(launch.start_seconds, 2.5);
+  EXPECT_EQ(launch.rounds, (std::vector<double>{0.25, 0.5}));
+  EXPECT_TRUE(launches.at(trial["trial_id"]).id.empty());  // as from an earlier version
+  for (const auto& [key, wrong] : {std::pair<const char*, json>("rounds", {0.25, 0}),
+                                   {"rounds", "fast"},
+                                   {"launch", {{"id", 1}, {"trials", 6}}},
+                                   {"launch", {{"id", "a"}, {"trials", 0}}}}) {
+    json other = trial;
+    other[key] = wrong;
+    EXPECT_EQ(WhatIsWrongWithTrial(other).find(key), 0u) << other[key];
+  }
 }
 
 TEST(Store, TheRebuiltIndexHasTheSameRows) {
