@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "baselines/composition.hpp"
 #include "core/base/error.hpp"
@@ -32,6 +34,21 @@ const std::vector<std::string> kNames<Place> = {"cpu", "cuda"};
 template <>
 const std::vector<std::string> kNames<Precision> = {"fp32", "tf32", "bf16"};
 
+// JSON's own conversion would wrap.
+template <class Integer>
+Integer Fitting(const char* key, const json& given) {
+  const bool fits =
+      given.is_number_unsigned()
+          ? std::in_range<Integer>(given.get<std::uint64_t>())
+          : given.is_number_integer() && std::in_range<Integer>(given.get<std::int64_t>());
+  if (!fits) {
+    SPARFUSE_THROW(kData, fmt::format("configuration: {} = {}: expected an integer from {} to {}",
+                                      key, Shown(given), std::numeric_limits<Integer>::min(),
+                                      std::numeric_limits<Integer>::max()));
+  }
+  return given.get<Integer>();
+}
+
 // The members of a stored configuration; each error names the key.
 class Reader {
  public:
@@ -54,6 +71,8 @@ class Reader {
         value = ValueOf<Value>(given.get<std::string>());
       } else if constexpr (std::is_same_v<Value, Options>) {
         value = OptionsFromJson(key, given);
+      } else if constexpr (std::is_integral_v<Value>) {
+        value = Fitting<Value>(key, given);
       } else {
         value = given.get<Value>();
       }

@@ -10,6 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
+#include "harness/files/range.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -18,6 +19,7 @@ using nlohmann::json;
 using nlohmann::operator""_json_pointer;
 
 constexpr std::size_t kMostShapes = 16;
+constexpr Range kElements{1, 4'294'967'295};  // of a tensor: indices are 32 bits
 
 PiecewiseLinear CurveOf(const json& points) {
   std::map<double, std::pair<double, int>> sums;
@@ -108,6 +110,12 @@ void ScaleToTotal(json& backward) {
 std::vector<TensorShape> TensorsOf(const json& profile) {
   std::vector<TensorShape> tensors;
   for (const json& tensor : profile.at("backward").at("tensors")) {
+    if (const std::string wrong = WhatIsWrongWithInteger(tensor.at("numel"), kElements);
+        !wrong.empty()) {
+      SPARFUSE_THROW(kData, "the profile's tensor " + tensor.at("name").get<std::string>() +
+                                " has numel = " + tensor.at("numel").dump() + ": expected " +
+                                wrong);
+    }
     tensors.push_back({tensor.at("name"), tensor.at("shape"), tensor.at("numel")});
   }
   return tensors;

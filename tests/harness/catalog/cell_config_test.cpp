@@ -96,6 +96,21 @@ TEST(CellConfig, WhatIsMissingOrOfAnotherTypeIsNamed) {
   EXPECT_NE(error("mode", "guessed").find("measured, emulated, modelled"), std::string::npos);
 }
 
+TEST(CellConfig, IntegersDoNotWrap) {
+  for (const json& value :
+       {json(4294967297), json(-2147483649), json(18446744073709551615u), json(2.5), json(true)}) {
+    json stored = ToJson(Cell());
+    stored["workers"] = value;
+    try {
+      CellConfigOf(stored);
+      FAIL() << value;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), "configuration: workers = " + value.dump() +
+                                  ": expected an integer from -2147483648 to 2147483647");
+    }
+  }
+}
+
 TEST(ConfigHash, LeavesOutWhatOnlyNamesATrial) {
   const TrialConfig trial{Cell(), 4, 1, "x"};
   EXPECT_EQ(ConfigHash(ToJson(trial)), ConfigHash(Cell()));

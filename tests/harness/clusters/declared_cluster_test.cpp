@@ -102,7 +102,8 @@ TEST(DeclaredCluster, MistakesNameFileLineKeyAndWhatWasExpected) {
     return ErrorOf([&] { Parse(LocalWith(old, now)); });
   };
   EXPECT_NE(error("inter_node_us  ", "inter_node_ns  ").find("inter_node_us"), std::string::npos);
-  EXPECT_NE(error("value = 100,", "value = -1,").find("a number above 0"), std::string::npos);
+  EXPECT_NE(error("value = 100,", "value = -1,").find("a number from 1e-09 to 1000000000"),
+            std::string::npos);
   EXPECT_NE(error("\"resnet152-imagenet\"", "\"resnet152-imagenets\"").find("did you mean"),
             std::string::npos);
   EXPECT_NE(error("dgc                = 1.0", "dgc = 2.0").find("expected dgc = 1"),
@@ -212,7 +213,8 @@ TEST(DeclaredCluster, ACellMustFitItsCluster) {
   EXPECT_NE(
       error("ranks_per_node = 1\ninputs = { bandwith = 2 }").find("did you mean \"bandwidth\""),
       std::string::npos);
-  EXPECT_NE(error("inputs = { bandwidth = 0 }").find("a factor above 0"), std::string::npos);
+  EXPECT_NE(error("inputs = { bandwidth = 0 }").find("a number from 0.001 to 1000"),
+            std::string::npos);
   EXPECT_NE(ErrorOf([&] {
               std::string text = calibration + kFile;
               text.replace(text.find("workers  = 8"), 12, "workers  = 9");

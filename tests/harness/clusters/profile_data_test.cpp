@@ -52,6 +52,16 @@ std::string MessageOf(const Call& call) {
   return "no error";
 }
 
+TEST(ProfileData, SizesOfTensorsDoNotWrap) {
+  for (const json& numel : {json(-1), json(0), json(4294967296), json(1.5)}) {
+    json profile = Profile();
+    profile["backward"]["tensors"][1]["numel"] = numel;
+    EXPECT_EQ(MessageOf([&] { TensorsOf(profile); }),
+              "the profile's tensor a has numel = " + numel.dump() +
+                  ": expected an integer from 1 to 4294967295");
+  }
+}
+
 TEST(ProfileData, BackwardIsInReadyOrder) {
   const json profile = Profile();
   const BackwardProfile backward = BackwardOf(profile, LayoutOf(profile));
