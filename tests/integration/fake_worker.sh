@@ -15,6 +15,11 @@ case "${FAKE_MODE:-ok}" in
     for directory; do fail "$directory"; done
     exit 1 ;;
   silent) exit 0 ;;
+  loud)  # a line of megabytes in the launcher's words
+    printf 'process rank 0 '
+    head -c 3000000 /dev/zero | tr '\0' x
+    printf '\nno library\n'
+    exit 127 ;;
 esac
 [ "$rank" = 0 ] || exit 0
 check=true

@@ -307,6 +307,15 @@ class HarnessTest(unittest.TestCase):
         self.call("run", self.file, mode="silent", code=1)
         self.assertIn("left no outcome", self.trials()[0]["failure"]["message"])
 
+    def test_a_rank_that_prints_megabytes_and_dies_has_failed_with_its_last_words(self):
+        self.write(**{"[1, 2, 3]": "[1]", '"dense", "wfbp", "syncea"': '"dense"'})
+        output = self.call("run", self.file, mode="loud", code=1)
+        self.assertIn("0 ran well, 1 failed", output)
+        failure = self.trials()[0]["failure"]
+        self.assertEqual(
+            failure["message"], "the launcher exited with status 127; its log ends: no library"
+        )
+
     def test_a_trial_that_does_not_end_is_ended(self):
         self.write(timeout=0.3, **{"[1, 2, 3]": "[1]", '"dense", "wfbp", "syncea"': '"dense"'})
         self.call("run", self.file, seconds="100", code=1)
