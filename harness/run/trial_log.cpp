@@ -80,8 +80,14 @@ bool ReadAbort(std::string_view text, LauncherReport& report) {
   return report.rank.has_value();
 }
 
-bool IsRule(std::string_view line) {
-  return line.size() > 20 && line.find_first_not_of('-') == std::string_view::npos;
+// Takes a rule off the end of a line; whether there was one. The launcher prints it where a process
+// has stopped printing, in the middle of a line or not.
+bool TakeRule(std::string_view& line) {
+  constexpr std::size_t kShortest = 20;
+  const std::size_t text = line.find_last_not_of('-') + 1;  // 0 where all is dashes
+  if (line.size() - text < kShortest) return false;
+  line = line.substr(0, text);
+  return true;
 }
 
 }  // namespace
@@ -163,15 +169,12 @@ std::string LastWords(std::string_view log) {
   bool reported = false;  // the launcher's report stands between two rules
   for (std::string_view rest = EndOf(log, kLogEndBytes); !rest.empty();) {
     const std::size_t size = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = WithoutSpace(rest.substr(0, size));
+    std::string_view line = WithoutSpace(rest.substr(0, size));
     rest.remove_prefix(std::min(size + 1, rest.size()));
-    if (IsRule(line)) {
-      if (!last.empty()) break;
-      reported = true;
-    } else if (!line.empty()) {
-      last = line;
-      if (reported) break;
-    }
+    const bool rule = TakeRule(line);
+    if (!line.empty()) last = line;
+    if (!last.empty() && (rule || reported)) break;
+    reported = reported || rule;
   }
   std::string words(last.substr(0, kMostBytes));
   std::replace_if(

@@ -60,6 +60,7 @@ TEST(TrialLog, LastWordsAreTheProcessesElseTheLaunchers) {
             " [31mtwo");
   EXPECT_EQ(LastWords(kRule + "\nThere are not enough slots\nat all\n" + kRule + "\n"),
             "There are not enough slots");
+  EXPECT_EQ(LastWords("one\ntwo" + kRule + "\nPrimary job terminated normally\n"), "two");
   EXPECT_EQ(LastWords(""), "");
   EXPECT_LE(LastWords(std::string(100'000, 'x')).size(), 300u);
 }
