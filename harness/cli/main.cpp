@@ -5,12 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <memory>
 
+#include "core/base/program_folder.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/cli/verbs.hpp"
 
@@ -19,30 +19,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
-
-void OnInterrupt(int) {
-  interrupted.store(true);
-  std::signal(SIGINT, SIG_DFL);  // a second ^C ends the program at once; its supervisor cleans up
-}
-
 constexpr const char* kNames =
     "a name beneath experiments/, a folder there (a paper), or a .toml file";
 
+// The tree in which the program was compiled is the last resort: one built outside of it.
 fs::path DefaultRoot() {
   if (const char* root = std::getenv("SPARFUSE_ROOT")) return root;
-  return fs::exists(fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments")
-             ? fs::path(SPARFUSE_SOURCE_DIRECTORY)
-             : fs::current_path();
+  if (const fs::path own = OwnFolder("experiments"); !own.empty()) return own;
+  std::error_code none;
+  const fs::path compiled = SPARFUSE_SOURCE_DIRECTORY;
+  return fs::exists(compiled / "experiments", none) ? compiled : fs::current_path(none);
 }
 
 fs::path DefaultWorker() {
   if (const char* worker = std::getenv("SPARFUSE_WORKER")) return worker;
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path folder = ProgramFolder();
   const fs::path nested = folder / "worker" / "sparfuse-worker";
   return fs::exists(nested) ? nested : folder / "sparfuse-worker";
+}
+
+// An empty argument is a shell variable that is not set: nobody means a default by it.
+CLI::Validator NotEmpty(const std::string& what) {
+  return CLI::Validator(
+      [what](const std::string& given) {
+        return given.empty() ? "\"\": expected " + what : std::string();
+      },
+      "");
 }
 
 using Act = std::function<int(Program&)>;
@@ -243,10 +245,15 @@ void AddCalibrate(CommandLine& line) {
 }
 
 void AddIndex(CommandLine& line) {
-  const auto rebuild = std::make_shared<bool>(false);
-  auto* verb = AddVerb(line, "index", "the SQLite index over the trials", Speaks::kText,
-                       [rebuild](Program& program) { return IndexVerb(program); });
-  verb->add_flag("--rebuild", *rebuild, "make it again from the trial directories")->required();
+  const auto request = std::make_shared<IndexRequest>();
+  auto* verb =
+      AddVerb(line, "index", "the SQLite index over the trials, and the trash", Speaks::kText,
+              [=](Program& program) { return IndexVerb(program, *request); });
+  auto* what = verb->add_option_group("what");
+  what->add_flag("--rebuild", request->rebuild, "make it again from the trial directories");
+  what->add_flag("--empty-trash", request->empty_trash,
+                 "delete for good the unfinished trials that runs moved to results/trash");
+  what->require_option(1, 2);
 }
 
 void AddDoctor(CommandLine& line) {
@@ -321,10 +328,13 @@ int Main(int argc, char** argv) {
   Program::Settings& settings = line.settings;
   settings.root = DefaultRoot();
   settings.worker = DefaultWorker();
-  line.app.add_option("--root", settings.root, "the project's folder");
-  line.app.add_option("--results", line.results,
-                      "the results folder (default: results in the project's folder)");
-  line.app.add_option("--worker", settings.worker, "the executable of live trials");
+  line.app.add_option("--root", settings.root, "the project's folder")->check(NotEmpty("a folder"));
+  line.app
+      .add_option("--results", line.results,
+                  "the results folder (default: results in the project's folder)")
+      ->check(NotEmpty("a folder"));
+  line.app.add_option("--worker", settings.worker, "the executable of live trials")
+      ->check(NotEmpty("an executable"));
   for (const auto add : {AddList, AddPlan, AddRun, AddStatus, AddTable, AddFigure, AddReport,
                          AddExplain, AddReproduce, AddProfile, AddCalibrate, AddIndex, AddDoctor,
                          AddProve, AddAnnotate, AddCheck, AddNew}) {
@@ -344,9 +354,6 @@ int Main(int argc, char** argv) {
     return line.app.exit(error) == 0 ? kDone : kUsage;
   }
   settings.results = line.results.empty() ? settings.root / "results" : fs::path(line.results);
-  settings.interrupted = &interrupted;
-  std::signal(SIGINT, OnInterrupt);
-  std::signal(SIGTERM, OnInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
   Program program(settings);
   return line.act(program);

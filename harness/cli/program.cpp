@@ -13,10 +13,24 @@
 #include "harness/files/canonical.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/joined_blocks.hpp"
+#include "harness/run/launch/interruption.hpp"
 
 namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// "" would be the folder of all experiments.
+void NeedName(const std::string& name) {
+  if (name.empty()) {
+    SPARFUSE_THROW(kConfig,
+                   "experiment \"\": expected a name beneath experiments/, a folder there, or a "
+                   "path that ends in .toml");
+  }
+}
+
+}  // namespace
 
 Program::Program(Settings settings)
     : settings_(std::move(settings)),
@@ -33,11 +47,13 @@ fs::path Program::Python() const {
 }
 
 bool Program::IsPaper(const std::string& name) const {
+  NeedName(name);
   return !fs::exists(experiments() / (name + ".toml")) &&
          !ExperimentFiles(experiments() / name).empty();
 }
 
 fs::path Program::FileOf(const std::string& name) const {
+  NeedName(name);
   if (fs::path(name).extension() == ".toml") return name;
   const fs::path folder = experiments();
   const fs::path file = folder / (name + ".toml");
@@ -112,16 +128,10 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
 }
 
 std::vector<TrialRow> Program::Rows() const {
-  if (!fs::exists(store_.results())) return {};
   std::vector<std::string> problems;
-  if (::access(store_.results().c_str(), W_OK) == 0) {
-    if (const auto lock = StoreLock::TryLock(store_.results())) {
-      auto rows = store_.OpenIndex(*lock, problems).Rows();
-      for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
-      return rows;
-    }
-  }
-  return store_.ReadRows();
+  auto rows = store_.Rows(problems);
+  for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+  return rows;
 }
 
 std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
@@ -155,7 +165,7 @@ RunOptions Program::OptionsOfRuns() const {
 }
 
 RunSummary Program::Run(const std::vector<Experiment>& experiments, const RunOptions& options) {
-  return RunExperiments(catalog(), store_, experiments, options, *settings_.interrupted);
+  return RunExperiments(catalog(), store_, experiments, options, Interruption::flag());
 }
 
 int RunCommand(const std::vector<std::string>& command) {

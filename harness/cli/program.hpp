@@ -1,7 +1,6 @@
 // Holds what every verb of the program works on: the project's folder, its store and the catalog.
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -33,7 +32,6 @@ class Program {
     bool json = false;  // print JSON
     // kCount: --keep-disturbed. Of runs: no trial runs again because it was disturbed.
     DisturbedTrials disturbed = DisturbedTrials::kApart;
-    const std::atomic<bool>* interrupted = nullptr;  // runs end soon after it is set
   };
   explicit Program(Settings settings);
 
@@ -56,7 +54,7 @@ class Program {
   std::vector<Experiment> LoadJoined(const std::vector<std::string>& names,
                                      std::vector<std::string> methods);
 
-  // The store's trials; the index is first brought up to date where no run holds the store.
+  // The store's trials, as Store::Rows; warns of what is left out.
   std::vector<TrialRow> Rows() const;
   std::vector<std::unique_ptr<LoadedExperiment>> WithResults(std::vector<Experiment> experiments);
   std::unique_ptr<LoadedExperiment> LoadWithResults(const std::string& name);

@@ -94,7 +94,11 @@ std::vector<std::string> CheckableKinds();
 int NewBaselineVerb(Program& program, const std::string& name);
 
 int CalibrateVerb(Program& program, const std::string& cluster);
-int IndexVerb(Program& program);
+struct IndexRequest {
+  bool rebuild = false;      // make the index again from the trial directories
+  bool empty_trash = false;  // delete unfinished trials of earlier runs for good
+};
+int IndexVerb(Program& program, const IndexRequest& request);
 int DoctorVerb(Program& program);
 int ProveVerb(Program& program, const std::string& method);
 int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason);

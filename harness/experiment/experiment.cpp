@@ -158,6 +158,25 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
   return part;
 }
 
+// Each part of an id names a folder, and the whole is in the path of every trial.
+void CheckLengths(const TomlFile& file, const std::string& pointer, const std::string& id) {
+  constexpr std::size_t kMostOfPart = 100, kMostParts = 10;
+  std::size_t parts = 0;
+  for (std::size_t begin = 0; begin <= id.size(); ++parts) {
+    const std::size_t end = std::min(id.find('/', begin), id.size());
+    if (end == begin) {
+      file.FailValue(pointer, "no '/' at the ends and no two in a row: each part names a folder");
+    }
+    if (end - begin > kMostOfPart) {
+      file.FailValue(
+          pointer, fmt::format("parts of at most {} characters: each names a folder", kMostOfPart));
+    }
+    begin = end + 1;
+  }
+  if (parts > kMostParts)
+    file.FailValue(pointer, fmt::format("at most {} parts between '/'", kMostParts));
+}
+
 // id, title and what else concerns the whole file.
 Experiment ReadHead(const TomlFile& file) {
   Experiment experiment;
@@ -171,9 +190,7 @@ Experiment ReadHead(const TomlFile& file) {
       file.FailValue("/id", "letters, digits, '-', '_' and '/': it names folders");
     }
   }
-  if (experiment.id.front() == '/' || experiment.id.back() == '/') {
-    file.FailValue("/id", "no '/' at the ends");
-  }
+  CheckLengths(file, "/id", experiment.id);
   experiment.title = file.String("", "title", experiment.id);
   experiment.paper = file.String("", "paper", "");
   experiment.minutes = file.Number("", "minutes", 0, kMinutes);
@@ -233,6 +250,7 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
         file.FailValue(at + "/id", "letters, digits, '-' and '_': it names a folder");
       }
     }
+    CheckLengths(file, at + "/id", part.id);
     if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
     part.title = file.String(at, "title", part.id);
     experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));

@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -20,6 +21,19 @@ void AppendNumber(double value, std::string& out) {
   out.append(text.data(), end.ptr);
 }
 
+void AppendText(const std::string& text, std::string& out) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+  });
+  if (plain) {  // as nearly all is
+    out += '"';
+    out += text;
+    out += '"';
+  } else {
+    out += nlohmann::json(text).dump();
+  }
+}
+
 void Append(const nlohmann::json& value, std::string& out) {
   switch (value.type()) {
     case nlohmann::json::value_t::object: {
@@ -28,7 +42,7 @@ void Append(const nlohmann::json& value, std::string& out) {
       for (const auto& [key, member] : value.items()) {  // nlohmann::json keeps keys sorted
         if (!first) out += ',';
         first = false;
-        out += nlohmann::json(key).dump();
+        AppendText(key, out);
         out += ':';
         Append(member, out);
       }
@@ -44,6 +58,8 @@ void Append(const nlohmann::json& value, std::string& out) {
       out += ']';
       return;
     }
+    case nlohmann::json::value_t::string:
+      return AppendText(value.get_ref<const std::string&>(), out);
     case nlohmann::json::value_t::number_float:
       return AppendNumber(value.get<double>(), out);
     default:

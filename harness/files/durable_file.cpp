@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <sstream>
 
 #include "core/base/error.hpp"
 
@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags)
+  Descriptor(const fs::path& path, int flags, const char* what = "open")
       : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
-    if (fd_ < 0) Fail("open", path, errno);
+    if (fd_ < 0) Fail(what, path, errno);
   }
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
@@ -38,6 +38,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
+  int number() const noexcept { return fd_; }
   void Write(std::string_view text) {
     while (!text.empty()) {
       const ssize_t written = ::write(fd_, text.data(), text.size());
@@ -114,13 +115,27 @@ void MakeDirectories(const fs::path& directory) {
 }
 
 std::string ReadFile(const fs::path& path) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) Fail("read", path, errno);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad()) Fail("read", path, errno);
-  return std::move(text).str();
+  // Opened without waiting: a pipe that nobody writes to would be waited for.
+  const Descriptor file(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, "read");
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) Fail("read", path, errno);
+  if (!S_ISREG(status.st_mode)) {
+    SPARFUSE_THROW(kData,
+                   fmt::format("cannot read {}: it is {}, expected a regular file", path.string(),
+                               S_ISDIR(status.st_mode) ? "a folder" : "a pipe or a device"));
+  }
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t filled = 0;
+  while (true) {  // to the end, wherever it is by now
+    if (filled == text.size()) text.resize(text.size() + 4096);
+    const ssize_t n = ::read(file.number(), text.data() + filled, text.size() - filled);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) Fail("read", path, errno);
+    if (n == 0) break;
+    filled += static_cast<std::size_t>(n);
+  }
+  text.resize(filled);
+  return text;
 }
 
 std::string ReadEndOfFile(const fs::path& path, std::size_t most_bytes) {

@@ -18,7 +18,7 @@ void SyncDirectory(const std::filesystem::path& directory);
 // mkdir -p; Error{kData} names the directory.
 void MakeDirectories(const std::filesystem::path& directory);
 
-// Throw Error{kData} naming the file (and the byte where JSON breaks).
+// Of regular files only. Throw Error{kData} naming the file (and the byte where JSON breaks).
 std::string ReadFile(const std::filesystem::path& path);
 std::string ReadEndOfFile(const std::filesystem::path& path, std::size_t most_bytes);
 nlohmann::json ReadJsonFile(const std::filesystem::path& path);

@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "harness/report/shareable.hpp"
+
 namespace sparfuse::harness {
 namespace {
 
@@ -62,10 +64,15 @@ json ProvenanceOf(const std::vector<PartResult>& results) {
     systems[trial->system_hash] = trial;
     dates.insert(trial->started_utc);
     std::map<std::string, std::string> flat;
-    json provenance = trial->provenance;
-    if (provenance.is_object()) provenance.erase("layout");  // every tensor of the workload
+    json provenance = trial->provenance.Value();
+    if (provenance.is_object()) {
+      provenance.erase("layout");  // every tensor of the workload
+      if (json& machine = provenance["machine"];
+          machine.is_object() && machine.contains("placement"))
+        machine["placement"] = PlacementLine(machine["placement"]);
+    }
     Flatten("", provenance, flat);
-    for (const auto& [name, value] : flat) facts[name].insert(value);
+    for (const auto& [name, value] : flat) facts[name].insert(Shareable(*trial, value));
   }
   json summary = {{"trials", trials.size()},
                   {"first_utc", dates.empty() ? "" : *dates.begin()},

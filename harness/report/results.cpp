@@ -117,8 +117,8 @@ CellResult ResultOf(const Cell& cell, Wanted& wanted, DisturbedTrials disturbed_
 // other.
 std::pair<std::vector<double>, std::vector<double>> RoundsInTurn(const TrialRow& of,
                                                                  const TrialRow& over) {
-  RowLaunch ours = LaunchOf(of);
-  RowLaunch other = LaunchOf(over);
+  RowLaunch ours = of.launch;
+  RowLaunch other = over.launch;
   if (ours.id.empty() || ours.id != other.id) return {};
   // The longer trial went on alone, or with others.
   const std::size_t common = std::min(ours.rounds.size(), other.rounds.size());

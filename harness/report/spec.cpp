@@ -116,7 +116,7 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       {"id", experiment.id},
       {"title", experiment.title},
       {"paper", experiment.paper},
-      {"file", experiment.file.string()},
+      {"file", experiment.file.filename().string()},
       {"calibration", experiment.calibration},
       {"not_run", json::array()},
       {"keys", {{"method", MethodKeys()}, {"sparsity", SparsityKeys()}, {"panel", PanelKeys()}}},

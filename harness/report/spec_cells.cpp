@@ -9,6 +9,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/report/provenance.hpp"
+#include "harness/report/shareable.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -49,7 +50,8 @@ json MetricsJson(const CellResult& cell, bool with_missing_rates,
   for (const auto& [block, trial] : cell.trials) {
     for (const auto& [name, value] : trial->metrics) {
       const auto unit = trial->units.find(name);
-      units.try_emplace(name, unit == trial->units.end() ? "" : unit->second);
+      units.try_emplace(std::string(name),
+                        unit == trial->units.end() ? std::string_view() : unit->second);
     }
   }
   json metrics = json::object();
@@ -151,8 +153,8 @@ json SetAsideJson(const CellResult& cell) {
                     {"block", trial->block},
                     {"started_utc", trial->started_utc},
                     {"failure", FailureOf(*trial)},
-                    {"message", trial->failure_message},
-                    {"log_tail", trial->log_tail},
+                    {"message", Shareable(*trial, trial->failure_message)},
+                    {"log_tail", Shareable(*trial, trial->log_tail)},
                     {"annotations", trial->annotations}});
   }
   return list;

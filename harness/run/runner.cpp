@@ -1,6 +1,7 @@
 #include "harness/run/runner.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,9 +16,11 @@
 #include "harness/machine/quiet.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/disturbance.hpp"
+#include "harness/run/launch/interruption.hpp"
 #include "harness/run/launch/launch_command.hpp"
 #include "harness/run/launch/launch_end.hpp"
 #include "harness/run/launch/launcher.hpp"
+#include "harness/run/launch/session_folder.hpp"
 #include "harness/run/model_trial.hpp"
 #include "harness/run/needed_profiles.hpp"
 #include "harness/run/outcome.hpp"
@@ -61,16 +64,14 @@ class Runner {
         options_(options),
         interrupted_(interrupted),
         lock_(store.results()),
-        removed_(store.RemoveUnfinished(lock_)),
+        swept_(store.RemoveUnfinished(lock_)),
         index_(store.OpenIndex(lock_, problems_)),
         context_{catalog, store, DescribeSystem(), options.fresh, options.retry_disturbed},
         source_(DescribeSource(options.root.string())) {}
 
   RunSummary Run(const std::vector<Experiment>& experiments) {
     for (const auto& problem : problems_) fmt::print(stderr, "warning: {}\n", problem);
-    if (removed_ > 0) {
-      fmt::print(options_.progress, "removed {} unfinished trial(s) of an earlier run\n", removed_);
-    }
+    NameSwept();
     const auto rows = index_.Rows();
     disturbances_.emplace(rows, context_.machine);
     TrialPlan live = PlanLive(context_, experiments, rows);
@@ -109,6 +110,18 @@ class Runner {
   }
 
  private:
+  void NameSwept() const {
+    for (const fs::path& folder : swept_.unknown) {
+      fmt::print(options_.progress, "{}: not a trial of sparfuse's; left where it is\n",
+                 folder.string());
+    }
+    for (const fs::path& folder : swept_.in_trash) RemoveSession(folder / kSessionRecord);
+    if (swept_.unfinished.empty()) return;
+    fmt::print(options_.progress, "moved {} unfinished trial(s) of an earlier run to {}: {}\n",
+               swept_.unfinished.size(), store_.trash().folder().string(),
+               fmt::join(swept_.unfinished, ", "));
+  }
+
   static void KeepProfiles(TrialPlan& live) {
     std::erase_if(live.trials,
                   [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
@@ -149,6 +162,7 @@ class Runner {
 
   void RunTrials(std::span<const PlannedTrial> trials, Progress& progress,
                  RemainingTime& remaining) {
+    const Interruption interruption;
     while (!trials.empty() && !interrupted_) {
       const std::span<const PlannedTrial> launch = FirstLaunch(trials);
       progress.Begin(NameOf(launch), remaining.Seconds());
@@ -230,7 +244,7 @@ class Runner {
       const std::vector<LiveTrial> trials = std::move(launches.front());
       launches.pop_front();
       if (interrupted_) {
-        for (const LiveTrial& trial : trials) fs::remove_all(trial.directory);
+        for (const LiveTrial& trial : trials) store_.Discard(lock_, trial.id);
         continue;
       }
       std::vector<LiveTrial> again;
@@ -265,13 +279,15 @@ class Runner {
     request.argv = LaunchCommand(config, options_.worker, directories);
     request.environment = ThreadEnvironment(config);
     request.log = directories.front() / "log.txt";
+    if (config.transport != Transport::kThreads)
+      request.session = directories.front() / kSessionRecord;
     HowItRan how;
     how.started = UtcNow();
     const LaunchResult end = Launch(request, interrupted_, [&](double elapsed) {
       progress.Tick(elapsed, progress.terminal() ? WhatItDoes(request.log) : "");
     });
     if (end.end == LaunchResult::End::kInterrupted) {
-      for (const fs::path& directory : directories) fs::remove_all(directory);
+      for (const LiveTrial& trial : trials) store_.Discard(lock_, trial.id);
       return false;
     }
     how.argv = request.argv;
@@ -377,7 +393,7 @@ class Runner {
   const std::atomic<bool>& interrupted_;
   StoreLock lock_;
   std::vector<std::string> problems_;
-  std::size_t removed_;
+  SweptTrials swept_;
   Index index_;
   PlanContext context_;
   json source_;

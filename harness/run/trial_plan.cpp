@@ -28,8 +28,8 @@ struct Stored {
   std::optional<std::string> why;     // why none is; nothing where there is no trial
 };
 
-Stored FindStored(const PlannedTrial& trial, const std::vector<const TrialRow*>& rows) {
-  const std::string system_hash = ContentHash(trial.system);
+Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
+                  const std::vector<const TrialRow*>& rows) {
   std::optional<std::string> why;
   const TrialRow* disturbed = nullptr;
   for (const TrialRow* row : rows) {
@@ -72,16 +72,37 @@ std::string NearestStored(const CellConfig& cell, const std::vector<TrialRow>& r
   return "never run; nearest stored: " + WhatDiffers(nearest->config, config);
 }
 
-PlannedTrial MakeTrial(const PlanContext& context, const std::string& experiment, const Part& part,
-                       const CellConfig& config, const std::string& config_hash, int block) {
+// What the blocks of a cell share.
+class PartsOfCells {
+ public:
+  explicit PartsOfCells(const PlanContext& context) : context_(context) {}
+
+  struct Parts {
+    json revisions, sources;
+  };
+  const Parts& Of(const CellConfig& config, const std::string& config_hash) {
+    const auto [found, is_new] = known_.try_emplace(config_hash);
+    if (is_new) found->second = {RevisionsOf(context_.catalog, config), SourcesOf(config)};
+    return found->second;
+  }
+
+ private:
+  const PlanContext& context_;
+  std::map<std::string, Parts> known_;
+};
+
+PlannedTrial MakeTrial(const PlanContext& context, PartsOfCells& parts,
+                       const std::string& experiment, const Part& part, const CellConfig& config,
+                       const std::string& config_hash, int block) {
+  const auto& [revisions, sources] = parts.Of(config, config_hash);
   PlannedTrial trial;
   trial.experiment = experiment;
   trial.part = part.id;
   trial.config = config;
   trial.config_hash = config_hash;
   trial.system = context.machine;
-  trial.revisions = RevisionsOf(context.catalog, config);
-  trial.sources = SourcesOf(config);
+  trial.revisions = revisions;
+  trial.sources = sources;
   trial.block = block;
   trial.seed = part.base_seed + block;
   trial.timeout_seconds = part.timeout_seconds;
@@ -107,14 +128,16 @@ class Collector {
   }
 
   void Add(PlannedTrial trial) {
-    if (!planned_
-             .insert(
-                 fmt::format("{} {} {}", trial.config_hash, trial.block, ContentHash(trial.system)))
+    if (system_hash_.empty() || trial.system != system_) {  // many trials are of one
+      system_ = trial.system;
+      system_hash_ = ContentHash(system_);
+    }
+    if (!planned_.insert(fmt::format("{} {} {}", trial.config_hash, trial.block, system_hash_))
              .second) {
       return;
     }
     if (trial.why.empty()) {
-      const Stored stored = FindStored(trial, by_config_[trial.config_hash]);
+      const Stored stored = FindStored(trial, system_hash_, by_config_[trial.config_hash]);
       const bool disturbed = stored.current != nullptr && stored.current->disturbed();
       if (stored.current != nullptr && !context_.fresh &&
           !(disturbed && context_.retry_disturbed)) {
@@ -154,6 +177,8 @@ class Collector {
   std::map<std::string, std::vector<const TrialRow*>> by_config_;
   std::map<std::string, std::string> what_is_new_;
   std::set<std::string> planned_;
+  json system_;  // of the trial before
+  std::string system_hash_;
 };
 
 }  // namespace
@@ -167,7 +192,7 @@ EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_h
       continue;
     const bool alike = row.workload == config.workload && row.workers == config.workers;
     const int level = row.config_hash == config_hash ? 0 : alike ? 1 : 2;
-    const RowLaunch launch = LaunchOf(row);
+    const RowLaunch& launch = row.launch;
     const double its_start = launch.start_seconds / static_cast<double>(launch.trials);
     sum[level].start += launch.start_seconds;
     sum[level].turns += std::max(0.0, row.seconds - its_start);
@@ -183,6 +208,7 @@ EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_h
 TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& experiments,
                    const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
+  PartsOfCells parts(context);
   for (const auto& experiment : experiments) {
     const ProfileNeeds needs = NeedsOf(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
@@ -193,7 +219,8 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
           profile.id = "profile";
           profile.base_seed = part.base_seed;
           profile.timeout_seconds = part.timeout_seconds;
-          collector.Add(MakeTrial(context, experiment.id, profile, config, ConfigHash(config), 0));
+          collector.Add(
+              MakeTrial(context, parts, experiment.id, profile, config, ConfigHash(config), 0));
         }
       }
     }
@@ -215,7 +242,7 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
         for (const auto& cell : part.cells) {
           if (cell.config.modelled() || !RunsIn(block, cell, part)) continue;
           trials.push_back(
-              MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block));
+              MakeTrial(context, parts, experiment.id, part, cell.config, cell.config_hash, block));
         }
         std::mt19937_64 random(static_cast<std::uint64_t>(part.base_seed + block));
         Shuffle(trials, random);
@@ -261,6 +288,7 @@ std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
                        const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
+  PartsOfCells parts(context);
   const std::string system_hash = ContentHash(context.machine);
   for (const auto& experiment : experiments) {
     const ProfileNeeds needs = NeedsOf(experiment);
@@ -282,7 +310,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
         const Profile& profile = found->second;
         for (int block = 0; block < part.blocks; ++block) {
           PlannedTrial trial =
-              MakeTrial(context, experiment.id, part, cell.config, cell.config_hash, block);
+              MakeTrial(context, parts, experiment.id, part, cell.config, cell.config_hash, block);
           trial.profile = profile.content;
           trial.why = profile.missing;
           trial.system = profile.missing.empty()

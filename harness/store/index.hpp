@@ -9,83 +9,82 @@
 #include <string>
 #include <vector>
 
+#include "harness/store/trial_row.hpp"
+
 struct sqlite3;
+struct sqlite3_stmt;
 
 namespace sparfuse::harness {
 
-// The form of a trial.json. Raised where a later program would misread earlier trials: these no
-// longer count, and run again.
-inline constexpr int kTrialSchema = 2;
-
-// A trial as the index knows it.
-struct TrialRow {
-  std::string trial_id, experiment, part, kind, mode, method, workload;
-  std::string config_hash, system_hash, status, failure_kind, failure_message, log_tail, directory,
-      started_utc;
-  int workers = 0;
-  int block = 0;
-  double seconds = 0;
-  nlohmann::json config, system, provenance;
-  // What the trial read of its machine, judged (harness/machine/quiet.hpp); null of one that is
-  // modelled or older.
-  nlohmann::json quiet;
-  nlohmann::json revisions = nlohmann::json::object();
-  std::map<std::string, double> metrics;
-  std::map<std::string, std::string> units;  // of metrics
-  std::vector<std::string> failed_checks;
-  std::vector<std::string> annotations;  // reasons why readers leave it out
-
-  bool counts() const { return status == "ok" && annotations.empty(); }
-  bool disturbed() const;
-  std::string WhyDisturbed() const;  // a sentence; "" where it is not
+// What the index says about a trial.json that it was made from.
+struct IndexedFile {
+  FileStamp stamp;
+  bool left_out = false;  // it is no row; `problem` says why, "" for one of an older schema
+  std::string problem;
 };
 
-// How a trial was run: in a launch of its own, or in turn with others.
-struct RowLaunch {
-  std::string id;
-  std::size_t trials = 1;           // in the launch
-  double start_seconds = 0;         // of its processes, once for all; 0: not known
-  std::vector<double> rounds = {};  // step_seconds of each; empty: it took no turns
-};
-RowLaunch LaunchOf(const TrialRow& row);
-
-// Append-only. All failures are Error{kData} that name the file and SQLite's reason.
+// Follows the directories: rows are added, and removed where their trial.json is gone or another.
+// All failures are Error{kData} that name the file, SQLite's reason and what to do.
 class Index {
  public:
-  // Precondition: IsCurrent(path).
+  // Precondition: WhyNotCurrent(path) is "".
   static Index OpenToWrite(const std::filesystem::path& path);
+  // A new one that a crash may leave broken: to be renamed once it is whole.
+  static Index Create(const std::filesystem::path& path);
+  // Throws also where the index is not current. Opens it to write where it may, so that SQLite
+  // rolls back what a kill left half done.
   static Index OpenToRead(const std::filesystem::path& path);
-  // Whether an index is not there yet or is of kTrialSchema; one of an older schema is made again.
-  // For who holds the store's lock.
-  static bool IsCurrent(const std::filesystem::path& path);
+  // "" where there is no index yet and where it has the tables of this program; else why it must
+  // be made again. For who holds the store's lock.
+  static std::string WhyNotCurrent(const std::filesystem::path& path);
+  // Throws where anything but a file is there: what a user put in its place is not replaced.
+  static void NeedFile(const std::filesystem::path& path);
   Index(Index&&) noexcept;
   Index& operator=(Index&&) noexcept;
   ~Index();
 
-  // One transaction. `trial` is the content of a trial.json.
+  // `trial` is the content of a trial.json, which lies beneath the index's folder.
   void AddTrial(const nlohmann::json& trial);
+  // Throws where there is a row of this id.
+  void AddTrial(const TrialRow& row);
+  void AddLeftOut(const std::string& place, const IndexedFile& file);
+  void RemoveTrial(const std::string& place);
   void AddAnnotation(const nlohmann::json& annotation);
+  void RemoveAnnotation(const std::string& id);
 
-  std::set<std::string> TrialIds() const;
+  // All of what `write` does or, where it throws, nothing.
+  template <class Write>
+  void InOneTransaction(const Write& write) {
+    Execute("BEGIN IMMEDIATE");
+    try {
+      write();
+      Execute("COMMIT");
+    } catch (...) {
+      RollBack();
+      throw;
+    }
+  }
+
+  std::map<std::string, IndexedFile> Files() const;  // by place
+  std::map<std::string, IndexedFile> LeftOut() const;
   std::set<std::string> AnnotationIds() const;
-  // In order of start; trials that started together, by the number that ends their ids.
+  // By age.
   std::vector<TrialRow> Rows() const;
 
  private:
   friend class Statement;
+  struct Writer;  // the prepared statements of AddTrial
+
   Index(const std::filesystem::path& path, int flags);
-  void Execute(const char* sql);
-  int Schema() const;
-  [[noreturn]] void Fail(const char* what) const;
+  void Execute(const char* sql) const;
+  void RollBack() const;
+  std::string WhyNotCurrent() const;
+  // Makes `failed` ready to be used again, if one is given.
+  [[noreturn]] void Fail(const char* what, sqlite3_stmt* failed = nullptr) const;
 
   std::filesystem::path path_;
   sqlite3* database_ = nullptr;
+  std::unique_ptr<Writer> writer_;
 };
-
-// Whether a trial.json was written by a program of an older schema.
-bool IsOlderTrial(const nlohmann::json& trial);
-
-// Checks what readers rely on in the content of a trial.json; "" or what is wrong with it.
-std::string WhatIsWrongWithTrial(const nlohmann::json& trial);
 
 }  // namespace sparfuse::harness

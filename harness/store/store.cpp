@@ -1,18 +1,15 @@
 #include "harness/store/store.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <set>
 
 #include "core/base/error.hpp"
-#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/read_trials.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -20,141 +17,101 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-fs::path LockPath(const fs::path& results) { return results / "store.lock"; }
+constexpr auto kKeepTrash = std::chrono::hours(7 * 24);
 
-int OpenLock(const fs::path& results) {
-  MakeDirectories(results);
-  const int fd = ::open(LockPath(results).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    SPARFUSE_THROW(kData, fmt::format("cannot open {}: {} (errno {})", LockPath(results).string(),
-                                      std::strerror(errno), errno));
+// Where the index and the directories differ.
+struct Difference {
+  std::vector<TrialFile> to_read;      // new, or another file than the index knows
+  std::vector<std::string> to_remove;  // places that are gone or read again
+
+  bool none() const { return to_read.empty() && to_remove.empty(); }
+};
+
+Difference DifferenceOf(const std::vector<TrialFile>& found,
+                        const std::map<std::string, IndexedFile>& known) {
+  Difference difference;
+  auto at = known.begin();
+  for (const TrialFile& file : found) {  // both are by place
+    while (at != known.end() && at->first < file.place)
+      difference.to_remove.push_back((at++)->first);
+    const bool is_known = at != known.end() && at->first == file.place;
+    if (!is_known || at->second.stamp != file.stamp) {
+      difference.to_read.push_back(file);
+      if (is_known) difference.to_remove.push_back(file.place);
+    }
+    if (is_known) ++at;
   }
-  return fd;
+  while (at != known.end()) difference.to_remove.push_back((at++)->first);
+  return difference;
 }
 
-// The pid is for people; that it cannot be written (a full disk) does not weaken the lock.
-void WritePid(int fd) {
-  const std::string text = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(fd, 0) == 0) [[maybe_unused]]
-    const auto written = ::pwrite(fd, text.data(), text.size(), 0);
+std::string OlderTrials(const fs::path& trials, std::size_t count) {
+  return fmt::format(
+      "{}: {} trial(s) were written by an older sparfuse and do not count: `sparfuse run` runs "
+      "them again; delete the old ones to be rid of this line",
+      trials.string(), count);
 }
 
-std::string ReadPid(int fd) {
-  char text[32] = {};
-  const ssize_t n = ::pread(fd, text, sizeof(text) - 1, 0);
-  std::string pid(text, n > 0 ? static_cast<std::size_t>(n) : 0);
-  while (!pid.empty() && pid.back() == '\n') pid.pop_back();
-  return pid.empty() ? "unknown" : pid;
+void NameLeftOut(const fs::path& trials, const std::map<std::string, IndexedFile>& left_out,
+                 std::vector<std::string>& problems) {
+  std::size_t older = 0;
+  for (const auto& [place, file] : left_out) {
+    older += file.problem.empty();
+    if (!file.problem.empty()) problems.push_back(file.problem);
+  }
+  if (older > 0) problems.push_back(OlderTrials(trials, older));
 }
 
-std::string CommandOf(const std::string& pid) {
-  try {
-    std::string command = ReadFile("/proc/" + pid + "/cmdline");
-    std::replace(command.begin(), command.end(), '\0', ' ');
-    while (!command.empty() && command.back() == ' ') command.pop_back();
-    return command;
-  } catch (const Error&) {
-    return "";  // it ended meanwhile
+std::set<std::string> IdsOf(const std::vector<json>& annotations) {
+  std::set<std::string> ids;
+  for (const json& annotation : annotations)
+    ids.insert(annotation["annotation_id"].get<std::string>());
+  return ids;
+}
+
+void FollowAnnotations(Index& index, const std::vector<json>& annotations) {
+  const std::set<std::string> known = index.AnnotationIds(), found = IdsOf(annotations);
+  for (const json& annotation : annotations) {
+    if (!known.contains(annotation["annotation_id"].get<std::string>()))
+      index.AddAnnotation(annotation);
+  }
+  for (const std::string& id : known) {
+    if (!found.contains(id)) index.RemoveAnnotation(id);
   }
 }
 
-// Whether `directory` is or contains a finished trial; removes what does not.
-bool Sweep(const fs::path& directory, std::size_t& removed) {
-  bool kept = fs::exists(directory / "trial.json");
-  if (kept) return true;
-  bool has_files = false;
-  std::vector<fs::path> children;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.is_directory()) {
-      children.push_back(entry.path());
+void Append(const std::vector<std::string>& more, std::vector<std::string>& problems) {
+  problems.insert(problems.end(), more.begin(), more.end());
+}
+
+// The rows of an index that may not be written to, as they would be if it followed the directories.
+std::vector<TrialRow> RowsBeside(const fs::path& trials, std::vector<TrialRow> indexed,
+                                 std::map<std::string, IndexedFile> left_out,
+                                 const Difference& difference, const std::vector<json>& annotations,
+                                 std::vector<std::string>& problems) {
+  const std::set<std::string> removed(difference.to_remove.begin(), difference.to_remove.end());
+  std::erase_if(indexed, [&](const TrialRow& row) { return removed.contains(row.trial_id); });
+  std::erase_if(left_out, [&](const auto& file) { return removed.contains(file.first); });
+  ReadTrialFiles(trials, difference.to_read, [&](const TrialFile& file, ReadTrial read) {
+    if (read.older || !read.problem.empty()) {
+      left_out[file.place] = {file.stamp, true, read.problem};
     } else {
-      has_files = true;
+      indexed.push_back(std::move(read.row));
     }
+  });
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const json& annotation : annotations)
+    reasons[annotation["trial_id"]].push_back(annotation["reason"]);
+  for (TrialRow& row : indexed) {
+    const auto found = reasons.find(row.trial_id);
+    row.annotations = found == reasons.end() ? std::vector<std::string>() : found->second;
   }
-  for (const auto& child : children) kept = Sweep(child, removed) || kept;
-  if (kept) return true;
-  fs::remove_all(directory);
-  if (has_files || children.empty()) ++removed;
-  return false;
-}
-
-// An answer of a check of ReadAll: the value is left out, and the caller says so.
-constexpr const char* kNotCounted = "not counted";
-
-template <class Check>
-std::vector<json> ReadAll(const std::vector<fs::path>& files, std::vector<std::string>& problems,
-                          Check what_is_wrong) {
-  std::vector<json> values;
-  for (const auto& file : files) {
-    try {
-      json value = ReadJsonFile(file);
-      const std::string wrong = what_is_wrong(value, file);
-      if (wrong.empty()) {
-        values.push_back(std::move(value));
-      } else if (wrong != kNotCounted) {
-        problems.push_back(fmt::format("{}: {}; left out", file.string(), wrong));
-      }
-    } catch (const Error& error) {
-      problems.push_back(fmt::format("{}; left out", error.what()));
-    }
-  }
-  return values;
-}
-
-// Computes the hashes of a trial again: of the configuration that it was started with and of its
-// system. "" or the hash that trial.json contradicts.
-std::string WhatHashesContradict(const fs::path& directory, const json& trial) {
-  const auto contradicts = [&](const char* key, const std::string& what, const std::string& hash) {
-    return trial[key] == hash
-               ? ""
-               : fmt::format("{}: trial.json has {:.12}, and the hash of {} is {:.12}", key,
-                             trial[key].get<std::string>(), what, hash);
-  };
-  std::string wrong;
-  if (const fs::path file = directory / "config.json"; fs::exists(file)) {
-    try {
-      wrong = contradicts("config_hash", "config.json", ConfigHash(ReadJsonFile(file)));
-    } catch (const Error& error) {
-      wrong = error.what();
-    }
-  }
-  if (wrong.empty() && trial.contains("system"))
-    wrong = contradicts("system_hash", "its system", ContentHash(trial["system"]));
-  return wrong;
+  NameLeftOut(trials, left_out, problems);
+  SortByAge(indexed);
+  return indexed;
 }
 
 }  // namespace
-
-StoreLock::StoreLock(const fs::path& results) : fd_(OpenLock(results)) {
-  // The supervisor of a killed controller holds the lock until it has ended the trial's processes;
-  // that takes moments and is waited for.
-  for (int waited = 0; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; ++waited) {
-    if (waited < 100 && !fs::exists("/proc/" + ReadPid(fd_))) {
-      ::usleep(100'000);
-      continue;
-    }
-    const std::string pid = ReadPid(fd_);
-    const std::string command = CommandOf(pid);
-    ::close(fd_);
-    SPARFUSE_THROW(
-        kConfig, fmt::format("{} is in use by process {}{}: expected no other run on this results "
-                             "folder; wait for it, or give another folder with --results",
-                             results.string(), pid, command.empty() ? "" : " (" + command + ")"));
-  }
-  WritePid(fd_);
-}
-
-std::unique_ptr<StoreLock> StoreLock::TryLock(const fs::path& results) {
-  const int fd = OpenLock(results);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    ::close(fd);
-    return nullptr;
-  }
-  WritePid(fd);
-  return std::unique_ptr<StoreLock>(new StoreLock(fd));
-}
-
-StoreLock::~StoreLock() { ::close(fd_); }
 
 std::string Store::CreateTrial(const StoreLock&, const std::string& experiment,
                                const std::string& part, const std::string& stem) const {
@@ -183,47 +140,26 @@ void Store::Finish(const StoreLock&, const json& trial) const {
                    trial.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
-std::size_t Store::RemoveUnfinished(const StoreLock&) const {
-  std::size_t removed = 0;
-  if (!fs::exists(trials())) return removed;
-  for (const auto& entry : fs::directory_iterator(trials())) {
-    if (entry.is_directory()) Sweep(entry.path(), removed);
-  }
-  return removed;
+void Store::Discard(const StoreLock&, const std::string& trial_id) const {
+  trash().Take(Directory(trial_id), trial_id);
 }
 
-std::vector<json> Store::ReadTrials(std::vector<std::string>& problems) const {
-  std::vector<fs::path> files;
-  if (fs::exists(trials())) {
-    for (const auto& entry : fs::recursive_directory_iterator(trials())) {
-      if (entry.path().filename() == "trial.json") files.push_back(entry.path());
-    }
+SweptTrials Store::RemoveUnfinished(const StoreLock&) const {
+  SweptTrials swept;
+  std::error_code none;
+  const TrialListing listing = ListTrials(trials());
+  for (const std::string& place : listing.unfinished) {
+    const auto taken = trash().Take(Directory(place), place);
+    if (taken) swept.unfinished.push_back(place);
+    if (taken && !taken->empty()) swept.in_trash.push_back(*taken);
+    if (!taken && !fs::is_empty(Directory(place), none)) swept.unknown.push_back(Directory(place));
   }
-  std::sort(files.begin(), files.end());
-  std::size_t older = 0;
-  auto found =
-      ReadAll(files, problems, [&](const json& trial, const fs::path& file) -> std::string {
-        if (IsOlderTrial(trial)) {
-          ++older;
-          return kNotCounted;
-        }
-        if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty()) return wrong;
-        const std::string place = fs::relative(file.parent_path(), trials()).string();
-        return trial["trial_id"] == place
-                   ? ""
-                   : fmt::format("trial_id: expected \"{}\", its place", place);
-      });
-  if (older > 0) {
-    problems.push_back(
-        fmt::format("{}: {} trial(s) were written by an older sparfuse and do not count: `sparfuse "
-                    "run` runs them again; delete the old ones to be rid of this line",
-                    trials().string(), older));
+  for (const std::string& place : listing.unknown) {  // unless it went along with a trial
+    if (fs::exists(fs::symlink_status(Directory(place), none)))
+      swept.unknown.push_back(Directory(place));
   }
-  std::stable_sort(found.begin(), found.end(), [](const json& a, const json& b) {
-    return a["started_utc"].get_ref<const std::string&>() <
-           b["started_utc"].get_ref<const std::string&>();
-  });
-  return found;
+  trash().Empty(kKeepTrash);
+  return swept;
 }
 
 std::vector<json> Store::ReadAnnotations(std::vector<std::string>& problems) const {
@@ -234,7 +170,7 @@ std::vector<json> Store::ReadAnnotations(std::vector<std::string>& problems) con
     }
   }
   std::sort(files.begin(), files.end());
-  return ReadAll(files, problems, [](const json& annotation, const fs::path& file) -> std::string {
+  const auto what_is_wrong = [](const json& annotation, const fs::path& file) -> std::string {
     for (const char* key : {"annotation_id", "trial_id", "reason", "created_utc"}) {
       if (!annotation.is_object() || !annotation.contains(key) || !annotation[key].is_string()) {
         return fmt::format("{}: expected a string", key);
@@ -243,13 +179,28 @@ std::vector<json> Store::ReadAnnotations(std::vector<std::string>& problems) con
     return annotation["annotation_id"] == file.stem().string()
                ? ""
                : "annotation_id: expected the file's name";
-  });
+  };
+  std::vector<json> annotations;
+  for (const auto& file : files) {
+    try {
+      json annotation = ReadJsonFile(file);
+      if (const std::string wrong = what_is_wrong(annotation, file); !wrong.empty()) {
+        problems.push_back(fmt::format("{}: {}; left out", file.string(), wrong));
+      } else {
+        annotations.push_back(std::move(annotation));
+      }
+    } catch (const Error& error) {
+      problems.push_back(fmt::format("{}; left out", error.what()));
+    }
+  }
+  return annotations;
 }
 
 json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
                      const std::string& reason) const {
   if (reason.empty()) SPARFUSE_THROW(kConfig, "annotate: expected a reason that is not empty");
-  if (trial_id.find("..") != std::string::npos || !fs::exists(Directory(trial_id) / "trial.json")) {
+  if (trial_id.starts_with('/') || trial_id.find("..") != std::string::npos ||
+      !fs::exists(Directory(trial_id) / "trial.json")) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("no trial \"{}\" in {}: expected an id that `sparfuse status` "
                                "prints",
@@ -266,43 +217,80 @@ json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
   return annotation;
 }
 
+void Store::Follow(Index& index, std::vector<std::string>& problems) const {
+  const TrialListing listing = ListTrials(trials());
+  Append(listing.problems, problems);
+  const std::vector<json> annotations = ReadAnnotations(problems);
+  const Difference difference = DifferenceOf(listing.finished, index.Files());
+  if (!difference.none() || IdsOf(annotations) != index.AnnotationIds()) {
+    index.InOneTransaction([&] {
+      for (const std::string& place : difference.to_remove) index.RemoveTrial(place);
+      ReadTrialFiles(trials(), difference.to_read, [&](const TrialFile& file, ReadTrial read) {
+        if (read.older || !read.problem.empty()) {
+          index.AddLeftOut(file.place, {file.stamp, true, read.problem});
+        } else {
+          index.AddTrial(read.row);
+        }
+      });
+      FollowAnnotations(index, annotations);
+    });
+  }
+  NameLeftOut(trials(), index.LeftOut(), problems);
+}
+
 Index Store::OpenIndex(const StoreLock& lock, std::vector<std::string>& problems) const {
-  if (!Index::IsCurrent(index_path())) {
+  if (const std::string why = Index::WhyNotCurrent(index_path()); !why.empty()) {
+    if (why.find("table") != std::string::npos)  // else it is merely of before
+      problems.push_back(
+          fmt::format("{}: {}: made again from the trials", index_path().string(), why));
     RebuildIndex(lock, problems);
     return Index::OpenToWrite(index_path());
   }
   Index index = Index::OpenToWrite(index_path());
-  const auto trial_ids = index.TrialIds();
-  for (const auto& trial : ReadTrials(problems)) {
-    if (!trial_ids.contains(trial["trial_id"].get<std::string>())) index.AddTrial(trial);
-  }
-  const auto annotation_ids = index.AnnotationIds();
-  for (const auto& annotation : ReadAnnotations(problems)) {
-    if (!annotation_ids.contains(annotation["annotation_id"].get<std::string>())) {
-      index.AddAnnotation(annotation);
-    }
-  }
+  Follow(index, problems);
   return index;
 }
 
 void Store::RebuildIndex(const StoreLock&, std::vector<std::string>& problems) const {
+  Index::NeedFile(index_path());
   const fs::path fresh = results_ / "index.sqlite.new";
-  for (const char* suffix : {"", "-journal"}) fs::remove(fresh.string() + suffix);
   {
-    Index index = Index::OpenToWrite(fresh);
-    for (const auto& trial : ReadTrials(problems)) {
-      const fs::path directory = Directory(trial["trial_id"]);
-      if (const std::string wrong = WhatHashesContradict(directory, trial); wrong.empty()) {
-        index.AddTrial(trial);
-      } else {
-        problems.push_back(fmt::format("{}: {}; left out", directory.string(), wrong));
-      }
-    }
-    for (const auto& annotation : ReadAnnotations(problems)) index.AddAnnotation(annotation);
+    Index index = Index::Create(fresh);
+    Follow(index, problems);
   }
-  fs::remove(index_path().string() + "-journal");  // of the file that is replaced
+  ::unlink((index_path().string() + "-journal").c_str());  // of the file that is replaced
   fs::rename(fresh, index_path());
   SyncDirectory(results_);
+}
+
+std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
+  const TrialListing listing = ListTrials(trials());
+  const bool has_index = fs::exists(index_path());
+  if (listing.finished.empty() && listing.problems.empty() && !has_index) return {};
+  std::vector<std::string> unread;  // what OpenIndex would name as well
+  const std::vector<json> annotations = ReadAnnotations(unread);
+  Append(listing.problems, unread);
+  std::vector<TrialRow> rows;
+  std::map<std::string, IndexedFile> left_out, known;
+  bool follows = false;
+  if (has_index && Index::WhyNotCurrent(index_path()).empty()) {
+    const Index index = Index::OpenToRead(index_path());
+    known = index.Files();
+    left_out = index.LeftOut();
+    follows =
+        DifferenceOf(listing.finished, known).none() && IdsOf(annotations) == index.AnnotationIds();
+    rows = index.Rows();
+  }
+  if (!follows && ::access(results_.c_str(), W_OK) == 0) {
+    if (auto lock = StoreLock::TryLock(results_)) {
+      const Index index = OpenIndex(*lock, problems);
+      lock.reset();
+      return index.Rows();
+    }
+  }
+  Append(unread, problems);
+  return RowsBeside(trials(), std::move(rows), std::move(left_out),
+                    DifferenceOf(listing.finished, known), annotations, problems);
 }
 
 std::vector<TrialRow> Store::ReadRows() const {

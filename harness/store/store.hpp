@@ -3,33 +3,26 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/store/index.hpp"
+#include "harness/store/store_lock.hpp"
+#include "harness/store/trash.hpp"
 
 namespace sparfuse::harness {
 
-// Held by whoever writes to a results folder.
-class StoreLock {
- public:
-  // Throws Error{kConfig} naming the process that holds it.
-  explicit StoreLock(const std::filesystem::path& results);
-  // As the constructor, but null where another process holds it.
-  static std::unique_ptr<StoreLock> TryLock(const std::filesystem::path& results);
-  ~StoreLock();
-  StoreLock(const StoreLock&) = delete;
-  StoreLock& operator=(const StoreLock&) = delete;
-
- private:
-  explicit StoreLock(int fd) : fd_(fd) {}
-  int fd_;
+// What a run found beneath the trials that is no finished trial.
+struct SweptTrials {
+  std::vector<std::string> unfinished;          // their ids: no longer among the trials
+  std::vector<std::filesystem::path> in_trash;  // where those lie that had anything in them
+  std::vector<std::filesystem::path> unknown;   // not the harness's: left where they are
 };
 
-// Where trials and annotations lie: reads need no lock, what writes takes one as a witness.
+// Where trials and annotations lie: reads need no lock, what writes takes one as a witness. Folders
+// that links lead to are as good as folders.
 class Store {
  public:
   explicit Store(const std::filesystem::path& results)
@@ -41,6 +34,7 @@ class Store {
   std::filesystem::path trials() const { return results_ / "trials"; }
   const ProfileFolders& profiles() const noexcept { return profiles_; }
   std::filesystem::path index_path() const { return results_ / "index.sqlite"; }
+  Trash trash() const { return Trash(results_); }
 
   // Makes the directory of a new trial beneath trials(). `stem` is without the number that makes it
   // new. Returns the trial's id, its path relative to trials().
@@ -52,28 +46,35 @@ class Store {
   // leaves a directory that counts as absent.
   void Finish(const StoreLock&, const nlohmann::json& trial) const;
 
-  // Removes directories without trial.json and returns how many there were.
-  std::size_t RemoveUnfinished(const StoreLock&) const;
+  // Moves a trial that was begun and not finished to the trash.
+  void Discard(const StoreLock&, const std::string& trial_id) const;
+  // Moves all of them that an earlier run left, and empties the trash of what is older than a week.
+  SweptTrials RemoveUnfinished(const StoreLock&) const;
 
-  // Every finished trial, in order of start. One that cannot be read is named in `problems` and
-  // left out; those of an older schema are counted there.
-  std::vector<nlohmann::json> ReadTrials(std::vector<std::string>& problems) const;
+  // One that cannot be read is named in `problems` and left out.
   std::vector<nlohmann::json> ReadAnnotations(std::vector<std::string>& problems) const;
 
   // Calls a trial bad. Throws Error{kConfig} if there is no such trial.
   nlohmann::json Annotate(const StoreLock&, const std::string& trial_id,
                           const std::string& reason) const;
 
-  // Adds to the index what the directories have and it has not, say after a kill between the two.
-  // Returns the index; what cannot be read is named in `problems`.
+  // Makes the index follow the directories: what is new or changed is read, what is gone removed.
+  // Returns the index. A trial that cannot be read, or whose hashes its directory contradicts, is
+  // named in `problems` and left out; those of an older schema are counted there.
   Index OpenIndex(const StoreLock&, std::vector<std::string>& problems) const;
-  // Makes the index again, to the same rows. Computes the hashes of each trial again; one that they
-  // contradict is named in `problems` and left out.
+  // Makes the index again, to the same rows.
   void RebuildIndex(const StoreLock&, std::vector<std::string>& problems) const;
-  // The rows of the index; empty where there is none yet.
+
+  // What OpenIndex gives, by age. The index answers for the trials whose file is as it was when it
+  // was read. Where it lacks any it is brought up to date, in moments; where that may not be, since
+  // a run holds the store or nobody may write to it, what it lacks is read all the same.
+  std::vector<TrialRow> Rows(std::vector<std::string>& problems) const;
+  // The rows of the index as it is; empty where there is none yet.
   std::vector<TrialRow> ReadRows() const;
 
  private:
+  void Follow(Index& index, std::vector<std::string>& problems) const;
+
   std::filesystem::path results_;
   ProfileFolders profiles_;
 };

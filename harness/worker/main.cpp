@@ -2,6 +2,7 @@
 // as threads of one process.
 #include <malloc.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -198,6 +199,12 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 64 << 20);
+  // The launch's own folder for segments of memory; on other hosts than the launcher's it is not
+  // there.
+  for (const char* name :
+       {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"}) {
+    if (const char* folder = std::getenv(name)) mkdir(folder, 0700);
+  }
   // Nobody would collect the trial of a launcher that was killed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sparfuse::PreferCommunication();

@@ -366,7 +366,7 @@ class HarnessTest(unittest.TestCase):
         """The config.json of all trials, although a running program removes unfinished ones."""
         while True:
             try:
-                return set(self.results.rglob("config.json"))
+                return set((self.results / "trials").rglob("config.json"))
             except FileNotFoundError:
                 pass
 
@@ -401,7 +401,7 @@ class HarnessTest(unittest.TestCase):
         self.assertEqual(rows, ids)
         cells = [(trial["config_hash"], trial["block"]) for trial in self.trials()]
         self.assertEqual(len(cells), len(set(cells)), "a cell that was there has run again")
-        for config in self.results.rglob("config.json"):
+        for config in self.configs():
             self.assertTrue((config.parent / "trial.json").exists(), f"{config.parent} is unfinished")
         before = self.dump()
         self.call("index", "--rebuild")

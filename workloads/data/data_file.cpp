@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/base/error.hpp"
+#include "core/base/program_folder.hpp"
 
 static_assert(std::endian::native == std::endian::little, "data files are little-endian");
 
@@ -159,7 +160,9 @@ std::filesystem::path ResolveDataDirectory(const std::filesystem::path& given) {
   if (!given.empty()) return given;
   const char* environment = std::getenv("SPARFUSE_DATA");
   if (environment != nullptr && *environment != '\0') return environment;
-  return std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results" / "data";
+  const std::filesystem::path data = std::filesystem::path("results") / "data";
+  const std::filesystem::path own = OwnFolder(data);
+  return (own.empty() ? std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) : own) / data;
 }
 
 void CheckDataFile(const std::filesystem::path& data_directory, const DataFileSpec& spec) {

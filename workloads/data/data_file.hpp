@@ -52,7 +52,8 @@ struct TextSet {
 };
 
 // The directory that holds the data files: `given` unless empty, else the environment's
-// SPARFUSE_DATA, else results/data of the checkout that was built.
+// SPARFUSE_DATA, else results/data of the tree that the program or, if that has none, the current
+// folder lies in, else of the checkout that was built.
 std::filesystem::path ResolveDataDirectory(const std::filesystem::path& given);
 
 // Throws Error{kData}, which names the file, what was expected, what was found and the command that

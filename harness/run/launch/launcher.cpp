@@ -19,6 +19,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "harness/run/launch/session_folder.hpp"
 #include "harness/run/trial_log.hpp"
 
 namespace sparfuse::harness {
@@ -106,12 +107,15 @@ bool WaitForEvents(int signals, int output) {
   return terminate;
 }
 
-[[noreturn]] void Exec(const LaunchRequest& request, const sigset_t& mask, int output,
-                       int error_pipe) {
+[[noreturn]] void Exec(const LaunchRequest& request, const SessionFolder* session,
+                       const sigset_t& mask, int output, int error_pipe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   RedirectOutput(output);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_DFL);
+  if (session != nullptr) {
+    for (const auto& [name, value] : session->Environment()) setenv(name.c_str(), value.c_str(), 1);
+  }
   for (const auto& [name, value] : request.environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
   for (const auto& argument : request.argv) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -123,8 +127,8 @@ bool WaitForEvents(int signals, int output) {
 }
 
 // Runs in a child of the controller and never returns.
-[[noreturn]] void Supervise(const LaunchRequest& request, pid_t controller, int log,
-                            int report_pipe) {
+[[noreturn]] void Supervise(const LaunchRequest& request, const SessionFolder* session,
+                            pid_t controller, int log, int report_pipe) {
   sigset_t watched, inherited;
   sigemptyset(&watched);
   for (const int signal : {SIGTERM, SIGCHLD, SIGINT, SIGHUP}) sigaddset(&watched, signal);
@@ -140,7 +144,7 @@ bool WaitForEvents(int signals, int output) {
   if (signals < 0 || pipe2(error_pipe, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) _exit(1);
   fcntl(output[0], F_SETFL, O_NONBLOCK);
   const pid_t launcher = fork();
-  if (launcher == 0) Exec(request, inherited, output[1], error_pipe[1]);
+  if (launcher == 0) Exec(request, session, inherited, output[1], error_pipe[1]);
   close(error_pipe[1]);
   close(output[1]);
   LogCopy copy(output[0], log);
@@ -177,6 +181,7 @@ bool WaitForEvents(int signals, int output) {
   while (printing && copy.Drain() == LogCopy::Pipe::kMore) {
   }
   copy.Finish();
+  if (session != nullptr) session->Remove();
   [[maybe_unused]] const auto written = write(report_pipe, &report, sizeof(report));
   _exit(0);
 }
@@ -192,13 +197,15 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
     SPARFUSE_THROW(kData, fmt::format("cannot write {}: {} (errno {})", request.log.string(),
                                       std::strerror(errno), errno));
   }
+  std::optional<SessionFolder> session;
+  if (!request.session.empty()) session.emplace(request.session);
   int report_pipe[2];
   if (pipe2(report_pipe, O_CLOEXEC) != 0) SPARFUSE_THROW(kInternal, "cannot make a pipe");
   const pid_t controller = getpid();
   const pid_t supervisor = fork();
   if (supervisor == 0) {
     close(report_pipe[0]);
-    Supervise(request, controller, log, report_pipe[1]);
+    Supervise(request, session ? &*session : nullptr, controller, log, report_pipe[1]);
   }
   const int fork_error = errno;
   close(log);
@@ -227,6 +234,7 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
   close(report_pipe[0]);
   while (waitpid(supervisor, nullptr, 0) < 0 && errno == EINTR) {
   }
+  if (session) session->Remove();  // somebody may have killed the supervisor
   result.seconds = SecondsSince(begin);
   if (report.started != 0) {
     SPARFUSE_THROW(kInternal, fmt::format("cannot start {}: {}", request.argv.front(),

@@ -15,7 +15,8 @@ namespace sparfuse::harness {
 struct LaunchRequest {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> environment;  // set on top of the inherited one
-  std::filesystem::path log;  // stdout and stderr, up to kMostLogBytes
+  std::filesystem::path log;      // stdout and stderr, up to kMostLogBytes
+  std::filesystem::path session;  // record of a SessionFolder that mpirun is to use; "": no mpirun
   double timeout_seconds = 600;
 };
 

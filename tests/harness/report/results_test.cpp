@@ -85,7 +85,7 @@ TEST_F(Results, TrialsThatTookTurnsAreComparedRoundByRound) {
     TrialRow& row = Add(0, cell, block, 12 / seconds);
     row.metrics["step_seconds"] = seconds;
     row.metrics["payload_bytes"] = seconds;
-    row.provenance = {{"launch", {{"id", launch}, {"trials", 2}}}, {"rounds", rounds}};
+    row.launch = {.id = launch, .trials = 2, .rounds = rounds};
   };
   add(0, 0, 0.1, "one", {0.1, 0.1});
   add(1, 0, 0.3, "one", {0.2, 0.8});
@@ -102,7 +102,7 @@ TEST_F(Results, TrialsThatTookTurnsAreComparedRoundByRound) {
   EXPECT_NEAR(RatiosByBlock(wfbp, dense, "payload_bytes").at(0), 3, 1e-12);
   EXPECT_EQ(RatioOf(wfbp, dense, "step_seconds")->n, 2u);  // blocks, not rounds
   EXPECT_EQ(BlocksInTurn(wfbp, dense), 2u);
-  rows_[1].provenance["launch"]["id"] = "another";
+  rows_[1].launch.id = "another";
   EXPECT_NEAR(RatiosByBlock(Found()[0].cells[1], Found()[0].cells[0], "step_seconds").at(0), 3,
               1e-12);
   EXPECT_EQ(BlocksInTurn(Found()[0].cells[1], Found()[0].cells[0]), 1u);

@@ -181,11 +181,11 @@ TEST_F(SharedLaunch, IsEstimatedWithOneStart) {
   row.mode = "measured";
   row.status = "ok";
   row.seconds = 10;
-  row.provenance = {{"launch", {{"id", "t.1"}, {"trials", 1}, {"start_seconds", 6.0}}}};
+  row.launch = {.id = "t.1", .trials = 1, .start_seconds = 6.0};
   rows_ = {row};
   for (const PlannedTrial& trial : Planned(kLive)) EXPECT_EQ(trial.estimated_seconds, 4 + 6.0 / 3);
   row.seconds = 5;  // 4 and a third of 3
-  row.provenance = {{"launch", {{"id", "t.1"}, {"trials", 3}, {"start_seconds", 3.0}}}};
+  row.launch = {.id = "t.1", .trials = 3, .start_seconds = 3.0};
   rows_ = {row};
   EXPECT_EQ(Planned(kLive)[0].estimated_seconds, 4 + 1.0);
   EXPECT_EQ(Planned(std::string(kLive) + "[repeat]\ninterleave = false\n")[0].estimated_seconds,

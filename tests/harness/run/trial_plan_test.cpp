@@ -16,12 +16,12 @@ namespace {
 
 using nlohmann::json;
 
-Experiment Parse(const std::string& lines) {
+Experiment Parse(const std::string& lines, const Catalog& catalog = SmallCatalog()) {
   return ParseExperiment(
       TomlFile::Parse(
           "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n" + lines,
           "file.toml"),
-      SmallCatalog(), "/nonexistent");
+      catalog, "/nonexistent");
 }
 
 class Plan : public ::testing::Test {
@@ -116,7 +116,8 @@ TEST(PartSources, AreThoseOfTheFolderThatTheNameStandsIn) {
 }
 
 TEST(PartSources, AndRevisionsAreOfTheQuantizerToo) {
-  const CellConfig config = Parse("workers = 2\nmethod = \"qsgd\"\n").parts[0].cells.at(0).config;
+  const CellConfig config =
+      Parse("workers = 2\nmethod = \"qsgd\"\n", BuiltInCatalog()).parts[0].cells.at(0).config;
   EXPECT_EQ(SourcesOf(config)["quantizer:qsgd"].get<std::string>().size(), 12u);
   EXPECT_EQ(RevisionsOf(BuiltInCatalog(), config)["quantizer:qsgd"],
             FindQuantizer("qsgd").revision);

@@ -14,6 +14,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/run/outcome.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/store_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -21,49 +22,22 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// A finished trial in `store`, as the runner writes it.
-json AddTrial(const Store& store, const StoreLock& lock, int block,
-              const std::string& status = "ok") {
-  const json config = {{"kind", "throughput"}, {"mode", "measured"}, {"method", "wfbp"},
-                       {"workload", "w"},      {"workers", 2},       {"density", 0.01},
-                       {"sparsifier", "topk"}, {"link", nullptr}};
-  json trial = {{"schema", kTrialSchema},
-                {"experiment", "e"},
-                {"part", "p"},
-                {"status", status},
-                {"config", config}};
-  trial["trial_id"] = store.CreateTrial(lock, "e", "p", "wfbp-b" + std::to_string(block));
-  trial["config_hash"] = ConfigHash(config);
-  trial["system"] = {{"cores", 2}};
-  trial["system_hash"] = ContentHash(trial["system"]);
-  trial["failure"] =
-      status == "ok" ? json() : json{{"kind", "comm"}, {"message", "m"}, {"log_tail", "t"}};
-  trial["metrics"] = {{"step_seconds", {{"value", 0.5 + block}, {"unit", "s"}}}};
-  trial["checks"] = {{"replicas_equal", true}};
-  trial["revisions"] = {{"method:wfbp", 1}};
-  trial["block"] = block;
-  trial["seed"] = block + 1;
-  trial["started_utc"] = UtcNow();
-  trial["seconds"] = 3.5;
-  store.Finish(lock, trial);
-  return trial;
-}
-
 TEST(Store, OnlyFinishedTrialsExist) {
   const TemporaryFolder folder;
   const Store store(folder.path());
   const StoreLock lock(folder.path());
   const json finished = AddTrial(store, lock, 0);
   const std::string half = store.CreateTrial(lock, "e", "p", "wfbp-b1");
-  std::ofstream(store.Directory(half) / "config.json") << "{}";
+  std::ofstream(store.Directory(half) / "config.json") << json{{"trial_id", half}};
   std::ofstream(store.Directory(half) / "trial.json.tmp") << "{\"schema\": 1";
-  store.CreateTrial(lock, "e", "other", "empty");
+  const std::string empty = store.CreateTrial(lock, "e", "other", "empty-b0");
   std::vector<std::string> problems;
-  ASSERT_EQ(store.ReadTrials(problems).size(), 1u);
+  ASSERT_EQ(store.Rows(problems).size(), 1u);
   EXPECT_TRUE(problems.empty());
-  EXPECT_EQ(store.RemoveUnfinished(lock), 2u);
+  const SweptTrials swept = store.RemoveUnfinished(lock);
+  EXPECT_EQ(swept.unfinished, (std::vector<std::string>{empty, half}));
   EXPECT_FALSE(fs::exists(store.Directory(half)));
-  EXPECT_FALSE(fs::exists(store.trials() / "e" / "other"));
+  EXPECT_FALSE(fs::exists(store.Directory(empty)));
   EXPECT_TRUE(fs::exists(store.Directory(finished["trial_id"]) / "trial.json"));
 }
 
@@ -83,7 +57,7 @@ TEST(Store, CorruptTrialsAreNamedAndLeftOut) {
   other.erase("metrics");
   std::ofstream(file(2)) << other;
   std::vector<std::string> problems;
-  EXPECT_EQ(store.ReadTrials(problems).size(), 1u);
+  EXPECT_EQ(store.Rows(problems).size(), 1u);
   ASSERT_EQ(problems.size(), 3u);
   EXPECT_NE(problems[0].find("breaks at byte"), std::string::npos) << problems[0];
   EXPECT_NE(problems[1].find("config_hash"), std::string::npos) << problems[1];
@@ -123,7 +97,7 @@ TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
       .AddTrial(json(trial).patch(
           R"([{"op": "replace", "path": "/trial_id", "value": "e/p/other"}])"_json));
   std::map<std::string, RowLaunch> launches;
-  for (const TrialRow& row : store.ReadRows()) launches[row.trial_id] = LaunchOf(row);
+  for (const TrialRow& row : store.ReadRows()) launches[row.trial_id] = row.launch;
   const RowLaunch launch = launches.at("e/p/other");
   EXPECT_EQ(launch.id, "e/p/wfbp-b0-1.1");
   EXPECT_EQ(launch.trials, 6u);
@@ -192,7 +166,7 @@ TEST(Store, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
     std::ofstream(file) << older;
   }
   ASSERT_TRUE(problems.empty());
-  EXPECT_EQ(store.ReadTrials(problems).size(), 1u);
+  EXPECT_EQ(store.Rows(problems).size(), 1u);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("2 trial(s) were written by an older sparfuse"), std::string::npos);
 

@@ -1,0 +1,35 @@
+// The folder that Open MPI keeps what a launch shares in: segments of memory, sockets. By default
+// they lie among those of everyone else in /dev/shm and /tmp, where nobody removes what a killed
+// program left; in a folder of the launch's own they are recognised.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sparfuse::harness {
+
+// Made for one launch, and removed with what is in it by whoever holds this last: the supervisor
+// also after a kill of the controller. Its path is first written to `record` (a file beside the
+// trial's log), from which a later run finds it if nobody was left to remove it.
+class SessionFolder {
+ public:
+  // Throws Error{kData} if it or `record` cannot be written.
+  explicit SessionFolder(const std::filesystem::path& record);
+
+  // What the launcher must be started with to use it.
+  std::vector<std::pair<std::string, std::string>> Environment() const;
+  void Remove() const;
+
+ private:
+  std::filesystem::path record_, folder_;
+};
+
+// The name of the record in a trial's directory.
+inline constexpr const char* kSessionRecord = "session.txt";
+
+// Removes what `record` names, if it is a session's folder of this user; then `record`.
+void RemoveSession(const std::filesystem::path& record);
+
+}  // namespace sparfuse::harness

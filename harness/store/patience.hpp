@@ -1,0 +1,20 @@
+// Says on standard error how far something is that takes longer than one waits without a word.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace sparfuse::harness {
+
+class Patience {
+ public:
+  // To be called often: prints "12,000 of 100,000 trials" after two seconds, and each two seconds
+  // from then on. of: 0 where it is not known.
+  void Note(std::size_t done, const std::string& what, std::size_t of = 0);
+
+ private:
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(2);
+};
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,114 @@
+#include "harness/store/read_trials.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "harness/catalog/cell_config.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/store/patience.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::size_t kBatch = 256;  // files whose content is in memory at once, twice
+
+// Compares the hashes of a trial with the configuration that it was started with and with its
+// system. "" or the hash that trial.json contradicts.
+std::string WhatHashesContradict(const fs::path& directory, const json& trial) {
+  const auto contradicts = [&](const char* key, const std::string& what, const std::string& hash) {
+    return trial[key] == hash
+               ? ""
+               : fmt::format("{}: trial.json has {:.12}, and the hash of {} is {:.12}", key,
+                             trial[key].get<std::string>(), what, hash);
+  };
+  std::string wrong;
+  if (const fs::path file = directory / "config.json"; fs::exists(file)) {
+    try {
+      wrong = contradicts("config_hash", "config.json", ConfigHash(ReadJsonFile(file)));
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+  }
+  if (wrong.empty() && trial.contains("system"))
+    wrong = contradicts("system_hash", "its system", ContentHash(trial["system"]));
+  return wrong;
+}
+
+ReadTrial Read(const fs::path& trials, const TrialFile& file) {
+  ReadTrial read;
+  const fs::path directory = trials / file.place;
+  const auto leave_out = [&](const std::string& where, const std::string& why) {
+    read.problem = fmt::format("{}: {}; left out", where, why);
+  };
+  try {
+    const std::string name = (directory / "trial.json").string();
+    const json trial = ReadJsonFile(name);
+    if (IsOlderTrial(trial)) {
+      read.older = true;
+    } else if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty()) {
+      leave_out(name, wrong);
+    } else if (trial["trial_id"] != file.place) {
+      leave_out(name, fmt::format("trial_id: expected \"{}\", its place", file.place));
+    } else if (const std::string hash = WhatHashesContradict(directory, trial); !hash.empty()) {
+      leave_out(directory.string(), hash);
+    } else {
+      read.row = RowOf(trial);
+      read.row.stamp = file.stamp;
+      // What the index wants is made here, where there are several threads.
+      for (const StoredJson* text :
+           {&read.row.config, &read.row.system, &read.row.provenance, &read.row.revisions})
+        text->Text();
+    }
+  } catch (const std::exception& error) {
+    read.problem = fmt::format("{}; left out", error.what());
+  }
+  return read;
+}
+
+std::vector<ReadTrial> ReadAtOnce(const fs::path& trials, std::span<const TrialFile> files) {
+  std::vector<ReadTrial> read(files.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < files.size();) read[i] = Read(trials, files[i]);
+  };
+  const std::size_t most = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < std::min(most, files.size() / 8 + 1); ++i) others.emplace_back(work);
+  work();
+  others.clear();  // joins
+  return read;
+}
+
+}  // namespace
+
+void ReadTrialFiles(const fs::path& trials, std::span<const TrialFile> files,
+                    const std::function<void(const TrialFile&, ReadTrial)>& use) {
+  Patience patience;
+  const auto batch = [&](std::size_t begin) {
+    return files.subspan(begin, std::min(kBatch, files.size() - begin));
+  };
+  // While the caller uses one batch the next is read.
+  std::vector<ReadTrial> read = ReadAtOnce(trials, batch(0));
+  for (std::size_t begin = 0; begin < files.size(); begin += kBatch) {
+    std::future<std::vector<ReadTrial>> next;
+    if (begin + kBatch < files.size()) {
+      next = std::async(std::launch::async,
+                        [&, begin] { return ReadAtOnce(trials, batch(begin + kBatch)); });
+    }
+    for (std::size_t i = 0; i < read.size(); ++i) use(files[begin + i], std::move(read[i]));
+    patience.Note(begin + read.size(), "trials read", files.size());
+    if (next.valid()) read = next.get();
+  }
+}
+
+}  // namespace sparfuse::harness

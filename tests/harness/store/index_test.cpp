@@ -1,0 +1,147 @@
+// The index answers for trials whose files have not changed, and for no others.
+#include "harness/store/index.hpp"
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/support/harness_fixture.hpp"
+#include "tests/support/store_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+class FollowingIndex : public ::testing::Test {
+ protected:
+  FollowingIndex() {
+    StoreLock lock(folder_.path());
+    for (int block = 0; block < 3; ++block) AddTrial(store_, lock, block);
+    store_.OpenIndex(lock, problems_);
+  }
+  fs::path File(int block) const {
+    return store_.trials() / "e" / "p" / ("wfbp-b" + std::to_string(block) + "-1") / "trial.json";
+  }
+  std::size_t Count() {
+    problems_.clear();
+    return store_.Rows(problems_).size();
+  }
+  void Execute(const char* sql) {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(store_.index_path().c_str(), &database), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(database);
+  }
+  std::string ErrorOfRows() {
+    try {
+      store_.Rows(problems_);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryFolder folder_;
+  Store store_{folder_.path()};
+  std::vector<std::string> problems_;
+};
+
+TEST_F(FollowingIndex, BrokenAndDeletedTrialsStopCountingAtOnce) {
+  for (const bool held : {true, false}) {  // by a run, so that the index cannot be written
+    const auto lock = held ? StoreLock::TryLock(folder_.path()) : nullptr;
+    fs::resize_file(File(0), 40);
+    EXPECT_EQ(Count(), 2u);
+    ASSERT_EQ(problems_.size(), 1u);
+    EXPECT_NE(problems_[0].find("breaks at byte"), std::string::npos) << problems_[0];
+    EXPECT_EQ(store_.ReadRows().size(), held ? 3u : 2u);
+  }
+  EXPECT_EQ(Count(), 2u);  // what is left out is named each time
+  EXPECT_EQ(problems_.size(), 1u);
+  fs::remove_all(File(1).parent_path());
+  EXPECT_EQ(Count(), 1u);
+  EXPECT_EQ(store_.ReadRows().size(), 1u);
+}
+
+TEST_F(FollowingIndex, ATrialThatIsMendedCountsAgain) {
+  const std::string whole = ReadFile(File(0));
+  fs::resize_file(File(0), 40);
+  EXPECT_EQ(Count(), 2u);
+  std::ofstream(File(0)) << whole;
+  EXPECT_EQ(Count(), 3u);
+  EXPECT_TRUE(problems_.empty());
+}
+
+TEST_F(FollowingIndex, FilesThatDidNotChangeAreNotReadAgain) {
+  Execute("UPDATE trial SET seconds = 77");
+  EXPECT_EQ(store_.Rows(problems_).front().seconds, 77);
+  fs::last_write_time(File(0), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_EQ(store_.Rows(problems_).front().seconds, 3.5);
+}
+
+TEST_F(FollowingIndex, ValuesAreCheckedWhenTheyAreRead) {
+  const json good = ReadJsonFile(File(0));
+  const auto with = [&](const char* pointer, const json& value) {
+    json trial = good;
+    trial[json::json_pointer(pointer)] = value;
+    return WhatIsWrongWithTrial(trial);
+  };
+  EXPECT_EQ(with("/seconds", 3.5), "");
+  EXPECT_NE(with("/status", "fine").find("expected one of ok, failed"), std::string::npos);
+  EXPECT_NE(with("/metrics/step_seconds/value", 1e308), "");
+  EXPECT_NE(with("/metrics/step_seconds/value", 0), "");
+  const json rate = {{"value", -5}, {"unit", "images/s"}};
+  EXPECT_EQ(with("/metrics/throughput", rate),
+            "metrics: throughput = -5: expected a rate above 0 and at most 1e15");
+  EXPECT_NE(with("/metrics/sent_bytes", {{"value", -1}, {"unit", "bytes"}}), "");
+  EXPECT_EQ(with("/metrics/other_seconds", {{"value", -1e-6}, {"unit", "seconds"}}), "");
+  EXPECT_NE(with("/seconds", -1), "");
+  EXPECT_NE(with("/block", 1LL << 40), "");
+  EXPECT_NE(with("/checks/replicas_equal", false), "");
+}
+
+TEST_F(FollowingIndex, AMissingTableIsNoticedAndMadeAgain) {
+  Execute("DROP TABLE metric");
+  {
+    const auto lock = StoreLock::TryLock(folder_.path());
+    EXPECT_THROW(store_.ReadRows(), Error);
+    EXPECT_EQ(store_.Rows(problems_).front().metrics.at("step_seconds"), 0.5);
+  }
+  EXPECT_EQ(store_.Rows(problems_).front().metrics.at("step_seconds"), 0.5);
+  ASSERT_FALSE(problems_.empty());
+  EXPECT_NE(problems_.back().find("it has no table metric"), std::string::npos);
+}
+
+TEST_F(FollowingIndex, BrokenJsonInItNamesTheFileAndTheRemedy) {
+  Execute("UPDATE trial SET config_json = '{\"a\":'");
+  const std::string said = ErrorOfRows();
+  EXPECT_NE(said.find(store_.index_path().string()), std::string::npos) << said;
+  EXPECT_NE(said.find("--rebuild"), std::string::npos) << said;
+}
+
+TEST_F(FollowingIndex, ALockedIndexIsNotToBeRebuilt) {
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(store_.index_path().c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(database, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const std::string said = ErrorOfRows();
+  sqlite3_close(database);
+  EXPECT_NE(said.find(store_.index_path().string()), std::string::npos) << said;
+  EXPECT_NE(said.find("another program has it open"), std::string::npos) << said;
+  EXPECT_EQ(said.find("--rebuild"), std::string::npos) << said;
+}
+
+TEST_F(FollowingIndex, ARunWaitsForAReader) {
+  auto reader = StoreLock::TryLock(folder_.path());
+  ASSERT_NE(reader, nullptr);
+  std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    reader.reset();
+  });
+  EXPECT_NO_THROW(StoreLock{folder_.path()});
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
