@@ -77,7 +77,7 @@ TEST_F(Verdicts, OfModelledOnlyTheModelledClaimsCount) {
   rows_.push_back(row);
   EXPECT_TRUE(AnyClaimFails(Results(), false));
   EXPECT_FALSE(AnyClaimFails(Results(), true));
-  rows_[0].metrics["throughput"] = 4;
+  rows_[0].metrics.Set("throughput", 4);
   EXPECT_TRUE(AnyClaimFails(Results(), true));
 }
 

@@ -46,7 +46,7 @@ class Results : public ::testing::Test {
   // The same, disturbed: other work took this share of the cores.
   void AddDisturbed(std::size_t cell, int block, double throughput, double other_cpu = 0.2) {
     TrialRow& row = Add(0, cell, block, throughput);
-    row.metrics["sent_bytes"] = 8;
+    row.metrics.Set("sent_bytes", 8);
     row.quiet = {
         {"disturbed", true}, {"why", "other work"}, {"causes", {{"other_cpu", other_cpu}}}};
   }
@@ -83,8 +83,8 @@ TEST_F(Results, TrialsThatTookTurnsAreComparedRoundByRound) {
   const auto add = [&](std::size_t cell, int block, double seconds, const char* launch,
                        const std::vector<double>& rounds) {
     TrialRow& row = Add(0, cell, block, 12 / seconds);
-    row.metrics["step_seconds"] = seconds;
-    row.metrics["payload_bytes"] = seconds;
+    row.metrics.Set("step_seconds", seconds);
+    row.metrics.Set("payload_bytes", seconds);
     row.launch = {.id = launch, .trials = 2, .rounds = rounds};
   };
   add(0, 0, 0.1, "one", {0.1, 0.1});

@@ -245,7 +245,7 @@ TEST(Table, ClaimsAreShownWithWhatWasExpectedAndFound) {
   for (int block = 0; block < 5; ++block) {
     for (std::size_t cell = 0; cell < 2; ++cell) {
       rows.push_back(Row(part, catalog, cell, block, 100.0 * static_cast<double>(1 + cell)));
-      rows.back().metrics["tensors_missing"] = cell == 0 ? 3 : 0;
+      rows.back().metrics.Set("tensors_missing", cell == 0 ? 3 : 0);
     }
   }
   const auto judged = JudgeClaims(ResultOf(part, catalog, rows));
@@ -306,7 +306,7 @@ TEST(Prediction, ErrorsApartForOversubscribedCellsAndOrderWhereIntervalsSeparate
   EXPECT_FALSE(summary.oversubscribed_median_error);
   EXPECT_EQ(summary.ordered_pairs, 1u);
   EXPECT_EQ(summary.agreeing_pairs, 1u);
-  rows.back().metrics["step_seconds"] = 1.0;  // the model now calls wfbp the slower one
+  rows.back().metrics.Set("step_seconds", 1.0);  // the model now calls wfbp the slower one
   EXPECT_EQ(compare().agreeing_pairs, 0u);
   for (auto& row : rows) {
     if (row.system.contains("cores")) row.system["cores"] = 1;
