@@ -199,7 +199,8 @@ void Index::AddTrial(const TrialRow& row) {
   writer_->trial.Bind(row.directory).Bind(row.started_utc).BindNumber(row.seconds);
   writer_->trial.Bind(row.config.Text()).Bind(row.system.Text()).Bind(row.provenance.Text());
   writer_->trial.Bind(row.revisions.Text());
-  writer_->trial.Bind(json(row.launch).dump()).Bind(row.quiet.Text());
+  const std::string launch = json(row.launch).dump();  // bound text must live until Run
+  writer_->trial.Bind(launch).Bind(row.quiet.Text());
   BindStamp(writer_->trial, row.stamp);
   writer_->trial.Run();
   for (const auto& [name, value] : row.metrics) {

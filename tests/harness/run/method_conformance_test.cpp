@@ -110,7 +110,7 @@ TEST_P(EveryMethod, LosesNothingAndLeavesReplicasEqual) {
   const bool signs = quantizer && FindQuantizer(*quantizer).needs_feedback;
   const double tolerance = signs ? 0.5 * testing::kLiveSteps + 0.01 : 0;
   // Without feedback nothing keeps what rounding takes.
-  if (!quantizer || config.feedback != "none") {
+  if (!quantizer || method.feedback != "none") {
     for (const double lost : LostMass(results)) ASSERT_NEAR(lost, 0, tolerance);
   }
   for (const RankResult& rank : results) {
