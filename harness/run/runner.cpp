@@ -27,6 +27,7 @@
 #include "harness/run/progress.hpp"
 #include "harness/run/remaining_time.hpp"
 #include "harness/run/shared_launch.hpp"
+#include "harness/run/trial_writer.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -34,14 +35,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::string Stem(const PlannedTrial& trial) {
-  const auto& config = trial.config;
-  return fmt::format("{}-{}-w{}-{}-b{}", config.is_profile() ? "profile" : config.method,
-                     config.workload, config.workers, trial.config_hash.substr(0, 8), trial.block);
-}
-
 std::string Name(const PlannedTrial& trial) {
-  return fmt::format("{}/{} {}", trial.experiment, trial.part, Stem(trial));
+  return fmt::format("{}/{} {}", trial.experiment, trial.part, StemOf(trial));
 }
 
 // Of several trials what they have in common.
@@ -67,7 +62,7 @@ class Runner {
         swept_(store.RemoveUnfinished(lock_)),
         index_(store.OpenIndex(lock_, problems_)),
         context_{catalog, store, DescribeSystem(), options.fresh, options.retry_disturbed},
-        source_(DescribeSource(options.root.string())) {}
+        writer_(store, lock_, DescribeSource(options.root.string())) {}
 
   RunSummary Run(const std::vector<Experiment>& experiments) {
     for (const auto& problem : problems_) fmt::print(stderr, "warning: {}\n", problem);
@@ -203,32 +198,27 @@ class Runner {
   // Where a trial was disturbed its whole launch runs again: what is compared took turns.
   std::vector<EndedTrial> RunUntilQuiet(std::span<const PlannedTrial> launch, Progress& progress,
                                         const RemainingTime& remaining) {
-    for (int times = 1;; ++times) {
-      const auto begin = std::chrono::steady_clock::now();
-      std::vector<EndedTrial> ended = RunLive(launch, progress);
-      if (options_.keep_disturbed || interrupted_) return ended;
+    auto begin = std::chrono::steady_clock::now();
+    std::vector<EndedTrial> ended = RunLive(launch, progress);
+    for (int times = 1; !options_.keep_disturbed && !interrupted_; ++times) {
       const auto disturbed = std::ranges::find_if(ended, [](const EndedTrial& trial) {
         return trial.outcome["status"] == "ok" && IsDisturbed(trial.outcome);
       });
-      if (disturbed == ended.end()) return ended;
-      const json& quiet = disturbed->outcome["quiet"];
+      if (disturbed == ended.end()) break;
+      const json quiet = disturbed->outcome["quiet"];
       if (!disturbances_->RunsAgain(*disturbed->planned, quiet, times, SecondsSince(begin),
                                     remaining.Planned())) {
-        return ended;
+        break;
       }
       summary_.reruns += ended.size();
       progress.Say(fmt::format("{} was disturbed ({}) and runs again", NameOf(launch),
                                quiet["why"].get<std::string>()));
+      begin = std::chrono::steady_clock::now();
+      std::vector<EndedTrial> again = RunLive(launch, progress);
+      if (interrupted_) break;  // what ran before stands
+      ended = std::move(again);
     }
-  }
-
-  // A directory with config.json, as both kinds of trials find it.
-  TrialConfig Prepare(const PlannedTrial& trial) const {
-    const TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
-                             store_.CreateTrial(lock_, trial.experiment, trial.part, Stem(trial))};
-    WriteFileDurably(store_.Directory(config.trial_id) / "config.json",
-                     ToJson(config).dump(1) + "\n");
-    return config;
+    return ended;
   }
 
   // Trials of one launch; those that another one took down with it are launched again at once.
@@ -237,7 +227,7 @@ class Runner {
     std::vector<EndedTrial> ended;
     std::deque<std::vector<LiveTrial>> launches(1);
     for (const PlannedTrial& trial : planned) {
-      const std::string id = Prepare(trial).trial_id;
+      const std::string id = writer_.Begin(trial).trial_id;
       launches[0].push_back({&trial, id, fs::absolute(store_.Directory(id))});
     }
     for (int number = 1; !launches.empty(); ++number) {
@@ -327,7 +317,7 @@ class Runner {
       return {&trial,
               {{"status", "skipped"}, {"failure", {{"kind", "config"}, {"message", trial.why}}}}};
     }
-    const TrialConfig config = Prepare(trial);
+    const TrialConfig config = writer_.Begin(trial);
     const std::string& id = config.trial_id;
     const fs::path directory = store_.Directory(id);
     const std::string started = UtcNow();
@@ -346,44 +336,11 @@ class Runner {
     return {&trial, Finish(trial, id, std::move(outcome), how), how.seconds};
   }
 
-  struct HowItRan {
-    std::string started;
-    double seconds = 0;
-    std::vector<std::string> argv;
-    json environment;
-    json launch;  // null: of a modelled trial
-  };
-
   json Finish(const PlannedTrial& planned, const std::string& id, json outcome,
               const HowItRan& how) {
-    json trial = std::move(outcome);
-    trial.erase("turn_seconds");
-    if (trial.contains("quiet")) trial["quiet"] = disturbances_->Judge(planned, trial["quiet"]);
-    trial["schema"] = kTrialSchema;
-    trial["trial_id"] = id;
-    trial["experiment"] = planned.experiment;
-    trial["part"] = planned.part;
-    trial["config"] = ToJson(planned.config);
-    trial["config_hash"] = planned.config_hash;
-    trial["system"] = planned.system;
-    trial["system_hash"] = ContentHash(planned.system);
-    trial["source"] = source_;
-    trial["revisions"] = planned.revisions;
-    trial["sources"] = planned.sources;
-    trial["block"] = planned.block;
-    trial["seed"] = planned.seed;
-    trial["started_utc"] = how.started;
-    trial["seconds"] = how.seconds;
-    trial["argv"] = how.argv;
-    trial["environment"] = how.environment;
-    if (!how.launch.is_null()) trial["launch"] = how.launch;
-    std::vector<std::string> files;
-    for (const auto& entry : fs::directory_iterator(store_.Directory(id))) {
-      files.push_back(entry.path().filename().string());
-    }
-    std::sort(files.begin(), files.end());
-    trial["files"] = files;
-    store_.Finish(lock_, trial);
+    if (outcome.contains("quiet"))
+      outcome["quiet"] = disturbances_->Judge(planned, outcome["quiet"]);
+    json trial = writer_.Finish(planned, id, std::move(outcome), how);
     index_.AddTrial(trial);
     return trial;
   }
@@ -396,7 +353,7 @@ class Runner {
   SweptTrials swept_;
   Index index_;
   PlanContext context_;
-  json source_;
+  TrialWriter writer_;
   std::optional<Disturbances> disturbances_;
   RunSummary summary_;
 };

@@ -1,0 +1,43 @@
+// Writes trials into the store: their directories and config.json before they run, and trial.json,
+// which makes them exist, once they ended.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/run/trial_plan.hpp"
+#include "harness/store/store.hpp"
+
+namespace sparfuse::harness {
+
+// The name of a trial's directory, without the number that makes it new.
+std::string StemOf(const PlannedTrial& trial);
+
+struct HowItRan {
+  std::string started;  // UTC
+  double seconds = 0;
+  std::vector<std::string> argv;
+  nlohmann::json environment;
+  nlohmann::json launch;  // null: of a modelled trial
+};
+
+class TrialWriter {
+ public:
+  // `store` and `lock` must outlive this object. source: DescribeSource().
+  TrialWriter(const Store& store, const StoreLock& lock, nlohmann::json source);
+
+  // A directory with config.json, as both kinds of trials find it.
+  TrialConfig Begin(const PlannedTrial& trial) const;
+
+  // outcome: as CollectOutcome gives it, judged. Returns the content of trial.json.
+  nlohmann::json Finish(const PlannedTrial& planned, const std::string& id, nlohmann::json outcome,
+                        const HowItRan& how) const;
+
+ private:
+  const Store& store_;
+  const StoreLock& lock_;
+  nlohmann::json source_;
+};
+
+}  // namespace sparfuse::harness
