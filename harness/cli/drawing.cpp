@@ -28,7 +28,7 @@ void Draw(const Program& program, const std::vector<std::string>& arguments,
   const fs::path script = program.root() / "harness" / "figures" / "render.py";
   if (!fs::exists(script))
     SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
-  if (!fs::exists(program.store().index_path())) {
+  if (!Index::IsThere(program.store().index_path())) {
     SPARFUSE_THROW(kConfig, fmt::format("{}: nothing has run yet; `sparfuse run {}` comes first",
                                         program.store().results().string(), name));
   }

@@ -66,7 +66,7 @@ struct Index::Writer {
 };
 
 Index::Index(const std::filesystem::path& path, int flags) : path_(path) {
-  NeedFile(path);
+  IsThere(path);
   if (sqlite3_open_v2(path.c_str(), &database_, flags, nullptr) != SQLITE_OK) Fail("open");
   sqlite3_busy_timeout(database_, 5000);
 }
@@ -89,10 +89,11 @@ Index Index::Create(const std::filesystem::path& path) {
   return index;
 }
 
-void Index::NeedFile(const std::filesystem::path& path) {
+bool Index::IsThere(const std::filesystem::path& path) {
   std::error_code none;
   const auto status = std::filesystem::status(path, none);
-  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return;
+  if (status.type() == std::filesystem::file_type::not_found) return false;
+  if (std::filesystem::is_regular_file(status)) return true;
   SPARFUSE_THROW(
       kData, fmt::format("{} is {}: expected the index, a file; move it away, and "
                          "`sparfuse index --rebuild` makes the index from the trials",
@@ -101,8 +102,7 @@ void Index::NeedFile(const std::filesystem::path& path) {
 }
 
 std::string Index::WhyNotCurrent(const std::filesystem::path& path) {
-  std::error_code none;
-  if (!std::filesystem::exists(path, none)) return "";
+  if (!IsThere(path)) return "";
   return Index(path, SQLITE_OPEN_READWRITE).WhyNotCurrent();
 }
 

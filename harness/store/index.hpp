@@ -37,8 +37,9 @@ class Index {
   // "" where there is no index yet and where it has the tables of this program; else why it must
   // be made again. For who holds the store's lock.
   static std::string WhyNotCurrent(const std::filesystem::path& path);
-  // Throws where anything but a file is there: what a user put in its place is not replaced.
-  static void NeedFile(const std::filesystem::path& path);
+  // Whether there is a file. Throws where anything else is there: what a user put in its place is
+  // not replaced.
+  static bool IsThere(const std::filesystem::path& path);
   Index(Index&&) noexcept;
   Index& operator=(Index&&) noexcept;
   ~Index();

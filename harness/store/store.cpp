@@ -252,7 +252,7 @@ Index Store::OpenIndex(const StoreLock& lock, std::vector<std::string>& problems
 }
 
 void Store::RebuildIndex(const StoreLock&, std::vector<std::string>& problems) const {
-  Index::NeedFile(index_path());
+  Index::IsThere(index_path());
   const fs::path fresh = results_ / "index.sqlite.new";
   {
     Index index = Index::Create(fresh);
@@ -265,7 +265,7 @@ void Store::RebuildIndex(const StoreLock&, std::vector<std::string>& problems) c
 
 std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
   const TrialListing listing = ListTrials(trials());
-  const bool has_index = fs::exists(index_path());
+  const bool has_index = Index::IsThere(index_path());
   if (listing.finished.empty() && listing.problems.empty() && !has_index) return {};
   std::vector<std::string> unread;  // what OpenIndex would name as well
   const std::vector<json> annotations = ReadAnnotations(unread);
@@ -294,7 +294,7 @@ std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
 }
 
 std::vector<TrialRow> Store::ReadRows() const {
-  if (!fs::exists(index_path())) return {};
+  if (!Index::IsThere(index_path())) return {};
   return Index::OpenToRead(index_path()).Rows();
 }
 

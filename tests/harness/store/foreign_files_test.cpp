@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <functional>
 
 #include "harness/store/store.hpp"
 #include "tests/support/harness_fixture.hpp"
@@ -122,20 +123,35 @@ TEST_F(ForeignFiles, OnlyRegularFilesAreRead) {
   EXPECT_TRUE(fs::exists(pipe));
 }
 
-TEST_F(ForeignFiles, AFolderInTheIndexsPlaceIsNamedAndLeft) {
-  const fs::path file = Write(store_.index_path() / "file");
-  for (const bool rebuild : {false, true}) {
-    try {
-      rebuild ? store_.RebuildIndex(lock_, problems_) : void(store_.OpenIndex(lock_, problems_));
-      FAIL() << "expected an error";
-    } catch (const Error& error) {
-      const std::string said = error.what();
-      EXPECT_NE(said.find(store_.index_path().string() + " is a folder"), std::string::npos)
-          << said;
-      EXPECT_NE(said.find("move it away"), std::string::npos) << said;
+class IndexsPlace : public ForeignFiles {
+ protected:
+  void ExpectNamed(const std::string& what) {
+    for (const auto& use : {std::function([&] { store_.RebuildIndex(lock_, problems_); }),
+                            std::function([&] { store_.OpenIndex(lock_, problems_); }),
+                            std::function([&] { store_.Rows(problems_); })}) {
+      try {
+        use();
+        FAIL() << "expected an error";
+      } catch (const Error& error) {
+        const std::string said = error.what();
+        EXPECT_NE(said.find(store_.index_path().string() + " is " + what), std::string::npos)
+            << said;
+        EXPECT_NE(said.find("move it away"), std::string::npos) << said;
+      }
     }
   }
+};
+
+TEST_F(IndexsPlace, AFolderThereIsNamedAndLeft) {
+  const fs::path file = Write(store_.index_path() / "file");
+  ExpectNamed("a folder");
   EXPECT_TRUE(fs::exists(file));
+}
+
+TEST_F(IndexsPlace, ALinkToItselfThereIsNamedAndLeft) {
+  fs::create_symlink("index.sqlite", store_.index_path());
+  ExpectNamed("no regular file");
+  EXPECT_TRUE(fs::is_symlink(store_.index_path()));
 }
 
 }  // namespace
