@@ -45,6 +45,18 @@ double AncestorsCpuSeconds() {
 
 }  // namespace
 
+std::optional<CoreTimes> Between(const std::optional<CoreTimes>& before,
+                                 const std::optional<CoreTimes>& after) {
+  if (!before || !after) return std::nullopt;
+  const CoreTimes added{after->cores, after->idle_seconds - before->idle_seconds,
+                        after->interrupt_seconds - before->interrupt_seconds,
+                        after->stolen_seconds - before->stolen_seconds,
+                        after->all_seconds - before->all_seconds};
+  const double least = std::min(
+      {added.idle_seconds, added.interrupt_seconds, added.stolen_seconds, added.all_seconds});
+  return least < 0 ? std::nullopt : std::optional(added);
+}
+
 std::optional<CoreTimes> ParseProcStat(const std::string& text, const std::vector<int>& cores) {
   enum Field { kUser, kNice, kSystem, kIdle, kWaiting, kInterrupts, kSoft, kStolen, kFields };
   CoreTimes sum;

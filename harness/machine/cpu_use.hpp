@@ -20,6 +20,11 @@ struct CoreTimes {
   double all_seconds = 0;
 };
 
+// What was added between two readings; none where a counter fell, as those of waiting for input and
+// output may at any time: nothing can be said of what others did meanwhile.
+std::optional<CoreTimes> Between(const std::optional<CoreTimes>& before,
+                                 const std::optional<CoreTimes>& after);
+
 // What of /proc/stat concerns these cores; none where it names none of them.
 std::optional<CoreTimes> ParseProcStat(const std::string& text, const std::vector<int>& cores);
 // Seconds in which a task of the host waited for a core, of /proc/pressure/cpu.

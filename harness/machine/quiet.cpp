@@ -220,16 +220,16 @@ std::string WhatDisturbsNow(const QuietLimits& limits, double seconds) {
   const CpuUse before = ReadCpuUse();
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   const CpuUse after = ReadCpuUse();
-  if (!before.times || !after.times) return "";
+  const auto added = Between(before.times, after.times);
+  if (!added) return "";
   HostUse use;
   use.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  use.cores = after.times->cores;
+  use.cores = added->cores;
   use.quota = CpuQuota();
-  use.idle_seconds = after.times->idle_seconds - before.times->idle_seconds;
-  use.interrupt_seconds = after.times->interrupt_seconds - before.times->interrupt_seconds;
-  use.stolen_seconds = after.times->stolen_seconds - before.times->stolen_seconds;
-  if (after.times->all_seconds - before.times->all_seconds < 0.5 * use.cores * use.seconds)
-    return "";
+  use.idle_seconds = added->idle_seconds;
+  use.interrupt_seconds = added->interrupt_seconds;
+  use.stolen_seconds = added->stolen_seconds;
+  if (added->all_seconds < 0.5 * use.cores * use.seconds) return "";
   const double other = OtherCpu(use);
   const double stolen = use.stolen_seconds / (use.cores * use.seconds);
   std::vector<std::string> words;

@@ -62,6 +62,12 @@ void QuietMonitor::End() {
   if (!begin_) return;
   rank_.Synchronise();
   const CpuUse end = ReadCpuUse();
+  const auto cores = Between(begin_->times, end.times);
+  const bool fell = begin_->times && end.times && !cores;
+  if (rank_.Max({std::int64_t{fell}})[0] != 0) {  // of all ranks, whose times are added up
+    begin_.reset();
+    return;
+  }
   const auto add = [&](const char* key, double value) {
     sums_[key] = sums_.value(key, 0.0) + value;
   };
@@ -72,13 +78,13 @@ void QuietMonitor::End() {
       static_cast<double>(end.involuntary_switches - begin_->involuntary_switches));
   if (end.pressure_seconds && begin_->pressure_seconds)
     add("pressure_seconds", *end.pressure_seconds - *begin_->pressure_seconds);
-  if (end.times && begin_->times) {
-    add("idle_seconds", end.times->idle_seconds - begin_->times->idle_seconds);
-    add("interrupt_seconds", end.times->interrupt_seconds - begin_->times->interrupt_seconds);
-    add("stolen_seconds", end.times->stolen_seconds - begin_->times->stolen_seconds);
-    add("all_seconds", end.times->all_seconds - begin_->times->all_seconds);
+  if (cores) {
+    add("idle_seconds", cores->idle_seconds);
+    add("interrupt_seconds", cores->interrupt_seconds);
+    add("stolen_seconds", cores->stolen_seconds);
+    add("all_seconds", cores->all_seconds);
   }
-  sums_["cores"] = end.times ? end.times->cores : 0;
+  sums_["cores"] = cores ? cores->cores : 0;
   sums_["intervals"] = sums_.value("intervals", 0) + 1;
   begin_.reset();
 }

@@ -85,6 +85,19 @@ TEST(CpuUse, SeesWorkOnThisMachine) {
   EXPECT_GE(after.times->cores * seconds - idle, 0.3 - 0.02 * after.times->cores);
 }
 
+TEST(CpuUse, NothingIsSaidOfATimeInWhichACounterFell) {
+  const CoreTimes before{2, 10.0, 1.0, 0.5, 100.0};
+  const auto added = Between(before, CoreTimes{2, 11.0, 1.25, 0.5, 102.0});
+  ASSERT_TRUE(added);
+  EXPECT_EQ(added->idle_seconds, 1.0);
+  EXPECT_EQ(added->interrupt_seconds, 0.25);
+  EXPECT_EQ(added->stolen_seconds, 0);
+  EXPECT_EQ(added->all_seconds, 2.0);
+  EXPECT_FALSE(Between(before, CoreTimes{2, 8.5, 1.0, 0.5, 101.0}));
+  EXPECT_FALSE(Between(before, CoreTimes{2, 11.0, 1.0, 0.25, 102.0}));
+  EXPECT_FALSE(Between(std::nullopt, before));
+}
+
 TEST(ReferenceLoop, TakesProcessorTimeOfOneLength) {
   const double one = ReferenceLoopSeconds();
   EXPECT_GT(one, 1e-5);
