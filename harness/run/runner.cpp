@@ -293,7 +293,7 @@ class Runner {
         again.push_back(trials[i]);
         continue;
       }
-      if (i > 0) fs::copy_file(request.log, directories[i] / "log.txt");
+      if (i > 0) WriteFileDurably(directories[i] / "log.txt", ReadFile(request.log));
       fs::remove(directories[i] / kTurnFile);
       const LaunchResult well{.end = LaunchResult::End::kExited, .exit_code = 0};
       ended.push_back(&trials[i]);
