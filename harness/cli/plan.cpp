@@ -7,10 +7,10 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/run/plan/shared_launch.hpp"
+#include "harness/run/plan/trial_plan.hpp"
+#include "harness/run/plan/vacuous_comparisons.hpp"
 #include "harness/run/progress.hpp"
-#include "harness/run/shared_launch.hpp"
-#include "harness/run/trial_plan.hpp"
-#include "harness/run/vacuous_comparisons.hpp"
 
 namespace sparfuse::harness {
 

@@ -14,7 +14,7 @@
 #include "harness/machine/doctor.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/report/tables/profile_table.hpp"
-#include "harness/run/needed_profiles.hpp"
+#include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/runner.hpp"
 
 namespace sparfuse::harness {

@@ -12,8 +12,8 @@
 #include "harness/experiment/experiment_files.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/joined_blocks.hpp"
 #include "harness/run/launch/interruption.hpp"
+#include "harness/run/plan/joined_blocks.hpp"
 
 namespace sparfuse::harness {
 

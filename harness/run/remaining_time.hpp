@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/run/trial_plan.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 
 namespace sparfuse::harness {
 

@@ -22,11 +22,11 @@
 #include "harness/run/launch/launcher.hpp"
 #include "harness/run/launch/session_folder.hpp"
 #include "harness/run/model_trial.hpp"
-#include "harness/run/needed_profiles.hpp"
 #include "harness/run/outcome.hpp"
+#include "harness/run/plan/needed_profiles.hpp"
+#include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/run/remaining_time.hpp"
-#include "harness/run/shared_launch.hpp"
 #include "harness/run/trial_writer.hpp"
 
 namespace sparfuse::harness {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/run/trial_plan.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 
 namespace sparfuse::harness {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/run/trial_plan.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 #include "harness/store/store.hpp"
 
 namespace sparfuse::harness {

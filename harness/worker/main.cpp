@@ -25,7 +25,7 @@
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/shared_launch.hpp"
+#include "harness/run/plan/shared_launch.hpp"
 #include "harness/worker/launch.hpp"
 #include "harness/worker/rank/card.hpp"
 #include "harness/worker/rank/rank.hpp"

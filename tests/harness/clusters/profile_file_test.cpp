@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/needed_profiles.hpp"
+#include "harness/run/plan/needed_profiles.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

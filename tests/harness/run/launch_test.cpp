@@ -10,7 +10,7 @@
 #include "harness/run/launch/launch_command.hpp"
 #include "harness/run/launch/launch_end.hpp"
 #include "harness/run/launch/rounds.hpp"
-#include "harness/run/shared_launch.hpp"
+#include "harness/run/plan/shared_launch.hpp"
 #include "harness/store/step_log.hpp"
 #include "tests/support/harness_fixture.hpp"
 

@@ -1,4 +1,4 @@
-#include "harness/run/vacuous_comparisons.hpp"
+#include "harness/run/plan/vacuous_comparisons.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "harness/run/shared_launch.hpp"
+#include "harness/run/plan/shared_launch.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "harness/run/joined_blocks.hpp"
+#include "harness/run/plan/joined_blocks.hpp"
 
 #include <algorithm>
 #include <set>

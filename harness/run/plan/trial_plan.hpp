@@ -64,7 +64,7 @@ struct TrialPlan {
 
 // Live trials in the order in which they run: profiles first, then block by block, the cells of a
 // block shuffled by the part's seed and the block; those that share a launch
-// (harness/run/shared_launch.hpp) stand where the first of them does.
+// (harness/run/plan/shared_launch.hpp) stand where the first of them does.
 TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& experiments,
                    const std::vector<TrialRow>& rows);
 

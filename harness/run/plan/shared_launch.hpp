@@ -6,7 +6,7 @@
 #include <span>
 
 #include "harness/catalog/cell_config.hpp"
-#include "harness/run/trial_plan.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 
 namespace sparfuse::harness {
 

@@ -1,5 +1,5 @@
 // Tests what a plan says of stored trials that count, and of comparisons that show nothing.
-#include "harness/run/trial_plan.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/vacuous_comparisons.hpp"
+#include "harness/run/plan/vacuous_comparisons.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

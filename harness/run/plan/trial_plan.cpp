@@ -1,4 +1,4 @@
-#include "harness/run/trial_plan.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/launch/rounds.hpp"
-#include "harness/run/needed_profiles.hpp"
-#include "harness/run/shared_launch.hpp"
+#include "harness/run/plan/needed_profiles.hpp"
+#include "harness/run/plan/shared_launch.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/run/needed_profiles.hpp"
+#include "harness/run/plan/needed_profiles.hpp"
 
 #include <fmt/format.h>
 
