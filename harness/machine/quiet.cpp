@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "harness/machine/cpu_use.hpp"
+#include "core/base/clock.hpp"
 #include "harness/machine/nvml_api.hpp"
 
 namespace sparfuse::harness {
@@ -61,6 +61,10 @@ std::vector<double> SlowestLoops(const std::vector<json>& ranks) {
 }
 
 }  // namespace
+
+bool StandsStill(const HostUse& use) {
+  return use.cores == 0 || use.all_seconds < 0.5 * use.cores * use.seconds;
+}
 
 double OtherCpu(const HostUse& use) {
   const double busy = use.cores * use.seconds - use.idle_seconds - use.interrupt_seconds -
@@ -128,14 +132,13 @@ json QuietReadings(const std::vector<json>& ranks) {
     use.seconds = first["seconds"];
     use.intervals = first["intervals"];
     use.cores = first["cores"];
+    use.all_seconds = NumberOf(first, "all_seconds").value_or(0);
     use.quota = NumberOf(first, "quota");
     use.own_seconds = SumOver(processes, "own_seconds");
     own += use.own_seconds;
     switches += SumOver(processes, "involuntary_switches");
     use.own_seconds += NumberOf(first, "ancestors_seconds").value_or(0);
-    // Some containers have a /proc/stat that stands still.
-    const double all = NumberOf(first, "all_seconds").value_or(0);
-    if (use.cores == 0 || all < 0.5 * use.cores * use.seconds) continue;
+    if (StandsStill(use)) continue;
     use.idle_seconds = first["idle_seconds"];
     use.interrupt_seconds = first["interrupt_seconds"];
     use.stolen_seconds = first["stolen_seconds"];
@@ -223,13 +226,10 @@ std::string WhatDisturbsNow(const QuietLimits& limits, double seconds) {
   const auto added = Between(before.times, after.times);
   if (!added) return "";
   HostUse use;
-  use.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  use.cores = added->cores;
+  static_cast<CoreTimes&>(use) = *added;
+  use.seconds = SecondsSince(begin);
   use.quota = CpuQuota();
-  use.idle_seconds = added->idle_seconds;
-  use.interrupt_seconds = added->interrupt_seconds;
-  use.stolen_seconds = added->stolen_seconds;
-  if (added->all_seconds < 0.5 * use.cores * use.seconds) return "";
+  if (StandsStill(use)) return "";
   const double other = OtherCpu(use);
   const double stolen = use.stolen_seconds / (use.cores * use.seconds);
   std::vector<std::string> words;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/machine/cpu_use.hpp"
 #include "harness/machine/nvml.hpp"
 
 namespace sparfuse::harness {
@@ -24,15 +25,14 @@ struct QuietLimits {
 };
 
 // What the processes of a trial on one host read over the measured time.
-struct HostUse {
-  double seconds = 0;  // measured, in `intervals` pieces
+struct HostUse : CoreTimes {  // of the cores that the trial may use
+  double seconds = 0;         // measured, in `intervals` pieces
   int intervals = 1;
-  int cores = 0;                // that the trial may use
   std::optional<double> quota;  // of its cgroup, in cores
-  // Processor seconds, over all of these cores.
-  double idle_seconds = 0, interrupt_seconds = 0, stolen_seconds = 0;
-  double own_seconds = 0;  // of the trial's processes, launcher and controller
+  double own_seconds = 0;       // processor time of the trial's processes, launcher and controller
 };
+// Some containers have a /proc/stat that does not move: nothing is known of others.
+bool StandsStill(const HostUse& use);
 // The share of the cores that the trial needs which other processes took from it. Interrupts count
 // as nobody's: those of the trial's own messages are among them.
 double OtherCpu(const HostUse& use);

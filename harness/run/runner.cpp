@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 
+#include "core/base/clock.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/quiet.hpp"
@@ -45,10 +46,6 @@ std::string NameOf(std::span<const PlannedTrial> launch) {
   if (launch.size() == 1) return Name(first);
   return fmt::format("{}/{} {}-w{}-b{}, {} trials side by side", first.experiment, first.part,
                      first.config.workload, first.config.workers, first.block, launch.size());
-}
-
-double SecondsSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 class Runner {

@@ -73,7 +73,7 @@ Index::Index(const std::filesystem::path& path, int flags) : path_(path) {
 
 Index Index::OpenToWrite(const std::filesystem::path& path) {
   Index index(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  if (!index.WhyNotCurrent().empty()) {
+  if (index.WhyNotCurrent()) {
     index.InOneTransaction([&] {
       index.Execute(kSchema);
       index.Execute(fmt::format("PRAGMA user_version = {}", kIndexVersion).c_str());
@@ -101,12 +101,12 @@ bool Index::IsThere(const std::filesystem::path& path) {
                          std::filesystem::is_directory(status) ? "a folder" : "no regular file"));
 }
 
-std::string Index::WhyNotCurrent(const std::filesystem::path& path) {
-  if (!IsThere(path)) return "";
+std::optional<Index::NotCurrent> Index::WhyNotCurrent(const std::filesystem::path& path) {
+  if (!IsThere(path)) return std::nullopt;
   return Index(path, SQLITE_OPEN_READWRITE).WhyNotCurrent();
 }
 
-std::string Index::WhyNotCurrent() const {
+std::optional<Index::NotCurrent> Index::WhyNotCurrent() const {
   Statement version(*this, "PRAGMA user_version");
   version.Step();
   std::vector<std::string> missing;
@@ -116,17 +116,19 @@ std::string Index::WhyNotCurrent() const {
     if (table.Integer(0) == 0) missing.push_back(name);
     table.Run();
   }
-  if (missing.size() == kTables.size()) return "it is empty";
-  if (version.Integer(0) != kIndexVersion) return "it was written by another version of sparfuse";
-  return missing.empty() ? "" : fmt::format("it has no table {}", fmt::join(missing, ", "));
+  if (missing.size() == kTables.size()) return NotCurrent{"it is empty"};
+  if (version.Integer(0) != kIndexVersion)
+    return NotCurrent{"it was written by another version of sparfuse"};
+  if (missing.empty()) return std::nullopt;
+  return NotCurrent{fmt::format("it has no table {}", fmt::join(missing, ", ")), true};
 }
 
 Index Index::OpenToRead(const std::filesystem::path& path) {
   Index index(path, SQLITE_OPEN_READWRITE);
-  if (const std::string why = index.WhyNotCurrent(); !why.empty()) {
+  if (const auto found = index.WhyNotCurrent()) {
     SPARFUSE_THROW(kData, fmt::format("{}: {}; `sparfuse index --rebuild` makes it again from the "
                                       "trial directories",
-                                      path.string(), why));
+                                      path.string(), found->why));
   }
   index.Execute("BEGIN");  // all that is read is of one moment
   return index;

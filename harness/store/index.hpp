@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,16 +28,20 @@ struct IndexedFile {
 // All failures are Error{kData} that name the file, SQLite's reason and what to do.
 class Index {
  public:
-  // Precondition: WhyNotCurrent(path) is "".
+  // Precondition: WhyNotCurrent(path) is empty.
   static Index OpenToWrite(const std::filesystem::path& path);
   // A new one that a crash may leave broken: to be renamed once it is whole.
   static Index Create(const std::filesystem::path& path);
   // Throws also where the index is not current. Opens it to write where it may, so that SQLite
   // rolls back what a kill left half done.
   static Index OpenToRead(const std::filesystem::path& path);
-  // "" where there is no index yet and where it has the tables of this program; else why it must
+  // Empty where there is no index yet and where it has the tables of this program; else why it must
   // be made again. For who holds the store's lock.
-  static std::string WhyNotCurrent(const std::filesystem::path& path);
+  struct NotCurrent {
+    std::string why;
+    bool damaged = false;  // else it is merely of another version, or empty
+  };
+  static std::optional<NotCurrent> WhyNotCurrent(const std::filesystem::path& path);
   // Whether there is a file. Throws where anything else is there: what a user put in its place is
   // not replaced.
   static bool IsThere(const std::filesystem::path& path);
@@ -79,7 +84,7 @@ class Index {
   Index(const std::filesystem::path& path, int flags);
   void Execute(const char* sql) const;
   void RollBack() const;
-  std::string WhyNotCurrent() const;
+  std::optional<NotCurrent> WhyNotCurrent() const;
   // Makes `failed` ready to be used again, if one is given.
   [[noreturn]] void Fail(const char* what, sqlite3_stmt* failed = nullptr) const;
 

@@ -65,8 +65,8 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
       read.row = RowOf(trial);
       read.row.stamp = file.stamp;
       // What the index wants is made here, where there are several threads.
-      for (const StoredJson* text :
-           {&read.row.config, &read.row.system, &read.row.provenance, &read.row.revisions})
+      for (const StoredJson* text : {&read.row.config, &read.row.system, &read.row.provenance,
+                                     &read.row.revisions, &read.row.quiet})
         text->Text();
     }
   } catch (const std::exception& error) {

@@ -239,10 +239,11 @@ void Store::Follow(Index& index, std::vector<std::string>& problems) const {
 }
 
 Index Store::OpenIndex(const StoreLock& lock, std::vector<std::string>& problems) const {
-  if (const std::string why = Index::WhyNotCurrent(index_path()); !why.empty()) {
-    if (why.find("table") != std::string::npos)  // else it is merely of before
+  if (const auto found = Index::WhyNotCurrent(index_path())) {
+    if (found->damaged) {
       problems.push_back(
-          fmt::format("{}: {}: made again from the trials", index_path().string(), why));
+          fmt::format("{}: {}: made again from the trials", index_path().string(), found->why));
+    }
     RebuildIndex(lock, problems);
     return Index::OpenToWrite(index_path());
   }
@@ -273,7 +274,7 @@ std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
   std::vector<TrialRow> rows;
   std::map<std::string, IndexedFile> left_out, known;
   bool follows = false;
-  if (has_index && Index::WhyNotCurrent(index_path()).empty()) {
+  if (has_index && !Index::WhyNotCurrent(index_path())) {
     const Index index = Index::OpenToRead(index_path());
     known = index.Files();
     left_out = index.LeftOut();

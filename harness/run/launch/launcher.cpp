@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 
+#include "core/base/clock.hpp"
 #include "core/base/error.hpp"
 #include "harness/run/launch/session_folder.hpp"
 #include "harness/run/trial_log.hpp"
@@ -34,10 +35,6 @@ struct Report {
   int started = 0;  // errno of exec, or 0
   int status = 0;   // of the launcher, as waitpid gives it
 };
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Parent of every process, from /proc.
 std::map<pid_t, pid_t> Parents() {

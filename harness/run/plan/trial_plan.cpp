@@ -150,7 +150,7 @@ class Collector {
                   : context_.fresh          ? "--fresh"
                                             : "disturbed: " + stored.current->WhyDisturbed();
     }
-    trial.estimate = EstimateTime(trial.config, trial.config_hash, rows_);
+    trial.estimate = EstimateOf(trial);
     trial.estimated_seconds = trial.estimate.start + trial.estimate.turns;
     plan.trials.push_back(std::move(trial));
   }
@@ -158,7 +158,12 @@ class Collector {
   TrialPlan plan;
 
  private:
-  // The blocks of a cell share the answer.
+  // The blocks of a cell share the answers.
+  EstimatedTime EstimateOf(const PlannedTrial& trial) {
+    const auto [found, is_new] = estimates_.try_emplace(trial.config_hash);
+    if (is_new) found->second = EstimateTime(trial.config, trial.config_hash, rows_);
+    return found->second;
+  }
   std::string WhatIsNew(const PlannedTrial& trial) {
     const auto [found, is_new] = what_is_new_.try_emplace(trial.config_hash);
     if (is_new) found->second = NearestStored(trial.config, rows_);
@@ -176,6 +181,7 @@ class Collector {
   const std::vector<TrialRow>& rows_;
   std::map<std::string, std::vector<const TrialRow*>> by_config_;
   std::map<std::string, std::string> what_is_new_;
+  std::map<std::string, EstimatedTime> estimates_;
   std::set<std::string> planned_;
   json system_;  // of the trial before
   std::string system_hash_;

@@ -28,10 +28,6 @@ double ProcessCpuSeconds() {
 
 }  // namespace
 
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 Estimate TimeOf(const std::function<void()>& body, int repeats) {
   body();
   const auto probe = Clock::now();

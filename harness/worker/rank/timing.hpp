@@ -4,12 +4,11 @@
 #include <chrono>
 #include <functional>
 
+#include "core/base/clock.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
-
-double SecondsSince(std::chrono::steady_clock::time_point begin);
 
 // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
 Estimate TimeOf(const std::function<void()>& body, int repeats);
