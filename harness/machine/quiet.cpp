@@ -163,15 +163,20 @@ json QuietReadings(const std::vector<json>& ranks) {
   return readings;
 }
 
-std::optional<double> UndisturbedLoopSeconds(const json& readings) {
+std::optional<double> MeanLoopSeconds(const json& readings) {
   if (!readings.is_object() || !readings.contains("loop_seconds")) return std::nullopt;
-  auto seconds = readings["loop_seconds"].get<std::vector<double>>();
+  const auto seconds = readings["loop_seconds"].get<std::vector<double>>();
   if (seconds.empty()) return std::nullopt;
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[(seconds.size() - 1) / 4];
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
 }
 
-json JudgeQuiet(json readings, const QuietLimits& limits, std::optional<double> fastest) {
+std::optional<double> Undisturbed(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  return values[(values.size() - 1) / 4];
+}
+
+json JudgeQuiet(json readings, const QuietLimits& limits, std::optional<double> usual) {
   if (!readings.is_object()) return nullptr;
   readings["limits"] = {
       {"other_cpu", limits.other_cpu}, {"stolen", limits.stolen}, {"slowdown", limits.slowdown}};
@@ -183,11 +188,10 @@ json JudgeQuiet(json readings, const QuietLimits& limits, std::optional<double> 
     if (value && *value - resolution > limit) causes[key] = *value;
   }
   readings["slowdown"] = nullptr;
-  if (const auto undisturbed = UndisturbedLoopSeconds(readings); undisturbed && *undisturbed > 0) {
-    const auto seconds = readings["loop_seconds"].get<std::vector<double>>();
-    const double mean =
-        std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
-    const double slowdown = mean / std::min(*undisturbed, fastest.value_or(*undisturbed));
+  if (const auto mean = MeanLoopSeconds(readings)) {
+    // A burst shows beside the trial's other readings, a neighbour that stays beside other trials.
+    const double own = *Undisturbed(readings["loop_seconds"].get<std::vector<double>>());
+    const double slowdown = *mean / std::min(own, usual.value_or(own));
     readings["slowdown"] = slowdown;
     if (slowdown > limits.slowdown) causes["slowdown"] = slowdown;
   }

@@ -19,7 +19,7 @@ namespace sparfuse::harness {
 struct QuietLimits {
   double other_cpu = 0.05;  // of the cores, taken by processes that are not the trial's
   double stolen = 0.02;     // of the cores, taken by the hypervisor
-  double slowdown = 1.15;   // of the reference loop
+  double slowdown = 1.2;   // of the reference loop
   int reruns = 2;
   bool operator==(const QuietLimits&) const = default;
 };
@@ -50,15 +50,19 @@ nlohmann::json CardReadings(const GpuReport& report, const std::vector<std::stri
 // for the judgement. `ranks`: what QuietMonitor gathers.
 nlohmann::json QuietReadings(const std::vector<nlohmann::json>& ranks);
 
-// What the reference loop took when nothing slowed it: the lower quartile of the readings; none
-// without any.
-std::optional<double> UndisturbedLoopSeconds(const nlohmann::json& readings);
+// What the reference loop took: the mean of the readings; none without any.
+std::optional<double> MeanLoopSeconds(const nlohmann::json& readings);
+
+// What values are where nothing disturbs them, of which up to three quarters may be disturbed: their
+// lower quartile; none without any. The least would be luck: on a shared host the loop is a fifth
+// faster now and then.
+std::optional<double> Undisturbed(std::vector<double> values);
 
 // The readings with "limits", "slowdown", "disturbed", "causes" ({reading: value} of those beyond
-// their limit) and "why", a sentence; null for null. `fastest`: seconds of the reference loop in
-// other trials like this one, where there are any.
+// their limit) and "why", a sentence; null for null. `usual`: MeanLoopSeconds of trials like this
+// one where nothing disturbed them, if there are any.
 nlohmann::json JudgeQuiet(nlohmann::json readings, const QuietLimits& limits,
-                          std::optional<double> fastest);
+                          std::optional<double> usual);
 
 // "other work took 22 % of the cores" and the like, of a cause and its value.
 std::string CauseWords(const std::string& cause, double value);

@@ -10,12 +10,12 @@ namespace {
 
 using nlohmann::json;
 
-// Of as many trials the fastest is what others are compared with: a clock that falls for good, say
-// with another power plan, is the new normal after as many trials.
-constexpr std::size_t kCompared = 20;
+// Several launches of trials that take turns. A clock that falls for good, say with another power
+// plan, is the new normal after three quarters of them.
+constexpr std::size_t kCompared = 40;
 
 void Keep(std::vector<double>& last, const json& readings) {
-  const auto seconds = UndisturbedLoopSeconds(readings);
+  const auto seconds = MeanLoopSeconds(readings);
   if (!seconds) return;
   last.push_back(*seconds);
   if (last.size() > kCompared) last.erase(last.begin());
@@ -32,9 +32,7 @@ Disturbances::Disturbances(const std::vector<TrialRow>& rows, const json& machin
 
 json Disturbances::Judge(const PlannedTrial& trial, const json& readings) {
   std::vector<double>& last = loop_seconds_[trial.config.workers];
-  const auto fastest = std::min_element(last.begin(), last.end());
-  json judged = JudgeQuiet(readings, trial.quiet,
-                           fastest == last.end() ? std::nullopt : std::optional(*fastest));
+  json judged = JudgeQuiet(readings, trial.quiet, Undisturbed(last));
   Keep(last, readings);
   return judged;
 }

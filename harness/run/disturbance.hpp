@@ -31,7 +31,7 @@ class Disturbances {
                  double planned_seconds);
 
  private:
-  // The reference loop's seconds in the last trials with as many ranks: these share cores alike.
+  // MeanLoopSeconds of the last trials with as many ranks: these share cores alike.
   std::map<int, std::vector<double>> loop_seconds_;
   double rerun_seconds_ = 0;
 };

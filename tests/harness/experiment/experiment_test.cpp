@@ -466,7 +466,7 @@ method = ["dense"]
   EXPECT_EQ(experiment.parts[0].blocks, 3);
   EXPECT_EQ(experiment.parts[0].quiet,
             (QuietLimits{.other_cpu = 0.1, .stolen = 0.02, .slowdown = 1.5, .reruns = 0}));
-  EXPECT_EQ(experiment.parts[1].quiet.slowdown, 1.15);
+  EXPECT_EQ(experiment.parts[1].quiet.slowdown, 1.2);
   EXPECT_EQ(experiment.parts[1].blocks, 1);
   EXPECT_EQ(experiment.parts[1].base_seed, 7);
   EXPECT_EQ(experiment.parts[1].cells[0].config.workers, 1);

@@ -145,13 +145,14 @@ TEST(Quiet, ATrialThatWasSlowThroughoutIsKnownByOthers) {
   const json slow = Readings(0, 0, {2e-3, 2e-3});
   EXPECT_EQ(JudgeQuiet(slow, {}, std::nullopt)["disturbed"], false);
   EXPECT_EQ(JudgeQuiet(slow, {}, 1.2e-3)["disturbed"], true);
-  EXPECT_EQ(JudgeQuiet(slow, {}, 3e-3)["slowdown"], 1);  // it is the fastest itself
+  EXPECT_EQ(JudgeQuiet(slow, {}, 3e-3)["slowdown"], 1);  // others were slower
 }
 
 TEST(Quiet, WithoutReadingsThereIsNoJudgement) {
   EXPECT_TRUE(JudgeQuiet(nullptr, {}, 1e-3).is_null());
-  EXPECT_FALSE(UndisturbedLoopSeconds(nullptr).has_value());
-  EXPECT_FALSE(UndisturbedLoopSeconds(json::object()).has_value());
+  EXPECT_FALSE(MeanLoopSeconds(nullptr).has_value());
+  EXPECT_FALSE(MeanLoopSeconds(json::object()).has_value());
+  EXPECT_FALSE(Undisturbed({}).has_value());
 }
 
 class Cards : public ::testing::Test {

@@ -66,10 +66,18 @@ TEST(Disturbances, SpeedIsComparedWithTrialsOfAsManyRanksOnThisMachine) {
 }
 
 TEST(Disturbances, AClockThatFellForGoodIsTheNewNormal) {
-  Disturbances runs({Row(1e-3, 2)}, kMachine);
-  for (int trial = 0; trial < 20; ++trial)
+  std::vector<TrialRow> before(40, Row(1e-3, 2));
+  Disturbances runs(before, kMachine);
+  for (int trial = 0; trial < 30; ++trial)
     EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))["disturbed"], true) << trial;
+  for (int trial = 0; trial < 10; ++trial) runs.Judge(Trial(), Loops(2e-3));
   EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))["disturbed"], false);
+}
+
+TEST(Disturbances, OneLuckyTrialDoesNotMakeTheOthersSlow) {
+  std::vector<TrialRow> before(10, Row(1e-3, 2));
+  before.push_back(Row(0.7e-3, 2));
+  EXPECT_DOUBLE_EQ(Disturbances(before, kMachine).Judge(Trial(), Loops(1.1e-3))["slowdown"], 1.1);
 }
 
 }  // namespace
