@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -41,7 +42,9 @@ std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellCon
 }
 
 std::string WhatItDoes(const fs::path& log) {
-  std::ifstream in(log);
+  constexpr std::streamoff kLooked = 1 << 16;  // the log may be as long as it likes
+  std::ifstream in(log, std::ios::binary | std::ios::ate);
+  in.seekg(std::max<std::streamoff>(0, in.tellg() - kLooked));
   std::string last;
   for (std::string line; std::getline(in, line);) {
     if (line.starts_with(kMeasuringLine)) last = line.substr(std::strlen(kMeasuringLine));

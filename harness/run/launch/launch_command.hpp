@@ -20,7 +20,7 @@ std::vector<std::string> LaunchCommand(const CellConfig& config,
 // with.
 std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellConfig& config);
 
-// What the last line of a running launch's log says it does, or "".
+// What the end of a running launch's log says it does, or "".
 std::string WhatItDoes(const std::filesystem::path& log);
 
 }  // namespace sparfuse::harness
