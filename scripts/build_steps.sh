@@ -1,5 +1,5 @@
-# Steps that the commands in scripts/ share: saying what is done, finding the CUDA toolkit, set-up,
-# and configuring and building a preset. Sourced by bash scripts that set ROOT to the checkout.
+# Holds steps that the commands in scripts/ share: saying what is done, finding the CUDA toolkit,
+# set-up, configuring and building a preset. Sourced by bash scripts that set ROOT to the checkout.
 # shellcheck shell=bash
 
 VENV="$ROOT/.venv"

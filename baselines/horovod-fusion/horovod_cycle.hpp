@@ -1,4 +1,4 @@
-// Horovod's tensor fusion: a background cycle that fuses whatever is ready on every rank.
+// Fuses tensors as Horovod does: a background cycle fuses whatever is ready on every rank.
 #pragma once
 
 #include "core/engine/engine.hpp"

@@ -1,3 +1,4 @@
+// Multiplies matrices on CUDA devices with cuBLAS.
 #include <cublas_v2.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// PowerSGD: a gradient matrix as the product of two thin ones, found by one step of power iteration
-// that starts where the last step ended.
+// Approximates, by PowerSGD, a gradient matrix as the product of two thin ones, found by one step
+// of power iteration that starts where the last step ended.
 //
 // Source:      T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD: practical low-rank gradient
 //              compression for distributed optimization", NeurIPS 2019, algorithms 1 and 2.

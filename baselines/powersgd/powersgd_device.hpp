@@ -1,4 +1,4 @@
-// PowerSGD (powersgd.hpp) on a device: the same steps, between which two all-reduces lie.
+// Runs PowerSGD (powersgd.hpp) on a device: the same steps, between which two all-reduces lie.
 //
 // P, Q and what is applied are the host's but for the order of additions in single precision:
 // within 1e-5 of the largest magnitude in each, for a P whose columns are far from dependent. The

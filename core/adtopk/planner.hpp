@@ -1,4 +1,4 @@
-// ADTopk's planner: partial sparsification and hybrid collective communication.
+// Plans as ADTopk does: partial sparsification and hybrid collective communication.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Holds the one explicit table of collectives, and finds a collective by its name.
 #include <array>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Dense ring all-reduce: a reduce-scatter, then an all-gather, of P chunks around a ring.
+// Runs the dense ring all-reduce: a reduce-scatter, then an all-gather, of P chunks around a ring.
 //
 // Source:      P. Patarasuk & X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 //              workstations, JPDC 69(2), 2009.

@@ -1,4 +1,4 @@
-// Sparse all-gather: every rank's payload travels once around the ring, each with its true length.
+// Runs the sparse all-gather: each rank's payload travels once around the ring, at true length.
 //
 // Source:      R. Thakur, R. Rabenseifner & W. Gropp, Optimization of Collective Communication
 //              Operations in MPICH, IJHPCA 19(1), 2005 (ring all-gather).

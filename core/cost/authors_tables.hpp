@@ -1,4 +1,4 @@
-// The cost tables that the authors of SAFusion, SSFusion and ADTopk publish with their code:
+// Holds the cost tables that the authors of SAFusion, SSFusion and ADTopk publish with their code:
 // measurements of their cluster of eight nodes, with which their planners plan wherever they run.
 // Seconds. Pure functions; curves are straight lines between the published points, the last segment
 // extended, the first value below the first point.

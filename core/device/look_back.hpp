@@ -1,4 +1,4 @@
-// The sum over the blocks before, while they run: a prefix in one pass over memory.
+// Sums over the blocks before this one, while they run: a prefix in one pass over memory.
 //
 // Source: D. Merrill, M. Garland, "Single-pass parallel prefix scan with decoupled look-back",
 // NVIDIA technical report, 2016.

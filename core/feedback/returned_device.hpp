@@ -1,4 +1,4 @@
-// AddReturned (returned.hpp) on a device.
+// Adds what a collective gives back to residuals, as AddReturned (returned.hpp), on a device.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Density warm-up: the first epochs send more.
+// Warms the density up: the first epochs send more.
 //
 // Source: Y. Lin et al., "Deep gradient compression", ICLR 2018, section 3.3, and the authors'
 // code.

@@ -1,6 +1,6 @@
-// Selective sparsification: units of equally many tensors of which the small ones are left dense,
-// because selecting from them costs more than it saves. SSFusion and ADTopk share it;
-// their published planners are one file.
+// Plans selective sparsification: units of equally many tensors of which the small ones are left
+// dense, because selecting from them costs more than it saves. SSFusion and ADTopk share it; their
+// published planners are one file.
 //
 // In what follows `sizes` are the elements of the tensors of one unit that may be sparsified, in
 // ready order, and a cut leaves those dense that have at most `cut` elements.

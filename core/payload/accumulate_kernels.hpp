@@ -1,4 +1,4 @@
-// Kernels of accumulate_device.hpp.
+// Sums up payloads and merges selections in kernels (accumulate_device.hpp).
 //
 // Decompression: a block sums up a chunk of the output in shared memory, payload after payload with
 // a barrier between them, and writes it once. A first kernel finds where the chunks begin in each

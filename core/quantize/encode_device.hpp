@@ -1,4 +1,4 @@
-// The quantizers' codes on a device: what their EncodeOnDevice and AccumulateOnDevice do.
+// Encodes and sums up on a device, for the quantizers' EncodeOnDevice and AccumulateOnDevice.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// fp16: IEEE half precision, to nearest, ties to even. Values beyond 65504 saturate, and error
-// feedback sends the rest in later steps: sent + residual = x exactly for |x| < 2^29, since a float
-// minus the nearest half is a float.
+// Rounds to IEEE half precision (fp16), to nearest, ties to even. Values beyond 65504 saturate, and
+// error feedback sends the rest in later steps: sent + residual = x exactly for |x| < 2^29, since a
+// float minus the nearest half is a float.
 //
 // Source:      P. Micikevicius et al., "Mixed precision training", ICLR 2018 (half-precision
 //              gradients).

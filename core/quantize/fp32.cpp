@@ -1,5 +1,5 @@
-// fp32: whole tensors as they are. What runs of dense tensors in a sparse payload take when nothing
-// shortens them.
+// Encodes whole tensors as they are (fp32): what runs of dense tensors in a sparse payload take
+// when nothing shortens them.
 #include <bit>
 #include <cstring>
 #include <string>

@@ -1,5 +1,5 @@
-// QSGD: each element becomes one of q levels of its bucket's L2 norm, rounded at random so that it
-// is right in expectation, and travels as a signed byte.
+// Quantizes by QSGD: each element becomes one of q levels of its bucket's L2 norm, rounded at
+// random so that it is right in expectation, and travels as a signed byte.
 //
 // Source:      D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic, "QSGD:
 //              communication-efficient SGD via gradient quantization and encoding", NeurIPS 2017,

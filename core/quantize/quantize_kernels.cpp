@@ -1,4 +1,4 @@
-// The portable kernels, and the choice among the tables.
+// Holds the portable kernels, and chooses among the tables.
 #include "core/quantize/quantize_kernels.hpp"
 
 #include "core/base/cpu.hpp"

@@ -1,5 +1,5 @@
-// The inner loops of the quantizers, of payload coding and of PowerSGD, one table an instruction
-// set. All tables give equal results. Arrays of one call do not overlap.
+// Declares the inner loops of the quantizers, of payload coding and of PowerSGD, one table an
+// instruction set. All tables give equal results. Arrays of one call do not overlap.
 //
 // This header is included by files that are compiled for one instruction set: it must not bring in
 // inline functions that other files share.

@@ -1,4 +1,4 @@
-// The same loops, vectorised for AVX2 by the compiler, and the conversion of halves.
+// Has the compiler vectorise the same loops for AVX2, and converts halves.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

@@ -1,4 +1,4 @@
-// Codes of single elements in kernels.
+// Makes the codes of single elements (scalar_codes.inc) callable in kernels.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// EF-signSGD: the signs of a tensor, a bit each, and their common magnitude mean(|x|).
+// Quantizes by EF-signSGD: sends signs, a bit each, and their common magnitude mean(|x|).
 //
 // Source:      S. P. Karimireddy, Q. Rebjock, S. U. Stich, M. Jaggi, "Error feedback fixes SignSGD
 //              and other gradient compression schemes", ICML 2019, algorithm 1.

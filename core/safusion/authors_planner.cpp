@@ -1,4 +1,4 @@
-// The planner of the published code, in its later version (the earlier one returns a constant at
+// Plans as the published code does, in its later version (the earlier one returns a constant at
 // densities below 0.1). It differs from the paper as follows. Eq. 2 cuts all groups, with a
 // constant start-up time for each tensor, so that its communication times cancel. Eq. 1 covers
 // communication and selection of the buffer before, and what has been absorbed is never forgotten.

@@ -1,4 +1,4 @@
-// The buffer lengths that the code published with SAFusion plans, from its own tables of times.
+// Computes the buffer lengths that SAFusion's published code plans, from its own tables of times.
 #pragma once
 
 #include <cstddef>

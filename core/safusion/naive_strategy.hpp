@@ -1,4 +1,4 @@
-// SAFusion's first scheme: a buffer of fixed size filled with sparsified tensors (HPDC 2025, 3.1).
+// Fills a buffer of fixed size with sparsified tensors: SAFusion's first scheme (HPDC 2025, 3.1).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// SAFusion's adaptive buffer sizes (HPDC 2025, section 3.3): how many tensors each buffer holds, so
-// that communication hides behind backward and sparsification.
+// Chooses SAFusion's adaptive buffer sizes (HPDC 2025, section 3.3): how many tensors each buffer
+// holds, so that communication hides behind backward and sparsification.
 #pragma once
 
 #include "core/fusion/plan.hpp"

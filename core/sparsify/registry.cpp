@@ -1,4 +1,4 @@
-// The explicit table of core's sparsifiers.
+// Holds the explicit table of core's sparsifiers.
 #include <algorithm>
 #include <string>
 #include <vector>

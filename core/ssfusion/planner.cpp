@@ -1,4 +1,4 @@
-// Selective sparsification, offloading and interleaved communication.
+// Plans selective sparsification, offloading and interleaved communication.
 //
 // Source:      SSFusion, ICDE 2026, and its published code.
 // Deviations:  with form = "profiled", times are measured, payloads have 8 bytes an element and the

@@ -1,5 +1,5 @@
-// SSFusion's planner: which tensors of a unit are left dense, which are selected on the host, and
-// which of the dense ones are reduced instead of gathered.
+// Plans as SSFusion does: which tensors of a unit are left dense, which are selected on the host,
+// and which of the dense ones are reduced instead of gathered.
 #pragma once
 
 #include <cstddef>

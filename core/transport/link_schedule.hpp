@@ -1,4 +1,4 @@
-// One direction of a link that carries one message at a time, first in first out by arrival.
+// Schedules one direction of a link: one message at a time, first in first out by arrival.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Transport `mpi`: the ranks are processes that mpirun or srun started; Open MPI, host memory.
+// Makes transport `mpi`: ranks are processes that mpirun or srun started; Open MPI, host memory.
 #pragma once
 
 #include <memory>

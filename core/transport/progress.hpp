@@ -1,5 +1,5 @@
-// The communication thread of a rank: advances collectives, answers liveness probes, and turns a
-// silent peer into an error that names it.
+// Runs the communication thread of a rank, which advances collectives, answers liveness probes, and
+// turns a silent peer into an error that names it.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Transport `shaped`: delays the messages of `threads` or `mpi` on one host as a slower network
-// would, for emulated mode.
+// Makes transport `shaped`, which delays the messages of `threads` or `mpi` on one host as a slower
+// network would, for emulated mode.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The monotonic clock that all processes of a host share, and a sleep on it that others may end.
+// Reads the monotonic clock that a host's processes share; sleeps on it, which others may end.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Coroutines for communication: a collective is written as straight code that awaits requests, and
-// the rank's communication thread advances many of them at once.
+// Defines coroutines for communication: a collective is written as straight code that awaits
+// requests, and the rank's communication thread advances many of them at once.
 #pragma once
 
 #include <chrono>

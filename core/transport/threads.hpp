@@ -1,5 +1,5 @@
-// Transport `threads`: the ranks of a world are threads of one process. For tests and a laptop, and
-// the oracle for the other transports.
+// Makes transport `threads`: the ranks of a world are threads of one process. For tests and a
+// laptop, and the oracle for the other transports.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Checks of a resolved cell that need no trial: what a trial would only say once it has started.
+// Checks a resolved cell for what a trial would only say once it has started; needs no trial.
 #pragma once
 
 #include "harness/catalog/cell_config.hpp"

@@ -1,4 +1,4 @@
-// Ranges of the numbers in files: both ends are named in every error, so that nobody has to guess.
+// Holds numbers in files to ranges: every error names both ends, so that nobody has to guess.
 #pragma once
 
 #include <nlohmann/json.hpp>

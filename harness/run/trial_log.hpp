@@ -1,5 +1,5 @@
-// A trial's log: how much of what its processes print is kept, and what the end of it says. What
-// they print may be anything.
+// Keeps and reads a trial's log: how much of what its processes print is kept, and what the end of
+// it says. What they print may be anything.
 #pragma once
 
 #include <cstddef>

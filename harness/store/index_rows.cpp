@@ -1,4 +1,4 @@
-// The reading half of index.hpp.
+// Reads rows of the index: the reading half of index.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A prepared statement of SQLite.
+// Runs prepared statements of SQLite.
 #pragma once
 
 #include <sqlite3.h>

@@ -1,4 +1,4 @@
-// The lock of a results folder: who writes to it holds it.
+// Locks a results folder: who writes to it holds the lock.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A trial as readers see it, made of its trial.json or of its row in the index.
+// Describes a trial as readers see it, made of its trial.json or of its row in the index.
 #pragma once
 
 #include <nlohmann/json.hpp>

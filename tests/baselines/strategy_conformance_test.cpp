@@ -1,4 +1,4 @@
-// Every strategy with every planner, live over ranks that are threads, on the host and on the
+// Tests every strategy with every planner, live over ranks that are threads, on the host and on the
 // emulated device; the part of the method conformance that needs core and baselines alone, so that
 // sanitizers see the engine's threads.
 #include <gtest/gtest.h>

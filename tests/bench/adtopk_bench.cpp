@@ -1,4 +1,4 @@
-// All-dimension top-k beside one read of the tensor: rows, and the fibres of convolution kernels.
+// Times all-dimension top-k beside one read of the tensor: rows, and convolution kernels' fibres.
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {

@@ -1,5 +1,5 @@
-// All-dimension top-k on a CUDA card beside one read of the tensor: rows, the fibres of convolution
-// kernels, and columns.
+// Times all-dimension top-k on a CUDA card beside one read of the tensor: rows, the fibres of
+// convolution kernels, and columns.
 #include "tests/bench/gpu_bench.hpp"
 
 namespace sparfuse::bench {

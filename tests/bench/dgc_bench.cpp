@@ -1,4 +1,4 @@
-// DGC beside one read of the tensor, and with feedback beside residual += gradient.
+// Times DGC beside one read of the tensor, and with feedback beside residual += gradient.
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {

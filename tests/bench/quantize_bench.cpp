@@ -1,5 +1,5 @@
-// The quantizers, PowerSGD and the coding of sparse payloads, beside memcpy of the same bytes and
-// the limits of a pass over the tensor. Rows of encode have the limit/add with error feedback
+// Times the quantizers, PowerSGD and the coding of sparse payloads, beside memcpy of the same bytes
+// and the limits of a pass over the tensor. Rows of encode have the limit/add with error feedback
 // (variant feedback), else limit/sum_abs.
 #include "baselines/powersgd/powersgd.hpp"
 #include "core/quantize/coding/payload_coding.hpp"

@@ -1,4 +1,4 @@
-// Quantizers and PowerSGD on a CUDA card with error feedback, beside the three streams of an
+// Times quantizers and PowerSGD on a CUDA card with error feedback, beside the three streams of an
 // addition.
 #include "baselines/powersgd/powersgd_device.hpp"
 #include "core/quantize/quantizer.hpp"

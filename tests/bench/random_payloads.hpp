@@ -1,4 +1,4 @@
-// Sparse payloads of several ranks, elements chosen at random.
+// Makes sparse payloads of several ranks, with elements chosen at random.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Random-k beside one read of the tensor, and with feedback beside residual += gradient.
+// Times random-k beside one read of the tensor, and with feedback beside residual += gradient.
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {

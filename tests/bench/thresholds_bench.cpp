@@ -1,5 +1,5 @@
-// The threshold sparsifiers beside one read of the tensor, and with feedback beside
-// residual += gradient.
+// Times the threshold sparsifiers beside one read of the tensor, and with feedback beside residual
+// += gradient.
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {

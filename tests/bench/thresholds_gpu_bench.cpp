@@ -1,5 +1,5 @@
-// The threshold sparsifiers on a CUDA card beside one read of the tensor, and with feedback beside
-// residual += gradient. Variants as in thresholds_bench.cpp.
+// Times the threshold sparsifiers on a CUDA card beside one read of the tensor, and with feedback
+// beside residual += gradient. Variants as in thresholds_bench.cpp.
 #include "tests/bench/gpu_bench.hpp"
 
 int main(int argc, char** argv) {

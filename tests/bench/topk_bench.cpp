@@ -1,4 +1,4 @@
-// Exact top-k beside one read of the tensor and std::nth_element.
+// Times exact top-k beside one read of the tensor and std::nth_element.
 #include <numeric>
 
 #include "tests/bench/kernel_bench.hpp"

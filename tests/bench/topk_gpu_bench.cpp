@@ -1,4 +1,4 @@
-// Exact top-k on a CUDA card beside one read of the tensor and torch.topk.
+// Times exact top-k on a CUDA card beside one read of the tensor and torch.topk.
 #include "tests/bench/gpu_bench.hpp"
 
 int main(int argc, char** argv) {

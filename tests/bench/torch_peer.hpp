@@ -1,4 +1,4 @@
-// LibTorch's own selection, for benchmarks of ours: what users have today. Only with LibTorch.
+// Runs LibTorch's own selection, for our benchmarks: what users have today. Only with LibTorch.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-"""Tests of the checks themselves: each sees the harm that it is there for, and nothing else."""
+"""Tests the checks themselves: each sees the harm that it is there for, and nothing else."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Tests of what reports and figures say of disturbed trials.
+"""Tests what reports and figures say of disturbed trials.
 
 python tests/figures/disturbed_test.py
 """

@@ -1,4 +1,4 @@
-"""Tests of `sparfuse explain`'s numbers, words and picture, on spans and steps made by hand.
+"""Tests `sparfuse explain`'s numbers, words and picture, on spans and steps made by hand.
 
 python tests/figures/explain_test.py
 """

@@ -1,4 +1,4 @@
-"""Tests of the figures that stand beside published values, on a made-up spec.json and its series.
+"""Tests the figures that stand beside published values, on a made-up spec.json and its series.
 
 python tests/figures/figures_published_test.py                 runs the tests
 python tests/figures/figures_published_test.py --example DIR   leaves the folder and figures in DIR

@@ -1,4 +1,4 @@
-"""Tests of harness/figures on a made-up spec.json and its series.
+"""Tests harness/figures on a made-up spec.json and its series.
 
 python tests/figures/figures_test.py                 runs the tests
 python tests/figures/figures_test.py --example DIR   leaves the folder, figures and report in DIR

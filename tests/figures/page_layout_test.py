@@ -1,4 +1,4 @@
-"""Tests of the reports' layout in headless Chromium, at the widths of a screen and of a telephone.
+"""Tests the reports' layout in headless Chromium, at the widths of a screen and of a telephone.
 
 python tests/figures/page_layout_test.py                   runs the tests
 python tests/figures/page_layout_test.py --pictures DIR    leaves the pages and their pictures in DIR

@@ -1,4 +1,4 @@
-"""Tests of reading series, among them what the controller's own writer makes.
+"""Tests the reading of series, among them what the controller's own writer makes.
 
 python tests/figures/series_test.py
 """

@@ -1,5 +1,5 @@
-// What the fuzz targets share. A target throws, or ends by a signal or a sanitizer, where it finds
-// something.
+// Holds what the fuzz targets share. A target throws, or ends by a signal or a sanitizer, where it
+// finds something.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-"""The real `sparfuse` with a fake worker: what a run leaves behind, whatever happens to it.
+"""Tests the real `sparfuse` with a fake worker: what a run leaves behind, whatever happens to it.
 
   harness_test.py PATH/TO/sparfuse [unittest arguments]
 """

@@ -1,4 +1,4 @@
-// The mpi transport, under mpirun: collectives, split, probes, shaped over it.
+// Tests the mpi transport, under mpirun: collectives, split, probes, shaped over it.
 //
 //   mpirun -np P mpi_collectives_test            all tests
 //   mpirun -np P mpi_collectives_test --stall    the last rank stops itself (SIGSTOP); the others

@@ -1,5 +1,5 @@
-"""The real `sparfuse` on a store that holds what must not count: table, CSV, figures and report say
-the same numbers, and what must not count is in none of them.
+"""Tests the real `sparfuse` on a store that holds what must not count: table, CSV, figures and
+report say the same numbers, and what must not count is in none of them.
 
   one_truth_test.py PATH/TO/sparfuse [unittest arguments]
 """

@@ -1,4 +1,4 @@
-"""The laws of sparsifiers on classes that break them, and on names that make no sense.
+"""Tests the laws of sparsifiers on classes that break them, and on names that make no sense.
 
   python_conformance_test.py PATH/TO/sparsifier-conformance [unittest arguments]
 """

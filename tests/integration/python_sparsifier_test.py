@@ -1,4 +1,4 @@
-"""Real trials with sparsifiers written in Python.
+"""Tests real trials with sparsifiers written in Python.
 
   python_sparsifier_test.py PATH/TO/sparfuse PATH/TO/sparfuse_python_plugin.so [unittest arguments]
 """

@@ -1,5 +1,5 @@
-"""The real `sparfuse` on results folders in all states: what is the user's stays, verbs end when told to,
-what a kill left is cleared away, and large stores are read in moments.
+"""Tests the real `sparfuse` on results folders in all states: what is the user's stays, verbs end
+when told to, what a kill left is cleared away, and large stores are read in moments.
 
   store_test.py PATH/TO/sparfuse [unittest arguments]
 """

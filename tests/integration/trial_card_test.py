@@ -1,4 +1,4 @@
-"""Real trials on a CUDA card, and what they learn on the host; its ranks share one card.
+"""Tests real trials on a CUDA card, and what they learn on the host; its ranks share one card.
 
   trial_card_test.py PATH/TO/sparfuse [unittest arguments]
 

@@ -1,5 +1,5 @@
-"""Real trials on the emulated device, with the tests' own worker: minutes, because every thread of a
-kernel is one of the host's.
+"""Tests real trials on the emulated device, with the tests' own worker: minutes, because every
+thread of a kernel is one of the host's.
 
   trial_emulated_test.py PATH/TO/sparfuse [unittest arguments]
 """

@@ -1,4 +1,4 @@
-"""Real trials: the real `sparfuse`, the real worker, real mpirun, real data.
+"""Tests real trials: the real `sparfuse`, the real worker, real mpirun, real data.
 
   trial_test.py PATH/TO/sparfuse [unittest arguments]
 """

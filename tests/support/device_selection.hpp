@@ -1,4 +1,4 @@
-// Selections on the devices that tests run on, beside the same ones on the host.
+// Selects on the devices that tests run on, beside the same selections on the host.
 #pragma once
 
 #include <gtest/gtest.h>

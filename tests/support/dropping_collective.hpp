@@ -1,4 +1,4 @@
-// A collective that drops, as small as it can be.
+// Defines a collective that drops, as small as it can be.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A library of NVML with made-up cards: what its functions answer, from a list of cards in memory.
+// Plays a library of NVML with made-up cards: answers its calls from a list of cards in memory.
 #pragma once
 
 #include <algorithm>

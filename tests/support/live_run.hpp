@@ -1,4 +1,4 @@
-// Steps of a LiveEngine over ranks that are threads, with gradients that the test makes up.
+// Runs steps of a LiveEngine over ranks that are threads, with gradients that the test makes up.
 #pragma once
 
 #include <algorithm>

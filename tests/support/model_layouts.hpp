@@ -1,5 +1,5 @@
-// Layouts of the models that the papers train: every parameter with its shape, last one first, as
-// the authors' planners see them.
+// Lays out the models that the papers train: every parameter with its shape, last one first, as the
+// authors' planners see them.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// One step of a workload's model on a small batch, and whether its gradients come as its layer
-// table says.
+// Takes one step of a workload's model on a small batch, and checks whether its gradients come as
+// its layer table says.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A libnvidia-ml.so.1 that lacks most functions and knows one card by its name.
+// Plays a libnvidia-ml.so.1 that lacks most functions and knows one card by its name.
 #include <cstring>
 
 extern "C" {

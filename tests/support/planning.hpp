@@ -1,4 +1,4 @@
-// Plans of registered planners, and a made-up profile for those that look at one.
+// Makes plans of registered planners, with a made-up profile for those that look at one.
 #pragma once
 
 #include <string_view>

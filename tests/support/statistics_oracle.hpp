@@ -1,4 +1,4 @@
-// Statistics as one would write them on paper.
+// Computes statistics as one would write them on paper.
 #pragma once
 
 #include <algorithm>

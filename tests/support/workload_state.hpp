@@ -1,4 +1,4 @@
-// Small configurations of the workloads, their training steps and their state.
+// Makes small configurations of the workloads, trains them by steps and compares their state.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The models of the papers at the papers' size. Batches, windows and recipes are those of the
+// Lists the models of the papers at the papers' size. Batches, windows and recipes are those of the
 // SAFusion and SSFusion repositories' scripts (resnet20: gTop-k's and MG-WFBP's; lstm200: ADTopk's)
 // for their eight workers, whose learning rates are the base rate times eight. Where these clip
 // gradients, or follow a validation loss, our recipes do not.

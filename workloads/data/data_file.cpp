@@ -1,4 +1,4 @@
-// The format is written down in scripts/fetch_data.py, which makes these files.
+// Reads data files, whose format is written down in scripts/fetch_data.py, which makes them.
 #include "workloads/data/data_file.hpp"
 
 #include <algorithm>

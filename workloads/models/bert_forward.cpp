@@ -1,5 +1,5 @@
-// BERT: embeddings of words, positions and segments, post-norm encoder blocks, and a linear layer
-// that scores each word as the first and as the last of the answer. The pooler takes no part in it.
+// Runs BERT: embeddings of words, positions and segments, post-norm encoder blocks, and a linear
+// layer that scores each word as first and as last of the answer. The pooler takes no part in it.
 //
 // Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", NAACL 2019.
 // Deviations: nothing is dropped from attention's weights, as its fused kernel has no dropout here;

@@ -1,5 +1,5 @@
-// A small residual CNN for 28 x 28 images: a strided stem, three stages of pre-activation residual
-// blocks, one linear layer over all positions.
+// Runs a small residual CNN for 28 x 28 images forward: a strided stem, three stages of
+// pre-activation residual blocks, one linear layer over all positions.
 //
 // Source: K. He et al., "Identity Mappings in Deep Residual Networks", ECCV 2016.
 // Deviations: group normalisation (Y. Wu and K. He, ECCV 2018), which keeps no running state that

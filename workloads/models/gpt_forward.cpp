@@ -1,5 +1,5 @@
-// Decoder-only transformers: token and position embeddings, pre-norm blocks of causal attention and
-// a GELU network, a last norm, and logits by the transposed token embedding (tied).
+// Runs decoder-only transformers forward: token and position embeddings, pre-norm blocks of causal
+// attention and a GELU network, a last norm, and logits by the transposed token embedding (tied).
 //
 // Source: A. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
 // Deviations: nothing is dropped from attention's weights, as its fused kernel has no dropout here.

@@ -1,5 +1,5 @@
-// LSTM language models: an embedding, recurrent layers that start each window from zero, and a
-// linear layer.
+// Runs LSTM language models forward: an embedding, recurrent layers that start each window from
+// zero, and a linear layer.
 //
 // Source: S. Hochreiter and J. Schmidhuber, Neural Computation 1997; W. Zaremba et al., "Recurrent
 // Neural Network Regularization", 2014 (the stacked form, and where it drops).

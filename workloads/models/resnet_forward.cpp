@@ -1,5 +1,5 @@
-// Residual networks with the activation behind the addition, of two convolutions or a bottleneck of
-// three in a block.
+// Runs residual networks forward, with the activation behind the addition, of two convolutions or a
+// bottleneck of three in a block.
 //
 // Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016; with
 // bottlenecks, the stride is in the 3x3 convolution, as torchvision has it.

@@ -1,6 +1,6 @@
-// Residual networks after the activation, as torchvision builds and names them; with a stem of 3x3
-// kernels for small images. Gradients come in the reverse of torchvision's registration but within
-// a norm and a convolution, whose weight comes before the bias.
+// Describes post-activation residual networks, as torchvision builds and names them; with a stem of
+// 3x3 kernels for small images. Gradients come in the reverse of torchvision's registration but
+// within a norm and a convolution, whose weight comes before the bias.
 #include <cmath>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Word-level transformer language models: a scaled embedding with sines for positions, post-norm
-// encoder layers that see only what is before, and a decoder of its own.
+// Runs word-level transformer language models forward: a scaled embedding with sines for positions,
+// post-norm encoder layers that see only what is before, and a decoder of its own.
 //
 // Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, in the form of PyTorch's
 // example of a word-level language model.

@@ -1,5 +1,5 @@
-// VGG: stages of 3x3 convolutions, each stage ending in a maximum over 2x2, and three linear
-// layers.
+// Runs VGG forward: stages of 3x3 convolutions, each stage ending in a maximum over 2x2, and three
+// linear layers.
 //
 // Source: K. Simonyan and A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image
 // Recognition", ICLR 2015, with the batch normalisation of torchvision's vgg16_bn.

@@ -1,5 +1,5 @@
-// VGG with batch normalisation, as torchvision builds and names it. Gradients come in the reverse
-// of the registration, but weight before bias within a convolution and a norm.
+// Describes VGG with batch normalisation, as torchvision builds and names it. Gradients come in the
+// reverse of the registration, but weight before bias within a convolution and a norm.
 #include <algorithm>
 #include <cmath>
 #include <string>

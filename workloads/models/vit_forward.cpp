@@ -1,5 +1,5 @@
-// Vision transformers: an image as a row of patches behind a token for its class, pre-norm encoder
-// blocks, and a linear layer over the class token.
+// Runs vision transformers forward: an image as a row of patches behind a token for its class,
+// pre-norm encoder blocks, and a linear layer over the class token.
 //
 // Source: A. Dosovitskiy et al., "An Image is Worth 16x16 Words", ICLR 2021.
 #include <string>

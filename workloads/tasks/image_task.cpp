@@ -1,3 +1,4 @@
+// Classifies images: trains on images shifted at random by up to a pixel, and tests on others.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -1,6 +1,6 @@
-// Questions about the King James text whose answers lie in it, as SQuAD's do: a line with a few
-// words left out is the question, the words that hold this line somewhere are the context, and the
-// answer is where in the context the words that were left out begin and end.
+// Asks questions about the King James text whose answers lie in it, as SQuAD's do: a line with a
+// few words left out is the question, the words that hold this line somewhere are the context, and
+// the answer is where in the context the words that were left out begin and end.
 #include <algorithm>
 #include <array>
 #include <numeric>

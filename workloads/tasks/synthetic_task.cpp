@@ -1,4 +1,4 @@
-// Data of the shape that the papers' data sets have, made up: normal pixels, uniform tokens, and
+// Makes up data of the shape that the papers' data sets have: normal pixels, uniform tokens, and
 // uniform labels and answers.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// Predicts the next token of a text: trains on windows of its first part, and tests on the rest.
 #include <algorithm>
 #include <cmath>
 #include <utility>

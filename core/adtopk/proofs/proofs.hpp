@@ -1,5 +1,5 @@
-// The convergence proofs of all-dimension top-k as far as they can be run: each of their steps as a
-// measured number beside its bound.
+// Checks the convergence proofs of all-dimension top-k as far as they can be run: each of their
+// steps becomes a measured number beside its bound.
 #pragma once
 
 #include <string>

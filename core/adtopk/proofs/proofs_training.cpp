@@ -1,4 +1,4 @@
-// The checks that train: the virtual iterate, steps on a quadratic, and xi.
+// Runs the checks that train: the virtual iterate, steps on a quadratic, and xi.
 #include <algorithm>
 #include <array>
 #include <cmath>

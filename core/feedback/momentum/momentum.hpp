@@ -1,4 +1,4 @@
-// DGC's momentum correction: error feedback accumulates velocities instead of gradients.
+// Corrects momentum as DGC does: error feedback accumulates velocities instead of gradients.
 //
 // Source: Y. Lin et al., "Deep gradient compression", ICLR 2018, section 3.2.
 #pragma once

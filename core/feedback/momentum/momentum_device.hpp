@@ -1,4 +1,4 @@
-// Momentum correction (momentum.hpp) on a device, with the host's bits.
+// Corrects momentum (momentum.hpp) on a device, with the host's bits.
 //
 // Everything here returns before it is done, runs in the order of `stream`, waits for nothing and
 // allocates nothing once a step has run with the largest sizes.

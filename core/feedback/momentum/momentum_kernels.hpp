@@ -1,5 +1,5 @@
-// Kernels of momentum_device.hpp. Advancing reads gradient and velocity and writes the velocity,
-// and with nesterov the growth: three or four streams.
+// Advances and masks velocities in kernels (momentum_device.hpp). Advancing reads gradient and
+// velocity and writes the velocity, and with nesterov the growth: three or four streams.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Computes norms, and the factors that clip by them, on a device.
 #include <string>
 
 #include "core/base/error.hpp"

@@ -1,4 +1,4 @@
-// Kernels of norm.hpp and of clipping by it.
+// Computes norms (norm.hpp), and the factors that clip by them, in kernels.
 //
 // One read of x, 8 bytes written a tile of 32 KB; then one block adds up the tiles.
 #pragma once

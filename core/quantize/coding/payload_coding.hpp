@@ -1,4 +1,4 @@
-// Shorter wire forms of a sparse payload: values as halves, indices as gaps.
+// Codes sparse payloads in fewer bytes: values as halves, indices as gaps.
 //
 // A coded payload, little-endian:
 //   header   8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, bit 1: delta indices),

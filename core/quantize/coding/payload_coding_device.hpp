@@ -1,4 +1,4 @@
-// Coded payloads (payload_coding.hpp) on a device: the same bytes as the host's.
+// Codes payloads (payload_coding.hpp) on a device, in the same bytes as the host.
 //
 // Everything here returns before it is done, runs in the order of `stream`, waits for nothing and
 // allocates nothing once a step has run with the largest sizes.

@@ -1,6 +1,6 @@
-// All-dimension top-k: every fibre of a tensor along one axis keeps its k = max(1, trunc(C *
-// density)) elements of largest magnitude, C being the axis's extent; in turns with global top-k if
-// interleaved.
+// Selects by all-dimension top-k: every fibre of a tensor along one axis keeps its k = max(1,
+// trunc(C * density)) elements of largest magnitude, C being the axis's extent; in turns with
+// global top-k if interleaved.
 //
 // Source:      ADTopk, "All-dimension Top-k compression for high-performance data-parallel DNN
 //              training", HPDC 2024, and its published code.

@@ -1,4 +1,4 @@
-// All-dimension top-k, alone, in turns with global top-k, and in turns with a kept threshold.
+// Describes all-dimension top-k: alone, and in turns with global top-k or with a kept threshold.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// The inner loops of the selection in fibres, one table an instruction set; all tables give equal
-// results. Keys are those of core/sparsify/scan/simd/select_kernels.hpp, and so is the rule: no
-// inline functions that files of other instruction sets share.
+// Declares the inner loops of the selection in fibres, one table an instruction set; all tables
+// give equal results. Keys are those of core/sparsify/scan/simd/select_kernels.hpp, and so is the
+// rule: no inline functions that files of other instruction sets share.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// AVX2: masks of 64 elements, then their bits one by one; few are set.
+// Scans with AVX2: makes masks of 64 elements, then takes their bits one by one; few are set.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

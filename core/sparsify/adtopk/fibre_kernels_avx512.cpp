@@ -1,5 +1,5 @@
-// AVX-512, VBMI2 included: masks of 64 elements, and the positions of their bits packed in a
-// register, without a branch; then what lies there is copied.
+// Scans with AVX-512, VBMI2 included: makes masks of 64 elements, and packs the positions of their
+// bits in a register, without a branch; then copies what lies there.
 #if defined(__x86_64__)
 #pragma GCC target("avx512vbmi2")
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// Top-k along one axis of a tensor, in each fibre by itself.
+// Selects top-k along one axis of a tensor, in each fibre by itself.
 //
 // A fibre is the elements that share every index but the one of the axis. Of `length` elements it
 // keeps the k = max(1, trunc(length * density)) largest magnitudes, ties to the lower index.

@@ -1,3 +1,4 @@
+// Selects in fibres on a device, with the kernels that suit their length and layout.
 #include "core/device/launch.hpp"
 #include "core/sparsify/adtopk/fibre_device_kernels.hpp"
 #include "core/sparsify/adtopk/fibres.hpp"

@@ -1,4 +1,4 @@
-// Kernels of DGC's sampled threshold and its corrections (dgc.cpp).
+// Finds DGC's sampled threshold and corrects it, in kernels (dgc.cpp).
 //
 // Expected on an H200 for n = 25.6M at 1 %, warm, not measured: Prepare 2 us, Collect 24 us,
 // DgcDecide 12 us (candidates' indices and values from L2, then a chain of waits and of digits that

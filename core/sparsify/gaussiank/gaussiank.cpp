@@ -1,5 +1,5 @@
-// GaussianK: the threshold that a normal distribution with the tensor's mean and deviation puts at
-// the density.
+// Selects by GaussianK: takes the threshold that a normal distribution with the tensor's mean and
+// deviation puts at the density.
 //
 // Source:      S. Shi, X. Chu, K. C. Cheung, S. See, "Understanding top-k sparsification in
 //              distributed deep learning", arXiv 1911.08772, 2019, algorithm 1.

@@ -1,5 +1,5 @@
-// MSTopK: bisection between the mean and the maximum magnitude brackets the k-th one; what is above
-// the bracket is sent, and filled up to k from inside it.
+// Selects by MSTopK: bisection between the mean and the maximum magnitude brackets the k-th one;
+// what is above the bracket is sent, and filled up to k from inside it.
 //
 // Source:      S. Shi et al., "Towards scalable distributed training of deep learning on public
 //              cloud clusters", MLSys 2021, algorithm 1.

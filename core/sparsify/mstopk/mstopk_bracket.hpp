@@ -1,4 +1,4 @@
-// MSTopK's bracket around the k-th magnitude, on the host and on devices. The method is in
+// Computes MSTopK's bracket around the k-th magnitude, on the host and on devices. The method is in
 // mstopk.cpp.
 #pragma once
 

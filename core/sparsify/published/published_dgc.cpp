@@ -1,5 +1,5 @@
-// Deep Gradient Compression's sampled threshold as published code runs it. A magnitude of a sample
-// is the threshold, which most of them then correct; none but SIDCo's cuts the selection to size.
+// Selects by Deep Gradient Compression's sampled threshold as published code does. A magnitude of a
+// sample is the threshold, which most forms correct; none but SIDCo's cuts the selection to size.
 //
 // Source: Y. Lin et al., "Deep gradient compression", ICLR 2018.
 #include <algorithm>

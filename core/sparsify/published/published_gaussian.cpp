@@ -1,6 +1,6 @@
-// Gaussian-K as published code runs it: a threshold from the normal quantile, mean + z * deviation
-// of x (with no regard to its sign, though magnitudes are compared), then each implementation's own
-// correction.
+// Selects by Gaussian-K as published code does: takes a threshold from the normal quantile, mean +
+// z * deviation of x (with no regard to its sign, though magnitudes are compared), then corrects it
+// as each implementation does.
 //
 // Source: S. Shi et al., "Understanding top-k sparsification in distributed deep learning", 2019.
 #include <cmath>

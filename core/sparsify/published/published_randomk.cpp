@@ -1,5 +1,5 @@
-// Random-k as published code runs it: the stream is keyed by the bytes of the tensor's name and the
-// step.
+// Selects by random-k as published code does: the stream is keyed by the bytes of the tensor's name
+// and the step.
 //
 // Source: S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
 #include <cmath>

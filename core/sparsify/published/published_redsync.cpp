@@ -1,4 +1,4 @@
-// RedSync's thresholds between the mean and the largest magnitude as published code runs it.
+// Selects by RedSync's thresholds between mean and largest magnitude as published code does.
 //
 // Source: J. Fang et al., "RedSync: reducing synchronization bandwidth for distributed deep
 // learning training system", JPDC 2019.

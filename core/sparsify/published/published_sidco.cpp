@@ -1,4 +1,4 @@
-// SIDCo as published code runs it: a distribution is fitted to the magnitudes, then to what is
+// Selects by SIDCo as published code does: fits a distribution to the magnitudes, then to what is
 // above its threshold, stage by stage; a stage aims at a fraction of what the one before it left.
 //
 // Source: A. M. Abdelmoniem et al., "An efficient statistical-based gradient compression technique

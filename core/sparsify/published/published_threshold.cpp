@@ -1,4 +1,4 @@
-// Selection by a fixed threshold, and by the k-th magnitude, as published code runs it.
+// Selects by a fixed threshold, and by the k-th magnitude, as published code does.
 //
 // Source: N. Strom, "Scalable distributed DNN training using commodity GPU cloud computing",
 // Interspeech 2015.

@@ -1,5 +1,5 @@
-// Random-k: keeps k = max(1, trunc(density * n)) elements, every set of k equally likely, the same
-// set on every rank of a step.
+// Selects by random-k: keeps k = max(1, trunc(density * n)) elements, every set of k equally
+// likely, the same set on every rank of a step.
 //
 // Source:      S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
 // Deviations:  none known. Values are not scaled by n / k: error feedback keeps what is not sent.

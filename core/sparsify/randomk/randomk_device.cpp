@@ -1,3 +1,4 @@
+// Selects random positions on a device: draws them in rounds, then sends what lies there.
 #include "core/device/launch.hpp"
 #include "core/sparsify/randomk/randomk.hpp"
 #include "core/sparsify/randomk/randomk_kernels.hpp"

@@ -1,4 +1,4 @@
-// RedSync's trimmed top-k: a search down from the largest magnitude bounds the k largest.
+// Selects RedSync's trimmed top-k: a search down from the largest magnitude bounds the k largest.
 //
 // Source:      J. Fang, H. Fu, G. Yang, C.-J. Hsieh, "RedSync: reducing synchronization bandwidth
 //              for distributed deep learning training system", JPDC 133, 2019, section 5.2.

@@ -1,4 +1,4 @@
-// Exact top-k behind a trimmed threshold search.
+// Describes the sparsifier `redsync`: exact top-k behind a trimmed threshold search.
 #pragma once
 
 #include "core/sparsify/sparsifier.hpp"

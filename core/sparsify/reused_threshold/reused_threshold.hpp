@@ -1,4 +1,4 @@
-// A threshold that is estimated in some steps and reused in those between.
+// Estimates a threshold in some steps and reuses it in those between.
 //
 // Source: SAFusion, HPDC 2025, section 3: thresholds are estimated periodically and reused. The
 // paper does not print the period.

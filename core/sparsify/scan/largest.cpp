@@ -1,6 +1,6 @@
-// Source: the single pass follows the radix-free selection by sampled bound of R. W. Floyd and
-// R. L. Rivest, "Expected time bounds for selection", CACM 18(3), 1975: a sample gives a bound that
-// is safely too low, one pass collects what reaches it, and the exact cut is made among those few.
+// Selects the k largest in one pass, after the radix-free selection by sampled bound of R. W. Floyd
+// & R. L. Rivest, "Expected time bounds for selection", CACM 18(3), 1975: a sample gives a bound
+// that is safely too low, one pass collects what reaches it, the exact cut is made among those few.
 #include "core/sparsify/scan/largest.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Exact selection of the k largest magnitudes: total order |x| descending, index ascending.
+// Selects exactly the k largest magnitudes: total order |x| descending, index ascending.
 #pragma once
 
 #include <cstddef>

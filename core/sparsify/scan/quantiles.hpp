@@ -1,7 +1,7 @@
-// Quantiles of the distributions that GaussianK fits to elements and SIDCo to magnitudes: the value
-// that a fraction of the distribution lies above. In SIDCo's later stages the fraction is a ratio
-// of densities, which is above 1 where more is asked for than the stage before leaves. On the host
-// and on devices.
+// Computes quantiles of the distributions that GaussianK fits to elements and SIDCo to magnitudes:
+// the value that a fraction of the distribution lies above. In SIDCo's later stages the fraction is
+// a ratio of densities, which is above 1 where more is asked for than the stage before leaves. On
+// the host and on devices.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A stratified random sample of a tensor's 64-byte lines: as many bytes travel as are looked at.
+// Samples a tensor's 64-byte lines, at random in strata: as many bytes travel as are looked at.
 #pragma once
 
 #include <cstddef>

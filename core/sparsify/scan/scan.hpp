@@ -1,5 +1,5 @@
-// One streaming pass over a source that adds the residual, collects the elements above a bound and
-// histograms their magnitudes; and what is shared by the sparsifiers that are built on it.
+// Streams once over a source: adds the residual, collects the elements above a bound and histograms
+// their magnitudes; and holds what the sparsifiers that are built on it share.
 #pragma once
 
 #include <cstddef>

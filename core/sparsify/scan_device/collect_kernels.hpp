@@ -1,4 +1,4 @@
-// The pass of a scan over x (scan_kernels.hpp): candidates, and what is measured beside them.
+// Passes over x for a scan (scan_kernels.hpp): collects candidates, and measures beside them.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// CollectOnDevice with a measure of one's own (device_scan.hpp, NoMeasure).
+// Collects as CollectOnDevice, with a measure of one's own (device_scan.hpp, NoMeasure).
 //
-// Needs SPARFUSE_CUDA_KERNEL(sparfuse::gpu::Collect<MyMeasure>) in a .cu file.
+// Needs SPARFUSE_KERNEL(sparfuse::gpu::Collect<MyMeasure>) in a .cu file.
 #pragma once
 
 #include "core/sparsify/scan_device/collect_kernels.hpp"

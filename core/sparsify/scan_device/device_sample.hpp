@@ -1,4 +1,4 @@
-// A stratified random sample (sample.hpp) as a block sees it.
+// Draws a stratified random sample (sample.hpp) by all threads of a block.
 #pragma once
 
 #include <cstdint>

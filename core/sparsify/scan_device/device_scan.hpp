@@ -1,4 +1,4 @@
-// Selection on a device in one streaming pass: what the sparsifiers that have kernels are built on.
+// Selects on a device in one streaming pass: what the sparsifiers that have kernels are built on.
 //
 // A scan collects the elements of x = gradient + residual whose key (the bits of |x|) reaches a
 // bound, and sends some of them. Which is decided on the device, in the words of a ScanControl, so

@@ -1,4 +1,4 @@
-// Selection of the key of a rank by many blocks, in the phases of a launch: a histogram in global
+// Finds the key of a rank by many blocks, in the phases of a launch: by a histogram in global
 // memory of each of three digits, of 11, 10 and 10 bits, of the keys with the prefix that those
 // before have found. rank_kernels.hpp is for one block.
 #pragma once

@@ -1,4 +1,4 @@
-// The kernel with which a scan begins (scan_kernels.hpp).
+// Begins a scan (scan_kernels.hpp) in a kernel that zeroes its control and finds its bound.
 #pragma once
 
 #include <cstddef>

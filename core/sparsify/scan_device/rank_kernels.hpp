@@ -1,4 +1,4 @@
-// Selection of the element of a rank by one block: what the kernels of scan_kernels.hpp share.
+// Finds the element of a rank by one block: what the kernels of scan_kernels.hpp share.
 //
 // Digits of 11 bits from the top: a histogram in shared memory says which value of the digit the
 // element of the rank has, and only elements with that prefix are counted for the next. It ends

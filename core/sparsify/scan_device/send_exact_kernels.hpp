@@ -1,5 +1,5 @@
-// The k largest by passes over all of x: what a scan does where its candidates do not hold them
-// (scan_kernels.hpp).
+// Sends the k largest by passes over all of x: what a scan does where its candidates do not hold
+// them (scan_kernels.hpp).
 #pragma once
 
 #include <cstdint>

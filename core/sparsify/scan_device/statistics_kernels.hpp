@@ -1,4 +1,4 @@
-// Measuring on a device (sums.hpp), in the pass of a scan (device_scan.hpp) that collects.
+// Measures (tensor_statistics.hpp) in the pass of a device's scan (device_scan.hpp) that collects.
 //
 // All sums are in double precision. Their order follows from the spans of the scan, so that they
 // are the same on every device. A thread converts an element once and does three operations in

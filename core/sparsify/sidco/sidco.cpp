@@ -1,5 +1,5 @@
-// SIDCo: thresholds from a sparsity-inducing distribution that is fitted in stages, each to what
-// exceeds the threshold of the stage before.
+// Selects by SIDCo: takes thresholds from a sparsity-inducing distribution that is fitted in
+// stages, each to what exceeds the threshold of the stage before.
 //
 // Source:      A. M. Abdelmoniem, A. Elzanaty, M.-S. Alouini, M. Canini, "An efficient
 //              statistical-based gradient compression technique for distributed training systems",

@@ -1,4 +1,4 @@
-// Thresholds from distributions fitted in stages.
+// Describes the sparsifiers `sidco`, whose thresholds come from distributions fitted in stages.
 #pragma once
 
 #include "core/sparsify/sparsifier.hpp"

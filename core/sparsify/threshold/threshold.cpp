@@ -1,4 +1,4 @@
-// Everything above a threshold that the user gives.
+// Selects everything above a threshold that the user gives.
 //
 // Source:      N. Strom, "Scalable distributed DNN training using commodity GPU cloud computing",
 //              Interspeech 2015, section 3; values as they are, as in H. Xu et al., "GRACE: a

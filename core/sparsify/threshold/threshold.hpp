@@ -1,4 +1,4 @@
-// Everything above a threshold that the user gives.
+// Describes the sparsifier `threshold`: everything above a threshold that the user gives.
 #pragma once
 
 #include "core/sparsify/sparsifier.hpp"

@@ -1,4 +1,4 @@
-// Exact top-k: keeps the k = max(1, trunc(density * n)) elements of largest magnitude.
+// Selects by exact top-k: keeps the k = max(1, trunc(density * n)) elements of largest magnitude.
 //
 // Source:      A. F. Aji, K. Heafield, "Sparse communication for distributed gradient descent",
 //              EMNLP 2017; with error feedback, D. Alistarh et al., "The convergence of sparsified

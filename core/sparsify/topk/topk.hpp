@@ -1,4 +1,4 @@
-// Exact top-k with fused error feedback.
+// Describes the sparsifier `topk`: exact top-k with fused error feedback.
 #pragma once
 
 #include "core/sparsify/sparsifier.hpp"

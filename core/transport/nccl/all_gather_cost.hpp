@@ -1,4 +1,4 @@
-// Two ways to gather payloads of unequal bytes on every rank, and what each costs.
+// Compares two ways to gather payloads of unequal bytes on every rank by what each costs.
 //
 // P ranks; m_r bytes of rank r, M the most of any. A link class has a start-up time alpha and a
 // time for each byte beta: inside a node of every card's own port, between nodes of the network

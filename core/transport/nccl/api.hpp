@@ -1,4 +1,4 @@
-// The calls of NCCL that the transport makes, as a table, so that everything above it is built and
+// Tabulates the calls of NCCL that the transport makes, so that everything above it is built and
 // tested without NCCL (tests/support/fake_nccl.hpp), which needs a driver and a card for each rank.
 //
 // Communicators are ncclComm_t, streams cudaStream_t, results ncclResult_t. All of them are

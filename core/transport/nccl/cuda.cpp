@@ -1,4 +1,4 @@
-// nccl_api.hpp over the NCCL that this build is linked with.
+// Implements api.hpp over the NCCL that this build is linked with.
 #include <cuda_runtime.h>
 #include <nccl.h>
 

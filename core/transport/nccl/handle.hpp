@@ -1,4 +1,4 @@
-// One ncclComm, used without blocking; and what NCCL's errors mean.
+// Drives one ncclComm without blocking, and says what NCCL's errors mean.
 #pragma once
 
 #include <functional>

@@ -1,3 +1,4 @@
+// Makes the entries of `sparfuse list`, as JSON.
 #include <fmt/format.h>
 
 #include <functional>

@@ -1,3 +1,4 @@
+// Binds set_threads and threads.
 #include "harness/python/bindings/bindings.hpp"
 #include "harness/python/threads.hpp"
 

@@ -1,3 +1,4 @@
+// Makes sparsifiers of Python classes, in an interpreter that it starts in this process.
 #include <pybind11/embed.h>
 
 #include <mutex>

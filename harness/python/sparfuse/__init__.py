@@ -1,4 +1,4 @@
-"""Gradient sparsification: exact, at memory speed, on any float32 array.
+"""Sparsifies gradients: exactly, at memory speed, in any float32 array.
 
 A step of data-parallel training that sends 1 % of the gradient, seen from one worker:
 

@@ -1,3 +1,4 @@
+// Renders tables as Markdown and as LaTeX.
 #include <fmt/format.h>
 
 #include <algorithm>

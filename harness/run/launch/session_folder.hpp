@@ -1,6 +1,6 @@
-// The folder that Open MPI keeps what a launch shares in: segments of memory, sockets. By default
-// they lie among those of everyone else in /dev/shm and /tmp, where nobody removes what a killed
-// program left; in a folder of the launch's own they are recognised.
+// Makes and removes the folder that Open MPI keeps what a launch shares in: segments of memory,
+// sockets. By default they lie among those of everyone else in /dev/shm and /tmp, where nobody
+// removes what a killed program left; in a folder of the launch's own they are recognised.
 #pragma once
 
 #include <filesystem>

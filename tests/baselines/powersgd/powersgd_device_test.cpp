@@ -1,3 +1,4 @@
+// Tests that PowerSGD on a device takes the host's steps, and notes what is not finite.
 #include "baselines/powersgd/powersgd_device.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tests PowerSGD: what it approximates, mass over ranks, columns that depend on one another.
 #include "baselines/powersgd/powersgd.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests ADTopk's plans: the published cuts, what is left dense and what is reduced.
 #include <gtest/gtest.h>
 
 #include <random>

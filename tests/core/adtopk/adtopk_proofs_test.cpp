@@ -1,4 +1,4 @@
-// The executable part of ADTopk's convergence proofs.
+// Tests the executable part of ADTopk's convergence proofs.
 #include <gtest/gtest.h>
 
 #include <cmath>

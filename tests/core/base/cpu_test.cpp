@@ -1,3 +1,4 @@
+// Tests which instruction set the kernels run on.
 #include "core/base/cpu.hpp"
 
 #include <gtest/gtest.h>

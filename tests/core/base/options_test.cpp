@@ -1,3 +1,4 @@
+// Tests how options get their values, and what errors say of those that do not fit.
 #include "core/base/options.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests the thread pool: chunks, exceptions, callers at once, sizes.
 #include "core/base/thread_pool.hpp"
 
 #include <gtest/gtest.h>

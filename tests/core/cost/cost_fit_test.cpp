@@ -1,3 +1,4 @@
+// Tests the constants of a link that are fitted to measured times.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Tests what is said of CUDA cards that cannot be used.
 #include "core/device/card.hpp"
 
 #include <gtest/gtest.h>

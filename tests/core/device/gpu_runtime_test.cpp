@@ -1,5 +1,5 @@
-// Streams, events, graphs, memory and errors of devices: what needs a device that can be held up or
-// made to fail, on the emulated one alone.
+// Tests streams, events, graphs, memory and errors of devices: what needs a device that can be held
+// up or made to fail, on the emulated one alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>

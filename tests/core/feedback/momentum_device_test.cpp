@@ -1,3 +1,4 @@
+// Tests that norms, clipping, momentum and returned elements on a device are the host's.
 #include "core/feedback/momentum/momentum_device.hpp"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Tests momentum correction against the paper's algorithm, clipping, and the density's warm-up.
 #include "core/feedback/momentum/momentum.hpp"
 
 #include <gtest/gtest.h>

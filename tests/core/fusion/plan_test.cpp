@@ -1,3 +1,4 @@
+// Tests the planners that no paper owns, plans, layouts, and the curves of costs.
 #include "core/fusion/plan.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests that payloads are summed up and merged on a device with the host's bits.
 #include "core/payload/accumulate_device.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tests the sum of ranks' payloads, and the passes over dense ones.
 #include "core/payload/accumulate.hpp"
 
 #include <gtest/gtest.h>

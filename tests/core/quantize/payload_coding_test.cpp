@@ -1,3 +1,4 @@
+// Tests the coded payload's format, its rounding, and what is found wrong in damaged ones.
 #include "core/quantize/coding/payload_coding.hpp"
 
 #include <gtest/gtest.h>

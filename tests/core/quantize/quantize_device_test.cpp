@@ -1,4 +1,4 @@
-// Quantizers on a device: the host's bytes, residuals and sums.
+// Tests that quantizers on a device give the host's bytes, residuals and sums.
 #include <bit>
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// Tests the laws of all quantizers, and fp16, qsgd and sign by their definitions.
 #include <gtest/gtest.h>
 
 #include <cfloat>

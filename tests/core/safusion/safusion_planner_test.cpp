@@ -1,3 +1,4 @@
+// Tests SAFusion's plans: the published code's, the paper's, and those from a profile.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// All-dimension top-k on a device: what the host selects, bit for bit.
+// Tests that all-dimension top-k on a device selects what the host selects, bit for bit.
 #include <gtest/gtest.h>
 
 #include <functional>

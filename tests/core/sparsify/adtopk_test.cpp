@@ -1,3 +1,4 @@
+// Tests all-dimension top-k by its definition, and its forms in turns with others.
 #include "core/sparsify/adtopk/adtopk.hpp"
 
 #include <gtest/gtest.h>

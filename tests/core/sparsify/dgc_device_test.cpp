@@ -1,4 +1,4 @@
-// DGC on a device selects what it selects on the host, bit for bit: sample, threshold, corrections.
+// Tests that DGC selects on a device as on the host, bit for bit: sample, threshold, corrections.
 #include <gtest/gtest.h>
 
 #include "tests/support/device_selection.hpp"

@@ -1,4 +1,4 @@
-// Differential test against DGC's rule written out element by element, and one test an option.
+// Tests DGC against its rule written out element by element, and each of its options.
 #include <gtest/gtest.h>
 
 #include "core/base/random_stream.hpp"

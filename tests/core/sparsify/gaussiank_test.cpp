@@ -1,4 +1,4 @@
-// GaussianK: the estimate, its correction, and the paper's own corrections, written out.
+// Tests GaussianK: the estimate, its correction, and the paper's own corrections, written out.
 #include <gtest/gtest.h>
 
 #include "tests/support/sparsifier_oracle.hpp"

@@ -1,4 +1,4 @@
-// MSTopK against its algorithm, which counts all of x in every iteration.
+// Tests MSTopK against its algorithm, which counts all of x in every iteration.
 #include <gtest/gtest.h>
 
 #include <limits>

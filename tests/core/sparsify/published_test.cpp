@@ -1,5 +1,5 @@
-// The published forms: small cases worked by hand, the counts that they are known for, and what the
-// descriptors say of them.
+// Tests the published forms: small cases worked by hand, the counts that they are known for, and
+// what the descriptors say of them.
 #include "core/sparsify/published/published.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Random-k on a device: the positions of the host, bit for bit.
+// Tests that random-k on a device draws the positions of the host, bit for bit.
 #include <gtest/gtest.h>
 
 #include "core/sparsify/scan_device/position_bitmap_device.hpp"

@@ -1,3 +1,4 @@
+// Tests random-k: draws that the data do not change, every element and set equally likely.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,4 +1,4 @@
-// RedSync against its definition: the trimmed search, and the exact cut behind it.
+// Tests RedSync against its definition: the trimmed search, and the exact cut behind it.
 #include <gtest/gtest.h>
 
 #include "tests/support/sparsifier_oracle.hpp"

@@ -1,5 +1,5 @@
-// A threshold that is reused on a device selects what it selects on the host, and lets the inner
-// sparsifier select in the same steps.
+// Tests that a threshold that is reused on a device selects what it selects on the host, and lets
+// the inner sparsifier select in the same steps.
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"

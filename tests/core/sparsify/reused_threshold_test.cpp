@@ -1,4 +1,4 @@
-// A reused threshold: what is sent between estimates, and what brings the next estimate forward.
+// Tests a reused threshold: what is sent between estimates, what brings the next estimate forward.
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 #include <gtest/gtest.h>

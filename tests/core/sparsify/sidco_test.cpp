@@ -1,4 +1,4 @@
-// SIDCo: every fit and stage written out, the adaptation of the stages, and the correction.
+// Tests SIDCo: every fit and stage written out, the adaptation of the stages, and the correction.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Moments, tails and counts against sums in double precision, on every instruction set and pool.
+// Tests moments, tails and counts by sums in double precision, on all instruction sets and pools.
 #include "core/sparsify/scan/statistics.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The fixed threshold: its rule, and what it sends where the rule gives nothing or too much.
+// Tests the fixed threshold: its rule, and what it sends where that gives nothing or too much.
 #include <gtest/gtest.h>
 
 #include "tests/support/sparsifier_oracle.hpp"

@@ -1,5 +1,5 @@
-// Sparsifiers that estimate a threshold select on a device what they select on the host, but for
-// elements at the threshold where that is computed from sums.
+// Tests that sparsifiers that estimate a threshold select on a device what they select on the host,
+// but for elements at the threshold where that is computed from sums.
 #include <gtest/gtest.h>
 
 #include <limits>

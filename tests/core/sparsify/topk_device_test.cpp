@@ -1,4 +1,4 @@
-// Exact top-k on a device selects what it selects on the host, bit for bit.
+// Tests that exact top-k selects on a device what it selects on the host, bit for bit.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,3 +1,4 @@
+// Tests exact top-k in small cases by hand, and its errors.
 #include <gtest/gtest.h>
 
 #include <functional>

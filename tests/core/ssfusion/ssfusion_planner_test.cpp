@@ -1,3 +1,4 @@
+// Tests SSFusion's plans: the published ones, budgets, offloading and interleaving.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Tests which rank a stalled exchange is said to wait for.
 #include "core/transport/liveness.hpp"
 
 #include <gtest/gtest.h>

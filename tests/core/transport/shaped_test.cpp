@@ -1,3 +1,4 @@
+// Tests transport `shaped`: its schedule of a link, and that it is never faster than the link.
 #include "core/transport/shaped.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests coroutines of communication: order, errors, and what they leave when destroyed.
 #include "core/transport/task.hpp"
 
 #include <gtest/gtest.h>

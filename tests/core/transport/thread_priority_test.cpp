@@ -1,3 +1,4 @@
+// Tests that a thread's raised priority is not handed on to threads that it makes.
 #include <gtest/gtest.h>
 #include <sched.h>
 

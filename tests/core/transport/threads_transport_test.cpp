@@ -1,3 +1,4 @@
+// Tests transport `threads`, and the ProgressLoop over it: order, splits, ranks lost or stalled.
 #include <gtest/gtest.h>
 
 #include <array>

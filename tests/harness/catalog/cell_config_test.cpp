@@ -1,4 +1,4 @@
-// The configuration of a cell: what is stored, what comes back, and what identifies it.
+// Tests the configuration of a cell: what is stored, what comes back, and what identifies it.
 #include "harness/catalog/cell_config.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests declared clusters: what is calibrated on which bars, and the mistakes of files.
 #include "harness/clusters/declared_cluster.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests what the model takes of a profile, draws within its errors, and fusion plans as bytes.
 #include "harness/clusters/profile_data.hpp"
 
 #include <gtest/gtest.h>

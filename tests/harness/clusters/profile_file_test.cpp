@@ -1,3 +1,4 @@
+// Tests files of profiles: what is written comes back, and which one a cell takes.
 #include "harness/clusters/profile_file.hpp"
 
 #include <gtest/gtest.h>

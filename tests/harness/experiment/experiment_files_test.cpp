@@ -1,3 +1,4 @@
+// Tests the order of the experiment files that are found.
 #include "harness/experiment/experiment_files.hpp"
 
 #include <gtest/gtest.h>

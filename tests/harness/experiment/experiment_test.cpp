@@ -1,4 +1,4 @@
-// Experiment files: what they expand to, and the errors that name file, line, key and value.
+// Tests experiment files: what they expand to, and the errors that name file, line, key and value.
 #include "harness/experiment/experiment.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// [published] and [[figure]] of an experiment file.
+// Tests what is read of [published] and [[figure]] of an experiment file.
 #include <gtest/gtest.h>
 
 #include <fstream>

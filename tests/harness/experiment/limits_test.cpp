@@ -1,5 +1,5 @@
-// The limits of experiment files: numbers with both ends in the error, counts of cells and trials,
-// and what needs no trial to be found.
+// Tests the limits of experiment files: numbers with both ends in the error, counts of cells and
+// trials, and what needs no trial to be found.
 #include <gtest/gtest.h>
 
 #include <chrono>

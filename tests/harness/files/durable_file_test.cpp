@@ -1,4 +1,4 @@
-// Files that are read: their ends, and JSON from elsewhere.
+// Tests how files are read: their ends, and JSON from elsewhere.
 #include "harness/files/durable_file.hpp"
 
 #include <gtest/gtest.h>

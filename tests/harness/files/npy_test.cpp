@@ -1,3 +1,4 @@
+// Tests the bytes of NumPy files, and the description of what these cannot hold.
 #include "harness/files/npy.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests what `sparfuse doctor` says of cards, on made-up ones.
 #include "harness/machine/doctor_gpu.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-"""Runs the examples of every docstring and of the README, and compares the stubs with the module."""
+"""Tests the examples of every docstring and of the README, and the stubs against the module."""
 
 import ast
 import contextlib

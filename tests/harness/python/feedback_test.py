@@ -1,4 +1,4 @@
-"""ErrorFeedback against NumPy, bit for bit; decompress; the warm-up."""
+"""Tests ErrorFeedback against NumPy, bit for bit; decompress; the warm-up."""
 
 import unittest
 

@@ -1,5 +1,5 @@
-"""What would end the interpreter or write wrong numbers: objects without __init__, sizes beyond
-reason, memory that is read and written at once."""
+"""Tests what would end the interpreter or write wrong numbers: objects without __init__, sizes
+beyond reason, memory that is read and written at once."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""sparfuse.Method: whole methods against NumPy, and what a caller may get wrong."""
+"""Tests sparfuse.Method: whole methods against NumPy, and what a caller may get wrong."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""encode_payload, decode_payload, and ErrorFeedback that rounds to halves."""
+"""Tests encode_payload, decode_payload, and ErrorFeedback that rounds to halves."""
 
 import struct
 import unittest

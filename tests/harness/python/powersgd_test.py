@@ -1,4 +1,4 @@
-"""PowerSGD against the algorithm in NumPy; workers in one process and in several."""
+"""Tests PowerSGD against the algorithm in NumPy; workers in one process and in several."""
 
 import threading
 import unittest

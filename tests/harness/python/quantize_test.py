@@ -1,4 +1,4 @@
-"""Quantizer and ErrorFeedback with one, against NumPy; its errors."""
+"""Tests Quantizer, and ErrorFeedback with one, against NumPy; its errors."""
 
 import sys
 import threading

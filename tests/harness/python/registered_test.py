@@ -1,4 +1,4 @@
-"""Sparsifiers written in Python behave as built-in ones, and what they return is checked."""
+"""Tests that sparsifiers of Python behave as built-in ones, and what they return is checked."""
 
 import threading
 import unittest

@@ -1,4 +1,4 @@
-"""Sparsifier: against top-k in NumPy, the arrays that it takes, its errors, threads."""
+"""Tests Sparsifier: against top-k in NumPy, the arrays that it takes, its errors, threads."""
 
 import array
 import os

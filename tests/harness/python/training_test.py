@@ -1,4 +1,4 @@
-"""Data-parallel training in PyTorch with four simulated workers: sparse steps learn as dense ones do."""
+"""Tests training in PyTorch with four simulated workers: sparse steps learn as dense ones do."""
 
 import unittest
 

@@ -1,3 +1,4 @@
+// Tests the tables of profile trials.
 #include "harness/report/tables/profile_table.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests of what tables tell apart, and of results as numbers.
+// Tests what tables tell apart, and results as numbers.
 #include "harness/report/tables/table.hpp"
 
 #include <gtest/gtest.h>

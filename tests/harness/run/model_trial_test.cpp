@@ -1,3 +1,4 @@
+// Tests a modelled trial by hand, and what it says that its profile lacks.
 #include "harness/run/model_trial.hpp"
 
 #include <gtest/gtest.h>

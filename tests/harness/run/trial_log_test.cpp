@@ -1,4 +1,4 @@
-// A trial's log: its limit, and what its end says of a rank that died.
+// Tests a trial's log: its limit, and what its end says of a rank that died.
 #include "harness/run/trial_log.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What lies in a results folder and is not the harness's: links, folders of the user's, files that
-// are none. Nothing of it is removed, and nothing of it makes a verb hang.
+// Tests what lies in a results folder and is not the harness's: links, folders of the user's, files
+// that are none. Nothing of it is removed, and nothing of it makes a verb hang.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

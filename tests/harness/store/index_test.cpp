@@ -1,4 +1,4 @@
-// The index answers for trials whose files have not changed, and for no others.
+// Tests that the index answers for trials whose files have not changed, and for no others.
 #include "harness/store/index.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The store: trials that are finished or absent, an index that can be made again, outcomes.
+// Tests the store: trials that are finished or absent, an index that can be made again, outcomes.
 #include "harness/store/store.hpp"
 
 #include <gtest/gtest.h>

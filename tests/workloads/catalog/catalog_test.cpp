@@ -1,3 +1,4 @@
+// Tests what the catalog says of the workloads, and that their data files are there.
 #include "workloads/catalog/catalog.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests data files: what is read, and that every damage is found.
 #include "workloads/data/data_file.hpp"
 
 #include <gtest/gtest.h>

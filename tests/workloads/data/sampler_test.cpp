@@ -1,5 +1,5 @@
-// Over ranks, micro-steps and steps, an epoch deals each sample at most once, the same however the
-// work is cut.
+// Tests that over ranks, micro-steps and steps an epoch deals each sample at most once, the same
+// however the work is cut.
 #include "workloads/data/sampler.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The layer tables against what others publish of the same models, and against the arrays of the
-// SAFusion and SSFusion repositories.
+// Tests the layer tables against what others publish of the same models, and against the arrays of
+// the SAFusion and SSFusion repositories.
 #include "workloads/models/layers.hpp"
 
 #include <gtest/gtest.h>

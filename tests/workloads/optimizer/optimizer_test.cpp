@@ -1,3 +1,4 @@
+// Tests learning rates and optimizers by their definitions, on the host and on devices.
 #include "workloads/optimizer/optimizer.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Dense training alone reaches what the catalog states, within the steps that it states.
+// Tests that dense training alone reaches what the catalog states, within the steps that it states.
 // Some five minutes on one core.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Devices and precisions: that what is asked for is computed, and that nothing but this changes.
+// Tests devices and precisions: what is asked for is computed, and nothing but this changes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>

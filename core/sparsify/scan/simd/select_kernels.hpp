@@ -1,4 +1,4 @@
-// The inner loops of selection, one table an instruction set. All tables give equal results.
+// Declares selection's inner loops, one table an instruction set. All tables give equal results.
 //
 // A key is the bit pattern of |x|: for floats the order of keys is the order of magnitudes, and
 // infinities and NaNs are the largest. This header is included by files that are compiled for one

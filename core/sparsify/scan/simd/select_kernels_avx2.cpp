@@ -1,4 +1,4 @@
-// AVX2 kernels: 64-bit masks, then the positions of their bits without a branch per element.
+// Selects with AVX2: makes 64-bit masks, then finds their bits without a branch per element.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

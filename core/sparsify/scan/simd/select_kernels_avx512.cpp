@@ -1,4 +1,4 @@
-// AVX-512 kernels, VBMI2 included. Compaction goes through a register and a masked store: the
+// Selects with AVX-512, VBMI2 included. Compaction goes through a register and a masked store: the
 // compressing store to memory is microcoded on some machines and costs a hundred cycles there.
 #if defined(__x86_64__)
 #pragma GCC target("avx512vbmi2")

@@ -1,3 +1,4 @@
+// Tests LiveEngine where something comes at a bad time: timers, unfinished steps, failed splits.
 #include "core/engine/live/live_engine.hpp"
 
 #include <gtest/gtest.h>

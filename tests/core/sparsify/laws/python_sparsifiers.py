@@ -1,5 +1,5 @@
-"""Sparsifiers written in Python: three that obey the laws of all sparsifiers, some that break one each, one that
-cannot be made."""
+"""Defines sparsifiers in Python: three that obey the laws of all sparsifiers, some that break one
+each, one that cannot be made."""
 
 import numpy
 

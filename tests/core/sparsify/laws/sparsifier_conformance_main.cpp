@@ -1,5 +1,5 @@
-// The laws of sparsifiers on those that are named, registered ones or classes of Python files, on
-// the host or on a device.
+// Tests the laws of sparsifiers on those that are named, registered ones or classes of Python
+// files, on the host or on a device.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
-// The laws that every sparsifier obeys. A new one gets them by being in the table; a class of a
-// Python file by being named to sparsifier_conformance_main.cpp. What a descriptor leaves open, an
-// exact count or a contraction, is not asked for here; that the table's leave nothing open is
+// Tests the laws that every sparsifier obeys. A new one gets them by being in the table; a class of
+// a Python file by being named to sparsifier_conformance_main.cpp. What a descriptor leaves open,
+// an exact count or a contraction, is not asked for here; that the table's leave nothing open is
 // tested in sparsifier_table_test.cpp.
 #include <gtest/gtest.h>
 

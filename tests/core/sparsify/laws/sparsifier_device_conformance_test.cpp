@@ -1,4 +1,4 @@
-// The laws that every sparsifier obeys on a device, beside those of
+// Tests the laws that every sparsifier obeys on a device, beside those of
 // sparsifier_conformance_test.cpp: above all that it selects what it selects on the host. One that
 // has no kernels is staged through the host, and obeys them all the same.
 #include <gtest/gtest.h>

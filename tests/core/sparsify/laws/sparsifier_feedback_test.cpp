@@ -1,5 +1,5 @@
-// Error feedback over many steps: nothing is lost, nothing is rounded twice, and the fused form
-// equals adding the residual by hand.
+// Tests error feedback over many steps: nothing is lost, nothing is rounded twice, and the fused
+// form equals adding the residual by hand.
 #include <gtest/gtest.h>
 
 #include <cctype>

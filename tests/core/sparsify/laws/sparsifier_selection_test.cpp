@@ -1,4 +1,4 @@
-// Exact top-k against its definition: every kind of data, shape, density, instruction set and pool.
+// Tests exact top-k by its definition: every kind of data, shape, density, instruction set, pool.
 #include <gtest/gtest.h>
 
 #include "tests/support/sparsifier_oracle.hpp"

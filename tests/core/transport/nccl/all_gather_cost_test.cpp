@@ -1,3 +1,4 @@
+// Tests the costs of both all-gathers by hand, and which one is chosen.
 #include "core/transport/nccl/all_gather_cost.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests transport `nccl`: order, lost ranks, errors, set-up and splits, on an NCCL of tests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
