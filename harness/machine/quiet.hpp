@@ -19,7 +19,7 @@ namespace sparfuse::harness {
 struct QuietLimits {
   double other_cpu = 0.05;  // of the cores, taken by processes that are not the trial's
   double stolen = 0.02;     // of the cores, taken by the hypervisor
-  double slowdown = 1.2;   // of the reference loop
+  double slowdown = 1.2;    // of the reference loop
   int reruns = 2;
   bool operator==(const QuietLimits&) const = default;
 };
@@ -53,9 +53,9 @@ nlohmann::json QuietReadings(const std::vector<nlohmann::json>& ranks);
 // What the reference loop took: the mean of the readings; none without any.
 std::optional<double> MeanLoopSeconds(const nlohmann::json& readings);
 
-// What values are where nothing disturbs them, of which up to three quarters may be disturbed: their
-// lower quartile; none without any. The least would be luck: on a shared host the loop is a fifth
-// faster now and then.
+// What values are where nothing disturbs them, of which up to three quarters may be disturbed:
+// their lower quartile; none without any. The least would be luck: on a shared host the loop is a
+// fifth faster now and then.
 std::optional<double> Undisturbed(std::vector<double> values);
 
 // The readings with "limits", "slowdown", "disturbed", "causes" ({reading: value} of those beyond

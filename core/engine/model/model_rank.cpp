@@ -1,0 +1,245 @@
+#include "core/engine/model/model_rank.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/engine/model/selected_count.hpp"
+
+namespace sparfuse {
+
+ModelRank::ModelRank(ModelCluster& cluster, int rank, bool traced)
+    : StepScheduler(cluster.config().layout, cluster.config().plan, cluster.config().topology,
+                    rank),
+      cluster_(cluster),
+      strategy_(cluster.config().make_strategy()),
+      traced_(traced) {}
+
+void ModelRank::Begin() {
+  ResetStep();
+  strategy_->StepBegin(*this);
+  RunProgram();
+}
+
+void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic,
+                             std::size_t elements, std::size_t entries) {
+  const Op& done = op(handle);
+  const bool negotiate = done.kind == OpKind::kNegotiate;
+  Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
+        std::string(ChannelName(done.channel)), done.label, began, done.payload_bytes);
+  if (!negotiate) {
+    ++record_.exchanges;
+    record_.payload_bytes += done.payload_bytes;
+    record_.selected += elements;
+    record_.sent_bytes += traffic.bytes_sent;
+    record_.received_bytes += traffic.bytes_received;
+    record_.messages_sent += traffic.messages_sent;
+    entries_[handle] = entries;
+  }
+  Finish(handle);
+  WakeCompute();
+}
+
+void ModelRank::BeginWait(std::string label) { waits_[std::move(label)] = Now(); }
+
+void ModelRank::EndWait(const std::string& label) {
+  const auto it = waits_.find(label);
+  record_.align_wait_seconds += Now() - it->second;
+  Trace(SpanKind::kAlign, "align", label, it->second, 0);
+  waits_.erase(it);
+}
+
+void ModelRank::Trace(SpanKind kind, std::string lane, std::string label, double begin,
+                      std::uint64_t bytes) {
+  if (traced_) spans_.push_back({kind, std::move(lane), std::move(label), begin, Now(), bytes});
+}
+
+void ModelRank::StartLocal(Handle handle, Op& started) {
+  lanes_[static_cast<std::size_t>(started.lane)].queue.push_back(handle);
+  if (started.lane == Lane::kCompute) {
+    WakeCompute();
+  } else {
+    WakeLane(started.lane);
+  }
+}
+
+void ModelRank::StartExchange(Handle handle, Op& started) {
+  std::size_t elements = started.elements();
+  if (!started.selections.empty()) {
+    std::uint64_t whole_bytes = 0;
+    std::size_t whole_elements = 0;
+    for (const Handle selection : started.selections) {
+      if (!IsWhole(op(selection))) continue;
+      whole_bytes += op(selection).payload_bytes;
+      whole_elements += op(selection).range.size();
+    }
+    const std::size_t selected = (started.payload_bytes - whole_bytes) / kSparseElementBytes;
+    const PayloadCoding coding = cluster_.config().coding;
+    if (coding != PayloadCoding{} && whole_elements < elements) {
+      started.payload_bytes =
+          whole_bytes + ExpectedPayloadBytes(coding, selected, started.range.size());
+    }
+    elements = whole_elements + selected;
+  }
+  cluster_.Arrive(rank(), handle, started, elements);
+}
+
+void ModelRank::StartTimerOp(Handle handle, Op& timer) {
+  cluster_.simulation().After(timer.seconds, [this, handle] {
+    if (phase_ == Phase::kEnded) return;
+    Finish(handle);
+    WakeCompute();
+  });
+}
+
+void ModelRank::RecordExposed() {
+  if (Now() <= idle_since_) return;
+  record_.exposed_communication_seconds += Now() - idle_since_;
+  Trace(SpanKind::kExposed, "compute", "", idle_since_, 0);
+}
+
+void ModelRank::WakeCompute() {
+  LaneState& lane = lanes_[0];
+  if (lane.busy || phase_ == Phase::kEnded || in_program_) return;
+  if (!lane.queue.empty()) {
+    if (phase_ == Phase::kFinishing) RecordExposed();
+    Work(Lane::kCompute);
+  } else if (phase_ != Phase::kFinishing || complete_) {
+    RunProgram();
+  }
+}
+
+void ModelRank::WakeLane(Lane which) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(which)];
+  if (!lane.busy && !lane.queue.empty()) Work(which);
+}
+
+void ModelRank::Work(Lane which) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(which)];
+  const Handle handle = lane.queue.front();
+  lane.queue.pop_front();
+  lane.busy = true;
+  const double began = Now();
+  cluster_.MachineOf(rank()).Use(LocalSeconds(handle), [this, which, handle, began] {
+    lanes_[static_cast<std::size_t>(which)].busy = false;
+    EndWork(which, handle, began);
+    which == Lane::kCompute ? WakeCompute() : WakeLane(which);
+    WakeCompute();
+  });
+}
+
+double ModelRank::LocalSeconds(Handle handle) {
+  Op& started = op(handle);
+  const CostModel& cost = cluster_.config().cost;
+  const auto n = static_cast<double>(started.kind == OpKind::kApply ? started.elements()
+                                                                    : started.range.size());
+  switch (started.kind) {
+    case OpKind::kPack:
+      return cost.dispatch_seconds + cost.pack_seconds(n);
+    case OpKind::kSparsify:
+      return cost.dispatch_seconds + SelectionSeconds(started);
+    default:
+      return cost.dispatch_seconds +
+             (op(started.exchange).selections.empty()
+                  ? cost.scale_seconds(n)
+                  : cost.DecompressSeconds(started.elements(), entries_[started.exchange]));
+  }
+}
+
+double ModelRank::SelectionSeconds(Op& sparsify) const {
+  const ModelConfig& config = cluster_.config();
+  const std::size_t n = sparsify.range.size();
+  if (IsWhole(sparsify)) {
+    sparsify.payload_bytes = config.dense_quantizer->EncodedBytes(n);
+    return config.cost.EncodeSeconds(config.dense_quantizer->name(), n);
+  }
+  if (sparsify.density >= 1) {  // nothing to select: a checked copy
+    sparsify.payload_bytes = n * kSparseElementBytes;
+    return config.cost.pack_seconds(static_cast<double>(n));
+  }
+  sparsify.payload_bytes =
+      SelectedCount(config, sparsify, rank(), cluster_.step()) * kSparseElementBytes;
+  return sparsify.lane == Lane::kHost
+             ? config.cost.HostSelectionSeconds(config.sparsifier, n, sparsify.density)
+             : config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
+}
+
+bool ModelRank::IsWhole(const Op& sparsify) const {
+  return cluster_.config().dense_quantizer != nullptr && sparsify.density >= 1;
+}
+
+void ModelRank::EndWork(Lane lane, Handle handle, double began) {
+  const Op& done = op(handle);
+  SpanKind kind = SpanKind::kDecompress;
+  std::string label;
+  if (done.kind == OpKind::kPack) {
+    kind = SpanKind::kPack;
+    label = layout().tensor(done.tensor).name;
+  } else if (done.kind == OpKind::kSparsify) {
+    kind = SpanKind::kSparsify;
+  }
+  if (lane == Lane::kCompute) {
+    (kind == SpanKind::kDecompress ? record_.decompress_seconds : record_.sparsify_seconds) +=
+        Now() - began;
+    idle_since_ = Now();
+  }
+  Trace(kind, std::string(LaneName(lane)), std::move(label), began, done.payload_bytes);
+  Finish(handle);
+}
+
+void ModelRank::Compute(double seconds, SpanKind kind, double* total, std::string label,
+                        Continuation next) {
+  lanes_[0].busy = true;
+  const double began = Now();
+  cluster_.MachineOf(rank()).Use(
+      seconds, [this, kind, total, began, label = std::move(label), next = std::move(next)] {
+        lanes_[0].busy = false;
+        if (total != nullptr) {
+          *total += Now() - began;
+          Trace(kind, "compute", label, began, 0);
+        }
+        in_program_ = true;
+        next();
+        in_program_ = false;
+        idle_since_ = Now();
+        WakeCompute();
+      });
+}
+
+void ModelRank::RunProgram() {
+  const BackwardProfile& profile = cluster_.config().backward;
+  switch (phase_) {
+    case Phase::kBegin:
+      return Compute(profile.begin_seconds, SpanKind::kForward, nullptr, "",
+                     [this] { phase_ = Phase::kForward; });
+    case Phase::kForward:
+      return Compute(profile.forward_seconds, SpanKind::kForward, &record_.forward_seconds, "",
+                     [this] { phase_ = Phase::kBackward; });
+    case Phase::kBackward: {
+      const std::size_t tensor = next_tensor_++;
+      return Compute(profile.backward_seconds[tensor], SpanKind::kBackward,
+                     &record_.backward_seconds, layout().tensor(tensor).name, [this, tensor] {
+                       if (next_tensor_ == layout().tensors()) phase_ = Phase::kTail;
+                       strategy_->GradientReady(*this, tensor);
+                     });
+    }
+    case Phase::kTail:
+      return Compute(profile.tail_seconds, SpanKind::kBackward, &record_.backward_seconds, "end",
+                     [this] {
+                       phase_ = Phase::kFinishing;
+                       strategy_->BackwardEnd(*this);
+                     });
+    case Phase::kFinishing:
+      RecordExposed();
+      phase_ = Phase::kUpdate;
+      return Compute(profile.update_seconds, SpanKind::kUpdate, &record_.update_seconds, "",
+                     [this] {
+                       record_.step_seconds = Now();
+                       phase_ = Phase::kEnded;
+                     });
+    case Phase::kUpdate:
+    case Phase::kEnded:
+      return;
+  }
+}
+
+}  // namespace sparfuse

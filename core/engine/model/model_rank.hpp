@@ -1,0 +1,83 @@
+// Runs a modelled rank through its step: forward, backward and update, its lanes, its strategy.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/engine/model/model_cluster.hpp"
+#include "core/engine/scheduler.hpp"
+#include "core/engine/timeline.hpp"
+
+namespace sparfuse {
+
+class ModelRank final : public StepScheduler {
+ public:
+  ModelRank(ModelCluster& cluster, int rank, bool traced);
+
+  void Begin();
+  // The exchange that this rank waits for is over; `traffic` is its share, `entries` those of all
+  // ranks together.
+  void ExchangeDone(Handle handle, double began, const Traffic& traffic, std::size_t elements,
+                    std::size_t entries);
+
+  void BeginWait(std::string label) override;
+  void EndWait(const std::string& label) override;
+
+  bool ended() const noexcept { return phase_ == Phase::kEnded; }
+  std::string Unfinished() const { return DescribeUnfinished(); }
+  const StepRecord& record() const noexcept { return record_; }
+  std::vector<Span> TakeSpans() { return std::move(spans_); }
+
+ private:
+  enum class Phase { kBegin, kForward, kBackward, kTail, kFinishing, kUpdate, kEnded };
+  struct LaneState {
+    std::deque<Handle> queue;
+    bool busy = false;
+  };
+
+  void StartLocal(Handle handle, Op& started) override;
+  void StartExchange(Handle handle, Op& started) override;
+  void StartTimerOp(Handle handle, Op& timer) override;
+  void StepComplete() override { complete_ = true; }
+
+  double Now() const { return cluster_.simulation().now(); }
+  void Trace(SpanKind kind, std::string lane, std::string label, double begin, std::uint64_t bytes);
+  // What the compute lane has waited since it last worked.
+  void RecordExposed();
+
+  // Between the pieces of backward the compute lane does what is queued, as the live hook does;
+  // after backward it also waits.
+  void WakeCompute();
+  void WakeLane(Lane which);
+  void Work(Lane which);
+  void EndWork(Lane lane, Handle handle, double began);
+  double LocalSeconds(Handle handle);
+  double SelectionSeconds(Op& sparsify) const;
+  bool IsWhole(const Op& sparsify) const;
+
+  // One piece of forward, backward or update on the compute lane, then `next`.
+  void Compute(double seconds, SpanKind kind, double* total, std::string label, Continuation next);
+  void RunProgram();
+
+  ModelCluster& cluster_;
+  std::unique_ptr<Strategy> strategy_;
+  bool traced_;
+  Phase phase_ = Phase::kBegin;
+  bool in_program_ = false;  // inside a reaction: lanes are woken when it returns
+  bool complete_ = false;
+  std::size_t next_tensor_ = 0;
+  double idle_since_ = 0;
+  std::array<LaneState, kLanes> lanes_;
+  std::map<Handle, std::size_t> entries_;
+  std::map<std::string, double> waits_;
+  StepRecord record_;
+  std::vector<Span> spans_;
+};
+
+}  // namespace sparfuse

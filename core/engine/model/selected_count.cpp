@@ -1,0 +1,63 @@
+#include "core/engine/model/selected_count.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <numbers>
+#include <string_view>
+
+namespace sparfuse {
+namespace {
+
+// SplitMix64 over a key: the same draw wherever and in whatever order it is asked for.
+double UniformOf(std::initializer_list<std::uint64_t> key) {
+  std::uint64_t state = 0x9e3779b97f4a7c15ull;
+  for (const std::uint64_t part : key) {
+    state = (state ^ part) + 0x9e3779b97f4a7c15ull;
+    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
+    state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
+    state ^= state >> 31;
+  }
+  return (static_cast<double>(state >> 11) + 0.5) / 9007199254740992.0;
+}
+
+// 0 for the residual that most selections have; FNV-1a for others.
+std::uint64_t KeyOf(std::string_view residual) {
+  if (residual == SparsifyRequest().residual) return 0;
+  std::uint64_t key = 0xcbf29ce484222325ull;
+  for (const char c : residual) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return key;
+}
+
+std::size_t ExpectedCount(const ModelConfig& config, const Op& sparsify) {
+  const std::size_t n = sparsify.range.size();
+  if (config.selector == nullptr) return KeptCount(n, sparsify.density);
+  const TensorEntry& tensor = config.layout.tensor(config.layout.PositionOf(sparsify.range.begin));
+  std::span<const std::int64_t> shape;
+  if (sparsify.range == tensor.range()) shape = tensor.shape;
+  return config.selector->Count(n, shape, sparsify.density);
+}
+
+}  // namespace
+
+std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int rank,
+                          std::uint64_t step) {
+  const std::size_t n = sparsify.range.size();
+  const std::size_t k = ExpectedCount(config, sparsify);
+  const SelectionModel& model = config.selection;
+  if (model.sigma == 0 && model.mean == 0) return k;
+  const std::uint64_t who = config.index_shared ? 0 : static_cast<std::uint64_t>(rank) + 1;
+  const auto uniform = [&](std::uint64_t draw) {
+    return UniformOf(
+        {config.seed, step, who, sparsify.range.begin, KeyOf(sparsify.residual) + draw});
+  };
+  const double u = uniform(0);
+  const double v = uniform(1);
+  const double normal = std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+  const double count = static_cast<double>(k) * std::exp(model.mean + model.sigma * normal);
+  const std::size_t room = SlotCapacity(n, sparsify.density, config.unbounded_count);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(std::lround(count)), 1,
+                                 std::max(room, k));
+}
+
+}  // namespace sparfuse
