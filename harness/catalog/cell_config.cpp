@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "baselines/composition.hpp"
@@ -316,9 +318,12 @@ std::span<const LaterKey> LaterKeys() {
   return kKeys;
 }
 
+constexpr std::array<std::string_view, 4> kNotIdentity = {"block", "python_files", "seed",
+                                                          "trial_id"};
+
 std::string ConfigHash(const json& config, std::span<const LaterKey> later) {
   json identity = config;
-  for (const char* key : {"seed", "block", "trial_id", "python_files"}) identity.erase(key);
+  for (const std::string_view key : kNotIdentity) identity.erase(std::string(key));
   for (const LaterKey& key : later) {
     const json::json_pointer at(key.pointer);
     if (!identity.contains(at) || identity[at] != key.before) continue;
@@ -329,6 +334,20 @@ std::string ConfigHash(const json& config, std::span<const LaterKey> later) {
 }
 
 std::string ConfigHash(const CellConfig& config) { return ConfigHash(ToJson(config)); }
+
+bool SaysTheSame(const json& one, const json& other) {
+  if (!one.is_object() || !other.is_object()) return false;
+  const auto next = [](json::const_iterator at, const json& of) {
+    while (at != of.end() && std::ranges::find(kNotIdentity, at.key()) != kNotIdentity.end()) ++at;
+    return at;
+  };
+  auto a = next(one.begin(), one), b = next(other.begin(), other);
+  while (a != one.end() && b != other.end()) {
+    if (a.key() != b.key() || *a != *b) return false;
+    a = next(++a, one), b = next(++b, other);
+  }
+  return a == one.end() && b == other.end();
+}
 
 std::string CellName(const CellConfig& config) {
   const json all = ToJson(config);

@@ -136,6 +136,9 @@ std::span<const LaterKey> LaterKeys();
 // repeats it (seed, block, trial_id, python_files).
 std::string ConfigHash(const nlohmann::json& config, std::span<const LaterKey> later = LaterKeys());
 std::string ConfigHash(const CellConfig& config);
+// Whether two configurations as JSON say the same of all that ConfigHash looks at, and therefore
+// hash alike. False says nothing.
+bool SaysTheSame(const nlohmann::json& one, const nlohmann::json& other);
 
 // How errors name a cell: "method = wfbp, workload = digits-resnet, workers = 4".
 std::string CellName(const CellConfig& config);

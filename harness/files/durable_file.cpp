@@ -151,18 +151,22 @@ std::string ReadEndOfFile(const fs::path& path, std::size_t most_bytes) {
   return text;
 }
 
-nlohmann::json ReadJsonFile(const fs::path& path) {
-  return ParseJson(ReadFile(path), path.string());
+nlohmann::json ReadJsonFile(const fs::path& path, std::string_view without) {
+  return ParseJson(ReadFile(path), path.string(), without);
 }
 
-nlohmann::json ParseJson(std::string_view text, const std::string& name) {
+nlohmann::json ParseJson(std::string_view text, const std::string& name, std::string_view without) {
   // Whoever writes such a value again goes down level by level, on the stack.
   constexpr std::size_t kDeepest = 200;
   if (DepthOf(text) > kDeepest) {
     SPARFUSE_THROW(kData, fmt::format("{}: nested deeper than {} levels", name, kDeepest));
   }
   try {
-    return nlohmann::json::parse(text);
+    if (without.empty()) return nlohmann::json::parse(text);
+    using Event = nlohmann::json::parse_event_t;
+    return nlohmann::json::parse(text, [&](int depth, Event event, const nlohmann::json& value) {
+      return event != Event::key || depth != 1 || value != without;
+    });
   } catch (const nlohmann::json::parse_error& error) {
     SPARFUSE_THROW(kData, fmt::format("{}: not valid JSON ({} bytes; it breaks at byte {})", name,
                                       text.size(), error.byte));

@@ -21,9 +21,11 @@ void MakeDirectories(const std::filesystem::path& directory);
 // Of regular files only. Throw Error{kData} naming the file (and the byte where JSON breaks).
 std::string ReadFile(const std::filesystem::path& path);
 std::string ReadEndOfFile(const std::filesystem::path& path, std::size_t most_bytes);
-nlohmann::json ReadJsonFile(const std::filesystem::path& path);
+// `without`: a member of the outermost object that is left out.
+nlohmann::json ReadJsonFile(const std::filesystem::path& path, std::string_view without = {});
 // Of a text from elsewhere, which errors call `name`.
-nlohmann::json ParseJson(std::string_view text, const std::string& name);
+nlohmann::json ParseJson(std::string_view text, const std::string& name,
+                         std::string_view without = {});
 
 // "2026-01-31T12:34:56.789Z"
 std::string UtcNow();

@@ -120,6 +120,23 @@ TEST(ConfigHash, LeavesOutWhatOnlyNamesATrial) {
 }
 
 // Frozen: a change here makes every stored trial stale, and wants a new kConfigSchema.
+TEST(ConfigHash, IsTheSameWhereConfigurationsSayTheSame) {
+  const nlohmann::json cell = ToJson(Cell());
+  nlohmann::json trial = cell;
+  trial["trial_id"] = "e/p/t";
+  trial["seed"] = 7;
+  EXPECT_TRUE(SaysTheSame(cell, trial));
+  EXPECT_TRUE(SaysTheSame(trial, cell));
+  nlohmann::json other = trial;
+  other["workers"] = 3;
+  EXPECT_FALSE(SaysTheSame(cell, other));
+  other = trial;
+  other["zzz"] = 0;  // a key more, at the end
+  EXPECT_FALSE(SaysTheSame(cell, other));
+  EXPECT_FALSE(SaysTheSame(other, cell));
+  EXPECT_FALSE(SaysTheSame(cell, nullptr));
+}
+
 TEST(ConfigHash, OfTheseConfigurationsIsWhatItWas) {
   EXPECT_EQ(ConfigHash(Cell()), "7ccc1cc642c7e34b6a3d3b39b5646ffc8e929ed72b35f89879d4677e513865e9");
   EXPECT_EQ(ConfigHash(CellConfig()),

@@ -36,6 +36,12 @@ TEST(DurableFile, JsonIsNotReadDeeperThanItCanBeWritten) {
   }
 }
 
+TEST(ParseJson, LeavesOutAMemberOfTheOutermostObject) {
+  EXPECT_EQ(ParseJson(R"({"a": {"b": 1}, "b": [1, {"a": 2}], "c": 3})", "x", "b").dump(),
+            R"({"a":{"b":1},"c":3})");
+  EXPECT_EQ(ParseJson(R"(["b"])", "x", "b").dump(), R"(["b"])");
+}
+
 TEST(DurableFile, JsonThatIsNoneIsNamed) {
   for (const char* text : {"", "{", "[1e999]", "nan", "\"\xff\"", "{\"a\":1}}"}) {
     try {
