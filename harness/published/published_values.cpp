@@ -152,7 +152,8 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
     if (file.Find(at + "/stated") != nullptr) {
       for (json& row :
            RowsWith(file, at + "/stated", published.rows, "artifact", published.paper)) {
-        if (std::find(models.begin(), models.end(), row["model"]) == models.end()) continue;
+        const auto model = row["model"].get<std::string>();
+        if (std::find(models.begin(), models.end(), model) == models.end()) continue;
         row["stated"] = true;
         found.push_back(std::move(row));
       }

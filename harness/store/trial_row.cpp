@@ -242,7 +242,7 @@ std::string WhatIsWrongWithTrial(const json& trial) {
   }
   if (const std::string wrong = WhatIsWrongWithChecks(trial); !wrong.empty()) return wrong;
   if (const std::string wrong = WhatIsWrongWithNumbers(trial); !wrong.empty()) return wrong;
-  if (ConfigHash(trial["config"]) != trial["config_hash"]) {
+  if (trial["config_hash"] != ConfigHash(trial["config"])) {
     return "config_hash: it is not the hash of config";
   }
   return WhatIsWrongWithLaunch(trial);

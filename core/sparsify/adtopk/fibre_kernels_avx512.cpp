@@ -1,7 +1,6 @@
 // Scans with AVX-512, VBMI2 included: makes masks of 64 elements, and packs the positions of their
 // bits in a register, without a branch; then copies what lies there.
 #if defined(__x86_64__)
-#pragma GCC target("avx512vbmi2")
 #include <immintrin.h>
 
 #include "core/sparsify/adtopk/fibre_kernels.hpp"

@@ -1,7 +1,6 @@
 // Selects with AVX-512, VBMI2 included. Compaction goes through a register and a masked store: the
 // compressing store to memory is microcoded on some machines and costs a hundred cycles there.
 #if defined(__x86_64__)
-#pragma GCC target("avx512vbmi2")
 #include <immintrin.h>
 
 #include "core/sparsify/scan/simd/select_kernels.hpp"
