@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "baselines/cupcake/cupcake_planner.hpp"
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
+#include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
+#include "baselines/omgs/omgs_planner.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
@@ -44,6 +47,9 @@ std::span<const PlannerDescriptor> Planners() {
     table.push_back(kSafusionPlanner);
     table.push_back(kSsfusionPlanner);
     table.push_back(kAdtopkPlanner);
+    table.push_back(baselines::kMgWfbpPlanner);
+    table.push_back(baselines::kOmgsPlanner);
+    table.push_back(baselines::kCupcakePlanner);
     return table;
   }();
   return kTable;

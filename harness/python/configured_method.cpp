@@ -5,7 +5,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/cost/declared.hpp"
-#include "harness/python/arrays.hpp"
+#include "harness/python/layout.hpp"
 #include "harness/python/threads.hpp"
 
 namespace sparfuse::python {
@@ -162,22 +162,8 @@ void ConfiguredMethod::ChooseSparsifier(const MethodSettings& given, MethodParts
 }
 
 GradientLayout ConfiguredMethod::ReadLayout(const MethodSettings& given) {
-  SPARFUSE_REQUIRE(!given.layout.empty(), "layout is empty: expected (name, shape) of a tensor");
-  std::vector<TensorShape> tensors;
-  for (const auto& [name, extents] : given.layout) {
-    std::vector<std::int64_t> shape = ReadShape(extents);
-    const std::size_t numel = ElementCount(shape);
-    SPARFUSE_REQUIRE(numel >= 1, "layout: \"" + name + "\" has shape " + ShapeText(shape) +
-                                     "; expected at least one element");
-    SPARFUSE_REQUIRE(numel < (std::uint64_t{1} << 32),
-                     "layout: \"" + name + "\" has " + std::to_string(numel) +
-                         " elements; indices are 32 bits, expected below 2^32");
-    SPARFUSE_REQUIRE(positions_.emplace(name, tensors.size()).second,
-                     "layout has \"" + name +
-                         "\" twice; expected a tied weight once, where its "
-                         "gradient is final");
-    tensors.push_back({name, std::move(shape), numel});
-  }
+  const std::vector<TensorShape> tensors = ReadTensors(given.layout);
+  for (const TensorShape& tensor : tensors) positions_.emplace(tensor.name, positions_.size());
   return MakeLayout(tensors, given.choice, "the layout");
 }
 

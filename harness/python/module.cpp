@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, module) {
   sparfuse::python::BindPayload(module);
   sparfuse::python::BindPowerSgd(module);
   sparfuse::python::BindMethod(module);
+  sparfuse::python::BindPlan(module);
   sparfuse::python::BindThreads(module);
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them

@@ -13,6 +13,7 @@ void BindDecompress(pybind11::module_& module);
 void BindPayload(pybind11::module_& module);
 void BindPowerSgd(pybind11::module_& module);
 void BindMethod(pybind11::module_& module);
+void BindPlan(pybind11::module_& module);
 void BindThreads(pybind11::module_& module);
 
 }  // namespace sparfuse::python

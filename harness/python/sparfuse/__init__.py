@@ -17,7 +17,7 @@ the payloads of all workers. list_sparsifiers() says what there is and where it 
 register_sparsifier adds one that is written in Python. encode_payload halves a payload's bytes.
 
 Whole methods, all their ranks in this process, on the engine that sparfuse measures them with:
-Method; list_methods() has them.
+Method; list_methods() has them. What published planners fuse, by times that are given: plan.
 
 Whole gradients in fewer bits: Quantizer encodes, decodes and averages, ErrorFeedback takes one too;
 list_quantizers() has them. Matrices as products of thin ones: PowerSGD.
@@ -38,6 +38,7 @@ from sparfuse._core import (
     encode_payload,
     list_quantizers,
     list_sparsifiers,
+    plan,
     register_sparsifier,
     set_threads,
     threads,
@@ -62,6 +63,7 @@ __all__ = [
     "list_methods",
     "list_quantizers",
     "list_sparsifiers",
+    "plan",
     "register_sparsifier",
     "set_threads",
     "threads",

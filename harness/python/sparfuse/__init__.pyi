@@ -21,6 +21,7 @@ __all__ = [
     "list_methods",
     "list_quantizers",
     "list_sparsifiers",
+    "plan",
     "register_sparsifier",
     "set_threads",
     "threads",
@@ -272,6 +273,16 @@ def warmup_density(
 def list_methods() -> list[dict[str, Any]]: ...
 def list_quantizers() -> list[dict[str, Any]]: ...
 def list_sparsifiers() -> list[dict[str, Any]]: ...
+def plan(
+    name: str,
+    *,
+    layout: _Layout,
+    backward_seconds: Sequence[float],
+    world_size: Optional[int] = None,
+    alpha: float,
+    beta: float,
+    **options: float,
+) -> list[int]: ...
 def register_sparsifier(name: str, sparsifier: Union[type[_Selects], _Selects]) -> None: ...
 def set_threads(threads: int) -> None: ...
 def threads() -> int: ...

@@ -1,0 +1,265 @@
+// Tests Cupcake's boundary against every boundary, its golden times, and its planner against the
+// solver.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "baselines/cupcake/cupcake_solver.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planning.hpp"
+#include "tests/support/timed_tensors.hpp"
+
+namespace sparfuse {
+namespace {
+
+using baselines::CupcakeSelection;
+using baselines::CupcakeUnits;
+using baselines::CupcakeUnitsByCount;
+using testing::Lengths;
+using testing::RandomTensors;
+using testing::TimedTensors;
+
+SecondsOfElements Line(double constant, double slope) {
+  return [=](std::size_t elements) { return constant + slope * static_cast<double>(elements); };
+}
+
+// When everything is sent and all gradients are there, since backward began.
+double EndOf(const TimedTensors& tensors, const Lengths& units, const SecondsOfElements& select,
+             const SecondsOfElements& exchange, CupcakeSelection selection) {
+  double backward = 0;
+  double selected = 0;
+  double sent = 0;
+  std::size_t t = 0;
+  for (const std::size_t length : units) {
+    std::size_t elements = 0;
+    for (std::size_t i = 0; i < length; ++i, ++t) {
+      backward += tensors.backward_seconds[t];
+      elements += tensors.elements[t];
+    }
+    selected = std::max(selected, backward) + select(elements);
+    if (selection == CupcakeSelection::kWithinBackward) backward = selected;
+    sent = std::max(sent, selected) + exchange(elements);
+  }
+  return std::max(sent, backward);
+}
+
+// Eight ranks, 50 us and 0.8 ns a byte, 8 bytes an element: the timelines of the specification,
+// with forward (half of backward) ahead and decompression of each unit behind backward.
+double GoldenStepSeconds(const TimedTensors& tensors, const Lengths& units, double density) {
+  constexpr double kRanks = 8;
+  double backward = 0;
+  for (const double seconds : tensors.backward_seconds) backward += 0.5 * seconds;
+  double selected = 0;
+  double sent = 0;
+  std::vector<std::pair<double, double>> summed;  // when a unit is there, what it takes to average
+  std::size_t t = 0;
+  for (const std::size_t length : units) {
+    double elements = 0;
+    for (std::size_t i = 0; i < length; ++i, ++t) {
+      backward += tensors.backward_seconds[t];
+      elements += static_cast<double>(tensors.elements[t]);
+    }
+    const double kept = std::floor(density * elements);
+    selected = std::max(selected, backward) + 3e-5 + 1e-10 * elements;
+    sent = std::max(sent, selected) + (kRanks - 1) * (2 * 5e-5 + kept * 8 * 8e-10);
+    summed.emplace_back(sent, 1e-5 + 2e-11 * kRanks * kept);
+  }
+  double end = backward;
+  for (const auto& [there, average] : summed) end = std::max(end, there) + average;
+  return end;
+}
+
+TEST(CupcakeSolver, ReproducesTheGoldenTimesOfASplitByCount) {
+  const TimedTensors synthetic = testing::Synthetic();
+  const Lengths halves = CupcakeUnitsByCount(synthetic.size());
+  EXPECT_EQ(halves, (Lengths{100, 100}));
+  EXPECT_NEAR(GoldenStepSeconds(synthetic, halves, 0.01), 0.072051, 5.1e-7);
+  EXPECT_NEAR(GoldenStepSeconds(synthetic, halves, 0.1), 0.236441, 5.1e-7);
+  const TimedTensors vgg16 = testing::MeasuredVgg16();
+  EXPECT_NEAR(GoldenStepSeconds(vgg16, CupcakeUnitsByCount(vgg16.size()), 0.01), 0.1406, 5.1e-5);
+  EXPECT_NEAR(GoldenStepSeconds(vgg16, CupcakeUnitsByCount(vgg16.size()), 0.1), 0.6985, 5.1e-5);
+}
+
+TEST(CupcakeSolver, CountsHalfOfTheTensorsAndTheOthers) {
+  EXPECT_EQ(CupcakeUnitsByCount(1), Lengths{1});
+  EXPECT_EQ(CupcakeUnitsByCount(2), (Lengths{1, 1}));
+  EXPECT_EQ(CupcakeUnitsByCount(7), (Lengths{3, 4}));
+}
+
+TEST(CupcakeSolver, TakesTheBestOfOneUnitAndEveryBoundary) {
+  std::mt19937 random(1);
+  int whole = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    const TimedTensors tensors = RandomTensors(60, random);
+    const auto drawn = [&](double most) {
+      return most * static_cast<double>(random() % 1000) / 1000;
+    };
+    const SecondsOfElements select = Line(drawn(0.5), drawn(1e-4));
+    const SecondsOfElements exchange = Line(drawn(1), drawn(1e-3));
+    for (const auto selection :
+         {CupcakeSelection::kBesideBackward, CupcakeSelection::kWithinBackward}) {
+      const Lengths units = CupcakeUnits(tensors.view(), select, exchange, selection);
+      ASSERT_EQ(testing::Sum(units), tensors.size());
+      ASSERT_LE(units.size(), 2u);
+      double least = EndOf(tensors, {tensors.size()}, select, exchange, selection);
+      for (std::size_t first = 1; first < tensors.size(); ++first) {
+        least = std::min(
+            least, EndOf(tensors, {first, tensors.size() - first}, select, exchange, selection));
+      }
+      EXPECT_LE(EndOf(tensors, units, select, exchange, selection), least * (1 + 1e-12));
+      EXPECT_LE(least,
+                EndOf(tensors, CupcakeUnitsByCount(tensors.size()), select, exchange, selection));
+      whole += units.size() == 1;
+    }
+  }
+  EXPECT_GT(whole, 20);
+  EXPECT_LT(whole, 900);
+}
+
+// The paper's F: selections and communication that backward does not hide, on top of backward.
+TEST(CupcakeSolver, MinimisesThePapersF) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 100; ++trial) {
+    const TimedTensors tensors = RandomTensors(20, random);
+    const SecondsOfElements select = Line(0.1, 1e-5);
+    const SecondsOfElements exchange = Line(0.2, 1e-4);
+    double backward = 0;
+    for (const double seconds : tensors.backward_seconds) backward += seconds;
+    const auto f = [&](const Lengths& units) {
+      double selections = 0;
+      double exposed = -backward;
+      std::size_t t = 0;
+      for (const std::size_t length : units) {
+        std::size_t elements = 0;
+        for (std::size_t i = 0; i < length; ++i, ++t) elements += tensors.elements[t];
+        selections += select(elements);
+      }
+      exposed +=
+          EndOf(tensors, units, select, exchange, CupcakeSelection::kWithinBackward) - selections;
+      return selections + exposed;
+    };
+    const double mine =
+        f(CupcakeUnits(tensors.view(), select, exchange, CupcakeSelection::kWithinBackward));
+    EXPECT_LE(mine, f({tensors.size()}) + 1e-12);
+    for (std::size_t first = 1; first < tensors.size(); ++first) {
+      EXPECT_LE(mine, f({first, tensors.size() - first}) + 1e-12);
+    }
+  }
+}
+
+TEST(CupcakeSolver, CutsOnlyWhereThatHidesSomething) {
+  TimedTensors together;  // all gradients at once: a second message only adds to what is sent
+  for (int t = 0; t < 6; ++t) together.Add(100, t == 0 ? 1.0 : 0.0);
+  TimedTensors apart;
+  for (int t = 0; t < 6; ++t) apart.Add(100, 1.0);
+  for (const auto selection :
+       {CupcakeSelection::kBesideBackward, CupcakeSelection::kWithinBackward}) {
+    EXPECT_EQ(CupcakeUnits(together.view(), Line(0, 0), Line(0.1, 0.01), selection), Lengths{6});
+    // A message that costs nothing but its start cannot be cut.
+    EXPECT_EQ(CupcakeUnits(apart.view(), Line(0, 0), Line(100, 0), selection), Lengths{6});
+    // Five of six tensors are sent in 1 s, which is what the last one's backward takes.
+    EXPECT_EQ(CupcakeUnits(apart.view(), Line(0, 0), Line(0, 0.002), selection), (Lengths{5, 1}));
+    EXPECT_EQ(CupcakeUnits(apart.view(), Line(0, 0), Line(0, 0), selection), Lengths{6});
+  }
+}
+
+// A message that takes longer to start ends no earlier.
+TEST(CupcakeSolver, EndsNoEarlierWhereExchangesTakeLonger) {
+  const TimedTensors tensors = testing::Synthetic();
+  const SecondsOfElements select = Line(3e-5, 1e-10);
+  for (const auto selection :
+       {CupcakeSelection::kBesideBackward, CupcakeSelection::kWithinBackward}) {
+    double before = 0;
+    for (const double alpha : {0.0, 1e-4, 1e-3, 1e-2}) {
+      const SecondsOfElements exchange = Line(alpha, 1e-9);
+      const double end = EndOf(tensors, CupcakeUnits(tensors.view(), select, exchange, selection),
+                               select, exchange, selection);
+      EXPECT_GE(end, before);
+      before = end;
+    }
+  }
+}
+
+TEST(CupcakeSolver, TakesASingleTensorAndRefusesWhatMakesNoSense) {
+  const auto units = [](const TimedTensors& tensors) {
+    return CupcakeUnits(tensors.view(), Line(1, 1), Line(1, 1), CupcakeSelection::kBesideBackward);
+  };
+  EXPECT_EQ(units({{5}, {1}}), Lengths{1});
+  EXPECT_EQ(units({{5}, {0}}), Lengths{1});
+  const auto refused = [&](const TimedTensors& tensors, const std::string& text) {
+    try {
+      units(tensors);
+      ADD_FAILURE() << "accepted; expected: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig);
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused({}, "Cupcake: elements is empty");
+  refused({{5, 0}, {1, 1}}, "Cupcake: elements[1] = 0: expected at least 1");
+  refused({{5}, {}}, "Cupcake: backward_seconds has 0 numbers; expected one a tensor, 1");
+  refused({{5}, {-1}}, "Cupcake: backward_seconds[0] = -1: expected a finite number of at least 0");
+}
+
+// A profile with a declared link of 1 Gbit/s and 100 us, 1 us and 1 ns an element for local work.
+struct Profile {
+  GradientLayout layout;
+  BackwardProfile backward;
+  CostModel cost = testing::EvenCost();
+  Topology topology{4, 1};
+
+  explicit Profile(const TimedTensors& tensors) : layout(tensors.Layout()) {
+    backward.backward_seconds = tensors.backward_seconds;
+  }
+  PlanInput Input() const {
+    PlanInput input{layout, topology, 0.25, Sparsified::kBehind, &backward, &cost, "topk"};
+    input.dense_collective = &FindCollective("ring-allreduce");
+    input.sparse_collective = &FindCollective("sparse-allgather");
+    return input;
+  }
+};
+
+// Payloads of 8 bytes an element go round a ring of four in three steps.
+TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
+  std::mt19937 random(3);
+  const auto local = [](std::size_t n) { return 1e-6 + 1e-9 * static_cast<double>(n); };
+  const auto gather = [](std::size_t n) {
+    return 3 * (1e-4 + 8e-9 * 8 * static_cast<double>(n / 4));
+  };
+  for (int trial = 0; trial < 50; ++trial) {
+    TimedTensors tensors;
+    for (std::size_t t = 0; t < 30; ++t) {
+      tensors.Add(4 * (1 + random() % 5000), 1e-6 * static_cast<double>(random() % 1000));
+    }
+    const Profile profile(tensors);
+    const Plan plan = testing::PlanOf("cupcake", profile.Input());
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      tensors.backward_seconds[t] += local(tensors.elements[t]);
+    }
+    Lengths lengths;
+    for (const Unit& unit : plan.units) {
+      lengths.push_back(unit.last - unit.first);
+      EXPECT_EQ(unit.sparsified, Sparsified::kBehind);
+      EXPECT_EQ(unit.density, 0.25);
+    }
+    EXPECT_EQ(lengths,
+              CupcakeUnits(tensors.view(), local, gather, CupcakeSelection::kWithinBackward));
+  }
+}
+
+TEST(CupcakePlanner, NeedsAProfileUnlessItCounts) {
+  const PlannerDescriptor& planner = FindPlanner("cupcake");
+  const Profile profile(testing::FiveTensors());
+  PlanInput input = profile.Input();
+  input.cost = nullptr;
+  const Options count = {{"boundary", std::string("count")}};
+  EXPECT_FALSE(planner.needs_profile(ResolveOptions("cupcake", planner.options, count)));
+  EXPECT_EQ(testing::PlanOf("cupcake", input, count).UnitSizes(), "2,3");
+  EXPECT_TRUE(planner.needs_profile(ResolveOptions("cupcake", planner.options, {})));
+  EXPECT_THROW(testing::PlanOf("cupcake", input), Error);
+}
+
+}  // namespace
+}  // namespace sparfuse

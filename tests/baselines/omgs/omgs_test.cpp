@@ -1,0 +1,274 @@
+// Tests OMGS-SGD's solver against golden plans and the timeline that it assumes, and its planner
+// against the solver.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "baselines/omgs/omgs_solver.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planning.hpp"
+#include "tests/support/timed_tensors.hpp"
+
+namespace sparfuse {
+namespace {
+
+using baselines::OmgsAllGathers;
+using baselines::OmgsFirstPair;
+using baselines::OmgsUnits;
+using testing::Lengths;
+using testing::RandomTensors;
+using testing::Singles;
+using testing::TimedTensors;
+
+constexpr double kTopkSeconds = 2.18896957e-10;  // published, of a P102-100
+
+double Select(std::size_t elements) {
+  return baselines::OmgsSelectionSeconds(kTopkSeconds, elements);
+}
+
+struct Timeline {
+  double end = 0;  // of the last exchange, since backward began
+  double selections = 0;
+  double exchanges = 0;
+};
+
+// Backward and selections in turn on one lane, exchanges on another.
+Timeline TimelineOf(const TimedTensors& tensors, const Lengths& units,
+                    const SecondsOfElements& select, const SecondsOfElements& exchange) {
+  Timeline timeline;
+  double lane = 0;
+  std::size_t t = 0;
+  for (const std::size_t length : units) {
+    std::size_t elements = 0;
+    for (std::size_t i = 0; i < length; ++i, ++t) {
+      lane += tensors.backward_seconds[t];
+      elements += tensors.elements[t];
+    }
+    lane += select(elements);
+    timeline.end = std::max(timeline.end, lane) + exchange(elements);
+    timeline.selections += select(elements);
+    timeline.exchanges += exchange(elements);
+  }
+  return timeline;
+}
+
+struct Golden {
+  TimedTensors tensors;
+  OmgsAllGathers exchange;
+  std::size_t units, published_units;
+  Lengths begins, published_begins;
+  double end, published_end;
+  double tolerance;
+};
+
+void ExpectGolden(const Golden& golden) {
+  SCOPED_TRACE(golden.end);
+  const auto first = [](const Lengths& units, std::size_t count) {
+    return Lengths(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(count));
+  };
+  const Lengths units = OmgsUnits(golden.tensors.view(), Select, golden.exchange);
+  ASSERT_EQ(units.size(), golden.units);
+  EXPECT_EQ(first(units, golden.begins.size()), golden.begins);
+  EXPECT_NEAR(TimelineOf(golden.tensors, units, Select, golden.exchange).end, golden.end,
+              golden.tolerance);
+
+  Lengths published =
+      OmgsUnits(golden.tensors.view(), Select, golden.exchange, OmgsFirstPair::kMerged);
+  ASSERT_EQ(published.size(), golden.published_units);
+  EXPECT_EQ(first(published, golden.published_begins.size()), golden.published_begins);
+  // In its own model the first tensor is sent by itself.
+  --published.front();
+  published.insert(published.begin(), 1);
+  EXPECT_NEAR(TimelineOf(golden.tensors, published, Select, golden.exchange).end,
+              golden.published_end, golden.tolerance);
+}
+
+TEST(OmgsSolver, ReproducesTheGoldenPlansOfTheSyntheticModel) {
+  const TimedTensors tensors = testing::Synthetic();
+  constexpr double kDigits = 5.1e-7;  // golden times are given to the microsecond
+  ExpectGolden(
+      {tensors, {4.0e-3, 1.5e-8, 0.01, 8}, 1, 1, {200}, {200}, 0.699380, 0.693390, kDigits});
+  ExpectGolden(
+      {tensors, {1.1e-2, 1.7e-8, 0.001, 16}, 1, 1, {200}, {200}, 0.394053, 0.391998, kDigits});
+  const OmgsAllGathers of_10_gbe{8.5e-5, 1.4e-10, 0.01, 8};
+  ExpectGolden({tensors,
+                of_10_gbe,
+                155,
+                154,
+                {1, 2, 1, 1, 1, 1, 1, 1, 2, 1},
+                {3, 1, 1, 1, 1, 1, 1, 2, 1, 1},
+                0.214246,
+                0.214246,
+                kDigits});
+  ExpectGolden({tensors, {2e-5, 1.4e-9, 0.01, 8}, 193, 192, {}, {}, 0.212622, 0.212622, kDigits});
+
+  const Timeline timeline =
+      TimelineOf(tensors, OmgsUnits(tensors.view(), Select, of_10_gbe), Select, of_10_gbe);
+  EXPECT_NEAR(timeline.selections, 0.174337, kDigits);
+  EXPECT_NEAR(timeline.exchanges, 0.030204, kDigits);
+}
+
+TEST(OmgsSolver, ReproducesTheGoldenPlansOfMeasuredAndSmallModels) {
+  const TimedTensors vgg16 = testing::MeasuredVgg16();
+  const OmgsAllGathers of_1_gbe{4.0e-3, 1.5e-8, 0.01, 8};
+  const Lengths three = {5, 8, 19};
+  EXPECT_EQ(OmgsUnits(vgg16.view(), Select, of_1_gbe), three);
+  const Timeline timeline = TimelineOf(vgg16, three, Select, of_1_gbe);
+  EXPECT_NEAR(timeline.end, 1.9072, 5.1e-5);
+  EXPECT_NEAR(timeline.selections, 0.7916, 5.1e-5);
+
+  const TimedTensors five = testing::FiveTensors();
+  const OmgsAllGathers slow_to_start{2.7e-3, 1.3e-8, 0.01, 4};
+  ExpectGolden({five, slow_to_start, 1, 1, {5}, {5}, 0.029801, 0.025306, 5.1e-7});
+  const Timeline whole = TimelineOf(five, {5}, Select, slow_to_start);
+  EXPECT_NEAR(whole.selections, 0.007233, 5.1e-7);
+  EXPECT_NEAR(whole.exchanges, 0.012068, 5.1e-7);
+  const Timeline published = TimelineOf(five, {1, 4}, Select, slow_to_start);
+  EXPECT_NEAR(published.selections, 0.006897, 5.1e-7);
+  EXPECT_NEAR(published.exchanges, 0.017468, 5.1e-7);
+  ExpectGolden(
+      {five, {1e-4, 1.3e-8, 0.01, 4}, 4, 3, {1, 2, 1, 1}, {3, 1, 1}, 0.017924, 0.017924, 5.1e-7});
+}
+
+TEST(OmgsSolver, GivesEveryTensorAUnit) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 200; ++trial) {
+    const TimedTensors tensors = RandomTensors(40, random);
+    const double topk_seconds = 1e-5 * static_cast<double>(random() % 100);
+    const auto select = [&](std::size_t x) {
+      return baselines::OmgsSelectionSeconds(topk_seconds, x);
+    };
+    const OmgsAllGathers exchange{0.01 * static_cast<double>(random() % 100),
+                                  1e-6 * static_cast<double>(random() % 100), 0.1, 8};
+    for (const OmgsFirstPair pair : {OmgsFirstPair::kDecided, OmgsFirstPair::kMerged}) {
+      const Lengths units = OmgsUnits(tensors.view(), select, exchange, pair);
+      EXPECT_EQ(testing::Sum(units), tensors.size());
+      EXPECT_TRUE(std::ranges::none_of(units, [](std::size_t n) { return n == 0; }));
+      if (pair == OmgsFirstPair::kMerged && tensors.size() > 1) {
+        EXPECT_GE(units.front(), 2u);
+      }
+    }
+  }
+}
+
+// A start-up time that exceeds all the rest is paid once. One that is free is no reason to wait,
+// only a link that is busy is.
+TEST(OmgsSolver, MergesForStartUpTimes) {
+  std::mt19937 random(2);
+  const auto no_selection = [](std::size_t) { return 0.0; };
+  for (int trial = 0; trial < 200; ++trial) {
+    const TimedTensors tensors = RandomTensors(30, random);
+    EXPECT_EQ(OmgsUnits(tensors.view(), Select, OmgsAllGathers{100, 1e-6, 0.01, 8}),
+              Lengths{tensors.size()});
+    const OmgsAllGathers busy{0, 1e-3, 0.01, 8};
+    const Lengths units = OmgsUnits(tensors.view(), no_selection, busy);
+    EXPECT_LE(TimelineOf(tensors, units, no_selection, busy).end,
+              TimelineOf(tensors, Singles(tensors.size()), no_selection, busy).end * (1 + 1e-9));
+    EXPECT_EQ(OmgsUnits(tensors.view(), no_selection, OmgsAllGathers{0, 0, 0.01, 8}),
+              Singles(tensors.size()));
+  }
+}
+
+// A pair that waits longer than it saves is merged by the published code alone.
+TEST(OmgsSolver, MergesTheFirstPairOnlyWhereItPays) {
+  TimedTensors tensors;
+  for (int t = 0; t < 4; ++t) tensors.Add(10, 1.0);
+  const OmgsAllGathers exchange{0.1, 0, 0.01, 8};
+  EXPECT_EQ(OmgsUnits(tensors.view(), Select, exchange), Singles(4));
+  EXPECT_EQ(OmgsUnits(tensors.view(), Select, exchange, OmgsFirstPair::kMerged),
+            (Lengths{2, 1, 1}));
+  TimedTensors one;
+  one.Add(1, 1.0);
+  for (const OmgsFirstPair pair : {OmgsFirstPair::kDecided, OmgsFirstPair::kMerged}) {
+    EXPECT_EQ(OmgsUnits(one.view(), Select, exchange, pair), Lengths{1});
+  }
+}
+
+TEST(OmgsSolver, RefusesWhatMakesNoSense) {
+  const auto refused = [](const TimedTensors& tensors, const std::string& text) {
+    try {
+      OmgsUnits(tensors.view(), Select, OmgsAllGathers{});
+      ADD_FAILURE() << "accepted; expected: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig);
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused({}, "OMGS-SGD: elements is empty");
+  refused({{0}, {1}}, "OMGS-SGD: elements[0] = 0: expected at least 1");
+  refused({{1, 1}, {1}}, "OMGS-SGD: backward_seconds has 1 numbers; expected one a tensor, 2");
+  refused({{1}, {-1}},
+          "OMGS-SGD: backward_seconds[0] = -1: expected a finite number of at least 0");
+}
+
+// A profile with a declared link of 1 Gbit/s and 100 us, 1 us and 1 ns an element for local work.
+struct Profile {
+  GradientLayout layout;
+  BackwardProfile backward;
+  CostModel cost = testing::EvenCost();
+  Topology topology{4, 1};
+
+  explicit Profile(const TimedTensors& tensors) : layout(tensors.Layout()) {
+    backward.backward_seconds = tensors.backward_seconds;
+  }
+  PlanInput Input(Sparsified sparsified = Sparsified::kBehind) const {
+    PlanInput input{layout, topology, 0.25, sparsified, &backward, &cost, "topk"};
+    input.dense_collective = &FindCollective("ring-allreduce");
+    input.sparse_collective = &FindCollective("sparse-allgather");
+    return input;
+  }
+};
+
+// Payloads of 8 bytes an element go round a ring of four in three steps.
+TEST(OmgsPlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
+  std::mt19937 random(3);
+  const auto local = [](std::size_t n) { return 1e-6 + 1e-9 * static_cast<double>(n); };
+  const auto gather = [](std::size_t n) {
+    return 3 * (1e-4 + 8e-9 * 8 * static_cast<double>(n / 4));
+  };
+  int merged = 0;
+  for (int trial = 0; trial < 50; ++trial) {
+    TimedTensors tensors;
+    for (std::size_t t = 0; t < 30; ++t) {
+      tensors.Add(4 * (1 + random() % 5000), 1e-6 * static_cast<double>(random() % 1000));
+    }
+    const Profile profile(tensors);
+    TimedTensors with_copies = tensors;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      with_copies.backward_seconds[t] += local(tensors.elements[t]);
+    }
+    for (const auto& [solver, pair] : {std::pair{"paper", OmgsFirstPair::kDecided},
+                                       std::pair{"published", OmgsFirstPair::kMerged}}) {
+      const Plan plan = testing::PlanOf("omgs", profile.Input(), {{"solver", std::string(solver)}});
+      Lengths lengths;
+      for (const Unit& unit : plan.units) {
+        lengths.push_back(unit.last - unit.first);
+        EXPECT_EQ(unit.sparsified, Sparsified::kBehind);
+        EXPECT_EQ(unit.density, 0.25);
+      }
+      EXPECT_EQ(lengths, OmgsUnits(with_copies.view(), local, gather, pair));
+      merged += lengths.size() > 1 && lengths.size() < tensors.size();
+    }
+  }
+  EXPECT_GT(merged, 50);
+}
+
+TEST(OmgsPlanner, PlansForEveryStrategy) {
+  for (const Sparsified sparsified : {Sparsified::kNever, Sparsified::kAhead}) {
+    const Plan plan = testing::PlanOf("omgs", Profile(testing::FiveTensors()).Input(sparsified));
+    for (const Unit& unit : plan.units) EXPECT_EQ(unit.sparsified, sparsified);
+  }
+}
+
+TEST(OmgsPlanner, NeedsAProfile) {
+  EXPECT_TRUE(FindPlanner("omgs").needs_profile({}));
+  const Profile profile(testing::FiveTensors());
+  PlanInput input = profile.Input();
+  input.backward = nullptr;
+  EXPECT_THROW(testing::PlanOf("omgs", input), Error);
+  EXPECT_THROW(testing::PlanOf("omgs", profile.Input(), {{"solver", std::string("exact")}}), Error);
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,159 @@
+"""sparfuse.plan: golden plans of published planners, all boundaries, and what a caller may get wrong."""
+
+import math
+import random
+import unittest
+
+import numpy as np
+
+import sparfuse
+
+# The l-th of 200 tensors of a forward pass; the layout is the reverse.
+SIZES = [64 * (1 + ((37 * l) % 101) ** 2) for l in range(200)][::-1]
+SECONDS = [5e-5 * (1 + l % 7) for l in range(200)][::-1]
+VGG16 = [  # elements and microseconds since the gradient before, first produced first
+    (1000, 0), (4096000, 69), (4096, 266), (16777216, 227), (4096, 1161), (102760448, 1505),
+    (512, 1621), (2359296, 573), (512, 100), (2359296, 1911), (512, 97), (2359296, 1869),
+    (512, 635), (2359296, 5385), (512, 241), (2359296, 5341), (512, 298), (1179648, 2966),
+    (256, 1191), (589824, 6284), (256, 507), (589824, 6277), (256, 499), (294912, 3677),
+    (128, 2308), (147456, 10394), (128, 1012), (73728, 6359), (64, 4555), (36864, 14434),
+    (64, 2004), (1728, 1544),
+]  # fmt: skip
+TOPK_SECONDS = 2.18896957e-10
+
+
+def layout(sizes):
+    return [(f"t{i}", (size,)) for i, size in enumerate(sizes)]
+
+
+def plan(name, sizes=SIZES, seconds=SECONDS, **keywords):
+    return sparfuse.plan(name, layout=layout(sizes), backward_seconds=seconds, **keywords)
+
+
+class Golden(unittest.TestCase):
+    def test_mg_wfbp(self):
+        slow = {"alpha": 9.080981007148093e-4, "beta": 7.395651186836712e-10}
+        self.assertEqual(plan("mg-wfbp", **slow), [200])
+        infiniband = {"alpha": 2.3583677659915685e-4, "beta": 4.0594787739537565e-10}
+        self.assertEqual(plan("mg-wfbp", **infiniband), [4, 14, 28, 50, 90, 14])
+        many = plan("mg-wfbp", alpha=5e-5, beta=2e-10)
+        self.assertEqual((len(many), sum(many)), (93, 200))
+        self.assertEqual(many[:10], [1, 3, 2, 1, 2, 3, 3, 3, 1, 1])
+        sizes, microseconds = zip(*VGG16)
+        self.assertEqual(plan("mg-wfbp", sizes, [1e-6 * t for t in microseconds], **slow), [4, 24, 4])
+
+    def test_omgs(self):
+        for world_size, density, alpha, beta, units in [
+            (8, 0.01, 4.0e-3, 1.5e-8, 1),
+            (16, 0.001, 1.1e-2, 1.7e-8, 1),
+            (8, 0.01, 8.5e-5, 1.4e-10, 155),
+            (8, 0.01, 2e-5, 1.4e-9, 193),
+        ]:
+            made = plan(
+                "omgs",
+                world_size=world_size,
+                density=density,
+                topk_seconds=TOPK_SECONDS,
+                alpha=alpha,
+                beta=beta,
+            )
+            self.assertEqual((len(made), sum(made)), (units, 200))
+            if units == 155:
+                self.assertEqual(made[:10], [1, 2, 1, 1, 1, 1, 1, 1, 2, 1])
+
+    def test_cupcake_has_the_best_boundary(self):
+        rng = random.Random(1)
+        lengths = set()
+        for _ in range(200):
+            sizes = [rng.randint(1, 1000) for _ in range(rng.randint(1, 40))]
+            seconds = [rng.random() for _ in sizes]
+            a, b, ca, cb = rng.random(), rng.random() * 1e-3, rng.random(), rng.random() * 1e-4
+
+            def end(units):
+                ready = selected = sent = 0
+                first = 0
+                for length in units:
+                    elements = sum(sizes[first : first + length])
+                    ready += sum(seconds[first : first + length])
+                    selected = max(selected, ready) + ca + cb * elements
+                    sent = max(sent, selected) + a + b * elements
+                    first += length
+                return max(sent, ready)
+
+            made = plan(
+                "cupcake", sizes, seconds, alpha=a, beta=b, compress_alpha=ca, compress_beta=cb
+            )
+            self.assertEqual(sum(made), len(sizes))
+            least = min([end([len(sizes)])] + [end([i, len(sizes) - i]) for i in range(1, len(sizes))])
+            self.assertTrue(math.isclose(end(made), least, rel_tol=1e-9))
+            lengths.add(len(made))
+        self.assertEqual(lengths, {1, 2})
+
+
+class Arguments(unittest.TestCase):
+    times = {"alpha": 1e-4, "beta": 1e-9}
+    omgs = {"world_size": 4, "density": 0.01, "topk_seconds": 1e-10, **times}
+    cupcake = {"compress_alpha": 1e-5, "compress_beta": 1e-10, **times}
+
+    def test_take_any_order_of_shapes_and_numbers(self):
+        shapes = {"w": (10, 20, 3), "b": 20, "scale": ()}
+        given = {"layout": shapes, "backward_seconds": np.array([0.1, 0.2, 0.3])}
+        self.assertEqual(sparfuse.plan("mg-wfbp", alpha=np.float64(0), beta=0, **given), [1, 1, 1])
+        listed = {**given, "layout": [list(item) for item in shapes.items()]}
+        self.assertEqual(sparfuse.plan("mg-wfbp", alpha=1, beta=0, **listed), [3])
+        self.assertEqual(sparfuse.plan("cupcake", **self.cupcake, **given), [2, 1])
+
+    def test_not_looked_at_may_be_given_or_left_out(self):
+        one = plan("mg-wfbp", **self.times)
+        self.assertEqual(plan("mg-wfbp", world_size=8, **self.times), one)
+        self.assertEqual(plan("mg-wfbp", world_size=None, **self.times), one)
+
+    def refuses(self, text, name="mg-wfbp", kind=sparfuse.ConfigError, **keywords):
+        given = {"layout": layout([3, 4]), "backward_seconds": [1, 1], **keywords}
+        given = {key: value for key, value in given.items() if value is not Ellipsis}
+        with self.assertRaisesRegex(kind, text):
+            sparfuse.plan(name, **given)
+
+    def test_names_and_keywords(self):
+        self.refuses('unknown planner "mg-wfbpp"; did you mean "mg-wfbp"', name="mg-wfbpp")
+        self.refuses('unknown planner "zzzzzzzz"; known: mg-wfbp, omgs, cupcake', name="zzzzzzzz")
+        self.refuses('plan mg-wfbp: unknown option "alhpa"; did you mean "alpha"', alhpa=1)
+        self.refuses('plan mg-wfbp: unknown option "density"', density=0.1, **self.times)
+        for name, keywords in [("mg-wfbp", self.times), ("omgs", self.omgs), ("cupcake", self.cupcake)]:
+            for key in [*keywords, "layout", "backward_seconds"]:
+                missing = f"plan {name}: {key} is missing; expected "
+                self.refuses(missing, name=name, **{**keywords, key: ...})
+                self.refuses(missing, name=name, **{**keywords, key: None})
+
+    def test_numbers(self):
+        for name, keywords in [("mg-wfbp", self.times), ("omgs", self.omgs), ("cupcake", self.cupcake)]:
+            for key in keywords:
+                for bad in [-1, float("nan")] if key != "world_size" else [-1, 0]:
+                    self.refuses(
+                        f"plan {name}: {key} = {bad}: expected ", name=name, **{**keywords, key: bad}
+                    )
+                self.refuses(f"{key} = x: expected", name, TypeError, **{**keywords, key: "x"})
+        self.refuses("density = 1.5: expected a number in .0, 1.", "omgs", **{**self.omgs, "density": 1.5})
+        self.refuses("density = 0: ", "omgs", **{**self.omgs, "density": 0})
+        self.refuses("world_size = 2.5: .*integer", "omgs", TypeError, **{**self.omgs, "world_size": 2.5})
+        self.refuses("alpha = inf: expected", alpha=float("inf"), beta=0)
+
+    def test_layout_and_seconds(self):
+        for name, keywords in [("mg-wfbp", self.times), ("omgs", self.omgs), ("cupcake", self.cupcake)]:
+            at = f"plan {name}: "
+            self.refuses(at + "layout is empty", name, **keywords, layout=[], backward_seconds=[])
+            self.refuses(at + r'layout: "t0" has shape \(0,\)', name, **keywords, layout=layout([0, 1]))
+            self.refuses(at + r'layout: "w": shape = \(-3,\)', name, **keywords, layout=[("w", (-3,))])
+            self.refuses(at + 'layout has "w" twice', name, **keywords, layout=[("w", 3), ("w", 3)])
+            self.refuses(at + "layout = .*expected .name, shape", name, TypeError, **keywords, layout=[3])
+            self.refuses(at + "layout = 3: expected", name, TypeError, **keywords, layout=3)
+            few = "backward_seconds has 1 numbers; expected a number of seconds for each of the 2 tensors"
+            self.refuses(at + few, name, **keywords, backward_seconds=[1])
+            negative = r"backward_seconds\[1\] = -0.5: expected a finite number of at least 0"
+            self.refuses(at + negative, name, **keywords, backward_seconds=[1, -0.5])
+            self.refuses(r"backward_seconds\[0\] = x", name, TypeError, **keywords, backward_seconds=["x", 1])
+            self.refuses("backward_seconds = 3", name, TypeError, **keywords, backward_seconds=3)
+
+
+if __name__ == "__main__":
+    unittest.main()

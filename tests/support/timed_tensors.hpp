@@ -1,0 +1,111 @@
+// Models whose sizes and times of backward are given, for solvers of published planners, and all
+// ways of cutting a small one.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/fusion/layout.hpp"
+#include "core/fusion/ready_tensors.hpp"
+
+namespace sparfuse::testing {
+
+using Lengths = std::vector<std::size_t>;  // tensors of each unit, in ready order
+
+struct TimedTensors {
+  std::vector<std::size_t> elements;
+  std::vector<double> backward_seconds;
+
+  ReadyTensors view() const { return {elements, backward_seconds}; }
+  std::size_t size() const { return elements.size(); }
+  void Add(std::size_t numel, double seconds) {
+    elements.push_back(numel);
+    backward_seconds.push_back(seconds);
+  }
+  GradientLayout Layout() const {
+    GradientLayout layout;
+    for (const std::size_t n : elements) {
+      layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
+    }
+    return layout;
+  }
+};
+
+// 200 tensors whose l-th of the forward pass has 64 (1 + (37 l mod 101)^2) elements and takes
+// 50 (1 + l mod 7) us: 43,012,800 elements, 39.7 ms.
+inline TimedTensors Synthetic() {
+  TimedTensors tensors;
+  for (std::size_t l = 200; l-- > 0;) {
+    const std::size_t root = 37 * l % 101;
+    tensors.Add(64 * (1 + root * root), 5e-5 * static_cast<double>(1 + l % 7));
+  }
+  return tensors;
+}
+
+// VGG-16 for ImageNet on one GPU, as Espresso publishes it; the first gradient takes no time.
+inline TimedTensors MeasuredVgg16() {
+  const struct {
+    std::size_t elements;
+    int microseconds;
+  } measured[] = {
+      {1000, 0},   {4096000, 69},   {4096, 266}, {16777216, 227}, {4096, 1161}, {102760448, 1505},
+      {512, 1621}, {2359296, 573},  {512, 100},  {2359296, 1911}, {512, 97},    {2359296, 1869},
+      {512, 635},  {2359296, 5385}, {512, 241},  {2359296, 5341}, {512, 298},   {1179648, 2966},
+      {256, 1191}, {589824, 6284},  {256, 507},  {589824, 6277},  {256, 499},   {294912, 3677},
+      {128, 2308}, {147456, 10394}, {128, 1012}, {73728, 6359},   {64, 4555},   {36864, 14434},
+      {64, 2004},  {1728, 1544}};
+  TimedTensors tensors;
+  for (const auto& [elements, microseconds] : measured) tensors.Add(elements, 1e-6 * microseconds);
+  return tensors;
+}
+
+// Five tensors of the specification's small examples.
+inline TimedTensors FiveTensors() {
+  TimedTensors tensors;
+  tensors.Add(1000000, 0.003);
+  tensors.Add(1000, 0.0005);
+  tensors.Add(500000, 0.004);
+  tensors.Add(2000, 0.001);
+  tensors.Add(100000, 0.002);
+  return tensors;
+}
+
+// Up to `most` tensors of 1 to 1,000 elements, each up to a second of backward.
+inline TimedTensors RandomTensors(std::size_t most, std::mt19937& random) {
+  std::uniform_real_distribution<double> uniform;
+  TimedTensors tensors;
+  const std::size_t count = 1 + random() % most;
+  const double slowest = uniform(random);
+  for (std::size_t t = 0; t < count; ++t)
+    tensors.Add(1 + random() % 1000, slowest * uniform(random));
+  return tensors;
+}
+
+inline std::size_t Sum(const Lengths& lengths) {
+  std::size_t sum = 0;
+  for (const std::size_t length : lengths) sum += length;
+  return sum;
+}
+
+inline Lengths Singles(std::size_t tensors) { return Lengths(tensors, 1); }
+
+// Calls `visit` with each of the 2^(tensors - 1) ways.
+inline void ForEveryPartition(std::size_t tensors,
+                              const std::function<void(const Lengths&)>& visit) {
+  for (std::size_t cuts = 0; cuts < std::size_t{1} << (tensors - 1); ++cuts) {
+    Lengths lengths = {1};
+    for (std::size_t t = 1; t < tensors; ++t) {
+      if ((cuts >> (t - 1) & 1) == 0) {
+        ++lengths.back();
+      } else {
+        lengths.push_back(1);
+      }
+    }
+    visit(lengths);
+  }
+}
+
+}  // namespace sparfuse::testing
