@@ -17,7 +17,7 @@ void CheckReadyTensors(const ReadyTensors& tensors, std::string_view solver) {
                        std::to_string(tensors.backward_seconds.size()) +
                        " numbers; expected one a tensor, " + std::to_string(count));
   for (std::size_t t = 0; t < count; ++t) {
-    const std::string at = "[" + std::to_string(t) + "]";
+    const std::string at = std::string("[") + std::to_string(t) + "]";
     SPARFUSE_REQUIRE(tensors.elements[t] > 0,
                      owner + ": elements" + at + " = 0: expected at least 1");
     RequireSeconds(solver, "backward_seconds" + at, tensors.backward_seconds[t]);
