@@ -75,7 +75,8 @@ bool MeansMethodFile(std::string_view one, std::string_view other) {
 }
 
 OutsideMethod ReadMethodFile(const std::filesystem::path& path) {
-  if (!std::filesystem::is_regular_file(path)) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("{} is not there; expected the file of a method", path.string()));
   }

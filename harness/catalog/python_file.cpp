@@ -78,7 +78,8 @@ KnownFiles& Files() {
 }
 
 std::string ReadSource(std::string_view name, const fs::path& file) {
-  if (!fs::is_regular_file(file)) {
+  std::error_code failed;
+  if (!fs::is_regular_file(file, failed)) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("sparsifier \"{}\": {} is not there; expected a Python file", name,
                                file.string()));

@@ -160,7 +160,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
                                           request.name));
     }
     file = ProfileFile(program.store().profiles().own(), request.name);
-    if (fs::exists(file)) kept = ReadProfiles(file);
+    if (SomethingIsAt(file)) kept = ReadProfiles(file);
     CheckSameMachine(file, kept, machine);
   }
   // What the file has is not measured again, whatever became of its trials.

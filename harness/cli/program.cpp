@@ -11,6 +11,7 @@
 
 #include "harness/experiment/experiment_files.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/launch/interruption.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
@@ -48,7 +49,7 @@ fs::path Program::Python() const {
 
 bool Program::IsPaper(const std::string& name) const {
   NeedName(name);
-  return !fs::exists(experiments() / (name + ".toml")) &&
+  return !SomethingIsAt(experiments() / (name + ".toml")) &&
          !ExperimentFiles(experiments() / name).empty();
 }
 
@@ -57,7 +58,7 @@ fs::path Program::FileOf(const std::string& name) const {
   if (fs::path(name).extension() == ".toml") return name;
   const fs::path folder = experiments();
   const fs::path file = folder / (name + ".toml");
-  if (fs::exists(file)) return file;
+  if (SomethingIsAt(file)) return file;
   std::vector<std::string> known;
   for (const auto& path : ExperimentFiles(folder)) {
     known.push_back(fs::relative(path, folder).replace_extension("").string());
@@ -101,7 +102,7 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
   for (std::string& method : methods) {
     if (!method.ends_with(".toml")) {
       NeedEntry(catalog().methods, "method", method);
-    } else if (fs::exists(method)) {
+    } else if (SomethingIsAt(method)) {
       method = fs::absolute(method).lexically_normal();
     } else {
       SPARFUSE_THROW(kConfig, fmt::format("--with-method {}: there is no such file", method));

@@ -2,16 +2,20 @@
 
 #include <set>
 
+#include "harness/files/durable_file.hpp"
+
 namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
 
 fs::path ProfileFolders::File(const std::string& name) const {
   for (const fs::path& folder : folders_) {
-    if (fs::exists(folder / name)) return folder / name;
+    if (SomethingIsAt(folder / name)) return folder / name;
   }
   return own() / name;
 }
+
+bool ProfileFolders::Has(const std::string& name) const { return SomethingIsAt(File(name)); }
 
 std::vector<std::string> ProfileFolders::Names(std::string_view extension) const {
   std::set<std::string> names;

@@ -22,7 +22,7 @@ class ProfileFolders {
   // The first file of this name ("safusion-local.toml"); where there is none, its place among the
   // own ones.
   std::filesystem::path File(const std::string& name) const;
-  bool Has(const std::string& name) const { return std::filesystem::exists(File(name)); }
+  bool Has(const std::string& name) const;
   // Names without the extension (".toml"), sorted.
   std::vector<std::string> Names(std::string_view extension) const;
   const std::filesystem::path& own() const { return folders_.front(); }

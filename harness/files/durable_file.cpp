@@ -138,6 +138,11 @@ std::string ReadFile(const fs::path& path) {
   return text;
 }
 
+bool SomethingIsAt(const fs::path& path) {
+  std::error_code failed;
+  return fs::symlink_status(path, failed).type() != fs::file_type::not_found;
+}
+
 std::string ReadEndOfFile(const fs::path& path, std::size_t most_bytes) {
   errno = 0;
   std::ifstream in(path, std::ios::binary | std::ios::ate);

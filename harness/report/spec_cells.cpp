@@ -33,7 +33,7 @@ std::map<int, double> MissingRates(const CellResult& cell, const std::filesystem
   std::map<int, double> rates;
   for (const auto& [block, missing] : cell.Values("tensors_missing")) {
     const auto path = folder / cell.trials.at(block)->directory / "outcome.json";
-    if (!std::filesystem::exists(path)) continue;
+    if (!SomethingIsAt(path)) continue;
     const json outcome = ReadJsonFile(path);
     const json plans = outcome.value("plans", json::array());
     const double tensors = static_cast<double>(outcome.value("layout", json::array()).size());

@@ -32,7 +32,7 @@ std::string WhatHashesContradict(const fs::path& directory, const json& trial) {
                              trial[key].get<std::string>(), what, hash);
   };
   std::string wrong;
-  if (const fs::path file = directory / "config.json"; fs::exists(file)) {
+  if (const fs::path file = directory / "config.json"; SomethingIsAt(file)) {
     try {
       const json config = ReadJsonFile(file);
       if (!SaysTheSame(config, trial["config"]))

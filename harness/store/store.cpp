@@ -164,10 +164,12 @@ SweptTrials Store::RemoveUnfinished(const StoreLock&) const {
 
 std::vector<json> Store::ReadAnnotations(std::vector<std::string>& problems) const {
   std::vector<fs::path> files;
-  if (fs::exists(results_ / "annotations")) {
-    for (const auto& entry : fs::directory_iterator(results_ / "annotations")) {
+  if (const fs::path folder = results_ / "annotations"; SomethingIsAt(folder)) {
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed)) {
       if (entry.path().extension() == ".json") files.push_back(entry.path());
     }
+    if (failed) problems.push_back(fmt::format("{}: {}", folder.string(), failed.message()));
   }
   std::sort(files.begin(), files.end());
   const auto what_is_wrong = [](const json& annotation, const fs::path& file) -> std::string {
@@ -200,7 +202,7 @@ json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
                      const std::string& reason) const {
   if (reason.empty()) SPARFUSE_THROW(kConfig, "annotate: expected a reason that is not empty");
   if (trial_id.starts_with('/') || trial_id.find("..") != std::string::npos ||
-      !fs::exists(Directory(trial_id) / "trial.json")) {
+      !SomethingIsAt(Directory(trial_id) / "trial.json")) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("no trial \"{}\" in {}: expected an id that `sparfuse status` "
                                "prints",

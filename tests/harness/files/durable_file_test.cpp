@@ -54,5 +54,20 @@ TEST(DurableFile, JsonThatIsNoneIsNamed) {
   }
 }
 
+TEST(SomethingIsAt, ALinkToItselfIsThereAndIsNamedWhereItIsRead) {
+  const TemporaryFolder folder;
+  const auto loop = folder.path() / "loop.json";
+  std::filesystem::create_symlink("loop.json", loop);
+  EXPECT_TRUE(SomethingIsAt(loop));
+  EXPECT_TRUE(SomethingIsAt(folder.path()));
+  EXPECT_FALSE(SomethingIsAt(folder.path() / "nothing"));
+  try {
+    ReadJsonFile(loop);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(loop.string()), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace sparfuse::harness
