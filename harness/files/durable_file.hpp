@@ -18,8 +18,8 @@ void SyncDirectory(const std::filesystem::path& directory);
 // mkdir -p; Error{kData} names the directory.
 void MakeDirectories(const std::filesystem::path& directory);
 
-// Whether there is anything of this name, a link that leads nowhere or to itself included: reading it
-// then says what is wrong. Never throws.
+// Whether there is anything of this name, a link that leads nowhere or to itself included: reading
+// it then says what is wrong. Never throws.
 bool SomethingIsAt(const std::filesystem::path& path);
 
 // Of regular files only. Throw Error{kData} naming the file (and the byte where JSON breaks).
