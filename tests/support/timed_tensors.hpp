@@ -10,6 +10,7 @@
 
 #include "core/fusion/layout.hpp"
 #include "core/fusion/ready_tensors.hpp"
+#include "tests/support/planning.hpp"
 
 namespace sparfuse::testing {
 
@@ -83,6 +84,26 @@ inline TimedTensors RandomTensors(std::size_t most, std::mt19937& random) {
     tensors.Add(1 + random() % 1000, slowest * uniform(random));
   return tensors;
 }
+
+// A profile with a declared link of 1 Gbit/s and 100 us, 1 us and 1 ns an element for local work.
+struct TimedProfile {
+  GradientLayout layout;
+  BackwardProfile backward;
+  CostModel cost = EvenCost();
+  Topology topology{4, 1};
+
+  explicit TimedProfile(const TimedTensors& tensors) : layout(tensors.Layout()) {
+    backward.backward_seconds = tensors.backward_seconds;
+  }
+  PlanInput Input(Sparsified sparsified) const {
+    const double density = sparsified == Sparsified::kNever ? 1.0 : 0.25;
+    PlanInput input{layout, topology, density, sparsified, &backward, &cost};
+    if (sparsified != Sparsified::kNever) input.sparsifier = "topk";
+    input.dense_collective = &FindCollective("ring-allreduce");
+    input.sparse_collective = &FindCollective("sparse-allgather");
+    return input;
+  }
+};
 
 inline std::size_t Sum(const Lengths& lengths) {
   std::size_t sum = 0;

@@ -19,6 +19,7 @@ using baselines::CupcakeUnits;
 using baselines::CupcakeUnitsByCount;
 using testing::Lengths;
 using testing::RandomTensors;
+using testing::TimedProfile;
 using testing::TimedTensors;
 
 SecondsOfElements Line(double constant, double slope) {
@@ -203,24 +204,6 @@ TEST(CupcakeSolver, TakesASingleTensorAndRefusesWhatMakesNoSense) {
   refused({{5}, {-1}}, "Cupcake: backward_seconds[0] = -1: expected a finite number of at least 0");
 }
 
-// A profile with a declared link of 1 Gbit/s and 100 us, 1 us and 1 ns an element for local work.
-struct Profile {
-  GradientLayout layout;
-  BackwardProfile backward;
-  CostModel cost = testing::EvenCost();
-  Topology topology{4, 1};
-
-  explicit Profile(const TimedTensors& tensors) : layout(tensors.Layout()) {
-    backward.backward_seconds = tensors.backward_seconds;
-  }
-  PlanInput Input() const {
-    PlanInput input{layout, topology, 0.25, Sparsified::kBehind, &backward, &cost, "topk"};
-    input.dense_collective = &FindCollective("ring-allreduce");
-    input.sparse_collective = &FindCollective("sparse-allgather");
-    return input;
-  }
-};
-
 // Payloads of 8 bytes an element go round a ring of four in three steps.
 TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
   std::mt19937 random(3);
@@ -233,8 +216,8 @@ TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
     for (std::size_t t = 0; t < 30; ++t) {
       tensors.Add(4 * (1 + random() % 5000), 1e-6 * static_cast<double>(random() % 1000));
     }
-    const Profile profile(tensors);
-    const Plan plan = testing::PlanOf("cupcake", profile.Input());
+    const TimedProfile profile(tensors);
+    const Plan plan = testing::PlanOf("cupcake", profile.Input(Sparsified::kBehind));
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       tensors.backward_seconds[t] += local(tensors.elements[t]);
     }
@@ -251,8 +234,8 @@ TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
 
 TEST(CupcakePlanner, NeedsAProfileUnlessItCounts) {
   const PlannerDescriptor& planner = FindPlanner("cupcake");
-  const Profile profile(testing::FiveTensors());
-  PlanInput input = profile.Input();
+  const TimedProfile profile(testing::FiveTensors());
+  PlanInput input = profile.Input(Sparsified::kBehind);
   input.cost = nullptr;
   const Options count = {{"boundary", std::string("count")}};
   EXPECT_FALSE(planner.needs_profile(ResolveOptions("cupcake", planner.options, count)));

@@ -22,6 +22,7 @@ using testing::Lengths;
 using testing::RandomTensors;
 using testing::Singles;
 using testing::Synthetic;
+using testing::TimedProfile;
 using testing::TimedTensors;
 
 struct Timeline {
@@ -210,24 +211,6 @@ TEST(MgWfbpSolver, RefusesWhatMakesNoSense) {
   refused({{3}, {1}}, {1, std::numeric_limits<double>::infinity()}, "seconds_per_byte = inf");
 }
 
-// A profile with a declared link of 1 Gbit/s and 100 us, 1 us and 1 ns an element for local work.
-struct Profile {
-  GradientLayout layout;
-  BackwardProfile backward;
-  CostModel cost = testing::EvenCost();
-  Topology topology{4, 1};
-
-  explicit Profile(const TimedTensors& tensors) : layout(tensors.Layout()) {
-    backward.backward_seconds = tensors.backward_seconds;
-  }
-  PlanInput Input() const {
-    PlanInput input{layout, topology, 1.0, Sparsified::kNever, &backward, &cost};
-    input.dense_collective = &FindCollective("ring-allreduce");
-    input.sparse_collective = &FindCollective("sparse-allgather");
-    return input;
-  }
-};
-
 // A ring of four: 6 start-up times and 3/2 of the bytes. Sizes are multiples of 4, so that its
 // chunks are equal and the fitted line is exact.
 TEST(MgWfbpPlanner, FitsTheProfileSAllReduce) {
@@ -238,8 +221,8 @@ TEST(MgWfbpPlanner, FitsTheProfileSAllReduce) {
     for (std::size_t t = 0; t < 30; ++t) {
       tensors.Add(4 * (1 + random() % 20000), 1e-6 * static_cast<double>(random() % 2000));
     }
-    const Profile profile(tensors);
-    const Plan plan = testing::PlanOf("mg-wfbp", profile.Input());
+    const TimedProfile profile(tensors);
+    const Plan plan = testing::PlanOf("mg-wfbp", profile.Input(Sparsified::kNever));
     TimedTensors with_copies = tensors;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       with_copies.backward_seconds[t] += 1e-6 + 1e-9 * static_cast<double>(tensors.elements[t]);
@@ -257,15 +240,15 @@ TEST(MgWfbpPlanner, FitsTheProfileSAllReduce) {
 }
 
 TEST(MgWfbpPlanner, SendsEachTensorByItselfWhereThereIsNobodyElse) {
-  Profile profile(FiveTensors());
+  TimedProfile profile(FiveTensors());
   profile.topology = {1, 1};
-  EXPECT_EQ(testing::PlanOf("mg-wfbp", profile.Input()).UnitSizes(), "1,1,1,1,1");
+  EXPECT_EQ(testing::PlanOf("mg-wfbp", profile.Input(Sparsified::kNever)).UnitSizes(), "1,1,1,1,1");
 }
 
 TEST(MgWfbpPlanner, NeedsAProfile) {
   EXPECT_TRUE(FindPlanner("mg-wfbp").needs_profile({}));
-  const Profile profile(FiveTensors());
-  PlanInput input = profile.Input();
+  const TimedProfile profile(FiveTensors());
+  PlanInput input = profile.Input(Sparsified::kNever);
   input.cost = nullptr;
   EXPECT_THROW(testing::PlanOf("mg-wfbp", input), Error);
 }

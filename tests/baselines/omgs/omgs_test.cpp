@@ -19,6 +19,7 @@ using baselines::OmgsUnits;
 using testing::Lengths;
 using testing::RandomTensors;
 using testing::Singles;
+using testing::TimedProfile;
 using testing::TimedTensors;
 
 constexpr double kTopkSeconds = 2.18896957e-10;  // published, of a P102-100
@@ -202,24 +203,6 @@ TEST(OmgsSolver, RefusesWhatMakesNoSense) {
           "OMGS-SGD: backward_seconds[0] = -1: expected a finite number of at least 0");
 }
 
-// A profile with a declared link of 1 Gbit/s and 100 us, 1 us and 1 ns an element for local work.
-struct Profile {
-  GradientLayout layout;
-  BackwardProfile backward;
-  CostModel cost = testing::EvenCost();
-  Topology topology{4, 1};
-
-  explicit Profile(const TimedTensors& tensors) : layout(tensors.Layout()) {
-    backward.backward_seconds = tensors.backward_seconds;
-  }
-  PlanInput Input(Sparsified sparsified = Sparsified::kBehind) const {
-    PlanInput input{layout, topology, 0.25, sparsified, &backward, &cost, "topk"};
-    input.dense_collective = &FindCollective("ring-allreduce");
-    input.sparse_collective = &FindCollective("sparse-allgather");
-    return input;
-  }
-};
-
 // Payloads of 8 bytes an element go round a ring of four in three steps.
 TEST(OmgsPlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
   std::mt19937 random(3);
@@ -233,14 +216,15 @@ TEST(OmgsPlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
     for (std::size_t t = 0; t < 30; ++t) {
       tensors.Add(4 * (1 + random() % 5000), 1e-6 * static_cast<double>(random() % 1000));
     }
-    const Profile profile(tensors);
+    const TimedProfile profile(tensors);
     TimedTensors with_copies = tensors;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       with_copies.backward_seconds[t] += local(tensors.elements[t]);
     }
     for (const auto& [solver, pair] : {std::pair{"paper", OmgsFirstPair::kDecided},
                                        std::pair{"published", OmgsFirstPair::kMerged}}) {
-      const Plan plan = testing::PlanOf("omgs", profile.Input(), {{"solver", std::string(solver)}});
+      const Plan plan = testing::PlanOf("omgs", profile.Input(Sparsified::kBehind),
+                                        {{"solver", std::string(solver)}});
       Lengths lengths;
       for (const Unit& unit : plan.units) {
         lengths.push_back(unit.last - unit.first);
@@ -256,18 +240,21 @@ TEST(OmgsPlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
 
 TEST(OmgsPlanner, PlansForEveryStrategy) {
   for (const Sparsified sparsified : {Sparsified::kNever, Sparsified::kAhead}) {
-    const Plan plan = testing::PlanOf("omgs", Profile(testing::FiveTensors()).Input(sparsified));
+    const Plan plan =
+        testing::PlanOf("omgs", TimedProfile(testing::FiveTensors()).Input(sparsified));
     for (const Unit& unit : plan.units) EXPECT_EQ(unit.sparsified, sparsified);
   }
 }
 
 TEST(OmgsPlanner, NeedsAProfile) {
   EXPECT_TRUE(FindPlanner("omgs").needs_profile({}));
-  const Profile profile(testing::FiveTensors());
-  PlanInput input = profile.Input();
+  const TimedProfile profile(testing::FiveTensors());
+  PlanInput input = profile.Input(Sparsified::kBehind);
   input.backward = nullptr;
   EXPECT_THROW(testing::PlanOf("omgs", input), Error);
-  EXPECT_THROW(testing::PlanOf("omgs", profile.Input(), {{"solver", std::string("exact")}}), Error);
+  EXPECT_THROW(testing::PlanOf("omgs", profile.Input(Sparsified::kBehind),
+                               {{"solver", std::string("exact")}}),
+               Error);
 }
 
 }  // namespace
