@@ -191,9 +191,12 @@ json JudgeQuiet(json readings, const QuietLimits& limits, std::optional<double> 
   if (const auto mean = MeanLoopSeconds(readings)) {
     // A burst shows beside the trial's other readings, a neighbour that stays beside other trials.
     const double own = *Undisturbed(readings["loop_seconds"].get<std::vector<double>>());
-    const double slowdown = *mean / std::min(own, usual.value_or(own));
-    readings["slowdown"] = slowdown;
-    if (slowdown > limits.slowdown) causes["slowdown"] = slowdown;
+    const double undisturbed = std::min(own, usual.value_or(own));
+    if (undisturbed > 0) {
+      const double slowdown = *mean / undisturbed;
+      readings["slowdown"] = slowdown;
+      if (slowdown > limits.slowdown) causes["slowdown"] = slowdown;
+    }
   }
   std::vector<std::string> words;
   for (const auto& [cause, value] : causes.items()) words.push_back(CauseWords(cause, value));

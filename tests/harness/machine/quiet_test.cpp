@@ -148,6 +148,16 @@ TEST(Quiet, ATrialThatWasSlowThroughoutIsKnownByOthers) {
   EXPECT_EQ(JudgeQuiet(slow, {}, 3e-3)["slowdown"], 1);  // others were slower
 }
 
+// A clock may be too coarse for the loop; nothing is so many times slower than 0 s.
+TEST(Quiet, ALoopOfNoTimeTellsNothing) {
+  for (const std::vector<double>& loops : {std::vector{0.0, 0.0}, {0.0, 0.0, 0.0, 1e-3}}) {
+    const json judged = JudgeQuiet(Readings(0, 0, loops), {}, 1e-3);
+    EXPECT_TRUE(judged["slowdown"].is_null()) << judged;
+    EXPECT_EQ(judged["disturbed"], false);
+  }
+  EXPECT_TRUE(JudgeQuiet(Readings(0, 0, {1e-3}), {}, 0.0)["slowdown"].is_null());
+}
+
 TEST(Quiet, WithoutReadingsThereIsNoJudgement) {
   EXPECT_TRUE(JudgeQuiet(nullptr, {}, 1e-3).is_null());
   EXPECT_FALSE(MeanLoopSeconds(nullptr).has_value());
