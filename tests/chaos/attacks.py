@@ -209,6 +209,26 @@ def _empty(path, _):
 TAMPERINGS = {"cut": _cut, "flipped": _flip, "noise": _noise, "brackets": _brackets,
               "a folder": _folder, "a pipe": _pipe, "a link to itself": _to_itself, "gone": _gone,
               "empty": _empty}
+NO_FILES = ("a folder", "a pipe", "a link to itself")
+
+
+def _remedy(sandbox, index, harm):
+    """What is no file in the index's place is the user's: run refuses, until it is moved away."""
+    refusal = sandbox.finish(sandbox.start("run", sandbox.file))
+    harm.saw(refusal)
+    said = refusal.output + refusal.errors
+    if refusal.code != 1 or f"{index} is " not in said or "move it away" not in said:
+        harm.violations.append(f"the index's place: run: exit {refusal.code}: {said.strip()[-300:]}")
+    if not os.path.lexists(index) or index.is_file():
+        harm.violations.append("the index's place: what was there is gone")
+        return
+    index.rename(sandbox.folder / "moved away")
+    rebuilt = sandbox.finish(sandbox.start("index", "--rebuild"))
+    harm.saw(rebuilt)
+    if rebuilt.code != 0:
+        harm.violations.append(f"the index's place: index --rebuild: exit {rebuilt.code}: "
+                               f"{rebuilt.errors.strip()[-300:]}")
+    harm.index_may_differ = False
 
 
 def tampering(sandbox, rng):
@@ -216,7 +236,8 @@ def tampering(sandbox, rng):
     trials = sandbox.trials()
     trial_id = rng.choice(sorted(trials))
     files = [path for path in sorted(trials[trial_id].iterdir()) if path.is_file()]
-    others = [sandbox.results / "index.sqlite", *sorted(sandbox.results.glob("profiles/*")),
+    index = sandbox.results / "index.sqlite"
+    others = [index, *sorted(sandbox.results.glob("profiles/*")),
               *sorted(sandbox.results.glob("annotations/*"))]
     # trial.json is what everything reads: half of the time it is that.
     path = rng.choice([rng.choice(files), trials[trial_id] / "trial.json",
@@ -236,6 +257,8 @@ def tampering(sandbox, rng):
         harm.saw(sandbox.finish(sandbox.start(*call)))
         if harm.hangs:
             break
+    if path == index and how in NO_FILES and not harm.hangs:
+        _remedy(sandbox, index, harm)
     return harm
 
 
