@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"
+#include "tests/support/unit_timeline.hpp"
 
 namespace sparfuse {
 namespace {
@@ -21,29 +22,24 @@ using testing::Lengths;
 using testing::RandomTensors;
 using testing::TimedProfile;
 using testing::TimedTensors;
+using testing::UnitTimeline;
 
 SecondsOfElements Line(double constant, double slope) {
   return [=](std::size_t elements) { return constant + slope * static_cast<double>(elements); };
 }
 
-// When everything is sent and all gradients are there, since backward began.
+UnitTimeline TimelineOf(const TimedTensors& tensors, const Lengths& units,
+                        const SecondsOfElements& select, const SecondsOfElements& exchange,
+                        CupcakeSelection selection) {
+  return testing::TimelineOf(tensors, units, select, exchange,
+                             selection == CupcakeSelection::kWithinBackward
+                                 ? testing::SelectionLane::kBackward
+                                 : testing::SelectionLane::kOwn);
+}
+
 double EndOf(const TimedTensors& tensors, const Lengths& units, const SecondsOfElements& select,
              const SecondsOfElements& exchange, CupcakeSelection selection) {
-  double backward = 0;
-  double selected = 0;
-  double sent = 0;
-  std::size_t t = 0;
-  for (const std::size_t length : units) {
-    std::size_t elements = 0;
-    for (std::size_t i = 0; i < length; ++i, ++t) {
-      backward += tensors.backward_seconds[t];
-      elements += tensors.elements[t];
-    }
-    selected = std::max(selected, backward) + select(elements);
-    if (selection == CupcakeSelection::kWithinBackward) backward = selected;
-    sent = std::max(sent, selected) + exchange(elements);
-  }
-  return std::max(sent, backward);
+  return TimelineOf(tensors, units, select, exchange, selection).end;
 }
 
 // Eight ranks, 50 us and 0.8 ns a byte, 8 bytes an element: the timelines of the specification,
@@ -129,17 +125,10 @@ TEST(CupcakeSolver, MinimisesThePapersF) {
     double backward = 0;
     for (const double seconds : tensors.backward_seconds) backward += seconds;
     const auto f = [&](const Lengths& units) {
-      double selections = 0;
-      double exposed = -backward;
-      std::size_t t = 0;
-      for (const std::size_t length : units) {
-        std::size_t elements = 0;
-        for (std::size_t i = 0; i < length; ++i, ++t) elements += tensors.elements[t];
-        selections += select(elements);
-      }
-      exposed +=
-          EndOf(tensors, units, select, exchange, CupcakeSelection::kWithinBackward) - selections;
-      return selections + exposed;
+      const UnitTimeline timeline =
+          TimelineOf(tensors, units, select, exchange, CupcakeSelection::kWithinBackward);
+      const double exposed = timeline.end - backward - timeline.selections;
+      return timeline.selections + exposed;
     };
     const double mine =
         f(CupcakeUnits(tensors.view(), select, exchange, CupcakeSelection::kWithinBackward));

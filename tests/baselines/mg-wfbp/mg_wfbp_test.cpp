@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"
+#include "tests/support/unit_timeline.hpp"
 
 namespace sparfuse {
 namespace {
@@ -24,27 +25,14 @@ using testing::Singles;
 using testing::Synthetic;
 using testing::TimedProfile;
 using testing::TimedTensors;
-
-struct Timeline {
-  double end = 0;            // of the last all-reduce, since backward began
-  double communication = 0;  // all of them together
-};
+using testing::UnitTimeline;
 
 // One all-reduce at a time, each when its unit is ready.
-Timeline TimelineOf(const TimedTensors& tensors, const Lengths& units, const AllReduceCost& cost) {
-  Timeline timeline;
-  double ready = 0;
-  std::size_t t = 0;
-  for (const std::size_t length : units) {
-    std::size_t elements = 0;
-    for (std::size_t i = 0; i < length; ++i, ++t) {
-      ready += tensors.backward_seconds[t];
-      elements += tensors.elements[t];
-    }
-    timeline.end = std::max(timeline.end, ready) + cost.Seconds(elements);
-    timeline.communication += cost.Seconds(elements);
-  }
-  return timeline;
+UnitTimeline TimelineOf(const TimedTensors& tensors, const Lengths& units,
+                        const AllReduceCost& cost) {
+  return testing::TimelineOf(
+      tensors, units, [](std::size_t) { return 0.0; },
+      [&](std::size_t elements) { return cost.Seconds(elements); });
 }
 
 double End(const TimedTensors& tensors, const Lengths& units, const AllReduceCost& cost) {
@@ -75,7 +63,7 @@ TEST(MgWfbpSolver, ReproducesTheGoldenPlansOfTheSyntheticModel) {
   const Lengths six = {4, 14, 28, 50, 90, 14};
   EXPECT_EQ(MgWfbpUnits(tensors.view(), k56GbInfiniBand), six);
   EXPECT_NEAR(End(tensors, six, k56GbInfiniBand), 0.073256, kDigits);
-  EXPECT_NEAR(TimelineOf(tensors, six, k56GbInfiniBand).communication, 0.071259, kDigits);
+  EXPECT_NEAR(TimelineOf(tensors, six, k56GbInfiniBand).exchanges, 0.071259, kDigits);
   EXPECT_NEAR(End(tensors, Singles(200), k56GbInfiniBand), 0.117211, kDigits);
   EXPECT_NEAR(End(tensors, whole, k56GbInfiniBand), 0.109780, kDigits);
 
@@ -84,7 +72,7 @@ TEST(MgWfbpSolver, ReproducesTheGoldenPlansOfTheSyntheticModel) {
   ASSERT_EQ(many.size(), 93u);
   EXPECT_EQ(Lengths(many.begin(), many.begin() + 10), (Lengths{1, 3, 2, 1, 2, 3, 3, 3, 1, 1}));
   EXPECT_NEAR(End(tensors, many, fast), 0.040101, kDigits);
-  EXPECT_NEAR(TimelineOf(tensors, many, fast).communication, 0.039060, kDigits);
+  EXPECT_NEAR(TimelineOf(tensors, many, fast).exchanges, 0.039060, kDigits);
   EXPECT_NEAR(End(tensors, Singles(200), fast), 0.044610, kDigits);
   EXPECT_NEAR(End(tensors, whole, fast), 0.074160, kDigits);
 }

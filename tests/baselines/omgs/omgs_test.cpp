@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"
+#include "tests/support/unit_timeline.hpp"
 
 namespace sparfuse {
 namespace {
@@ -21,37 +22,13 @@ using testing::RandomTensors;
 using testing::Singles;
 using testing::TimedProfile;
 using testing::TimedTensors;
+using testing::TimelineOf;
+using testing::UnitTimeline;
 
 constexpr double kTopkSeconds = 2.18896957e-10;  // published, of a P102-100
 
 double Select(std::size_t elements) {
   return baselines::OmgsSelectionSeconds(kTopkSeconds, elements);
-}
-
-struct Timeline {
-  double end = 0;  // of the last exchange, since backward began
-  double selections = 0;
-  double exchanges = 0;
-};
-
-// Backward and selections in turn on one lane, exchanges on another.
-Timeline TimelineOf(const TimedTensors& tensors, const Lengths& units,
-                    const SecondsOfElements& select, const SecondsOfElements& exchange) {
-  Timeline timeline;
-  double lane = 0;
-  std::size_t t = 0;
-  for (const std::size_t length : units) {
-    std::size_t elements = 0;
-    for (std::size_t i = 0; i < length; ++i, ++t) {
-      lane += tensors.backward_seconds[t];
-      elements += tensors.elements[t];
-    }
-    lane += select(elements);
-    timeline.end = std::max(timeline.end, lane) + exchange(elements);
-    timeline.selections += select(elements);
-    timeline.exchanges += exchange(elements);
-  }
-  return timeline;
 }
 
 struct Golden {
@@ -104,7 +81,7 @@ TEST(OmgsSolver, ReproducesTheGoldenPlansOfTheSyntheticModel) {
                 kDigits});
   ExpectGolden({tensors, {2e-5, 1.4e-9, 0.01, 8}, 193, 192, {}, {}, 0.212622, 0.212622, kDigits});
 
-  const Timeline timeline =
+  const UnitTimeline timeline =
       TimelineOf(tensors, OmgsUnits(tensors.view(), Select, of_10_gbe), Select, of_10_gbe);
   EXPECT_NEAR(timeline.selections, 0.174337, kDigits);
   EXPECT_NEAR(timeline.exchanges, 0.030204, kDigits);
@@ -115,17 +92,17 @@ TEST(OmgsSolver, ReproducesTheGoldenPlansOfMeasuredAndSmallModels) {
   const OmgsAllGathers of_1_gbe{4.0e-3, 1.5e-8, 0.01, 8};
   const Lengths three = {5, 8, 19};
   EXPECT_EQ(OmgsUnits(vgg16.view(), Select, of_1_gbe), three);
-  const Timeline timeline = TimelineOf(vgg16, three, Select, of_1_gbe);
+  const UnitTimeline timeline = TimelineOf(vgg16, three, Select, of_1_gbe);
   EXPECT_NEAR(timeline.end, 1.9072, 5.1e-5);
   EXPECT_NEAR(timeline.selections, 0.7916, 5.1e-5);
 
   const TimedTensors five = testing::FiveTensors();
   const OmgsAllGathers slow_to_start{2.7e-3, 1.3e-8, 0.01, 4};
   ExpectGolden({five, slow_to_start, 1, 1, {5}, {5}, 0.029801, 0.025306, 5.1e-7});
-  const Timeline whole = TimelineOf(five, {5}, Select, slow_to_start);
+  const UnitTimeline whole = TimelineOf(five, {5}, Select, slow_to_start);
   EXPECT_NEAR(whole.selections, 0.007233, 5.1e-7);
   EXPECT_NEAR(whole.exchanges, 0.012068, 5.1e-7);
-  const Timeline published = TimelineOf(five, {1, 4}, Select, slow_to_start);
+  const UnitTimeline published = TimelineOf(five, {1, 4}, Select, slow_to_start);
   EXPECT_NEAR(published.selections, 0.006897, 5.1e-7);
   EXPECT_NEAR(published.exchanges, 0.017468, 5.1e-7);
   ExpectGolden(
