@@ -36,7 +36,7 @@ void CheckPlanner(const Composition& made) {
 }
 
 // Whether what the strategy sends, the sparsifier selects and the collective takes are the same.
-void CheckPayloads(const Composition& made, const Collective& collective) {
+void CheckPayloads(const Composition& made, const CollectiveDescriptor& collective) {
   const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
   const bool sends_payloads = made.strategy->sparsified != Sparsified::kNever;
   if ((collective.payload == PayloadKind::kSparse) != sends_payloads) {
@@ -65,6 +65,47 @@ void CheckPayloads(const Composition& made, const Collective& collective) {
     SPARFUSE_THROW(kConfig, "the sparsifier is \"none\", and " + strategy +
                                 " sends payloads: expected a sparsifier, or a quantizer as "
                                 "payload_dense");
+  }
+}
+
+// Whether what is sent is what a collective that sums, drops or selects can work on.
+void CheckTraits(const Composition& made) {
+  const CollectiveTraits& traits = made.sparse_collective->traits();
+  const std::string collective =
+      "the collective \"" + std::string(made.sparse_collective->descriptor().name) + "\"";
+  if (traits.sums && made.coding != PayloadCoding{}) {
+    SPARFUSE_THROW(
+        kConfig, "payload_values = " + ToString(made.sending.at("payload_values")) +
+                     ", payload_indices = " + ToString(made.sending.at("payload_indices")) + ": " +
+                     collective + " adds payloads on the way; expected \"f32\" and \"u32\"");
+  }
+  if (traits.sums && StringOption(made.sending, "payload_dense") != "indexed") {
+    SPARFUSE_THROW(kConfig, "payload_dense = " + ToString(made.sending.at("payload_dense")) + ": " +
+                                collective + " adds payloads on the way; expected \"indexed\"");
+  }
+  if (made.sparsifier == nullptr) return;  // CheckPayloads has refused what needs one
+  const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
+  if (traits.equal_counts && !made.sparsifier->exact_count) {
+    SPARFUSE_THROW(kConfig, sparsifier + " selects counts that differ between ranks, and " +
+                                collective +
+                                " takes equal ones: expected one whose count is exact, say "
+                                "\"topk\"");
+  }
+  if (traits.same_indices && !made.sparsifier->index_shared) {
+    SPARFUSE_THROW(kConfig, sparsifier + " selects other indices on each rank, and " + collective +
+                                " takes the same ones: expected one that shares them, say "
+                                "\"randomk\"");
+  }
+  if ((traits.drops || traits.selects) && made.feedback.kind != FeedbackKind::kResidual) {
+    SPARFUSE_THROW(kConfig,
+                   collective +
+                       (traits.selects ? " selects from a residual" : " gives back what it drops") +
+                       ": expected feedback \"residual\"");
+  }
+  if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
+    SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\" sparsifies tensor by tensor; expected \"behind\"");
   }
 }
 
@@ -160,21 +201,29 @@ std::span<const OptionSpec> SendingOptions() {
 std::optional<MethodOptions::Owner> MethodOptions::OwnerOf(std::string_view key,
                                                            std::string_view method) const {
   if (Takes(sending, key)) return Owner::kSending;
-  const bool in_strategy = Takes(strategy, key);
-  const bool in_planner = Takes(planner, key);
-  if (in_strategy && in_planner) {
-    SPARFUSE_THROW(kConfig, "method " + std::string(method) +
-                                ": both its strategy and its planner take \"" + std::string(key) +
-                                "\"; expected it in strategy_options or planner_options");
+  std::vector<Owner> owners;
+  std::vector<std::string> names;
+  const auto add = [&](std::span<const OptionSpec> options, Owner owner, const char* name) {
+    if (!Takes(options, key)) return;
+    owners.push_back(owner);
+    names.emplace_back(name);
+  };
+  add(strategy, Owner::kStrategy, "strategy");
+  add(planner, Owner::kPlanner, "planner");
+  add(collective, Owner::kCollective, "collective");
+  if (owners.size() > 1) {
+    SPARFUSE_THROW(kConfig, "method " + std::string(method) + ": both its " + names[0] +
+                                " and its " + names[1] + " take \"" + std::string(key) +
+                                "\"; expected it in " + names[0] + "_options or " + names[1] +
+                                "_options");
   }
-  if (in_strategy) return Owner::kStrategy;
-  if (in_planner) return Owner::kPlanner;
-  return std::nullopt;
+  if (owners.empty()) return std::nullopt;
+  return owners.front();
 }
 
 std::vector<std::string> MethodOptions::Names() const {
   std::vector<std::string> names;
-  for (const auto options : {sending, strategy, planner}) {
+  for (const auto options : {sending, strategy, planner, collective}) {
     for (const OptionSpec& option : options) names.push_back(option.name);
   }
   return names;
@@ -203,11 +252,12 @@ Composition Compose(const MethodParts& parts) {
   made.strategy_options = OptionsOf("strategy", *made.strategy, parts.strategy_options);
   made.planner = &FindPlanner(parts.planner);
   made.planner_options = OptionsOf("planner", *made.planner, parts.planner_options);
-  const Collective& collective = FindCollective(parts.collective);
-  made.dense_collective = &FindCollective("ring-allreduce");
-  made.sparse_collective = &FindCollective("sparse-allgather");
+  const CollectiveDescriptor& collective = FindCollective(parts.collective);
+  made.collective_options = OptionsOf("collective", collective, parts.collective_options);
+  made.dense_collective = CoreCollective("ring-allreduce");
+  made.sparse_collective = CoreCollective("sparse-allgather");
   (collective.payload == PayloadKind::kDense ? made.dense_collective : made.sparse_collective) =
-      &collective;
+      MakeCollective(collective, made.collective_options);
   made.sending = ResolveOptions("method_options", SendingOptions(), parts.sending);
   made.coding = CodingOf(made.sending);
   const std::int64_t replan_every = IntOption(made.sending, "replan_every");
@@ -228,8 +278,20 @@ Composition Compose(const MethodParts& parts) {
                                      parts.feedback_options));
   CheckPlanner(made);
   CheckPayloads(made, collective);
+  CheckTraits(made);
   CheckDenseFallback(made);
   return made;
+}
+
+void CheckTopology(const Composition& composition, const Topology& topology) {
+  const CollectiveDescriptor& collective = composition.sparse_collective->descriptor();
+  if (collective.refuses == nullptr) return;
+  const std::string why = collective.refuses(composition.collective_options, topology);
+  if (why.empty()) return;
+  SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
+                              std::to_string(topology.ranks_per_node) +
+                              " a node: the collective \"" + std::string(collective.name) + "\" " +
+                              why);
 }
 
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,
@@ -258,6 +320,7 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoi
 
 Plan MakePlan(const Composition& composition, const GradientLayout& layout,
               const Topology& topology, const BackwardProfile* backward, const CostModel* cost) {
+  CheckTopology(composition, topology);
   const StrategyDescriptor& strategy = *composition.strategy;
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     const TensorEntry& tensor = layout.tensor(t);
@@ -269,8 +332,8 @@ Plan MakePlan(const Composition& composition, const GradientLayout& layout,
   }
   PlanInput input{layout, topology, composition.density, strategy.sparsified, backward, cost};
   if (composition.sparsifier != nullptr) input.sparsifier = composition.sparsifier->name;
-  input.dense_collective = composition.dense_collective;
-  input.sparse_collective = composition.sparse_collective;
+  input.dense_collective = composition.dense_collective.get();
+  input.sparse_collective = composition.sparse_collective.get();
   Plan plan = composition.planner->make(composition.planner_options)->MakePlan(input);
   if (BoolOption(composition.sending, "dense_fallback")) {
     const auto sparsifier = composition.MakeSparsifier(0);
@@ -320,6 +383,7 @@ ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layou
     model.selection = composition.sparsifier->selection_model;
     model.index_shared = composition.sparsifier->index_shared;
     model.unbounded_count = composition.sparsifier->unbounded_count;
+    if (model.index_shared) model.overlap.theta = 1;
   }
   model.seed = seed;
   return model;

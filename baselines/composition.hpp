@@ -30,11 +30,11 @@ std::span<const OptionSpec> SendingOptions();
 
 // The options that a method takes, its parts' together.
 struct MethodOptions {
-  std::span<const OptionSpec> strategy, planner, sending;
+  std::span<const OptionSpec> strategy, planner, collective, sending;
 
-  enum class Owner : std::uint8_t { kStrategy, kPlanner, kSending };
+  enum class Owner : std::uint8_t { kStrategy, kPlanner, kCollective, kSending };
   // Whose option a key is; nothing where it is nobody's. Throws Error{kConfig} naming `method`
-  // where its strategy and its planner both take it.
+  // where two of its parts take it.
   std::optional<Owner> OwnerOf(std::string_view key, std::string_view method) const;
   std::vector<std::string> Names() const;
 };
@@ -43,7 +43,7 @@ struct MethodOptions {
 // of the sparsifier, which are resolved: not every sparsifier says what it takes.
 struct MethodParts {
   std::string strategy, planner, collective;
-  Options strategy_options, planner_options;
+  Options strategy_options, planner_options, collective_options;
   Options sending;                                   // of SendingOptions()
   const SparsifierDescriptor* sparsifier = nullptr;  // null: nothing is sparsified
   Options sparsifier_options;
@@ -59,8 +59,10 @@ struct Composition {
   Options planner_options;
   const SparsifierDescriptor* sparsifier = nullptr;  // null: nothing is sparsified
   Options sparsifier_options;
-  const Collective* dense_collective = nullptr;
-  const Collective* sparse_collective = nullptr;
+  // Also those of engines that were made of it.
+  std::shared_ptr<const Collective> dense_collective;
+  std::shared_ptr<const Collective> sparse_collective;
+  Options collective_options;
   Options sending;       // of SendingOptions()
   PayloadCoding coding;  // of what has indices
   double density = 1.0;
@@ -76,6 +78,10 @@ struct Composition {
 
 // Throws Error{kConfig} naming what does not exist or does not fit.
 Composition Compose(const MethodParts& parts);
+
+// Throws Error{kConfig} where the collective cannot run on these ranks: a number of them that it
+// does not take.
+void CheckTopology(const Composition& composition, const Topology& topology);
 
 struct TensorShape {
   std::string name;

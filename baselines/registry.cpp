@@ -1,5 +1,5 @@
-// Holds the one explicit table of strategies and planners: core's, then a line for each baseline's
-// own.
+// Holds the one explicit table of strategies, planners and collectives: core's, then a line for
+// each baseline's own.
 #include "baselines/registry.hpp"
 
 #include <string>
@@ -55,11 +55,22 @@ std::span<const PlannerDescriptor> Planners() {
   return kTable;
 }
 
+std::span<const CollectiveDescriptor> Collectives() {
+  static const std::vector<CollectiveDescriptor> kTable = [] {
+    std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
+    return table;
+  }();
+  return kTable;
+}
+
 const StrategyDescriptor& FindStrategy(std::string_view name) {
   return Find(Strategies(), "strategy", name);
 }
 const PlannerDescriptor& FindPlanner(std::string_view name) {
   return Find(Planners(), "planner", name);
+}
+const CollectiveDescriptor& FindCollective(std::string_view name) {
+  return Find(Collectives(), "collective", name);
 }
 
 }  // namespace sparfuse

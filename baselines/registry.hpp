@@ -18,15 +18,18 @@ struct EmbeddedMethod {
 };
 
 // In the order in which `sparfuse list methods` prints them. A new baseline is a
-// NAME.toml; one that brings a strategy or a planner of its own adds one line to registry.cpp.
+// NAME.toml; one that brings a strategy, a planner or a collective of its own adds one line to
+// registry.cpp.
 std::span<const EmbeddedMethod> MethodFiles();
 
 // core's and every baseline's.
 std::span<const StrategyDescriptor> Strategies();
 std::span<const PlannerDescriptor> Planners();
+std::span<const CollectiveDescriptor> Collectives();
 
 // Throw Error{kConfig} naming the nearest known name.
 const StrategyDescriptor& FindStrategy(std::string_view name);
 const PlannerDescriptor& FindPlanner(std::string_view name);
+const CollectiveDescriptor& FindCollective(std::string_view name);
 
 }  // namespace sparfuse

@@ -1,17 +1,21 @@
-// Declares the descriptors that registry.cpp joins: one function for each algorithm's file.
+// Declares the descriptors that registry.cpp joins, one function for each algorithm's file, and
+// what the algorithms share.
 #pragma once
 
 #include "core/collective/collective.hpp"
 
 namespace sparfuse {
 
-Collective RingAllReduce();
-Collective NativeAllReduce();
-Collective SparseAllGather();
-Collective NcclAllGather();
+CollectiveDescriptor RingAllReduce();
+CollectiveDescriptor NativeAllReduce();
+CollectiveDescriptor SparseAllGather();
+CollectiveDescriptor NcclAllGather();
+CollectiveDescriptor SharedIndicesAllReduce();
 
 // ring_allreduce.cpp. Also the formula by which native all-reduces are counted.
-RoundPlan RingAllReduceRounds(std::span<const std::uint64_t> sizes, const Topology& topology);
+//   data  in place: own values in, sum over ranks out; equal length on all ranks.
+Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag);
+RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology);
 
 // sparse_allgather.cpp. Throw Error{kInternal} when payload, capacity and room of a gathering
 // `collective` do not fit one another, Error{kComm} when another rank's payload has no whole

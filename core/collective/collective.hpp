@@ -1,94 +1,127 @@
-// Collectives turn the payloads of all ranks for one unit into the sum that every rank applies.
+// Collectives turn what all ranks send for one unit into the sum that every rank applies.
 //
 // A collective is described twice, next to one another in one file: `Run` does it over a
-// Communicator, `Rounds` says what messages that takes. The test CollectiveRounds checks, for every
-// collective, that the counted messages and bytes of a real run equal the rounds fed with its
-// sizes.
+// Communicator, `Rounds` says what messages and work that takes. Where sizes depend on values, a
+// run notes the few that decide (ExchangeBuffers::seen), a model expects them (`Expect`), and
+// `Rounds` takes both. The test CollectiveRounds checks, for every collective, that the counted
+// messages and bytes of a real run equal the rounds fed with its sizes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/payload/payload.hpp"
+#include "core/base/options.hpp"
+#include "core/collective/control.hpp"
+#include "core/collective/exchange_buffers.hpp"
+#include "core/collective/overlap.hpp"
+#include "core/collective/rounds.hpp"
 #include "core/transport/task.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {
 
-// A phase in which every rank does the same kind of step `repeat` times, one after another.
-struct Round {
-  std::uint32_t repeat = 1;
-  std::uint32_t messages = 1;  // sent by the busiest rank in one repetition
-  std::uint64_t bytes = 0;     // sum over the repetitions of max over ranks of bytes in or out
-  LinkClass link = LinkClass::kInterNode;
-  // Floats added to memory by the busiest rank, all repetitions.
-  std::uint64_t reduced_elements = 0;
-};
-
-struct RoundPlan {
-  std::vector<Round> rounds;
-  std::vector<Traffic> per_rank;  // exact totals, [ranks]
-};
-
-// The buffers of an exchange. Which members are used follows from the collective's `payload`.
-struct ExchangeBuffers {
-  std::span<float> dense;          // [n], in place: own values in, sum over ranks out
-  std::span<const std::byte> own;  // this rank's sparse payload
-  std::span<std::byte> gathered;   // room for size() * capacity_bytes
-  std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
-  // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).
-  std::size_t element_bytes = kSparseElementBytes;
-  std::vector<std::span<const std::byte>> by_rank;  // out: payloads in rank order, own included
-  // out, of a collective that drops: what this rank takes back into its residual, an uncoded sparse
-  // payload. Values here and in by_rank, which may then be one payload of sums, may come from
-  // several ranks: sum of by_rank + sum over ranks of `returned` = sum over ranks of `own`.
-  // Empty on entry; collectives that drop nothing leave it so.
-  std::vector<std::byte> returned;
-};
-
 enum class PayloadKind : std::uint8_t { kDense, kSparse };
 
-struct Collective {
+// How exactly sum over ranks of residuals + P * applied = sum of inputs holds from step to step.
+enum class Conservation : std::uint8_t {
+  kExact,    // but for the rounding of what is summed
+  kRounded,  // the same; what comes back has been added to other values
+  kLost,     // it does not: the published form loses some
+};
+
+// What a composition must fit.
+struct CollectiveTraits {
+  // It gives sums, not a payload a rank: takes neither coded payloads nor whole tensors.
+  bool sums = false;
+  // What is sent may come back: takes feedback "residual".
+  bool drops = false;
+  // Every rank sends as many elements; the same ones: takes exact counts; shared indices.
+  bool equal_counts = false;
+  bool same_indices = false;
+  // It chooses by itself what it sends of what has accumulated: nothing is selected before.
+  bool selects = false;
+  // Its sizes differ from step to step: one modelled step does not stand for all.
+  bool periodic = false;
+  Conservation mass = Conservation::kExact;
+};
+
+struct CollectiveDescriptor;
+
+// A collective with its options. Stateless: used by many ranks, ranges and threads at once.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  // What this rank remembers of one range. Null for a collective that remembers nothing.
+  virtual std::unique_ptr<CollectiveState> MakeState(const ExchangeShape& /*shape*/,
+                                                     const Topology& /*topology*/) const {
+    return nullptr;
+  }
+  // `tag` is a block of 16 tags that this exchange alone uses on `communicator`. The collective and
+  // `buffers` outlive the task.
+  virtual Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const = 0;
+  // Sets sizes.seen to what a run with sizes.shape and sizes.payload_bytes is expected to note.
+  virtual void Expect(const OverlapModel& /*overlap*/, const Topology& /*topology*/,
+                      ExchangeSizes& /*sizes*/) const {}
+  virtual RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const = 0;
+
+  const CollectiveDescriptor& descriptor() const noexcept { return *descriptor_; }
+  const CollectiveTraits& traits() const noexcept { return traits_; }
+
+ private:
+  friend std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descriptor,
+                                                    const Options& given);
+  const CollectiveDescriptor* descriptor_ = nullptr;
+  CollectiveTraits traits_;
+};
+
+struct CollectiveDescriptor {
   std::string_view name;
   std::string_view source;
   int revision;
   PayloadKind payload;
-  // The backend's own: counted by formula, a sparse one by the payloads in by_rank, of which it
-  // gives one a rank; refused by `shaped`.
-  bool native;
+  std::unique_ptr<Collective> (*make)(const Options& resolved);
 
-  // `tag` is a block of 16 tags that this exchange alone uses on `communicator`.
-  Task (*run)(Communicator& communicator, ExchangeBuffers& buffers, int tag);
-  // sizes[r]: bytes of rank r's payload (dense: the whole buffer, equal on all ranks).
-  RoundPlan (*rounds)(std::span<const std::uint64_t> sizes, const Topology& topology);
-
+  // The backend's own: counted by formula, a sparse one by the payloads, of which it gives one a
+  // rank; refused by `shaped`.
+  bool native = false;
   // Of a native one: the backends (Communicator::backend) that have it.
   std::span<const std::string_view> backends = {};
   // It reads and writes payloads in host memory: whoever runs it gives it communicator.host(), and
   // stages what lies on a device.
   bool host_memory = false;
+  std::vector<OptionSpec> options = {};
+  // With these options; null: CollectiveTraits().
+  CollectiveTraits (*traits)(const Options& resolved) = nullptr;
+  // Why it cannot run with these options on these ranks: "needs a power of two ranks", or "".
+  // Null: it always can.
+  std::string (*refuses)(const Options& resolved, const Topology& topology) = nullptr;
+  std::string_view summary = {};
+  std::string_view deviations = {};  // "" or what differs from the source, one sentence each
+
+  CollectiveTraits TraitsOf(const Options& resolved) const {
+    return traits == nullptr ? CollectiveTraits() : traits(resolved);
+  }
 };
 
-// "ring-allreduce", "native-allreduce", "sparse-allgather", "nccl-allgather".
-std::span<const Collective> Collectives();
-// Throws Error{kConfig} naming the nearest known name.
-const Collective& FindCollective(std::string_view name);
+// Throws Error{kConfig} as ResolveOptions does.
+std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descriptor,
+                                           const Options& given = {});
 
-// Those that follow work on host memory, over communicator.host().
+// Those that no paper owns: "ring-allreduce", "native-allreduce", "sparse-allgather",
+// "nccl-allgather", "shared-indices-allreduce".
+std::span<const CollectiveDescriptor> CoreCollectives();
+// One of them with its default options, made once: it lives as long as the program.
+std::shared_ptr<const Collective> CoreCollective(std::string_view name);
 
-// Control-plane reduction: element-wise max of a few integers over all ranks, all-to-all in one
-// round. values: equal length on all ranks, overwritten with the result.
-Task AllReduceMax(Communicator& communicator, std::span<std::int64_t> values, int tag);
-RoundPlan AllReduceMaxRounds(std::size_t values, const Topology& topology);
-
-// Binomial-tree broadcast from `root`, and an all-to-one-round barrier; for set-up and checks.
-Task Broadcast(Communicator& communicator, std::span<std::byte> data, int root, int tag);
-Task Barrier(Communicator& communicator, int tag);
-// Gathers equal-sized blocks to every rank. out: size() * own.size() bytes, rank order.
-Task AllGather(Communicator& communicator, std::span<const std::byte> own, std::span<std::byte> out,
-               int tag);
+// The sizes of an exchange of which every rank sends `payload_bytes`, as a model expects them.
+ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& shape,
+                            std::vector<std::uint64_t> payload_bytes, const OverlapModel& overlap,
+                            const Topology& topology);
 
 }  // namespace sparfuse

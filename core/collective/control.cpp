@@ -64,8 +64,7 @@ RoundPlan AllReduceMaxRounds(std::size_t values, const Topology& topology) {
     plan.rounds.push_back({.repeat = 1,
                            .messages = static_cast<std::uint32_t>(peers),
                            .bytes = bytes,
-                           .link = SlowestLink(topology),
-                           .reduced_elements = 0});
+                           .link = SlowestLink(topology)});
   }
   return plan;
 }

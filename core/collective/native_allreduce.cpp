@@ -10,27 +10,35 @@
 namespace sparfuse {
 namespace {
 
-Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) {
-  if (!communicator.has_native_all_reduce()) {
-    SPARFUSE_THROW(kUnsupported, "native-allreduce: transport \"" +
-                                     std::string(communicator.backend()) +
-                                     "\" has no all-reduce of its own; use ring-allreduce");
+class Native final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
+    if (!communicator.has_native_all_reduce()) {
+      SPARFUSE_THROW(kUnsupported, "native-allreduce: transport \"" +
+                                       std::string(communicator.backend()) +
+                                       "\" has no all-reduce of its own; use ring-allreduce");
+    }
+    co_await Complete(communicator.NativeAllReduceSum(buffers.dense));
   }
-  co_await Complete(communicator.NativeAllReduceSum(buffers.dense));
-}
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
+  }
+};
 
 }  // namespace
 
-Collective NativeAllReduce() {
+CollectiveDescriptor NativeAllReduce() {
   static constexpr std::array<std::string_view, 2> kBackends{"mpi", "nccl"};
-  return {"native-allreduce",
-          "the backend's own (MPI_Iallreduce, ncclAllReduce)",
-          1,
-          PayloadKind::kDense,
-          true,
-          &Run,
-          &RingAllReduceRounds,
-          kBackends};
+  return {.name = "native-allreduce",
+          .source = "the backend's own (MPI_Iallreduce, ncclAllReduce)",
+          .revision = 1,
+          .payload = PayloadKind::kDense,
+          .make = [](const Options&) -> std::unique_ptr<Collective> {
+            return std::make_unique<Native>();
+          },
+          .native = true,
+          .backends = kBackends,
+          .summary = "dense sums by the backend's own all-reduce"};
 }
 
 }  // namespace sparfuse

@@ -18,22 +18,8 @@
 namespace sparfuse {
 namespace {
 
-Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) {
-  if (!communicator.has_native_all_gather()) {
-    SPARFUSE_THROW(kUnsupported, "nccl-allgather: transport \"" +
-                                     std::string(communicator.backend()) +
-                                     "\" has no all-gather of its own; use sparse-allgather");
-  }
-  CheckGatherBuffers("nccl-allgather", buffers, static_cast<std::size_t>(communicator.size()));
-  co_await Complete(communicator.NativeAllGather(buffers.own, buffers.gathered,
-                                                 buffers.capacity_bytes, buffers.by_rank));
-  for (std::size_t rank = 0; rank < buffers.by_rank.size(); ++rank) {
-    CheckPayloadBytes("nccl-allgather", buffers, rank, buffers.by_rank[rank].size());
-  }
-}
-
 // Which of the two ways is taken follows from the default link constants here.
-RoundPlan Rounds(std::span<const std::uint64_t> sizes, const Topology& topology) {
+RoundPlan RoundsOf(std::span<const std::uint64_t> sizes, const Topology& topology) {
   RoundPlan plan;
   const std::uint64_t ranks = sizes.size();
   plan.per_rank.resize(ranks);
@@ -72,13 +58,40 @@ RoundPlan Rounds(std::span<const std::uint64_t> sizes, const Topology& topology)
   return plan;
 }
 
+class NcclGather final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
+    if (!communicator.has_native_all_gather()) {
+      SPARFUSE_THROW(kUnsupported, "nccl-allgather: transport \"" +
+                                       std::string(communicator.backend()) +
+                                       "\" has no all-gather of its own; use sparse-allgather");
+    }
+    CheckGatherBuffers("nccl-allgather", buffers, static_cast<std::size_t>(communicator.size()));
+    co_await Complete(communicator.NativeAllGather(buffers.own, buffers.gathered,
+                                                   buffers.capacity_bytes, buffers.payloads));
+    for (std::size_t rank = 0; rank < buffers.payloads.size(); ++rank) {
+      CheckPayloadBytes("nccl-allgather", buffers, rank, buffers.payloads[rank].size());
+    }
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    return RoundsOf(sizes.payload_bytes, topology);
+  }
+};
+
 }  // namespace
 
-Collective NcclAllGather() {
+CollectiveDescriptor NcclAllGather() {
   static constexpr std::array<std::string_view, 1> kBackends{"nccl"};
-  return {
-      "nccl-allgather", "the backend's own (NCCL)", 1, PayloadKind::kSparse, true, &Run, &Rounds,
-      kBackends};
+  return {.name = "nccl-allgather",
+          .source = "the backend's own (NCCL)",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options&) -> std::unique_ptr<Collective> {
+            return std::make_unique<NcclGather>();
+          },
+          .native = true,
+          .backends = kBackends,
+          .summary = "payloads of all ranks, by the backend's own messages or all-gather"};
 }
 
 }  // namespace sparfuse

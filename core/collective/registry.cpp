@@ -1,27 +1,51 @@
-// Holds the one explicit table of collectives, and finds a collective by its name.
+// Holds the one explicit table of core's collectives, and makes collectives of descriptors.
 #include <array>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "core/base/error.hpp"
-#include "core/base/options.hpp"
 #include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
 
-std::span<const Collective> Collectives() {
+std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descriptor,
+                                           const Options& given) {
+  const Options resolved =
+      ResolveOptions("collective " + std::string(descriptor.name), descriptor.options, given);
+  std::unique_ptr<Collective> made = descriptor.make(resolved);
+  made->descriptor_ = &descriptor;
+  made->traits_ = descriptor.TraitsOf(resolved);
+  return made;
+}
+
+std::span<const CollectiveDescriptor> CoreCollectives() {
   static const std::array kCollectives{RingAllReduce(), NativeAllReduce(), SparseAllGather(),
-                                       NcclAllGather()};
+                                       NcclAllGather(), SharedIndicesAllReduce()};
   return kCollectives;
 }
 
-const Collective& FindCollective(std::string_view name) {
-  std::vector<std::string> known;
-  for (const Collective& collective : Collectives()) {
-    if (collective.name == name) return collective;
-    known.emplace_back(collective.name);
+std::shared_ptr<const Collective> CoreCollective(std::string_view name) {
+  static const auto kMade = [] {
+    std::map<std::string_view, std::shared_ptr<const Collective>> made;
+    for (const CollectiveDescriptor& each : CoreCollectives()) {
+      made[each.name] = MakeCollective(each);
+    }
+    return made;
+  }();
+  const auto found = kMade.find(name);
+  if (found == kMade.end()) {
+    SPARFUSE_THROW(kInternal, "core has no collective named \"" + std::string(name) + "\"");
   }
-  SPARFUSE_THROW(kConfig,
-                 "no collective named \"" + std::string(name) + "\"" + Suggestion(name, known));
+  return found->second;
+}
+
+ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& shape,
+                            std::vector<std::uint64_t> payload_bytes, const OverlapModel& overlap,
+                            const Topology& topology) {
+  ExchangeSizes sizes{shape, std::move(payload_bytes), {}};
+  collective.Expect(overlap, topology, sizes);
+  return sizes;
 }
 
 }  // namespace sparfuse

@@ -31,14 +31,15 @@ struct Chunks {
   std::size_t NonEmpty() const { return std::min(elements, ranks); }
 };
 
-Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
+}  // namespace
+
+Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag) {
   if (communicator.stream().device.kind != DeviceKind::kHost) {
     SPARFUSE_THROW(kUnsupported,
                    "ring-allreduce: adds in host memory, and messages of transport \"" +
                        std::string(communicator.backend()) +
                        "\" lie on a device; use native-allreduce");
   }
-  const std::span<float> data = buffers.dense;
   const auto ranks = static_cast<std::size_t>(communicator.size());
   if (ranks == 1 || data.empty()) co_return;
   const auto rank = static_cast<std::size_t>(communicator.rank());
@@ -76,13 +77,10 @@ Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
   }
 }
 
-}  // namespace
-
-RoundPlan RingAllReduceRounds(std::span<const std::uint64_t> sizes, const Topology& topology) {
+RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
   RoundPlan plan;
-  const std::size_t ranks = sizes.size();
+  const auto ranks = static_cast<std::size_t>(topology.ranks);
   plan.per_rank.resize(ranks);
-  const std::size_t elements = ranks == 0 ? 0 : sizes[0] / sizeof(float);
   if (ranks <= 1 || elements == 0) return plan;
   const Chunks chunks{elements, ranks};
 
@@ -91,9 +89,9 @@ RoundPlan RingAllReduceRounds(std::span<const std::uint64_t> sizes, const Topolo
   round.repeat = static_cast<std::uint32_t>(ranks - 1);
   round.bytes = (ranks - 1) * chunks.Size(0) * sizeof(float);
   round.link = SlowestLink(topology);
-  round.reduced_elements = elements - chunks.Size(ranks - 1);  // all but the own, smallest chunk
+  round[Work::kAdd] = elements - chunks.Size(ranks - 1);  // all but the own, smallest chunk
   plan.rounds.push_back(round);
-  round.reduced_elements = 0;
+  round[Work::kAdd] = 0;
   plan.rounds.push_back(round);
 
   // Rank r sends every chunk twice, but for r+1 (once: it ends its reduction here) and r+2 (once:
@@ -115,16 +113,30 @@ RoundPlan RingAllReduceRounds(std::span<const std::uint64_t> sizes, const Topolo
   return plan;
 }
 
-Collective RingAllReduce() {
-  return {"ring-allreduce",
-          "Patarasuk & Yuan, JPDC 2009",
-          1,
-          PayloadKind::kDense,
-          false,
-          &Run,
-          &RingAllReduceRounds,
-          {},
-          true};
+namespace {
+
+class Ring final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    return RunRingAllReduce(communicator, buffers.dense, tag);
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
+  }
+};
+
+}  // namespace
+
+CollectiveDescriptor RingAllReduce() {
+  return {.name = "ring-allreduce",
+          .source = "Patarasuk & Yuan, JPDC 2009",
+          .revision = 1,
+          .payload = PayloadKind::kDense,
+          .make = [](const Options&) -> std::unique_ptr<Collective> {
+            return std::make_unique<Ring>();
+          },
+          .host_memory = true,
+          .summary = "dense sums around a ring: reduce-scatter, then all-gather"};
 }
 
 }  // namespace sparfuse

@@ -41,14 +41,20 @@ void CheckPayloadBytes(std::string_view collective, const ExchangeBuffers& buffe
 
 namespace {
 
-Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
+class SparseGather final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override;
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
+};
+
+Task SparseGather::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto rank = static_cast<std::size_t>(communicator.rank());
   CheckGatherBuffers("sparse-allgather", buffers, ranks);
   const int next = static_cast<int>((rank + 1) % ranks);
   const int previous = static_cast<int>((rank + ranks - 1) % ranks);
-  buffers.by_rank.assign(ranks, {});
-  buffers.by_rank[rank] = buffers.own;
+  buffers.payloads.assign(ranks, {});
+  buffers.payloads[rank] = buffers.own;
 
   for (std::size_t step = 0; step + 1 < ranks; ++step) {
     const std::size_t outgoing = (rank + ranks - step) % ranks;
@@ -57,45 +63,46 @@ Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
         buffers.gathered.subspan(incoming * buffers.capacity_bytes, buffers.capacity_bytes);
     const auto requests =
         co_await Complete(communicator.Irecv(previous, tag, slot),
-                          communicator.Isend(next, tag, buffers.by_rank[outgoing]));
+                          communicator.Isend(next, tag, buffers.payloads[outgoing]));
     const std::size_t bytes = requests[0]->bytes();
     CheckPayloadBytes("sparse-allgather", buffers, incoming, bytes);
-    buffers.by_rank[incoming] = slot.first(bytes);
+    buffers.payloads[incoming] = slot.first(bytes);
   }
 }
 
-RoundPlan Rounds(std::span<const std::uint64_t> sizes, const Topology& topology) {
+RoundPlan SparseGather::Rounds(const ExchangeSizes& sizes, const Topology& topology) const {
+  const std::vector<std::uint64_t>& bytes = sizes.payload_bytes;
   RoundPlan plan;
-  const std::size_t ranks = sizes.size();
+  const std::size_t ranks = bytes.size();
   plan.per_rank.resize(ranks);
   if (ranks <= 1) return plan;
   // In every step the ranks send all payloads, each another one: the largest sets the pace.
   Round round;
   round.repeat = static_cast<std::uint32_t>(ranks - 1);
-  round.bytes = (ranks - 1) * *std::max_element(sizes.begin(), sizes.end());
+  round.bytes = (ranks - 1) * *std::max_element(bytes.begin(), bytes.end());
   round.link = SlowestLink(topology);
   plan.rounds.push_back(round);
   // A rank sends every payload but its successor's, and receives all but its own.
-  const std::uint64_t total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+  const std::uint64_t total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    plan.per_rank[rank] = {ranks - 1, ranks - 1, total - sizes[(rank + 1) % ranks],
-                           total - sizes[rank]};
+    plan.per_rank[rank] = {ranks - 1, ranks - 1, total - bytes[(rank + 1) % ranks],
+                           total - bytes[rank]};
   }
   return plan;
 }
 
 }  // namespace
 
-Collective SparseAllGather() {
-  return {"sparse-allgather",
-          "Thakur, Rabenseifner & Gropp, IJHPCA 2005 (ring)",
-          1,
-          PayloadKind::kSparse,
-          false,
-          &Run,
-          &Rounds,
-          {},
-          true};
+CollectiveDescriptor SparseAllGather() {
+  return {.name = "sparse-allgather",
+          .source = "Thakur, Rabenseifner & Gropp, IJHPCA 2005 (ring)",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options&) -> std::unique_ptr<Collective> {
+            return std::make_unique<SparseGather>();
+          },
+          .host_memory = true,
+          .summary = "payloads of all ranks, once around a ring at their true lengths"};
 }
 
 }  // namespace sparfuse

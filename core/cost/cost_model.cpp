@@ -82,18 +82,21 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
     const LinkCost& link = links[static_cast<std::size_t>(round.link)];
     const PiecewiseLinear& seconds = link.round_seconds;
     // Rounds of one phase are alike: the mean size stands for each repetition.
-    const double bytes = static_cast<double>(round.bytes) / round.repeat;
+    const double bytes =
+        static_cast<double>(std::max(round.bytes, round.node_bytes)) / round.repeat;
     const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
     phases.latency_seconds +=
         round.repeat * (seconds(0) + extra_messages * link.seconds_per_extra_message);
-    phases.link_seconds += round.repeat * (seconds(bytes) - seconds(0));
-    phases.local_seconds +=
-        static_cast<double>(round.reduced_elements) * seconds_per_reduced_element;
+    phases.link_seconds[static_cast<std::size_t>(round.link)] +=
+        round.repeat * (seconds(bytes) - seconds(0));
+    for (std::size_t kind = 0; kind < kWorkKinds; ++kind) {
+      phases.local_seconds += static_cast<double>(round.work[kind]) * work_seconds[kind];
+    }
     rounds += round.repeat;
   }
   phases.latency_seconds += exchange_dispatch_seconds;
   phases.cpu_seconds = exchange_cpu_seconds + rounds * round_cpu_seconds +
-                       exchange_cpu_fraction * (phases.latency_seconds + phases.link_seconds);
+                       exchange_cpu_fraction * (phases.latency_seconds + phases.on_links());
   return phases;
 }
 

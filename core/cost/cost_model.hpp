@@ -63,7 +63,8 @@ struct CostModel {
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
   PiecewiseLinear clear_seconds;  // by elements: decompression, the part that each element costs
   double seconds_per_entry = 0;   // decompression, the part that each received entry costs
-  double seconds_per_reduced_element = 0;  // a float added on the communication thread
+  // What collectives do with an element between messages, by kind of work.
+  std::array<double, kWorkKinds> work_seconds{};
   double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
   // What an exchange takes of the host for each element that it covers, sent or not, on top.
@@ -88,11 +89,17 @@ struct CostModel {
   // A collective by its rounds: start-up time, time on the link, time on a core of every rank.
   struct Phases {
     double latency_seconds = 0;
-    double link_seconds = 0;
+    std::array<double, kLinkClasses> link_seconds{};
     double local_seconds = 0;
     double cpu_seconds = 0;  // of a core of every rank, while the others pass
+
+    double on_links() const { return link_seconds[0] + link_seconds[1]; }
+    // Nothing else being on links and cores.
+    double alone() const { return latency_seconds + on_links() + local_seconds; }
   };
   Phases PhasesOf(const RoundPlan& plan) const;
+
+  double& WorkSeconds(Work kind) { return work_seconds[static_cast<std::size_t>(kind)]; }
 };
 
 // What a step costs without communication, tensor by tensor in ready order. Seconds.

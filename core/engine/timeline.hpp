@@ -66,6 +66,9 @@ struct StepRecord {
   std::uint64_t received_bytes = 0;
   std::uint64_t messages_sent = 0;
   std::uint64_t selected = 0;  // elements that this rank contributed
+  // Of exchanges that give sums: elements of the sums, and what came back to this rank.
+  std::uint64_t summed = 0;
+  std::uint64_t returned = 0;
   std::uint64_t tensors_missing = 0;
   std::uint64_t exchanges = 0;
   double residual_norm = 0;

@@ -15,7 +15,7 @@
 
 namespace sparfuse {
 
-struct Collective;       // core/collective/collective.hpp
+class Collective;        // core/collective/collective.hpp
 struct CostModel;        // core/cost/cost_model.hpp
 struct BackwardProfile;  // core/cost/cost_model.hpp
 

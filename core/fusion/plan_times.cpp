@@ -9,16 +9,19 @@
 namespace sparfuse {
 namespace {
 
-double SecondsOf(const CostModel& cost, const Collective& collective, std::uint64_t bytes,
-                 const Topology& topology) {
-  if (collective.native && collective.payload == PayloadKind::kDense &&
+// `elements`: what is exchanged covers so many.
+double SecondsOf(const CostModel& cost, const Collective& collective, std::size_t elements,
+                 std::uint64_t bytes, const Topology& topology) {
+  const CollectiveDescriptor& which = collective.descriptor();
+  if (which.native && which.payload == PayloadKind::kDense &&
       !cost.native_all_reduce_seconds.empty()) {
     return cost.exchange_dispatch_seconds +
            cost.native_all_reduce_seconds(static_cast<double>(bytes));
   }
-  const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(topology.ranks), bytes);
-  const CostModel::Phases phases = cost.PhasesOf(collective.rounds(sizes, topology));
-  return phases.latency_seconds + phases.link_seconds + phases.local_seconds;
+  const ExchangeSizes sizes = ExpectedSizes(
+      collective, {elements, bytes / kSparseElementBytes, 1},
+      std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes), {}, topology);
+  return cost.PhasesOf(collective.Rounds(sizes, topology)).alone();
 }
 
 }  // namespace
@@ -52,11 +55,13 @@ double PlanTimes::SparsifyOnHost(std::size_t tensor, double density) const {
 }
 
 double PlanTimes::Gather(std::uint64_t payload_bytes) const {
-  return SecondsOf(*input_.cost, *input_.sparse_collective, payload_bytes, input_.topology);
+  const auto kept = static_cast<double>(payload_bytes / kSparseElementBytes);
+  return SecondsOf(*input_.cost, *input_.sparse_collective,
+                   static_cast<std::size_t>(kept / input_.density), payload_bytes, input_.topology);
 }
 
 double PlanTimes::Reduce(std::size_t elements) const {
-  return SecondsOf(*input_.cost, *input_.dense_collective, sizeof(float) * elements,
+  return SecondsOf(*input_.cost, *input_.dense_collective, elements, sizeof(float) * elements,
                    input_.topology);
 }
 

@@ -258,4 +258,18 @@ bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& po
   return finite;
 }
 
+bool AddFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool) {
+  assert(from.size() == to.size());
+  std::atomic<bool> finite{true};
+  ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
+    std::int32_t largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      to[i] += from[i];
+      largest = std::max(largest, std::bit_cast<std::int32_t>(to[i]) & 0x7fffffff);
+    }
+    if (largest >= 0x7f800000) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
 }  // namespace sparfuse

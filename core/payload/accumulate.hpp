@@ -37,4 +37,7 @@ void AddInto(std::span<const float> from, std::span<float> to);
 // Copies and checks in one pass. Returns false when an element is NaN or infinite.
 bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool);
 
+// to[i] += from[i]. Returns false when a sum is NaN or infinite.
+bool AddFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool);
+
 }  // namespace sparfuse

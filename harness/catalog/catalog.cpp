@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 bool IsGroup(const std::string& key) {
-  return key == "strategy_options" || key == "planner_options";
+  return key == "strategy_options" || key == "planner_options" || key == "collective_options";
 }
 
 // The options of `specs`: those of the method's file, over them the group of `given`, over them
@@ -47,17 +47,24 @@ Catalog BuiltInCatalog() {
 MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, const json& given) {
   const auto& strategy = NeedEntry(catalog.strategies, "strategy", method.strategy);
   const auto& planner = NeedEntry(catalog.planners, "planner", method.planner);
-  const MethodOptions takes{strategy.options, planner.options, SendingOptions()};
-  std::map<MethodOptions::Owner, json> alone = {{MethodOptions::Owner::kStrategy, json::object()},
-                                                {MethodOptions::Owner::kPlanner, json::object()},
-                                                {MethodOptions::Owner::kSending, json::object()}};
-  MethodChoice choice{method.strategy, method.planner, method.collective, {}, {}, {}};
+  MethodChoice choice;
+  choice.strategy = method.strategy;
+  choice.planner = method.planner;
+  choice.collective = method.collective;
+  if (const auto own = given.find("collective"); own != given.end() && own->is_string()) {
+    choice.collective = own->get<std::string>();
+  }
+  const auto& collective = NeedEntry(catalog.collectives, "collective", choice.collective);
+  const MethodOptions takes{strategy.options, planner.options, collective.options,
+                            SendingOptions()};
+  using enum MethodOptions::Owner;
+  std::map<MethodOptions::Owner, json> alone;
+  for (const auto owner : {kStrategy, kPlanner, kCollective, kSending}) {
+    alone[owner] = json::object();
+  }
   for (const auto& [key, value] : given.items()) {
     if (IsGroup(key) && value.is_object()) continue;
-    if (key == "collective" && value.is_string()) {
-      choice.collective = value.get<std::string>();
-      continue;
-    }
+    if (key == "collective" && value.is_string()) continue;
     const auto owner = takes.OwnerOf(key, method.name);
     if (!owner) {
       std::vector<std::string> known = takes.Names();
@@ -67,14 +74,17 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
     }
     alone[*owner][key] = value;
   }
-  NeedEntry(catalog.collectives, "collective", choice.collective);
-  using enum MethodOptions::Owner;
   choice.strategy_options =
       Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy.options,
               method.strategy_options, given, "strategy_options", alone[kStrategy]);
   choice.planner_options =
       Resolve(fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
               method.planner_options, given, "planner_options", alone[kPlanner]);
+  // The options of the method's file are those of its own collective.
+  choice.collective_options = Resolve(
+      fmt::format("collective {} of method {}", collective.name, method.name), collective.options,
+      choice.collective == method.collective ? method.collective_options : Options{}, given,
+      "collective_options", alone[kCollective]);
   choice.sending = Resolve("method " + method.name, SendingOptions(), method.sending, given, "",
                            alone[kSending]);
   return choice;

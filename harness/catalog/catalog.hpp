@@ -28,7 +28,7 @@ struct Catalog {
   std::span<const StrategyDescriptor> strategies;
   std::span<const PlannerDescriptor> planners;
   std::span<const SparsifierDescriptor> sparsifiers;
-  std::span<const Collective> collectives;
+  std::span<const CollectiveDescriptor> collectives;
   std::span<const workloads::WorkloadDescriptor> workloads;
 };
 
@@ -37,9 +37,10 @@ struct Catalog {
 Catalog BuiltInCatalog();
 
 // What a method is made of in one trial, from the method's file, its parts' defaults and `given`: a
-// flat table whose keys are options of the strategy or of the planner, the groups
-// "strategy_options" and "planner_options", SendingOptions() where payloads are sent, or
-// "collective". Throws Error{kConfig} naming method, key, value and the nearest known option.
+// flat table whose keys are options of the strategy, planner or collective, the groups
+// "strategy_options", "planner_options" and "collective_options", SendingOptions() where payloads
+// are sent, or "collective". Throws Error{kConfig} naming method, key, value and the nearest known
+// option.
 MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method,
                                   const nlohmann::json& given);
 

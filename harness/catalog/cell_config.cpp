@@ -122,6 +122,10 @@ MethodChoice MethodChoiceOf(const json& table) {
   reader.Read("planner", choice.planner);
   reader.Read("planner_options", choice.planner_options);
   reader.Read("collective", choice.collective);
+  // Of configurations from before collectives had options: none.
+  if (table.contains("collective_options")) {
+    reader.Read("collective_options", choice.collective_options);
+  }
   json sending = json::object();
   for (const OptionSpec& option : SendingOptions()) {
     if (table.contains(option.name)) sending[option.name] = table[option.name];
@@ -218,7 +222,8 @@ json ToJson(const MethodChoice& choice) {
                 {"strategy_options", OptionsToJson(choice.strategy_options)},
                 {"planner", choice.planner},
                 {"planner_options", OptionsToJson(choice.planner_options)},
-                {"collective", choice.collective}};
+                {"collective", choice.collective},
+                {"collective_options", OptionsToJson(choice.collective_options)}};
   table.update(OptionsToJson(choice.sending));
   return table;
 }
@@ -314,7 +319,8 @@ TrialConfig TrialConfigOf(const json& stored) {
 
 std::span<const LaterKey> LaterKeys() {
   // A row is added with each key: {"/precision", "fp32"}.
-  static const std::vector<LaterKey> kKeys = {};
+  static const std::vector<LaterKey> kKeys = {
+      {"/method_options/collective_options", json::object()}};
   return kKeys;
 }
 

@@ -53,7 +53,7 @@ struct DenseTensors {
 // What a method is made of in one trial, defaults resolved.
 struct MethodChoice {
   std::string strategy, planner, collective;
-  Options strategy_options, planner_options;
+  Options strategy_options, planner_options, collective_options;
   Options sending;  // of SendingOptions()
 
   // What dense tensors are encoded with; nothing where they are sent as they are.

@@ -15,12 +15,28 @@ namespace sparfuse::harness {
 
 Method ParseMethodFile(std::string_view path, std::string_view text) {
   const TomlFile file = TomlFile::Parse(text, std::string(path));
-  static const std::vector<std::string> kKeys = {
-      "name",         "title",          "paper",           "summary",          "revision",
-      "deviations",   "strategy",       "planner",         "sparsifier",       "feedback",
-      "collective",   "payload_values", "payload_indices", "payload_dense",    "threshold_period",
-      "replan_every", "dense_fallback", "planner_options", "sparsifier_fixed", "strategy_options",
-      "conformance"};
+  static const std::vector<std::string> kKeys = {"name",
+                                                 "title",
+                                                 "paper",
+                                                 "summary",
+                                                 "revision",
+                                                 "deviations",
+                                                 "strategy",
+                                                 "planner",
+                                                 "sparsifier",
+                                                 "feedback",
+                                                 "collective",
+                                                 "payload_values",
+                                                 "payload_indices",
+                                                 "payload_dense",
+                                                 "threshold_period",
+                                                 "replan_every",
+                                                 "dense_fallback",
+                                                 "planner_options",
+                                                 "sparsifier_fixed",
+                                                 "strategy_options",
+                                                 "conformance",
+                                                 "collective_options"};
   file.CheckKeys("", "method", kKeys);
   Method method;
   method.name = file.RequiredString("", "name");
@@ -47,7 +63,8 @@ Method ParseMethodFile(std::string_view path, std::string_view text) {
   method.sending = OptionsFromJson("the file of method \"" + method.name + "\"", sending);
   method.sparsifier_fixed = file.Boolean("", "sparsifier_fixed", false);
   for (auto [key, options] : {std::pair{"strategy_options", &method.strategy_options},
-                              std::pair{"planner_options", &method.planner_options}}) {
+                              std::pair{"planner_options", &method.planner_options},
+                              std::pair{"collective_options", &method.collective_options}}) {
     if (const auto* given = file.Find(std::string("/") + key)) {
       if (!given->is_object()) file.FailValue(std::string("/") + key, "a table");
       *options = OptionsFromJson(method.name + ": " + key, *given);

@@ -17,9 +17,9 @@ struct Method {
   int revision = 0;
   std::string deviations;  // "" or what differs from the paper, one sentence each
   std::string strategy, planner, sparsifier, feedback, collective;
-  Options sending;                            // of SendingOptions(), as the file gives them
-  bool sparsifier_fixed = false;              // an experiment may not choose another sparsifier
-  Options strategy_options, planner_options;  // as the file gives them
+  Options sending;                // of SendingOptions(), as the file gives them
+  bool sparsifier_fixed = false;  // an experiment may not choose another sparsifier
+  Options strategy_options, planner_options, collective_options;  // as the file gives them
   // [conformance] options: with which the method's laws are tested where the small tensors of the
   // tests would leave a part of it idle.
   nlohmann::json conformance_options = nlohmann::json::object();

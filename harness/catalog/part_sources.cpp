@@ -54,7 +54,10 @@ std::string SourceFolderOf(std::string_view kind, std::string_view name) {
       return std::string(folder);
     }
   }
-  return sparsifier ? "core/sparsify" : kind == "planner" ? "core/fusion" : "core/engine";
+  return sparsifier             ? "core/sparsify"
+         : kind == "planner"    ? "core/fusion"
+         : kind == "collective" ? "core/collective"
+                                : "core/engine";
 }
 
 nlohmann::json SourcesOf(const CellConfig& config) {
@@ -71,7 +74,7 @@ nlohmann::json SourcesOf(const CellConfig& config) {
   add("planner", config.method_options.planner);
   if (const auto name = config.method_options.quantizer())
     sources["quantizer:" + *name] = HashOf("core/quantize");
-  sources["collective:" + config.method_options.collective] = HashOf("core/collective");
+  add("collective", config.method_options.collective);
   if (config.method_content.empty())
     sources["method:" + config.method] = HashOfMethod(config.method);
   const std::string engine = config.modelled() ? "core/engine/model" : "core/engine/live";

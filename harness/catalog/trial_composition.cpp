@@ -14,6 +14,7 @@ Composition Compose(const CellConfig& config) {
   parts.planner = method.planner;
   parts.planner_options = method.planner_options;
   parts.collective = method.collective;
+  parts.collective_options = method.collective_options;
   parts.sending = method.sending;
   if (config.sparsifier != "none") {
     parts.sparsifier = &ResolveSparsifier(config.sparsifier);

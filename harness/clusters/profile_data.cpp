@@ -147,7 +147,13 @@ CostModel KernelCosts(const json& profile) {
   cost.scale_seconds = CurveOf(profile.at("scale"));
   cost.clear_seconds = CurveOf(profile.at("clear"));
   cost.seconds_per_entry = profile.at("seconds_per_entry");
-  cost.seconds_per_reduced_element = profile.at("seconds_per_reduced_element");
+  cost.WorkSeconds(Work::kAdd) = profile.at("seconds_per_reduced_element");
+  // Of profiles from before these were measured: an entry is read and added as in decompression, an
+  // element looked at as when it is added.
+  const json work = profile.value("collective_work", json::object());
+  cost.WorkSeconds(Work::kMerge) = work.value("merge", cost.seconds_per_entry);
+  cost.WorkSeconds(Work::kHash) = work.value("hash", cost.seconds_per_entry);
+  cost.WorkSeconds(Work::kSelect) = work.value("select", cost.WorkSeconds(Work::kAdd));
   cost.dispatch_seconds = profile.at("dispatch_seconds");
   cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
   cost.exchange_seconds_per_element = profile.value("exchange_seconds_per_element", 0.0);

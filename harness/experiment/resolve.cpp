@@ -137,7 +137,7 @@ class Resolver {
   }
 
   void CheckCollective() const {
-    const Collective& collective =
+    const CollectiveDescriptor& collective =
         NeedEntry(source_.catalog.collectives, "collective", config_.method_options.collective);
     const bool lacking = (Has("transport") || !config_.modelled()) && !HasTransport(collective);
     if (collective.native && (config_.mode == Mode::kEmulated || lacking)) {
@@ -148,31 +148,36 @@ class Resolver {
                       collective.name, fmt::join(collective.backends, ", "), ModeName(),
                       NameOf(config_.transport)));
     }
-    if (!collective.native && config_.mode == Mode::kMeasured &&
+    if (!collective.native && !collective.host_memory && config_.mode == Mode::kMeasured &&
         config_.transport == Transport::kNccl) {
-      const bool sparse = collective.payload == PayloadKind::kSparse;
       Fail({"method_options", "method"},
-           fmt::format("collective = \"{}\" with transport = \"nccl\": {}; expected \"{}\", the "
-                       "default",
-                       collective.name,
-                       sparse ? "its messages need answers of the host, which memory that a step "
-                                "allocates on a card may hold up"
-                              : "it adds in host memory, and its messages lie on cards",
-                       NativeOver(collective.payload)->name));
+           fmt::format("collective = \"{}\" with transport = \"nccl\": its messages lie in host "
+                       "memory; expected \"{}\", the default",
+                       collective.name, NativeOver(collective.payload)->name));
     }
+    if (config_.device == Place::kCuda &&
+        collective.TraitsOf(config_.method_options.collective_options).selects) {
+      Fail({"device", "method"},
+           fmt::format("the collective \"{}\" selects from what has accumulated in host memory; "
+                       "expected device \"cpu\"",
+                       collective.name));
+    }
+    At({"workers", "ranks_per_node", "method"}, [&] {
+      return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;
+    });
   }
 
-  bool HasTransport(const Collective& collective) const {
+  bool HasTransport(const CollectiveDescriptor& collective) const {
     return std::ranges::count(collective.backends, NameOf(config_.transport)) > 0;
   }
   // What the transport itself has for what sparfuse's general collectives do; null: nothing.
-  const Collective* BackendsOwn(const std::string& collective) const {
+  const CollectiveDescriptor* BackendsOwn(const std::string& collective) const {
     if (collective != "ring-allreduce" && collective != "sparse-allgather") return nullptr;
     return NativeOver(NeedEntry(source_.catalog.collectives, "collective", collective).payload);
   }
-  const Collective* NativeOver(PayloadKind payload) const {
+  const CollectiveDescriptor* NativeOver(PayloadKind payload) const {
     const auto& all = source_.catalog.collectives;
-    const auto own = std::ranges::find_if(all, [&](const Collective& each) {
+    const auto own = std::ranges::find_if(all, [&](const CollectiveDescriptor& each) {
       return each.native && each.payload == payload && HasTransport(each);
     });
     return own == all.end() ? nullptr : &*own;

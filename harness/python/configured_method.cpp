@@ -43,13 +43,31 @@ T Value(const py::dict& file, const char* key, T fallback) {
   return file.contains(key) ? file[key].cast<T>() : fallback;
 }
 
+std::string CollectiveOf(const MethodSettings& given) {
+  const std::string owner = "method " + given.name;
+  py::dict one;
+  one["collective"] = given.options["collective"];
+  const OptionValue value = ToOptions(owner, one).at("collective");
+  const auto* name = std::get_if<std::string>(&value);
+  SPARFUSE_REQUIRE(name != nullptr,
+                   owner + ": collective = " + ToString(value) + ": expected a string");
+  return *name;
+}
+
 // The options of the method's file and of the caller, each to the part that takes it.
 void SortOptions(const MethodSettings& given, MethodParts& parts) {
+  const bool other = given.options.contains("collective");
+  if (other) parts.collective = CollectiveOf(given);
   const MethodOptions takes{FindStrategy(parts.strategy).options,
-                            FindPlanner(parts.planner).options, SendingOptions()};
+                            FindPlanner(parts.planner).options,
+                            FindCollective(parts.collective).options, SendingOptions()};
   const std::string owner = "method " + given.name;
   parts.strategy_options = ToOptions(owner, Value(given.file, "strategy_options", py::dict()));
   parts.planner_options = ToOptions(owner, Value(given.file, "planner_options", py::dict()));
+  if (!other) {
+    parts.collective_options =
+        ToOptions(owner, Value(given.file, "collective_options", py::dict()));
+  }
   for (const OptionSpec& option : SendingOptions()) {
     if (!given.file.contains(option.name.c_str())) continue;
     py::dict one;
@@ -67,17 +85,12 @@ void SortOptions(const MethodSettings& given, MethodParts& parts) {
   }
   for (const auto& [key, value] : ToOptions(owner, given.options)) {
     using enum MethodOptions::Owner;
-    if (key == "collective") {
-      const auto* name = std::get_if<std::string>(&value);
-      SPARFUSE_REQUIRE(name != nullptr,
-                       owner + ": collective = " + ToString(value) + ": expected a string");
-      parts.collective = *name;
-      continue;
-    }
+    if (key == "collective") continue;
     const auto whose = takes.OwnerOf(key, given.name);
-    (*whose == kSending    ? parts.sending
-     : *whose == kStrategy ? parts.strategy_options
-                           : parts.planner_options)[key] = value;
+    (*whose == kSending      ? parts.sending
+     : *whose == kStrategy   ? parts.strategy_options
+     : *whose == kCollective ? parts.collective_options
+                             : parts.planner_options)[key] = value;
   }
 }
 
@@ -132,7 +145,9 @@ Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
     parts.feedback_options = ToOptions("feedback " + given.feedback, given.feedback_options);
   }
   Composition composition = Compose(parts);
-  if (composition.dense_collective->native || composition.sparse_collective->native) {
+  CheckTopology(composition, {given.world_size, 1});
+  if (composition.dense_collective->descriptor().native ||
+      composition.sparse_collective->descriptor().native) {
     SPARFUSE_THROW(kUnsupported, "the collective \"" + parts.collective +
                                      "\" is the own of MPI or NCCL, and ranks here are threads");
   }

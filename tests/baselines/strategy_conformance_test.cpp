@@ -34,14 +34,14 @@ LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor
   }
   Options strategy_options;
   if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
-  config.dense_collective = &FindCollective("ring-allreduce");
-  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.dense_collective = CoreCollective("ring-allreduce");
+  config.sparse_collective = CoreCollective("sparse-allgather");
   const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
   const CostModel cost = testing::EvenCost();
   config.plan =
       planner.make(ResolveOptions(planner.name, planner.options, planner_options))
           ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, &backward, &cost,
-                      "dgc", config.dense_collective, config.sparse_collective});
+                      "dgc", config.dense_collective.get(), config.sparse_collective.get()});
   config.strategy =
       strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
   if (strategy.sparsified != Sparsified::kNever) {

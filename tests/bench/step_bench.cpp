@@ -90,8 +90,8 @@ std::shared_ptr<LiveEngine> MakeEngine(const Settings& settings, std::size_t ten
     config.sparsifier = topk.make(ResolveOptions("topk", topk.options, {}), 1);
     config.feedback.kind = FeedbackKind::kResidual;
   }
-  config.dense_collective = &FindCollective(dense);
-  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.dense_collective = CoreCollective(dense);
+  config.sparse_collective = CoreCollective("sparse-allgather");
   config.coding = coding;
   config.deadline = kDeadline;
   return std::make_shared<LiveEngine>(std::move(config), loop, pool);
@@ -149,7 +149,7 @@ Step PowerSgdStep(const Settings& settings, const Floats& gradient, ProgressLoop
       ExchangeBuffers buffers;
       buffers.dense = factor;
       loop.RunBlocking([&](Communicator& world) {
-        return FindCollective("ring-allreduce").run(world, buffers, kTag);
+        return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
       });
       ScaleDense(factor, 1.0f / static_cast<float>(loop.size()), factor, pool);
     };

@@ -73,14 +73,14 @@ void RingAllReduce(benchmark::State& state) {
   std::vector<std::vector<float>> data(kRanks, std::vector<float>(elements));
   std::vector<ExchangeBuffers> buffers(kRanks);
   for (std::size_t rank = 0; rank < kRanks; ++rank) buffers[rank].dense = data[rank];
-  const Collective& ring = FindCollective("ring-allreduce");
+  const auto ring = CoreCollective("ring-allreduce");
   for (auto _ : state) {
     pair.Run([&](Communicator& world) {
-      return ring.run(world, buffers[static_cast<std::size_t>(world.rank())], 0);
+      return ring->Run(world, buffers[static_cast<std::size_t>(world.rank())], 0);
     });
   }
-  const std::vector<std::uint64_t> sizes(kRanks, elements * sizeof(float));
-  const double sent = static_cast<double>(ring.rounds(sizes, {kRanks, 1}).per_rank[0].bytes_sent);
+  const ExchangeSizes sizes{{}, std::vector<std::uint64_t>(kRanks, elements * sizeof(float)), {}};
+  const double sent = static_cast<double>(ring->Rounds(sizes, {kRanks, 1}).per_rank[0].bytes_sent);
   state.counters["gbps"] = benchmark::Counter(sent * 8e-9 * static_cast<double>(state.iterations()),
                                               benchmark::Counter::kIsRate);
 }

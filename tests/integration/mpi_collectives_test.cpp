@@ -58,7 +58,7 @@ Traffic RunDense(std::string_view name, std::size_t n, Communicator* transport =
   loop->RunBlocking([&](Communicator& world) -> Task {
     Communicator& communicator = transport == nullptr ? world : *transport;
     const Traffic before = Total(communicator.traffic());
-    co_await FindCollective(name).run(communicator, buffers, kTag);
+    co_await CoreCollective(name)->Run(communicator, buffers, kTag);
     traffic = Total(communicator.traffic()) - before;
   });
   const auto ranks = static_cast<std::size_t>(loop->size());
@@ -75,8 +75,8 @@ Traffic RunDense(std::string_view name, std::size_t n, Communicator* transport =
 
 Traffic PlannedRing(std::size_t n) {
   const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(loop->size()), n * sizeof(float));
-  return FindCollective("ring-allreduce")
-      .rounds(sizes, Topology{loop->size(), 2})
+  return CoreCollective("ring-allreduce")
+      ->Rounds(SizesOf(sizes), Topology{loop->size(), 2})
       .per_rank[static_cast<std::size_t>(loop->rank())];
 }
 
@@ -115,17 +115,17 @@ TEST(Mpi, SparseAllGatherWithUnequalCounts) {
     Traffic traffic;
     loop->RunBlocking([&](Communicator& world) -> Task {
       const Traffic before = Total(world.traffic());
-      co_await FindCollective("sparse-allgather").run(world, buffers, kTag);
+      co_await CoreCollective("sparse-allgather")->Run(world, buffers, kTag);
       traffic = Total(world.traffic()) - before;
     });
     const RoundPlan plan =
-        FindCollective("sparse-allgather").rounds(sizes, Topology{loop->size(), 2});
+        CoreCollective("sparse-allgather")->Rounds(SizesOf(sizes), Topology{loop->size(), 2});
     EXPECT_EQ(traffic, plan.per_rank[rank]);
     for (std::size_t r = 0; r < ranks; ++r) {
-      ASSERT_EQ(buffers.by_rank[r].size(), sizes[r]);
+      ASSERT_EQ(buffers.payloads[r].size(), sizes[r]);
       for (std::size_t i = 0; i < sizes[r] / sizeof(std::uint32_t); ++i) {
         std::uint32_t word = 0;
-        std::memcpy(&word, buffers.by_rank[r].data() + i * sizeof word, sizeof word);
+        std::memcpy(&word, buffers.payloads[r].data() + i * sizeof word, sizeof word);
         ASSERT_EQ(word, i * 7 + r);
       }
     }
@@ -233,7 +233,7 @@ int RunStalled() {
   buffers.dense = data;
   const std::string failure = FailureOf([&] {
     loop->RunBlocking([&](Communicator& world) {
-      return FindCollective("ring-allreduce").run(world, buffers, kTag);
+      return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
     });
   });
   std::printf("rank %d: %s\n", loop->rank(), failure.c_str());

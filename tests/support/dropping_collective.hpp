@@ -35,32 +35,56 @@ struct Elements {
 
 // All ranks gather all payloads and apply the kSurvivors largest sums; what a rank sent of the
 // others goes back to it. Its result is one payload of sums, the same on all ranks.
-inline Task GlobalTopK(Communicator& communicator, ExchangeBuffers& buffers, int tag) {
-  co_await FindCollective("sparse-allgather").run(communicator, buffers, tag);
-  std::map<std::uint32_t, float> sums;
-  for (const std::span<const std::byte> bytes : buffers.by_rank) {
-    const SparsePayload payload = ViewSparsePayload(bytes);
-    for (std::size_t i = 0; i < payload.indices.size(); ++i) {
-      sums[payload.indices[i]] += payload.values[i];
+class GlobalTopK final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    co_await CoreCollective("sparse-allgather")->Run(communicator, buffers, tag);
+    std::map<std::uint32_t, float> sums;
+    for (const std::span<const std::byte> bytes : buffers.payloads) {
+      const SparsePayload payload = ViewSparsePayload(bytes);
+      for (std::size_t i = 0; i < payload.indices.size(); ++i) {
+        sums[payload.indices[i]] += payload.values[i];
+      }
     }
-  }
-  std::vector<std::pair<std::uint32_t, float>> ordered(sums.begin(), sums.end());
-  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
-    return std::abs(a.second) > std::abs(b.second);
-  });
-  for (std::size_t i = kSurvivors; i < ordered.size(); ++i) sums.erase(ordered[i].first);
+    std::vector<std::pair<std::uint32_t, float>> ordered(sums.begin(), sums.end());
+    std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
+      return std::abs(a.second) > std::abs(b.second);
+    });
+    for (std::size_t i = kSurvivors; i < ordered.size(); ++i) sums.erase(ordered[i].first);
 
-  Elements back;
-  const SparsePayload own = ViewSparsePayload(buffers.own);
-  for (std::size_t i = 0; i < own.indices.size(); ++i) {
-    if (!sums.contains(own.indices[i])) back.Add(own.indices[i], own.values[i]);
+    Elements back;
+    const SparsePayload own = ViewSparsePayload(buffers.own);
+    for (std::size_t i = 0; i < own.indices.size(); ++i) {
+      if (!sums.contains(own.indices[i])) back.Add(own.indices[i], own.values[i]);
+    }
+    buffers.returned.resize(back.indices.size() * kSparseElementBytes);
+    back.WriteTo(buffers.returned.data());
+    Elements applied;
+    for (const auto& [index, sum] : sums) applied.Add(index, sum);
+    const std::size_t bytes = applied.WriteTo(buffers.gathered.data());
+    buffers.payloads.assign(1, buffers.gathered.first(bytes));
   }
-  buffers.returned.resize(back.indices.size() * kSparseElementBytes);
-  back.WriteTo(buffers.returned.data());
-  Elements applied;
-  for (const auto& [index, sum] : sums) applied.Add(index, sum);
-  const std::size_t bytes = applied.WriteTo(buffers.gathered.data());
-  buffers.by_rank.assign(1, buffers.gathered.first(bytes));
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    return CoreCollective("sparse-allgather")->Rounds(sizes, topology);
+  }
+};
+
+inline CollectiveDescriptor DroppingDescriptor() {
+  return {.name = "global-topk",
+          .source = "",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options&) -> std::unique_ptr<Collective> {
+            return std::make_unique<GlobalTopK>();
+          },
+          .host_memory = true,
+          .traits = [](const Options&) { return CollectiveTraits{.sums = true, .drops = true}; }};
+}
+
+inline std::shared_ptr<const Collective> Dropping() {
+  static const CollectiveDescriptor kDescriptor = DroppingDescriptor();
+  static const std::shared_ptr<const Collective> kDropping = MakeCollective(kDescriptor);
+  return kDropping;
 }
 
 }  // namespace sparfuse::testing

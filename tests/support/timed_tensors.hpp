@@ -99,8 +99,8 @@ struct TimedProfile {
     const double density = sparsified == Sparsified::kNever ? 1.0 : 0.25;
     PlanInput input{layout, topology, density, sparsified, &backward, &cost};
     if (sparsified != Sparsified::kNever) input.sparsifier = "topk";
-    input.dense_collective = &FindCollective("ring-allreduce");
-    input.sparse_collective = &FindCollective("sparse-allgather");
+    input.dense_collective = CoreCollective("ring-allreduce").get();
+    input.sparse_collective = CoreCollective("sparse-allgather").get();
     return input;
   }
 };

@@ -24,8 +24,9 @@ struct LiveConfig {
   Feedback feedback;                       // for all tensors but those without feedback
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::unique_ptr<Quantizer> dense_quantizer;
-  const Collective* dense_collective = nullptr;  // for exchanges without selections
-  const Collective* sparse_collective = nullptr;
+  // For exchanges without selections, and with; also those of other ranks.
+  std::shared_ptr<const Collective> dense_collective;
+  std::shared_ptr<const Collective> sparse_collective;
   // How index/value payloads are encoded; plain f32/u32 has no header.
   PayloadCoding coding;
   Device device;  // where gradients and averages lie

@@ -17,11 +17,14 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
       loop_(loop),
       step_(layout(), config_.device),
       selections_(config_, step_),
+      jobs_(loop),
       checks_(config_, layout()),
       lanes_(MakeLanes({config_, rank(), workers(), step_, checks_, pool, *this})),
-      staging_(lanes_->MakeStaging({config_.coding, static_cast<std::size_t>(workers()),
-                                    step_.flat.view(Stream{config_.device, nullptr})},
-                                   loop_)) {
+      staging_(lanes_->MakeStaging(
+          {config_.coding, static_cast<std::size_t>(workers()),
+           config_.sparse_collective != nullptr && config_.sparse_collective->traits().sums,
+           step_.flat.view(Stream{config_.device, nullptr})},
+          loop_)) {
   try {
     loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
     event_thread_ = std::thread([this] { RunEvents(); });
@@ -41,6 +44,7 @@ LiveEngine::~LiveEngine() {
   }
   event_posted_.notify_all();
   event_thread_.join();
+  jobs_.Stop();
   lanes_->Stop();  // threads and streams use our buffers, and the compute stream may be another's
   staging_.reset();
   lanes_.reset();
@@ -185,6 +189,13 @@ void LiveEngine::Account(const Op& done) {
     record_.sent_bytes += state.traffic.bytes_sent;
     record_.received_bytes += state.traffic.bytes_received;
     record_.messages_sent += state.traffic.messages_sent;
+    record_.returned += state.buffers.returned.size() / kSparseElementBytes;
+    if (!done.selections.empty() && state.summed) {
+      record_.summed += state.buffers.sums.size();
+      for (const auto payload : state.buffers.payloads) {
+        record_.summed += payload.size() / kSparseElementBytes;
+      }
+    }
   }
 }
 
@@ -234,9 +245,13 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       exchanges_.push_back(std::make_unique<ExchangeState>());
     state = exchanges_[exchanges_used_++].get();
     state->parts.clear();
+    ExchangeShape shape{started.range.size(), 0, step_.number};
     for (const Handle part : started.selections) {
       state->parts.push_back(op(part).selection);
+      shape.kept += op(part).selection->kept;
     }
+    state->buffers.shape = shape;
+    state->buffers.state = StateOf(started, shape);
     started.exchange_state = state;
   }
   {
@@ -260,10 +275,20 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       });
 }
 
+// What the collective remembers of the exchange's range; null: nothing.
+CollectiveState* LiveEngine::StateOf(const Op& exchange, const ExchangeShape& shape) {
+  if (exchange.selections.empty()) return nullptr;
+  const auto [entry, made] = collective_states_.try_emplace(
+      {exchange.channel, exchange.range.begin, exchange.range.end}, nullptr);
+  if (made) entry->second = config_.sparse_collective->MakeState(shape, topology());
+  return entry->second.get();
+}
+
 void LiveEngine::Replan(Plan plan) {
   SetPlan(std::move(plan));
   lanes_->Replan();
   selections_.ForgetFusedRanges();
+  collective_states_.clear();
 }
 
 void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }

@@ -23,9 +23,11 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
+#include "core/engine/live/job_thread.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/live_config.hpp"
 #include "core/engine/live/live_state.hpp"
@@ -132,6 +134,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void StepComplete() override;
   void React(const Event& event);
   void Account(const Op& op);
+  CollectiveState* StateOf(const Op& exchange, const ExchangeShape& shape);
 
   // Any thread.
   void RunEvents();
@@ -165,12 +168,16 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   LiveStep step_;
   Selections selections_;  // reactions
   SelectionChecks checks_;
+  JobThread jobs_;
   std::unique_ptr<Lanes> lanes_;
   std::unique_ptr<ExchangeStaging> staging_;  // communication thread
   std::array<std::unique_ptr<Communicator>, kChannels> channels_;
   std::array<int, kChannels> next_tag_{};
   std::vector<std::unique_ptr<ExchangeState>> exchanges_;  // reactions
   std::size_t exchanges_used_ = 0;
+  // Of sparse exchanges, by channel and range. Made in reactions; of the communication thread then.
+  std::map<std::tuple<Channel, std::size_t, std::size_t>, std::unique_ptr<CollectiveState>>
+      collective_states_;
 
   double density_factor_ = 1;
   bool in_step_ = false;

@@ -1,4 +1,6 @@
 // Runs exchanges on LiveEngine's communication thread, and makes the channels that they take.
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -15,20 +17,33 @@ constexpr int kTagBlocks = 1024;
 Traffic NativeTraffic(const Collective& collective, const Communicator& communicator,
                       const Op& exchange, const ExchangeState& state) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
-  std::vector<std::uint64_t> sizes(ranks, exchange.payload_bytes);
-  if (collective.payload == PayloadKind::kSparse) {
-    const auto& by_rank = state.buffers.by_rank;
-    if (by_rank.size() != ranks) {
-      SPARFUSE_THROW(kInternal, std::string(collective.name) + ": " +
-                                    std::to_string(by_rank.size()) + " payloads on " +
+  ExchangeSizes sizes{state.buffers.shape, {}, {}};
+  sizes.payload_bytes.assign(ranks, exchange.payload_bytes);
+  if (collective.descriptor().payload == PayloadKind::kSparse) {
+    const auto& payloads = state.buffers.payloads;
+    if (payloads.size() != ranks) {
+      SPARFUSE_THROW(kInternal, std::string(collective.descriptor().name) + ": " +
+                                    std::to_string(payloads.size()) + " payloads on " +
                                     std::to_string(ranks) +
                                     " ranks: a native collective, which is counted by the payloads "
                                     "of all ranks, must give one a rank");
     }
-    for (std::size_t rank = 0; rank < ranks; ++rank) sizes[rank] = by_rank[rank].size();
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      sizes.payload_bytes[rank] = payloads[rank].size();
+    }
   }
-  return collective.rounds(sizes, communicator.topology())
+  return collective.Rounds(sizes, communicator.topology())
       .per_rank[static_cast<std::size_t>(communicator.rank())];
+}
+
+// What ranks have summed overflows on all of them alike.
+void RequireFiniteSums(const Op& exchange, const ExchangeBuffers& buffers) {
+  const auto check = [&](std::span<const float> values) {
+    if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) return;
+    SPARFUSE_THROW(kNumeric, exchange.label + ": the sum over ranks has a NaN or an infinity");
+  };
+  check(buffers.sums);
+  for (const auto payload : buffers.payloads) check(ViewSparsePayload(payload).values);
 }
 
 }  // namespace
@@ -52,16 +67,22 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   const Collective& collective =
       exchange.selections.empty() ? *config_.dense_collective : *config_.sparse_collective;
   Communicator& channel = ChannelOf(exchange);
-  Communicator& communicator = collective.host_memory ? channel.host() : channel;
+  Communicator& communicator = collective.descriptor().host_memory ? channel.host() : channel;
   const double begin = step_.Now();
   const Traffic before = Total(communicator.traffic());
   const int tag = NextTag(exchange);
   co_await staging_->Gather(communicator, exchange, state);
+  state.buffers.jobs = &jobs_;
+  state.buffers.sums = {};
+  state.buffers.payloads.clear();
   state.buffers.returned.clear();
-  co_await collective.run(communicator, state.buffers, tag);
+  state.buffers.seen.clear();
+  co_await collective.Run(communicator, state.buffers, tag);
+  if (state.summed) RequireFiniteSums(exchange, state.buffers);
   co_await staging_->Deliver(communicator, exchange, state);
-  state.traffic = collective.native ? NativeTraffic(collective, communicator, exchange, state)
-                                    : Total(communicator.traffic()) - before;
+  state.traffic = collective.descriptor().native
+                      ? NativeTraffic(collective, communicator, exchange, state)
+                      : Total(communicator.traffic()) - before;
   step_.timeline.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)),
                       exchange.label, begin, step_.Now(), exchange.payload_bytes});
 }

@@ -40,6 +40,8 @@ struct Selection {
   DeviceSpan<float> velocity;    // with momentum
   SlotReport* report = nullptr;  // on a device
   bool whole = false;            // travels as `encoded`, not in the slot
+  bool accumulated = false;      // its collective selects: x is all in the residual
+  std::size_t kept = 0;          // elements that are to be selected
   std::uint64_t missing = 0;     // tensors of which nothing was selected
 };
 
@@ -79,6 +81,7 @@ struct DeviceExchange {
   // What Apply reads, once `ready` is done.
   std::vector<DevicePayload> payloads;
   std::vector<const std::byte*> begins;  // of payloads: whole tensors come first
+  const float* sums = nullptr;           // instead of payloads: a dense sum
   const gpu::GpuEvent* ready = nullptr;
   // What a communicator sends from the device is there; null where it was waited for.
   const gpu::GpuEvent* gathered_there = nullptr;
@@ -91,6 +94,7 @@ struct ExchangeState {
   Buffer<float> dense;                  // where several ranges are reduced as one
   Buffer<std::byte> own;
   Buffer<std::byte> gathered;
+  bool summed = false;           // its collective gives sums
   std::size_t capacity = 0;      // elements with indices that one rank may send
   std::size_t with_indices = 0;  // that this rank sends
   std::size_t elements = 0;      // that this rank sends, those of whole tensors included

@@ -9,6 +9,8 @@ namespace sparfuse {
 Selections::Selections(const LiveConfig& config, const LiveStep& step)
     : config_(config),
       step_(step),
+      accumulates_(config.sparse_collective != nullptr &&
+                   config.sparse_collective->traits().selects),
       residuals_(step.layout, config.device),
       velocities_(step.layout, config.device) {}
 
@@ -47,6 +49,12 @@ Selection& Selections::Prepare(const Op& sparsify, Device where) {
   if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
     selection.velocity = velocities_.Get(sparsify.residual, range, where);
   }
+  selection.accumulated = !selection.whole && accumulates_;
+  if (selection.accumulated && selection.residual.size == 0) {
+    SPARFUSE_THROW(kInternal, selection.name + " has no residual, from which collective \"" +
+                                  std::string(config_.sparse_collective->descriptor().name) +
+                                  "\" selects");
+  }
   const float* const source = step_.ReadsGradient(range)
                                   ? step_.gradients[first].data() + (range.begin - tensor.offset)
                                   : step_.flat.data() + range.begin;
@@ -56,6 +64,7 @@ Selection& Selections::Prepare(const Op& sparsify, Device where) {
 
 void Selections::PrepareSlot(const Op& sparsify, Selection& selection) {
   const std::size_t n = sparsify.range.size();
+  selection.kept = n;
   const std::string what = "the selection of " + selection.name;
   selection.whole = config_.dense_quantizer != nullptr && sparsify.density >= 1;
   if (selection.whole) {
@@ -70,9 +79,9 @@ void Selections::PrepareSlot(const Op& sparsify, Selection& selection) {
     SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
   }
   // Equal on all ranks, which have room for one another's payloads: it follows from the density.
+  selection.kept = config_.sparsifier->Count(n, selection.info.shape, sparsify.density);
   const std::size_t capacity =
-      std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count),
-               config_.sparsifier->Count(n, selection.info.shape, sparsify.density));
+      std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count), selection.kept);
   if (selection.indices.size() < capacity) {
     selection.indices = Buffer<std::uint32_t>(capacity, selection.device, what);
     selection.values = Buffer<float>(capacity, selection.device, what);

@@ -44,6 +44,7 @@ class Selections {
 
   const LiveConfig& config_;
   const LiveStep& step_;
+  const bool accumulates_;  // the collective selects
   PlacedStore residuals_;
   PlacedStore velocities_;  // with momentum
   // By range and residual.

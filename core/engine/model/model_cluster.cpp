@@ -37,7 +37,7 @@ ModelStep ModelCluster::Run(int traced_ranks) {
   return result;
 }
 
-void ModelCluster::Arrive(int rank, Handle handle, Op& op, std::size_t elements) {
+void ModelCluster::Arrive(int rank, Handle handle, Op& op, Contribution given) {
   const Topology& topology = config_.topology;
   GroupKey group{op.channel, 0};
   std::size_t size = static_cast<std::size_t>(topology.ranks);
@@ -53,7 +53,7 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op, std::size_t elements)
   const std::size_t index = next_meeting_[{op.channel, rank}]++;
   const auto key = std::pair(group, index);
   Meeting& meeting = meetings_[key];
-  meeting.members.push_back({rank, handle, &op, elements});
+  meeting.members.push_back({rank, handle, &op, given.elements, given.kept});
   if (++meeting.arrived < size) return;
   Meeting complete = std::move(meeting);
   meetings_.erase(key);
@@ -65,11 +65,15 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op, std::size_t elements)
 RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topology) const {
   const Op& first = *meeting.members.front().op;
   if (first.kind == OpKind::kNegotiate) return AllReduceMaxRounds(first.values.size(), topology);
-  std::vector<std::uint64_t> sizes;
-  for (const Member& member : meeting.members) sizes.push_back(member.op->payload_bytes);
+  ExchangeSizes sizes;
+  sizes.shape = {first.range.size(), meeting.members.front().kept, step_};
+  for (const Member& member : meeting.members) {
+    sizes.payload_bytes.push_back(member.op->payload_bytes);
+  }
   const Collective& collective =
       first.selections.empty() ? *config_.dense_collective : *config_.sparse_collective;
-  return collective.rounds(sizes, topology);
+  collective.Expect(config_.overlap, topology, sizes);
+  return collective.Rounds(sizes, topology);
 }
 
 SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
@@ -92,12 +96,13 @@ void ModelCluster::Start(const GroupKey& group, Meeting started) {
   const Op& first = *meeting->members.front().op;
   CostModel::Phases phases = config_.cost.PhasesOf(*rounds);
   const bool native = first.kind == OpKind::kExchange && first.selections.empty() &&
-                      config_.dense_collective->native;
+                      config_.dense_collective->descriptor().native;
   if (native && !config_.cost.native_all_reduce_seconds.empty()) {
     phases.latency_seconds =
         config_.cost.exchange_dispatch_seconds +
         config_.cost.native_all_reduce_seconds(static_cast<double>(first.payload_bytes));
-    phases.link_seconds = phases.local_seconds = 0;
+    phases.link_seconds = {};
+    phases.local_seconds = 0;
   }
   phases.latency_seconds +=
       config_.cost.exchange_seconds_per_element * static_cast<double>(first.elements());
@@ -115,12 +120,13 @@ void ModelCluster::Start(const GroupKey& group, Meeting started) {
   const auto finish = [this, meeting, rounds, began] {
     std::size_t entries = 0;
     for (const Member& member : meeting->members) entries += member.elements;
+    if (rounds->sums) entries = *rounds->sums;
     for (std::size_t i = 0; i < meeting->members.size(); ++i) {
       const Member& member = meeting->members[i];
       ModelRank& rank = *ranks_[static_cast<std::size_t>(member.rank)];
       rank.ExchangeDone(member.handle, began,
                         rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i], member.elements,
-                        entries);
+                        {entries, rounds->sums.has_value(), rounds->dense_sums});
     }
   };
   const auto local = [this, meeting, finish, seconds = phases.local_seconds] {
@@ -132,12 +138,18 @@ void ModelCluster::Start(const GroupKey& group, Meeting started) {
       });
     }
   };
-  const LinkClass link =
-      rounds->rounds.empty() ? LinkClass::kInterNode : rounds->rounds.front().link;
-  simulation_.After(phases.latency_seconds,
-                    [this, group, link, local, seconds = phases.link_seconds] {
-                      LinkOf(group, link).Use(seconds, local);
-                    });
+  // Rounds within nodes and between them take turns.
+  const auto between = [this, group, local,
+                        seconds =
+                            phases.link_seconds[static_cast<std::size_t>(LinkClass::kInterNode)]] {
+    LinkOf(group, LinkClass::kInterNode).Use(seconds, local);
+  };
+  simulation_.After(
+      phases.latency_seconds,
+      [this, group, between,
+       seconds = phases.link_seconds[static_cast<std::size_t>(LinkClass::kIntraNode)]] {
+        LinkOf(group, LinkClass::kIntraNode).Use(seconds, between);
+      });
 }
 
 }  // namespace sparfuse

@@ -29,15 +29,20 @@ class ModelCluster {
   SharedResource& MachineOf(int rank) {
     return *machines_[static_cast<std::size_t>(rank / config_.ranks_per_machine)];
   }
+  struct Contribution {
+    std::size_t elements = 0;  // that a rank sends
+    std::size_t kept = 0;      // that it is to select
+  };
   // A rank has reached its next exchange on a channel; it starts when all members have.
-  void Arrive(int rank, Handle handle, Op& op, std::size_t elements);
+  void Arrive(int rank, Handle handle, Op& op, Contribution given);
 
  private:
   struct Member {
     int rank = -1;
     Handle handle = 0;
     Op* op = nullptr;
-    std::size_t elements = 0;  // that it contributes
+    std::size_t elements = 0;
+    std::size_t kept = 0;
   };
   struct Meeting {
     std::vector<Member> members;

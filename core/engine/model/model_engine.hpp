@@ -28,8 +28,10 @@ struct ModelConfig {
   SelectionModel selection;                    // of its counts
   bool index_shared = false;                   // all ranks select equal counts
   bool unbounded_count = false;                // of the sparsifier's descriptor
-  const Collective* dense_collective = nullptr;
-  const Collective* sparse_collective = nullptr;
+  // Also those of the model's other steps.
+  std::shared_ptr<const Collective> dense_collective;
+  std::shared_ptr<const Collective> sparse_collective;
+  OverlapModel overlap;  // of what ranks select, for collectives that sum on the way
   PayloadCoding coding;  // changes bytes; the seconds of encoding and decoding are not modelled
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::shared_ptr<const Quantizer> dense_quantizer;

@@ -21,7 +21,7 @@ void ModelRank::Begin() {
 }
 
 void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic,
-                             std::size_t elements, std::size_t entries) {
+                             std::size_t elements, const Result& result) {
   const Op& done = op(handle);
   const bool negotiate = done.kind == OpKind::kNegotiate;
   Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
@@ -33,7 +33,8 @@ void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic
     record_.sent_bytes += traffic.bytes_sent;
     record_.received_bytes += traffic.bytes_received;
     record_.messages_sent += traffic.messages_sent;
-    entries_[handle] = entries;
+    if (result.summed && !done.selections.empty()) record_.summed += result.entries;
+    results_[handle] = result;
   }
   Finish(handle);
   WakeCompute();
@@ -64,10 +65,13 @@ void ModelRank::StartLocal(Handle handle, Op& started) {
 
 void ModelRank::StartExchange(Handle handle, Op& started) {
   std::size_t elements = started.elements();
+  std::size_t kept = elements;
   if (!started.selections.empty()) {
+    kept = 0;
     std::uint64_t whole_bytes = 0;
     std::size_t whole_elements = 0;
     for (const Handle selection : started.selections) {
+      kept += KeptCount(cluster_.config(), op(selection));
       if (!IsWhole(op(selection))) continue;
       whole_bytes += op(selection).payload_bytes;
       whole_elements += op(selection).range.size();
@@ -80,7 +84,7 @@ void ModelRank::StartExchange(Handle handle, Op& started) {
     }
     elements = whole_elements + selected;
   }
-  cluster_.Arrive(rank(), handle, started, elements);
+  cluster_.Arrive(rank(), handle, started, {elements, kept});
 }
 
 void ModelRank::StartTimerOp(Handle handle, Op& timer) {
@@ -137,11 +141,13 @@ double ModelRank::LocalSeconds(Handle handle) {
       return cost.dispatch_seconds + cost.pack_seconds(n);
     case OpKind::kSparsify:
       return cost.dispatch_seconds + SelectionSeconds(started);
-    default:
+    default: {
+      const Result& result = results_[started.exchange];
+      const bool dense = op(started.exchange).selections.empty() || result.dense;
       return cost.dispatch_seconds +
-             (op(started.exchange).selections.empty()
-                  ? cost.scale_seconds(n)
-                  : cost.DecompressSeconds(started.elements(), entries_[started.exchange]));
+             (dense ? cost.scale_seconds(n)
+                    : cost.DecompressSeconds(started.elements(), result.entries));
+    }
   }
 }
 
@@ -151,6 +157,10 @@ double ModelRank::SelectionSeconds(Op& sparsify) const {
   if (IsWhole(sparsify)) {
     sparsify.payload_bytes = config.dense_quantizer->EncodedBytes(n);
     return config.cost.EncodeSeconds(config.dense_quantizer->name(), n);
+  }
+  if (config.sparse_collective->traits().selects) {  // x is added up, and stays
+    sparsify.payload_bytes = 0;
+    return config.cost.pack_seconds(static_cast<double>(n));
   }
   if (sparsify.density >= 1) {  // nothing to select: a checked copy
     sparsify.payload_bytes = n * kSparseElementBytes;

@@ -21,10 +21,15 @@ class ModelRank final : public StepScheduler {
   ModelRank(ModelCluster& cluster, int rank, bool traced);
 
   void Begin();
-  // The exchange that this rank waits for is over; `traffic` is its share, `entries` those of all
-  // ranks together.
+  // What an exchange came to.
+  struct Result {
+    std::size_t entries = 0;  // elements that Apply reads
+    bool summed = false;      // they are sums
+    bool dense = false;       // of a range without indices
+  };
+  // The exchange that this rank waits for is over; `traffic` is its share.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, std::size_t elements,
-                    std::size_t entries);
+                    const Result& result);
 
   void BeginWait(std::string label) override;
   void EndWait(const std::string& label) override;
@@ -74,7 +79,7 @@ class ModelRank final : public StepScheduler {
   std::size_t next_tensor_ = 0;
   double idle_since_ = 0;
   std::array<LaneState, kLanes> lanes_;
-  std::map<Handle, std::size_t> entries_;
+  std::map<Handle, Result> results_;
   std::map<std::string, double> waits_;
   StepRecord record_;
   std::vector<Span> spans_;

@@ -29,8 +29,11 @@ std::uint64_t KeyOf(std::string_view residual) {
   return key;
 }
 
-std::size_t ExpectedCount(const ModelConfig& config, const Op& sparsify) {
+}  // namespace
+
+std::size_t KeptCount(const ModelConfig& config, const Op& sparsify) {
   const std::size_t n = sparsify.range.size();
+  if (sparsify.density >= 1) return n;
   if (config.selector == nullptr) return KeptCount(n, sparsify.density);
   const TensorEntry& tensor = config.layout.tensor(config.layout.PositionOf(sparsify.range.begin));
   std::span<const std::int64_t> shape;
@@ -38,12 +41,10 @@ std::size_t ExpectedCount(const ModelConfig& config, const Op& sparsify) {
   return config.selector->Count(n, shape, sparsify.density);
 }
 
-}  // namespace
-
 std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int rank,
                           std::uint64_t step) {
   const std::size_t n = sparsify.range.size();
-  const std::size_t k = ExpectedCount(config, sparsify);
+  const std::size_t k = KeptCount(config, sparsify);
   const SelectionModel& model = config.selection;
   if (model.sigma == 0 && model.mean == 0) return k;
   const std::uint64_t who = config.index_shared ? 0 : static_cast<std::uint64_t>(rank) + 1;

@@ -57,15 +57,26 @@ json PartJson(const SparsifierDescriptor& part) {
           {"on_device", part.make(defaults, 1)->SelectsOnDevice()}};
 }
 
-json PartJson(const Collective& part) {
-  const std::string summary =
-      part.payload == PayloadKind::kSparse ? "sparse payloads of unequal length" : "dense sum";
-  return {{"name", part.name},
-          {"summary", summary + (part.native ? ", the backend's own, counted by formula" : "")},
-          {"source", part.source},
-          {"revision", part.revision},
-          {"deviations", ""},
-          {"options", json::array()}};
+json TraitsJson(const CollectiveTraits& traits) {
+  static constexpr const char* kMass[] = {"exact", "rounded", "lost"};
+  return {{"sums", traits.sums},
+          {"drops", traits.drops},
+          {"equal_counts", traits.equal_counts},
+          {"same_indices", traits.same_indices},
+          {"selects", traits.selects},
+          {"periodic", traits.periodic},
+          {"mass", kMass[static_cast<std::size_t>(traits.mass)]}};
+}
+
+json PartJson(const CollectiveDescriptor& part) {
+  return {
+      {"name", part.name},
+      {"summary", std::string(part.summary) + (part.native ? ", counted by formula" : "")},
+      {"source", part.source},
+      {"revision", part.revision},
+      {"deviations", part.deviations},
+      {"options", OptionsJson(part.options)},
+      {"traits", TraitsJson(part.TraitsOf(ResolveOptions(part.name, part.options, Options{})))}};
 }
 
 json PartJson(const workloads::WorkloadDescriptor& part) {
@@ -229,16 +240,28 @@ json FigureKindsJson() {
 constexpr std::size_t kListedRanks[] = {2, 4, 8, 16, 64};
 constexpr std::uint64_t kListedBytes[] = {8'000, 8'000'000};
 
-json RoundsJson(const Collective& collective) {
+// With the default options. Selections are taken to be a hundredth of what they are from, and those
+// of two ranks independent, where sizes on the way depend on that.
+json RoundsJson(const CollectiveDescriptor& descriptor) {
+  const auto collective = MakeCollective(descriptor);
   json list = json::array();
   for (const std::uint64_t bytes : kListedBytes) {
     for (const std::size_t ranks : kListedRanks) {
-      const std::vector<std::uint64_t> sizes(ranks, bytes);
-      const RoundPlan plan = collective.rounds(sizes, {static_cast<int>(ranks), 1});
-      std::uint64_t steps = 0, messages = 0, sent = 0, reduced = 0;
+      const Topology topology{static_cast<int>(ranks), 1};
+      if (descriptor.refuses != nullptr &&
+          !descriptor.refuses(ResolveOptions(descriptor.name, descriptor.options, {}), topology)
+               .empty()) {
+        continue;
+      }
+      const std::uint64_t kept = bytes / kSparseElementBytes;
+      const ExchangeSizes sizes =
+          ExpectedSizes(*collective, {100 * kept, kept, 1},
+                        std::vector<std::uint64_t>(ranks, bytes), {}, topology);
+      const RoundPlan plan = collective->Rounds(sizes, topology);
+      std::uint64_t steps = 0, messages = 0, sent = 0, worked = 0;
       for (const Round& round : plan.rounds) {
         steps += round.repeat;
-        reduced += round.reduced_elements;
+        for (const std::uint64_t elements : round.work) worked += elements;
       }
       for (const Traffic& traffic : plan.per_rank) {
         messages = std::max(messages, traffic.messages_sent);
@@ -249,7 +272,7 @@ json RoundsJson(const Collective& collective) {
                       {"steps", steps},
                       {"messages", messages},
                       {"sent_bytes", sent},
-                      {"reduced_elements", reduced}});
+                      {"worked_elements", worked}});
     }
   }
   return list;
@@ -258,7 +281,8 @@ json RoundsJson(const Collective& collective) {
 json CollectivesJson(const Catalog& catalog, bool rounds) {
   json list = PartsJson(catalog.collectives);
   for (json& entry : list) {
-    const Collective& collective = FindCollective(entry["name"].get_ref<const std::string&>());
+    const CollectiveDescriptor& collective =
+        FindCollective(entry["name"].get_ref<const std::string&>());
     entry["payload"] = collective.payload == PayloadKind::kSparse ? "sparse" : "dense";
     entry["native"] = collective.native;
     if (rounds) entry["rounds"] = RoundsJson(collective);

@@ -87,14 +87,14 @@ std::string MarkdownTable(const Rows& rows) {
 
 std::string RoundsText(const json& collectives) {
   Rows rows = {{"collective", "payload of a rank", "ranks", "steps", "messages a rank",
-                "bytes sent by a rank", "in payloads", "additions a rank"}};
+                "bytes sent by a rank", "in payloads", "elements worked on"}};
   for (const json& collective : collectives) {
     for (const json& row : collective["rounds"]) {
       const double payload = row["payload_bytes"], sent = row["sent_bytes"];
       rows.push_back({Text(collective, "name"), row["payload_bytes"].dump() + " B",
                       row["ranks"].dump(), row["steps"].dump(), row["messages"].dump(),
                       row["sent_bytes"].dump(), fmt::format("{:.3f}", sent / payload),
-                      row["reduced_elements"].dump()});
+                      row["worked_elements"].dump()});
     }
   }
   return MarkdownTable(rows);

@@ -171,7 +171,8 @@ class BoundMethod : public MadeByInit {
     options["density"] = made.density;
     static constexpr const char* kFeedback[] = {"none", "residual", "momentum"};
     options["feedback"] = kFeedback[static_cast<std::size_t>(made.feedback.kind)];
-    for (const Options* of : {&made.strategy_options, &made.planner_options}) {
+    for (const Options* of :
+         {&made.strategy_options, &made.planner_options, &made.collective_options}) {
       for (const auto& [key, value] : *of) options[key.c_str()] = ToPython(value);
     }
     if (made.strategy->sparsified == Sparsified::kNever) return options;
@@ -315,11 +316,15 @@ py::list ListMethodFiles() {
   return files;
 }
 
-py::dict ListOptions(const std::string& strategy, const std::string& planner) {
+py::dict ListOptions(const std::string& strategy, const std::string& planner,
+                     const std::string& collective) {
   py::dict options;
   options["strategy"] = DescribeOptions(FindStrategy(strategy).options);
   options["planner"] = DescribeOptions(FindPlanner(planner).options);
-  options["payload"] = DescribeOptions(SendingOptions());
+  options["collective"] = DescribeOptions(FindCollective(collective).options);
+  if (FindStrategy(strategy).sparsified != Sparsified::kNever) {
+    options["payload"] = DescribeOptions(SendingOptions());
+  }
   return options;
 }
 
@@ -378,7 +383,8 @@ void BindMethod(py::module_& module) {
       },
       py::arg("name"), py::arg("known"));
   module.def("_method_files", &ListMethodFiles);
-  module.def("_method_options", &ListOptions, py::arg("strategy"), py::arg("planner"));
+  module.def("_method_options", &ListOptions, py::arg("strategy"), py::arg("planner"),
+             py::arg("collective"));
 }
 
 }  // namespace sparfuse::python

@@ -34,7 +34,7 @@ def list_methods():
                                  what it is composed of, by name
     options                      keywords of Method: dicts of name, default, range (None, or the
                                  least and the largest value), choices, meaning, and part: whether
-                                 the strategy, the planner or the payload has the option
+                                 the strategy, the planner, the collective or the payload has it
 
     >>> import sparfuse
     >>> methods = {method["name"]: method for method in sparfuse.list_methods()}
@@ -50,11 +50,12 @@ def _describe(file):
     keys = ["name", "title", "paper", "summary", "deviations", "strategy", "planner", "sparsifier"]
     entry = {key: file.get(key, "") for key in keys + ["collective"]}
     entry["feedback"] = file.get("feedback", "none")
-    given = {**file, **file.get("strategy_options", {}), **file.get("planner_options", {})}
+    given = dict(file)
+    for part in ("strategy", "planner", "collective"):
+        given.update(file.get(part + "_options", {}))
     entry["options"] = []
-    for part, options in _core._method_options(file["strategy"], file["planner"]).items():
-        if part == "payload" and file["collective"] != "sparse-allgather":
-            continue  # it sends none
+    parts = _core._method_options(file["strategy"], file["planner"], file["collective"])
+    for part, options in parts.items():
         for option in options:
             if option["name"] == "replan_every":
                 continue  # there is no backward pass to take the time of

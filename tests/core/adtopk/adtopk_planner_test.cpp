@@ -50,8 +50,8 @@ struct Profile {
             &backward,
             &cost,
             sparsifier,
-            &FindCollective("ring-allreduce"),
-            &FindCollective("sparse-allgather")};
+            CoreCollective("ring-allreduce").get(),
+            CoreCollective("sparse-allgather").get()};
   }
 };
 

@@ -94,7 +94,8 @@ void RunOneRank(ProgressLoop& loop, bool with_momentum, Trace& trace) {
     buffers.own = own_bytes;
     buffers.gathered = std::as_writable_bytes(gathered.host());
     buffers.capacity_bytes = own_bytes.size();
-    loop.RunBlocking([&](Communicator& world) { return GlobalTopK(world, buffers, 0); });
+    loop.RunBlocking(
+        [&](Communicator& world) { return testing::Dropping()->Run(world, buffers, 0); });
 
     const SparsePayload back = ViewSparsePayload(buffers.returned);
     std::size_t added = 0;
@@ -111,7 +112,7 @@ void RunOneRank(ProgressLoop& loop, bool with_momentum, Trace& trace) {
     trace.returned += added;
 
     std::vector<float>& applied = trace.applied.emplace_back(kNumel, 0.0f);
-    const SparsePayload survivors = ViewSparsePayload(buffers.by_rank.at(0));
+    const SparsePayload survivors = ViewSparsePayload(buffers.payloads.at(0));
     for (std::size_t i = 0; i < survivors.indices.size(); ++i) {
       applied.at(survivors.indices[i] + kExchanged.begin) = survivors.values[i];
     }

@@ -27,7 +27,7 @@ CostModel CostsAt(double gbps) {
   cost.scale_seconds = PiecewiseLinear({{0, 1e-6}, {1e8, 1e-6 + 1e-2}});
   cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e8, 1e-6 + 1e-2}});
   cost.seconds_per_entry = 1e-9;
-  cost.seconds_per_reduced_element = 1e-10;
+  cost.WorkSeconds(Work::kAdd) = 1e-10;
   cost.dispatch_seconds = 2e-6;
   cost.exchange_dispatch_seconds = 5e-6;
   cost.exchange_seconds_per_element = 1e-11;
@@ -58,8 +58,8 @@ struct Case {
     PlanInput input{layout, topology, kDensity, FindStrategy(by).sparsified, &backward, &cost};
     if (by == "dense-units") input.density = 1;
     input.sparsifier = "topk";
-    input.dense_collective = &FindCollective("ring-allreduce");
-    input.sparse_collective = &FindCollective("sparse-allgather");
+    input.dense_collective = CoreCollective("ring-allreduce").get();
+    input.sparse_collective = CoreCollective("sparse-allgather").get();
     return input;
   }
   PlanInput Input() const { return Input(strategy); }
@@ -78,8 +78,8 @@ struct Case {
     model.topology = topology;
     model.make_strategy = [&] { return FindStrategy(by).make({}); };
     model.sparsifier = "topk";
-    model.dense_collective = &FindCollective("ring-allreduce");
-    model.sparse_collective = &FindCollective("sparse-allgather");
+    model.dense_collective = CoreCollective("ring-allreduce");
+    model.sparse_collective = CoreCollective("sparse-allgather");
     model.cost = cost;
     model.backward = backward;
     return SimulateStep(model, 0, 0).records.front().step_seconds;

@@ -61,8 +61,8 @@ TEST(Planners, CoverEveryLayoutOnce) {
                             &backward,
                             &cost,
                             "topk",
-                            &FindCollective("ring-allreduce"),
-                            &FindCollective("sparse-allgather")};
+                            CoreCollective("ring-allreduce").get(),
+                            CoreCollective("sparse-allgather").get()};
       EXPECT_NO_THROW(testing::PlanOf(planner.name, input)) << planner.name << " with " << tensors;
     }
   }

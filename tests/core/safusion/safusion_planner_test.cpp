@@ -40,8 +40,8 @@ struct Profile {
   }
   PlanInput Input(Sparsified sparsified = Sparsified::kAhead) const {
     PlanInput input{layout, topology, kDensity, sparsified, &backward, &cost, "topk"};
-    input.dense_collective = &FindCollective("ring-allreduce");
-    input.sparse_collective = &FindCollective("sparse-allgather");
+    input.dense_collective = CoreCollective("ring-allreduce").get();
+    input.sparse_collective = CoreCollective("sparse-allgather").get();
     return input;
   }
 };

@@ -60,8 +60,8 @@ struct Profile {
             &backward,
             &cost,
             "topk",
-            &FindCollective("ring-allreduce"),
-            &FindCollective("sparse-allgather")};
+            CoreCollective("ring-allreduce").get(),
+            CoreCollective("sparse-allgather").get()};
   }
 };
 

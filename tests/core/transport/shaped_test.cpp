@@ -113,12 +113,12 @@ TEST(Shaped, RingIsRightAndCountsPayloadsOnly) {
           EXPECT_EQ(world.backend(), "shaped");
           EXPECT_FALSE(world.has_native_all_reduce());
           EXPECT_EQ(world.topology(), (Topology{3, 1}));
-          co_await FindCollective("ring-allreduce").run(world, buffers, 0);
+          co_await CoreCollective("ring-allreduce")->Run(world, buffers, 0);
           traffic = world.traffic();
         });
         EXPECT_EQ(data, std::vector<float>(1000, 3.0f));
-        const std::vector<std::uint64_t> sizes(3, 4000);
-        const RoundPlan plan = FindCollective("ring-allreduce").rounds(sizes, Topology{3, 1});
+        const RoundPlan plan =
+            CoreCollective("ring-allreduce")->Rounds(SizesOf({4000, 4000, 4000}), Topology{3, 1});
         EXPECT_EQ(traffic[static_cast<std::size_t>(LinkClass::kInterNode)],
                   plan.per_rank[static_cast<std::size_t>(loop.rank())]);
       },

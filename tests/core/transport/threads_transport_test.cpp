@@ -190,7 +190,7 @@ TEST(ProgressLoop, ManyTasksAtOnceOnManyTags) {
       buffers[i].dense = data[i];
       loop.Start(
           [&, t, i](Communicator& world) {
-            return FindCollective("ring-allreduce").run(world, buffers[i], 16 * t);
+            return CoreCollective("ring-allreduce")->Run(world, buffers[i], 16 * t);
           },
           [&, i](std::exception_ptr error) {
             error ? ended[i].set_exception(error) : ended[i].set_value();
@@ -264,7 +264,7 @@ TEST(ProgressLoop, RankThatNeverArrivesEndsTheTasksOfAllAtTheirDeadline) {
     buffers.dense = data;
     failures[static_cast<std::size_t>(loop.rank())] = FailureOf([&] {
       loop.RunBlocking([&](Communicator& world) {
-        return FindCollective("ring-allreduce").run(world, buffers, 0);
+        return CoreCollective("ring-allreduce")->Run(world, buffers, 0);
       });
     });
     EXPECT_GE(steady_clock::now() - start, kShort);
@@ -296,7 +296,7 @@ TEST(ProgressLoop, StalledRankIsNamedByAll) {
     buffers.dense = data;
     failures[static_cast<std::size_t>(loop.rank())] = FailureOf([&] {
       loop.RunBlocking([&](Communicator& world) {
-        return FindCollective("ring-allreduce").run(world, buffers, 0);
+        return CoreCollective("ring-allreduce")->Run(world, buffers, 0);
       });
     });
     if (--survivors == 0) end_of_stall.set_value();

@@ -32,12 +32,11 @@ CellConfig Cell() {
   config.deadline_seconds = 8;
   config.method = "wfbp";
   config.method_content = "0123456789ab";
-  config.method_options = {"ahead",
-                           "by-bytes",
-                           "sparse-allgather",
-                           {},
-                           {{"threshold_bytes", 5.5}},
-                           {{"payload_values", std::string("f16")}}};
+  config.method_options = {.strategy = "ahead",
+                           .planner = "by-bytes",
+                           .collective = "sparse-allgather",
+                           .planner_options = {{"threshold_bytes", 5.5}},
+                           .sending = {{"payload_values", std::string("f16")}}};
   config.sparsifier = "dgc";
   config.sparsifier_options = {{"resample", true}};
   config.density = 0.001;
@@ -146,7 +145,9 @@ TEST(ConfigHash, OfTheseConfigurationsIsWhatItWas) {
 }
 
 TEST(ConfigHash, AKeyThatCameLaterCountsOnlyWhereItDoesNotWhatWasDoneBefore) {
-  const std::vector<LaterKey> later = {{"/colour", "grey"}, {"/method_options/order", 0}};
+  std::vector<LaterKey> later(LaterKeys().begin(), LaterKeys().end());
+  later.push_back({"/colour", "grey"});
+  later.push_back({"/method_options/order", 0});
   json config = ToJson(Cell());
   const std::string before = ConfigHash(config, later);
   EXPECT_EQ(before, ConfigHash(Cell()));

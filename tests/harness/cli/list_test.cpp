@@ -60,7 +60,7 @@ TEST_F(List, RoundsOfARingAreThoseOfItsFormula) {
     const std::uint64_t ranks = row["ranks"], bytes = row["payload_bytes"];
     EXPECT_EQ(row["steps"], ranks - 1);
     EXPECT_EQ(row["sent_bytes"], (ranks - 1) * bytes);
-    EXPECT_EQ(row["reduced_elements"], 0);
+    EXPECT_EQ(row["worked_elements"], 0);
   }
 }
 

@@ -354,6 +354,15 @@ class DeviceLanes final : public Lanes {
       }
       return;
     }
+    if (exchange.device.sums != nullptr) {
+      for (const Range& part : apply.parts) {
+        touched_.Forget(part);
+        ScaleDenseOnDevice(
+            stream, {exchange.device.sums + (part.begin - apply.range.begin), part.size(), stream},
+            scale, averaged(part));
+      }
+      return;
+    }
     SelectCounters counters;
     const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
     const DeviceContext context{stream, &lane.workspace, nullptr, &host};

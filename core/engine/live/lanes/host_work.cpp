@@ -69,7 +69,11 @@ void HostWork::Sparsify(Op& sparsify) {
     if (verify) setup_.checks.CheckWhole(x, selection.encoded.host(), residual);
     return;
   }
-  Select(selection, sparsify.density);
+  if (selection.accumulated) {
+    Accumulate(selection);
+  } else {
+    Select(selection, sparsify.density);
+  }
   const std::size_t count = selection.slot.count;
   sparsify.payload_bytes = count * kSparseElementBytes;
   if (verify) {
@@ -105,6 +109,17 @@ void HostWork::Select(Selection& selection, double density) {
   if (selection.velocity.size > 0) {
     MaskVelocity(config.feedback.momentum, indices, selection.velocity.host());
   }
+}
+
+// The collective selects from x. Nothing is missing: what it takes is seen when it has.
+void HostWork::Accumulate(Selection& selection) {
+  if (!AddFinite(selection.source.host(), selection.residual.host(), pool_)) {
+    SPARFUSE_THROW(kNumeric, "what has accumulated of " + selection.name +
+                                 " has a NaN or an infinity at step " +
+                                 std::to_string(setup_.step.number));
+  }
+  selection.slot.count = 0;
+  selection.missing = 0;
 }
 
 void HostWork::Encode(Selection& selection) {
@@ -143,6 +158,7 @@ std::uint64_t HostWork::CountMissing(const Selection& selection) const {
 void HostWork::Apply(const Op& apply) {
   const ExchangeState& exchange = *apply.exchange_state;
   if (exchange.parts.empty()) return ApplyReduced(apply);
+  if (!exchange.buffers.sums.empty()) return ApplySums(apply);
   if (exchange.whole_bytes > 0) ApplyWhole(exchange);
   if (exchange.capacity > 0) ApplySelected(apply);
 }
@@ -156,14 +172,22 @@ void HostWork::ApplyReduced(const Op& apply) {
   }
 }
 
+void HostWork::ApplySums(const Op& apply) {
+  for (const Range& part : apply.parts) {
+    ScaleDense(
+        apply.exchange_state->buffers.sums.subspan(part.begin - apply.range.begin, part.size()),
+        scale(), setup_.step.AveragedRange(part), pool_);
+  }
+}
+
 void HostWork::ApplyWhole(const ExchangeState& exchange) {
   RequireWhole(exchange);
-  std::vector<std::span<const std::byte>> encoded(exchange.buffers.by_rank.size());
+  std::vector<std::span<const std::byte>> encoded(exchange.buffers.payloads.size());
   std::size_t from = 0;
   for (const Selection* part : exchange.parts) {
     if (!part->whole) continue;
     for (std::size_t rank = 0; rank < encoded.size(); ++rank) {
-      encoded[rank] = exchange.buffers.by_rank[rank].subspan(from, part->encoded.size());
+      encoded[rank] = exchange.buffers.payloads[rank].subspan(from, part->encoded.size());
     }
     AccumulateQuantized(*setup_.config.dense_quantizer, encoded, scale(),
                         setup_.step.AveragedRange(part->range), pool_);
@@ -174,12 +198,12 @@ void HostWork::ApplyWhole(const ExchangeState& exchange) {
 // Indices are relative to the exchange's first element.
 void HostWork::ApplySelected(const Op& apply) {
   const ExchangeState& exchange = *apply.exchange_state;
-  const auto& by_rank = exchange.buffers.by_rank;
-  if (exchange.coded) decoded_.Reserve(by_rank.size() * exchange.capacity);
+  const auto& received = exchange.buffers.payloads;
+  if (exchange.coded) decoded_.Reserve(received.size() * exchange.capacity);
   std::vector<SparsePayload> payloads;
-  payloads.reserve(by_rank.size());
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    const auto payload = by_rank[rank].subspan(exchange.whole_bytes);
+  payloads.reserve(received.size());
+  for (std::size_t rank = 0; rank < received.size(); ++rank) {
+    const auto payload = received[rank].subspan(exchange.whole_bytes);
     if (exchange.coded) {
       const std::size_t begin = rank * exchange.capacity;
       payloads.push_back(DecodePayload(payload, apply.range.size(),

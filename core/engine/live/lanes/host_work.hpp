@@ -25,10 +25,12 @@ class HostWork {
   void Sparsify(Op& sparsify);
   void CorrectMomentum(Selection& selection);
   void Select(Selection& selection, double density);
+  void Accumulate(Selection& selection);
   void Encode(Selection& selection);
   std::uint64_t CountMissing(const Selection& selection) const;
   void Apply(const Op& apply);
   void ApplyReduced(const Op& apply);
+  void ApplySums(const Op& apply);
   void ApplyWhole(const ExchangeState& exchange);
   void ApplySelected(const Op& apply);
   float scale() const { return 1.0f / static_cast<float>(setup_.workers); }

@@ -96,6 +96,11 @@ class DeviceStaging final : public ExchangeStaging {
 
   Task GatherPayload(Communicator& communicator, Op& exchange, ExchangeState& state) {
     MeasurePayload(setup_, exchange, state);
+    if (state.parts.front()->accumulated) {
+      SPARFUSE_THROW(kUnsupported, exchange.label +
+                                       ": its collective selects from what has accumulated on a "
+                                       "device; expected device \"cpu\"");
+    }
     DeviceExchange& at = state.device;
     ExchangeBuffers& buffers = state.buffers;
     const std::size_t room = buffers.capacity_bytes * setup_.workers;
@@ -273,23 +278,32 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
+  void CopySums(const Op& exchange, ExchangeState& state) {
+    const std::span<const float> sums = state.buffers.sums;
+    Grow(state.device.received, sums.size_bytes(), device_, "the sums of " + exchange.label);
+    gpu::CopyAsync(in_.view(), state.device.received.data(), sums.data(), sums.size_bytes());
+    state.device.sums = reinterpret_cast<const float*>(state.device.received.data());
+  }
+
   void DeliverPayloads(const Op& exchange, ExchangeState& state, bool stays) {
     RequireWhole(state);
     DeviceExchange& at = state.device;
     const Stream& stream = in_.view();
-    const auto& by_rank = state.buffers.by_rank;
-    const std::size_t ranks = by_rank.size();
+    const auto& payloads = state.buffers.payloads;
+    const std::size_t ranks = payloads.size();
     Grow(at.fault, 1, device_, "the state of " + exchange.label);
     gpu::FillAsync(stream, at.fault.data(), 0, sizeof(std::uint64_t));
+    at.sums = nullptr;
+    if (!state.buffers.sums.empty()) return CopySums(exchange, state);
     at.begins.assign(ranks, nullptr);
     at.payloads.assign(ranks, {});
-    for (std::size_t rank = 0; rank < ranks; ++rank) at.begins[rank] = by_rank[rank].data();
-    if (!stays) CopyToDevice(exchange, by_rank, at);
+    for (std::size_t rank = 0; rank < ranks; ++rank) at.begins[rank] = payloads[rank].data();
+    if (!stays) CopyToDevice(exchange, payloads, at);
     if (state.coded) return Decode(exchange, state);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto* const indices =
           reinterpret_cast<const std::uint32_t*>(at.begins[rank] + state.whole_bytes);
-      const std::size_t count = (by_rank[rank].size() - state.whole_bytes) / kSparseElementBytes;
+      const std::size_t count = (payloads[rank].size() - state.whole_bytes) / kSparseElementBytes;
       at.payloads[rank] = {indices, reinterpret_cast<const float*>(indices + count), count,
                            nullptr};
     }
@@ -309,7 +323,7 @@ class DeviceStaging final : public ExchangeStaging {
       at.payloads[rank] =
           DecodePayloadOnDevice(stream, in_workspace_, setup_.coding,
                                 {at.begins[rank] + state.whole_bytes,
-                                 state.buffers.by_rank[rank].size() - state.whole_bytes, stream},
+                                 state.buffers.payloads[rank].size() - state.whole_bytes, stream},
                                 exchange.range.size(), {indices, state.capacity, stream},
                                 {values, state.capacity, stream}, at.words.data() + rank,
                                 static_cast<int>(rank), at.fault.data());

@@ -63,6 +63,18 @@ class HostStaging final : public ExchangeStaging {
              : merged * kSparseElementBytes);
     buffers.own = state.own.host().first(exchange.payload_bytes);
     buffers.gathered = state.gathered.host().first(room);
+    buffers.accumulated = {};
+    if (state.parts.front()->accumulated) buffers.accumulated = AccumulatedOf(exchange, state);
+  }
+
+  // Residuals lie in one array over all tensors: those of neighbours are one span.
+  static std::span<const float> AccumulatedOf(const Op& exchange, const ExchangeState& state) {
+    if (state.indexed.size() != 1 || state.whole_bytes > 0) {
+      SPARFUSE_THROW(kUnsupported, exchange.label +
+                                       " has gaps: a collective that selects takes units whose "
+                                       "tensors are all sparsified");
+    }
+    return {state.parts.front()->residual.data, exchange.range.size()};
   }
 
   // Dense ranges are reduced where they lie, or side by side in a buffer where there are several.
@@ -125,6 +137,12 @@ void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState
       state.coded ? EncodedBytesBound(setup.coding, state.capacity, exchange.range.size())
                   : state.capacity * kSparseElementBytes;
   ExchangeBuffers& buffers = state.buffers;
+  state.summed = setup.sums;
+  if (state.summed && (state.coded || state.whole_bytes > 0)) {
+    SPARFUSE_THROW(kInternal, exchange.label +
+                                  ": payloads are summed on the way: expected no coding, and no "
+                                  "tensors that travel whole");
+  }
   buffers.element_bytes = state.coded             ? 1
                           : state.whole_bytes > 0 ? sizeof(float)
                                                   : kSparseElementBytes;
@@ -132,11 +150,11 @@ void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState
 }
 
 void RequireWhole(const ExchangeState& state) {
-  const auto& by_rank = state.buffers.by_rank;
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank].size() >= state.whole_bytes) continue;
+  const auto& payloads = state.buffers.payloads;
+  for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
+    if (payloads[rank].size() >= state.whole_bytes) continue;
     SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
-                              std::to_string(by_rank[rank].size()) + " bytes: expected at least " +
+                              std::to_string(payloads[rank].size()) + " bytes: expected at least " +
                               std::to_string(state.whole_bytes) + " for whole tensors");
   }
 }

@@ -38,7 +38,7 @@ LiveConfig OneTensor(Topology topology, std::unique_ptr<Strategy> strategy) {
   config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
   config.topology = topology;
   config.strategy = std::move(strategy);
-  config.dense_collective = &FindCollective("ring-allreduce");
+  config.dense_collective = CoreCollective("ring-allreduce");
   config.deadline = testing::kLiveDeadline;
   return config;
 }
@@ -70,18 +70,18 @@ std::unique_ptr<Error> ErrorOf(const std::function<void()>& body) {
 }
 
 TEST(LiveChannels, ANativeCollectiveIsCountedOnTheRanksOfItsChannel) {
-  Collective native = FindCollective("ring-allreduce");
+  CollectiveDescriptor native = CoreCollective("ring-allreduce")->descriptor();
   native.native = true;
+  const std::shared_ptr<const Collective> counted = MakeCollective(native);
   const Topology topology{6, 3};
   const auto records = OneStep(
       [&] {
         LiveConfig config = OneTensor(topology, std::make_unique<WithinNodes>());
-        config.dense_collective = &native;
+        config.dense_collective = counted;
         return config;
       },
       topology.ranks, topology.ranks_per_node);
-  const std::vector<std::uint64_t> sizes(3, kElements * sizeof(float));
-  const RoundPlan plan = RingAllReduceRounds(sizes, {3, 3});
+  const RoundPlan plan = RingAllReduceRounds(kElements, {3, 3});
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     EXPECT_EQ(records[rank].sent_bytes, plan.per_rank[rank % 3].bytes_sent) << rank;
     EXPECT_EQ(records[rank].messages_sent, plan.per_rank[rank % 3].messages_sent) << rank;
@@ -89,16 +89,16 @@ TEST(LiveChannels, ANativeCollectiveIsCountedOnTheRanksOfItsChannel) {
 }
 
 TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
-  Collective native = FindCollective("sparse-allgather");
+  CollectiveDescriptor native = testing::DroppingDescriptor();
   native.native = true;
-  native.run = &testing::GlobalTopK;
+  const std::shared_ptr<const Collective> summing = MakeCollective(native);
   const auto error = ErrorOf([&] {
     OneStep(
         [&] {
           LiveConfig config = OneTensor({2, 1}, std::make_unique<UnitStrategy>());
           config.plan = {{Unit{0, 1, Sparsified::kAhead, 0.05}}};
           config.sparsifier = FindSparsifier("topk").make({}, 1);
-          config.sparse_collective = &native;
+          config.sparse_collective = summing;
           return config;
         },
         2, 1);

@@ -44,12 +44,6 @@ struct Case {
   bool drops = false;
 };
 
-const Collective kDropping = [] {
-  Collective dropping = FindCollective("sparse-allgather");
-  dropping.run = &testing::GlobalTopK;
-  return dropping;
-}();
-
 const Case kCases[] = {
     {.name = "ahead"},
     {.name = "behind", .strategy = "behind"},
@@ -90,14 +84,14 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
     options["offload"] = true;
     options["partition"] = std::string("all");
   }
-  config.dense_collective = &FindCollective("ring-allreduce");
-  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.dense_collective = CoreCollective("ring-allreduce");
+  config.sparse_collective = CoreCollective("sparse-allgather");
   const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
   const CostModel cost = testing::EvenCost();
   config.plan =
       planner.make(ResolveOptions(planner.name, planner.options, options))
           ->MakePlan({config.layout, config.topology, kDensity, strategy.sparsified, &backward,
-                      &cost, "dgc", config.dense_collective, config.sparse_collective});
+                      &cost, "dgc", config.dense_collective.get(), config.sparse_collective.get()});
   config.strategy = strategy.make(ResolveOptions(strategy.name, strategy.options, {}));
   config.sparsifier = FindSparsifier(which.sparsifier).make({}, 1);
   if (which.dense_quantizer != nullptr) {
@@ -105,7 +99,7 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
     config.plan.tensors.assign(kTensorSizes.size(), {kDensity, false, false});
     for (const std::size_t t : {0u, 2u, 4u}) config.plan.tensors[t].density = 1;
   }
-  if (which.drops) config.sparse_collective = &kDropping;
+  if (which.drops) config.sparse_collective = testing::Dropping();
   config.feedback = which.feedback;
   config.coding = which.coding;
   config.device = device;
@@ -174,8 +168,8 @@ TEST_P(OverNccl, DoesWhatTheHostDoes) {
   const auto results = RunOverNccl(
       [&] {
         LiveConfig config = Configure(which, kEmulated, workers);
-        config.dense_collective = &FindCollective("native-allreduce");
-        config.sparse_collective = &FindCollective("nccl-allgather");
+        config.dense_collective = CoreCollective("native-allreduce");
+        config.sparse_collective = CoreCollective("nccl-allgather");
         return config;
       },
       workers);

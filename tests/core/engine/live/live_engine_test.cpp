@@ -64,7 +64,7 @@ TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
     config.plan = {{Unit{0, config.layout.tensors(), Sparsified::kNever, 1.0}}};
     config.topology = {2, 1};
     config.strategy = std::make_unique<LateTimer>();
-    config.dense_collective = &FindCollective("ring-allreduce");
+    config.dense_collective = CoreCollective("ring-allreduce");
     config.deadline = testing::kLiveDeadline;
     return config;
   };
@@ -155,7 +155,7 @@ TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
         config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
         config.topology = {1, 1};
         config.strategy = std::make_unique<LateTimer>();
-        config.dense_collective = &FindCollective("ring-allreduce");
+        config.dense_collective = CoreCollective("ring-allreduce");
         try {
           LiveEngine(std::move(config), loop, pool);
           ADD_FAILURE();

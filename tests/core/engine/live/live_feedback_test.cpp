@@ -37,8 +37,8 @@ LiveConfig Configure(Device device) {
   config.strategy = std::make_unique<UnitStrategy>();
   config.sparsifier = FindSparsifier("topk").make({}, 1);
   config.feedback.kind = FeedbackKind::kResidual;
-  config.dense_collective = &FindCollective("ring-allreduce");
-  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.dense_collective = CoreCollective("ring-allreduce");
+  config.sparse_collective = CoreCollective("sparse-allgather");
   config.deadline = testing::kLiveDeadline;
   return config;
 }
@@ -339,12 +339,10 @@ TEST_P(LiveFeedback, ASecondSelectionForTheSameResidualIsRefused) {
 }
 
 TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) {
-  Collective dropping = FindCollective("sparse-allgather");
-  dropping.run = &testing::GlobalTopK;
   const auto results = testing::RunLive(
       [&] {
         LiveConfig config = Configured();
-        config.sparse_collective = &dropping;
+        config.sparse_collective = testing::Dropping();
         return config;
       },
       kWorkers, IntegerGradient);

@@ -15,8 +15,8 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
   testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
     gpu::EventPool events(testing::kEmulated);
     const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
-    const auto staging =
-        MakeDeviceStaging({{}, 1, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+    const auto staging = MakeDeviceStaging(
+        {{}, 1, false, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
     Op exchange;
     exchange.kind = OpKind::kExchange;
     ExchangeState state;
@@ -42,8 +42,8 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     constexpr std::size_t kCapacity = 20;  // of one rank of three
     gpu::EventPool events(testing::kEmulated);
     const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
-    const auto staging =
-        MakeDeviceStaging({{}, 3, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+    const auto staging = MakeDeviceStaging(
+        {{}, 3, true, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
     std::vector<std::byte> sums(kElements * kSparseElementBytes);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
     Op exchange;
@@ -53,7 +53,7 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     ExchangeState state;
     state.capacity = kCapacity;
     state.buffers.capacity_bytes = kCapacity * kSparseElementBytes;
-    state.buffers.by_rank = {sums};
+    state.buffers.payloads = {sums};
     loop.RunBlocking([&](Communicator& world) { return staging->Deliver(world, exchange, state); });
     state.device.ready->Wait();
     ASSERT_GE(state.device.received.size(), sums.size());

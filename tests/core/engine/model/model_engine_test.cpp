@@ -92,8 +92,8 @@ double StepSeconds(const char* strategy, const char* planner, const Options& pla
     return strategy_part.make(ResolveOptions(strategy, strategy_part.options, {}));
   };
   config.sparsifier = "topk";
-  config.dense_collective = &FindCollective("ring-allreduce");
-  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.dense_collective = CoreCollective("ring-allreduce");
+  config.sparse_collective = CoreCollective("sparse-allgather");
   config.cost.selection["topk"].Add(density, PiecewiseLinear({{0, 3e-5}, {1e9, 3e-5 + 0.1}}));
   config.cost.clear_seconds = PiecewiseLinear({{0, 1e-5}});
   config.cost.seconds_per_entry = 2e-11;
@@ -124,8 +124,8 @@ ModelConfig OneTensor(int ranks) {
   config.topology = {ranks, 1};
   config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
   config.make_strategy = [] { return FindStrategy("dense-units").make({}); };
-  config.dense_collective = &FindCollective("ring-allreduce");
-  config.sparse_collective = &FindCollective("sparse-allgather");
+  config.dense_collective = CoreCollective("ring-allreduce");
+  config.sparse_collective = CoreCollective("sparse-allgather");
   config.cost.links.fill(LinkCost::FromAlphaBeta(1e-3, 1e-6));
   config.backward = {0.001, 0.010, {0.020}, 0, 0.005};
   return config;

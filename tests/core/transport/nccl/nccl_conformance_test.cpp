@@ -55,13 +55,13 @@ std::map<std::string, int> Gather(std::string_view name, std::span<const std::si
     buffers.capacity_bytes = capacity * sizeof(std::uint64_t);
     for (int repeat = 0; repeat < 2; ++repeat) {
       loop.RunBlocking(
-          [&](Communicator& world) { return FindCollective(name).run(world, buffers, kTag); });
-      ASSERT_EQ(buffers.by_rank.size(), ranks);
+          [&](Communicator& world) { return CoreCollective(name)->Run(world, buffers, kTag); });
+      ASSERT_EQ(buffers.payloads.size(), ranks);
       for (std::size_t r = 0; r < ranks; ++r) {
-        ASSERT_EQ(buffers.by_rank[r].size(), sizes[r] * sizeof(std::uint64_t));
+        ASSERT_EQ(buffers.payloads[r].size(), sizes[r] * sizeof(std::uint64_t));
         for (std::size_t i = 0; i < sizes[r]; ++i) {
           std::uint64_t value = 0;
-          std::memcpy(&value, buffers.by_rank[r].data() + i * sizeof value, sizeof value);
+          std::memcpy(&value, buffers.payloads[r].data() + i * sizeof value, sizeof value);
           ASSERT_EQ(value, Element(r, i)) << "rank " << r << ", element " << i;
         }
       }
@@ -111,7 +111,7 @@ TEST_P(NcclCollectives, NativeAllReduce) {
       ExchangeBuffers buffers;
       buffers.dense = data;
       loop.RunBlocking([&](Communicator& world) {
-        return FindCollective("native-allreduce").run(world, buffers, kTag);
+        return CoreCollective("native-allreduce")->Run(world, buffers, kTag);
       });
       for (std::size_t i = 0; i < n; ++i) {
         ASSERT_EQ(data[i], static_cast<float>(i) * static_cast<float>(ranks * (ranks + 1) / 2));
@@ -147,14 +147,14 @@ TEST_P(NcclCollectives, ManyAtOnce) {
           requests.push_back(
               world.NativeAllGather(std::as_bytes(std::span(exchange.data)),
                                     std::as_writable_bytes(std::span(exchange.gathered)),
-                                    (10 * t + ranks) * sizeof(float), exchange.buffers.by_rank));
+                                    (10 * t + ranks) * sizeof(float), exchange.buffers.payloads));
         }
       }
       co_await Complete(std::move(requests));
     });
     for (std::size_t t = 0; t < kTasks; ++t) {
       for (std::size_t r = 0; t % 3 != 0 && r < ranks; ++r) {
-        const auto payload = exchanges[t].buffers.by_rank[r];
+        const auto payload = exchanges[t].buffers.payloads[r];
         ASSERT_EQ(payload.size(), (10 * t + r) * sizeof(float));
         for (std::size_t at = 0; at < payload.size(); at += sizeof(float)) {
           float value = 0;
@@ -193,7 +193,7 @@ TEST(Nccl, CollectivesThatAddOnTheHostAreRefused) {
     buffers.dense = data;
     try {
       loop.RunBlocking([&](Communicator& world) {
-        return FindCollective("ring-allreduce").run(world, buffers, kTag);
+        return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
       });
       ADD_FAILURE();
     } catch (const Error& error) {

@@ -1,0 +1,67 @@
+// Holds what an exchange works on: what a rank sends, room for what comes, and what it comes to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/collective/rounds.hpp"
+#include "core/device/device.hpp"
+#include "core/payload/payload.hpp"
+#include "core/transport/communicator.hpp"
+
+namespace sparfuse {
+
+// What a collective remembers of one range from step to step: a threshold, boundaries of regions.
+class CollectiveState {
+ public:
+  virtual ~CollectiveState() = default;
+};
+
+// Does heavy local work beside the communication thread, which serves all exchanges of a rank,
+// probes and deadlines.
+class Jobs {
+ public:
+  virtual ~Jobs() = default;
+  // Complete when `work` has run; Test rethrows what it threw. What `work` uses must live until
+  // then, or until the request is destroyed, which waits for it.
+  virtual std::unique_ptr<Request> Start(std::function<void()> work) = 0;
+};
+
+// Which members are used follows from the collective's payload and traits.
+struct ExchangeBuffers {
+  ExchangeShape shape;
+  CollectiveState* state = nullptr;  // of Collective::MakeState for this range; may be null
+  Jobs* jobs = nullptr;              // null: work is done where it comes up
+
+  std::span<float> dense;          // [n], in place: own values in, sum over ranks out
+  std::span<const std::byte> own;  // this rank's sparse payload
+  // Of collectives that select (CollectiveTraits::selects): [shape.elements] what this rank has
+  // accumulated, of which it sends what it chooses. Not modified: see `returned`.
+  std::span<const float> accumulated;
+  std::span<std::byte> gathered;   // room for size() * capacity_bytes
+  std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
+  // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).
+  std::size_t element_bytes = kSparseElementBytes;
+
+  // --- out ---
+
+  // What is summed, in this order, by Apply: the ranks' payloads in rank order, own included; of
+  // collectives that sum, uncoded payloads of sums, each with increasing indices. Equal on all
+  // ranks. They lie in `own`, in `gathered`, or in what the collective keeps in `kept`.
+  std::vector<std::span<const std::byte>> payloads;
+  // Or a dense sum, which then counts instead of payloads: [shape.elements], or empty.
+  std::span<const float> sums;
+  Buffer<std::byte> kept;  // used again by the next exchange of the same place in a step
+  // Of collectives that drop or select: what is added to this rank's residual, an uncoded sparse
+  // payload. Sum of what is applied + sum over ranks of `returned` = sum over ranks of `own`: of
+  // what was accumulated and has been sent it says so much less. Empty on entry.
+  std::vector<std::byte> returned;
+  // The sizes that only this run knew (ExchangeSizes::seen). Empty on entry.
+  std::vector<std::uint64_t> seen;
+};
+
+}  // namespace sparfuse

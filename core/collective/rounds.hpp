@@ -1,0 +1,75 @@
+// Describes what a collective sends and computes: rounds of messages, and the sizes that they
+// follow from.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/transport/topology.hpp"
+
+namespace sparfuse {
+
+// What ranks do with elements between messages, each on its own host.
+enum class Work : std::uint8_t {
+  kAdd,     // a float added to another that lies at the same place
+  kMerge,   // an element with index read while sorted lists are summed, or scattered into a range
+  kSelect,  // an element looked at to find the largest
+  kHash,    // an element put where a hash of its index says
+};
+inline constexpr std::size_t kWorkKinds = 4;
+using WorkByKind = std::array<std::uint64_t, kWorkKinds>;
+
+// A phase in which every rank does the same kind of step `repeat` times, one after another.
+struct Round {
+  std::uint32_t repeat = 1;
+  std::uint32_t messages = 1;  // sent by the busiest rank in one repetition
+  std::uint64_t bytes = 0;     // sum over the repetitions of max over ranks of bytes in or out
+  LinkClass link = LinkClass::kInterNode;
+  // Where the ranks of a node send over its network side by side: sum over the repetitions of max
+  // over nodes of bytes in or out. 0: no more than `bytes`, as around a ring.
+  std::uint64_t node_bytes = 0;
+  // Elements that the busiest rank works on, all repetitions.
+  WorkByKind work{};
+
+  std::uint64_t& operator[](Work kind) { return work[static_cast<std::size_t>(kind)]; }
+  std::uint64_t operator[](Work kind) const { return work[static_cast<std::size_t>(kind)]; }
+};
+
+struct RoundPlan {
+  std::vector<Round> rounds;
+  std::vector<Traffic> per_rank;  // exact totals, [ranks]
+  // Elements that every rank applies, where that is a sum. Nothing: the payloads of all ranks.
+  std::optional<std::uint64_t> sums;
+  bool dense_sums = false;  // they are a dense range
+};
+
+// What is exchanged. Equal on all ranks.
+struct ExchangeShape {
+  std::size_t elements = 0;  // of the range, gaps included: indices are below it
+  std::size_t kept = 0;      // k: elements that a rank is to select from it
+  std::uint64_t step = 0;
+
+  double density() const {
+    return elements == 0 ? 0.0 : static_cast<double>(kept) / static_cast<double>(elements);
+  }
+};
+
+// What rounds follow from: recorded by a run, or expected by a model.
+struct ExchangeSizes {
+  ExchangeShape shape;
+  std::vector<std::uint64_t> payload_bytes;  // [ranks]; dense: the whole buffer, equal on all
+  // [ranks] the few words that each rank notes (ExchangeBuffers::seen), or empty for collectives
+  // that note nothing. What they mean is the collective's own.
+  std::vector<std::vector<std::uint64_t>> seen;
+};
+
+// Sizes for collectives that look at nothing but payloads.
+inline ExchangeSizes SizesOf(std::vector<std::uint64_t> payload_bytes) {
+  return {{}, std::move(payload_bytes), {}};
+}
+
+}  // namespace sparfuse

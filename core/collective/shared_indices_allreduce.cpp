@@ -1,0 +1,81 @@
+// Sums payloads of which all ranks have the same indices: their values alone travel, by a dense
+// ring.
+//
+// Source: T. Vogels, S. P. Karimireddy & M. Jaggi, PowerSGD, NeurIPS 2019, section 5.1 (random
+//         k and random block as compressors that an all-reduce can sum).
+//
+// Ranks that do not have the same indices are found by a hash of them, which travels with the
+// values as two of them that no sum can round: 12 bits of it each, so that up to 2^12 ranks add.
+#include <cstring>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr std::size_t kHashWords = 2;
+
+std::uint32_t HashOf(std::span<const std::uint32_t> indices) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const std::uint32_t index : indices) hash = (hash ^ index) * 0x100000001b3ull;
+  return static_cast<std::uint32_t>(hash ^ (hash >> 32));
+}
+
+float Word(std::uint32_t hash, std::size_t i) {
+  return static_cast<float>((hash >> (12 * i)) & 0xfffu);
+}
+
+class SharedIndices final : public Collective {
+ public:
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    const SparsePayload own = ViewSparsePayload(buffers.own);
+    const std::size_t count = own.indices.size();
+    const auto ranks = static_cast<float>(communicator.size());
+    const std::uint32_t hash = HashOf(own.indices);
+    // As a payload, with the words of the hash behind the values.
+    const std::size_t bytes = count * kSparseElementBytes + kHashWords * sizeof(float);
+    if (buffers.kept.size() < bytes) buffers.kept = Buffer<std::byte>(bytes);
+    std::memcpy(buffers.kept.data(), buffers.own.data(), count * kSparseElementBytes);
+    const std::span<float> sums(
+        reinterpret_cast<float*>(buffers.kept.data() + count * sizeof(std::uint32_t)),
+        count + kHashWords);
+    for (std::size_t i = 0; i < kHashWords; ++i) sums[count + i] = Word(hash, i);
+    co_await RunRingAllReduce(communicator, sums, tag);
+    for (std::size_t i = 0; i < kHashWords; ++i) {
+      if (sums[count + i] == ranks * Word(hash, i)) continue;
+      SPARFUSE_THROW(kComm,
+                     "shared-indices-allreduce: ranks have selected different indices: expected a "
+                     "sparsifier that selects the same ones on all ranks");
+    }
+    buffers.payloads.assign(1, buffers.kept.host().first(count * kSparseElementBytes));
+  }
+
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    const std::uint64_t count = sizes.payload_bytes.front() / kSparseElementBytes;
+    RoundPlan plan = RingAllReduceRounds(count + kHashWords, topology);
+    plan.sums = count;
+    return plan;
+  }
+};
+
+}  // namespace
+
+CollectiveDescriptor SharedIndicesAllReduce() {
+  return {.name = "shared-indices-allreduce",
+          .source = "Vogels, Karimireddy & Jaggi, NeurIPS 2019, section 5.1",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options&) -> std::unique_ptr<Collective> {
+            return std::make_unique<SharedIndices>();
+          },
+          .host_memory = true,
+          .traits =
+              [](const Options&) {
+                return CollectiveTraits{.sums = true, .equal_counts = true, .same_indices = true};
+              },
+          .summary = "values of payloads that have the same indices, summed around a ring"};
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,80 @@
+// Sums sparse payloads on the way: what collectives that add need of them.
+//
+// Sums of equal payloads in equal order have equal bits, on every rank. Magnitudes are ordered by
+// |x|, then by index, the smaller first; a NaN counts as the largest, so that it is not lost.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/payload/payload.hpp"
+
+namespace sparfuse {
+
+inline float MagnitudeOf(float value) {
+  return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::fabs(value);
+}
+
+// Elements with increasing indices, being made.
+struct SparseSums {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+
+  SparseSums() = default;
+  explicit SparseSums(const SparsePayload& from)
+      : indices(from.indices.begin(), from.indices.end()),
+        values(from.values.begin(), from.values.end()) {}
+
+  std::size_t size() const { return indices.size(); }
+  std::size_t bytes() const { return size() * kSparseElementBytes; }
+  SparsePayload view() const { return {indices, values}; }
+  void Clear() {
+    indices.clear();
+    values.clear();
+  }
+  void Add(std::uint32_t index, float value) {
+    indices.push_back(index);
+    values.push_back(value);
+  }
+  // In the wire form. Precondition: out.size() >= bytes(). Returns what was written.
+  std::span<std::byte> WriteTo(std::span<std::byte> out) const;
+  // The same, in place of what `out` holds.
+  void WriteTo(std::vector<std::byte>& out) const;
+};
+
+// The elements with begin <= index < end. Cost: O(log n).
+SparsePayload Slice(const SparsePayload& from, std::size_t begin, std::size_t end);
+
+// out = a + b, where both have an index in this order. out is neither of them.
+void Merge(const SparsePayload& a, const SparsePayload& b, SparseSums& out);
+
+// Splits `from` into its k largest and the rest, both with increasing indices.
+void KeepLargest(const SparsePayload& from, std::size_t k, SparseSums& kept, SparseSums& rest);
+
+// The magnitude of the k-th largest element; 0 where there are fewer than k or k is 0.
+float KthMagnitude(std::span<const float> values, std::size_t k);
+
+// Sums payloads over a contiguous range of elements, in the order in which they are added.
+class RangeSums {
+ public:
+  // Elements begin ... end - 1. What was summed before is gone.
+  void Reset(std::size_t begin, std::size_t end);
+  // Precondition: every index lies in the range; checked: Error{kComm}.
+  void Add(const SparsePayload& payload);
+  // Appends what was added, each index once, also those whose sum is 0.
+  void AppendTo(SparseSums& out) const;
+  std::span<const float> dense() const { return {sums_.data(), size_}; }
+  std::size_t count() const;  // indices that were added
+
+ private:
+  std::size_t begin_ = 0;
+  std::size_t size_ = 0;
+  std::vector<float> sums_;
+  std::vector<std::uint64_t> there_;  // a bit an element
+};
+
+}  // namespace sparfuse

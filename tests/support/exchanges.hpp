@@ -1,0 +1,150 @@
+// Runs collectives on made-up payloads, a thread a rank.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+#include "tests/support/run_ranks.hpp"
+
+namespace sparfuse::testing {
+
+inline constexpr std::chrono::milliseconds kExchangeDeadline{60'000};
+
+// Element index -> value.
+using SparseVector = std::map<std::uint32_t, float>;
+
+inline std::vector<std::byte> PayloadOf(const SparseVector& elements) {
+  std::vector<std::byte> payload(elements.size() * kSparseElementBytes);
+  std::byte* indices = payload.data();
+  std::byte* values = payload.data() + elements.size() * sizeof(std::uint32_t);
+  for (const auto& [index, value] : elements) {
+    std::memcpy(indices, &index, sizeof index);
+    std::memcpy(values, &value, sizeof value);
+    indices += sizeof index;
+    values += sizeof value;
+  }
+  return payload;
+}
+
+// What all ranks send of `elements` elements.
+struct Sent {
+  std::string name;
+  std::size_t elements = 0;
+  std::size_t kept = 0;
+  std::vector<SparseVector> by_rank;
+  // For collectives that select; empty: what by_rank says.
+  std::vector<std::vector<float>> accumulated = {};
+
+  std::size_t ranks() const { return by_rank.size(); }
+  std::size_t most() const {
+    std::size_t most = 0;
+    for (const SparseVector& each : by_rank) most = std::max(most, each.size());
+    return most;
+  }
+};
+
+// What an exchange came to on one rank.
+struct Outcome {
+  std::vector<float> applied;   // [elements] what Apply would add, not divided
+  std::vector<float> returned;  // [elements]
+  std::size_t summed = 0;       // elements of payloads
+  bool dense = false;
+  bool increasing = true;  // indices of each payload
+  std::vector<std::uint64_t> seen;
+  Traffic traffic;
+};
+
+// Scatters; false where the indices do not increase.
+inline bool AddTo(std::vector<float>& dense, std::span<const std::byte> payload) {
+  const SparsePayload view = ViewSparsePayload(payload);
+  bool increasing = true;
+  for (std::size_t i = 0; i < view.indices.size(); ++i) {
+    dense.at(view.indices[i]) += view.values[i];
+    increasing = increasing && (i == 0 || view.indices[i - 1] < view.indices[i]);
+  }
+  return increasing;
+}
+
+// steps[s]: what is sent in step s of one range, by which the collective keeps its state. Returns
+// [step][rank].
+inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collective,
+                                                      const std::vector<Sent>& steps,
+                                                      int ranks_per_node = 1) {
+  const std::size_t ranks = steps.front().ranks();
+  std::vector<std::vector<Outcome>> outcomes(steps.size(), std::vector<Outcome>(ranks));
+  RunRanks(static_cast<int>(ranks), ranks_per_node, kExchangeDeadline, [&](ProgressLoop& loop) {
+    const auto rank = static_cast<std::size_t>(loop.rank());
+    std::unique_ptr<CollectiveState> state;
+    ExchangeBuffers buffers;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      const Sent& sent = steps[s];
+      Outcome& outcome = outcomes[s][rank];
+      const std::vector<std::byte> bytes = PayloadOf(sent.by_rank[rank]);
+      Buffer<float> own(bytes.size() / sizeof(float));  // aligned
+      if (!bytes.empty()) std::memcpy(own.data(), bytes.data(), bytes.size());
+      const std::size_t capacity = sent.most() + 3;
+      Buffer<float> gathered(ranks * capacity * 2);
+      std::vector<float> accumulated(sent.elements);
+      if (collective.traits().selects) {
+        if (sent.accumulated.empty()) {
+          AddTo(accumulated, std::as_bytes(own.host()));
+        } else {
+          accumulated = sent.accumulated[rank];
+        }
+        buffers.accumulated = accumulated;
+      } else {
+        buffers.own = std::as_bytes(own.host());
+      }
+      buffers.shape = {sent.elements, sent.kept, s};
+      if (s == 0)
+        state = collective.MakeState(buffers.shape, {static_cast<int>(ranks), ranks_per_node});
+      buffers.state = state.get();
+      buffers.gathered = std::as_writable_bytes(gathered.host());
+      buffers.capacity_bytes = capacity * kSparseElementBytes;
+      buffers.sums = {};
+      buffers.payloads.clear();
+      buffers.returned.clear();
+      buffers.seen.clear();
+      loop.RunBlocking([&](Communicator& world) -> Task {
+        const Traffic before = Total(world.traffic());
+        co_await collective.Run(world, buffers, 32);
+        outcome.traffic = Total(world.traffic()) - before;
+      });
+      outcome.applied.assign(sent.elements, 0.0f);
+      outcome.returned.assign(sent.elements, 0.0f);
+      if (!buffers.sums.empty()) {
+        outcome.dense = true;
+        outcome.applied.assign(buffers.sums.begin(), buffers.sums.end());
+      } else {
+        for (const auto payload : buffers.payloads) {
+          outcome.increasing = AddTo(outcome.applied, payload) && outcome.increasing;
+          outcome.summed += payload.size() / kSparseElementBytes;
+        }
+      }
+      outcome.increasing = AddTo(outcome.returned, buffers.returned) && outcome.increasing;
+      outcome.seen = buffers.seen;
+    }
+  });
+  return outcomes;
+}
+
+// The sizes that a run with these payloads has recorded.
+inline ExchangeSizes RecordedSizes(const Collective& collective, const Sent& sent,
+                                   std::uint64_t step, const std::vector<Outcome>& outcomes) {
+  ExchangeSizes sizes{{sent.elements, sent.kept, step}, {}, {}};
+  for (std::size_t rank = 0; rank < sent.ranks(); ++rank) {
+    sizes.payload_bytes.push_back(
+        collective.traits().selects ? 0 : sent.by_rank[rank].size() * kSparseElementBytes);
+    sizes.seen.push_back(outcomes[rank].seen);
+  }
+  return sizes;
+}
+
+}  // namespace sparfuse::testing
