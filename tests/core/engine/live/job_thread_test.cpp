@@ -1,0 +1,86 @@
+// Tests that jobs of collectives run beside the communication thread, and end with their requests.
+#include "core/engine/live/job_thread.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "core/collective/off_thread.hpp"
+#include "tests/support/run_ranks.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr std::chrono::milliseconds kDeadline{20'000};
+
+TEST(JobThread, RunsBesideTheCommunicationThreadAndWakesIt) {
+  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+    JobThread jobs(loop);
+    ExchangeBuffers buffers;
+    buffers.jobs = &jobs;
+    std::thread::id communicating, working;
+    int sum = 0;
+    loop.RunBlocking([&](Communicator&) -> Task {
+      communicating = std::this_thread::get_id();
+      for (int i = 1; i <= 100; ++i) {
+        const std::function<void()> add = [&, i] {
+          working = std::this_thread::get_id();
+          sum += i;
+        };
+        co_await OffThread(buffers, add);
+      }
+    });
+    EXPECT_EQ(sum, 5050);
+    EXPECT_NE(communicating, working);
+  });
+}
+
+TEST(JobThread, WhatAJobThrowsEndsTheExchange) {
+  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+    JobThread jobs(loop);
+    ExchangeBuffers buffers;
+    buffers.jobs = &jobs;
+    EXPECT_THROW(loop.RunBlocking([&](Communicator&) -> Task {
+      const std::function<void()> fail = [] { SPARFUSE_THROW(kComm, "no"); };
+      co_await OffThread(buffers, fail);
+    }),
+                 Error);
+  });
+}
+
+TEST(JobThread, ARequestThatIsGivenUpWaitsForItsJobAlone) {
+  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+    JobThread jobs(loop);
+    std::atomic<bool> begun{false}, go_on{false}, ended{false}, second{false};
+    auto first = jobs.Start([&] {
+      begun = true;
+      while (!go_on) std::this_thread::yield();
+      ended = true;
+    });
+    auto queued = jobs.Start([&] { second = true; });
+    while (!begun) std::this_thread::yield();
+    queued.reset();  // has not begun: at once
+    go_on = true;
+    first.reset();
+    EXPECT_TRUE(ended);
+    jobs.Stop();
+    EXPECT_FALSE(second);
+  });
+}
+
+TEST(JobThread, WithoutOneWorkIsDoneWhereItComesUp) {
+  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+    ExchangeBuffers buffers;
+    bool done = false;
+    loop.RunBlocking([&](Communicator&) -> Task {
+      const std::function<void()> work = [&] { done = true; };
+      co_await OffThread(buffers, work);
+    });
+    EXPECT_TRUE(done);
+  });
+}
+
+}  // namespace
+}  // namespace sparfuse
