@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/engine/live/mass_check.hpp"
 #include "core/transport/threads.hpp"
 
 namespace sparfuse::python {
@@ -151,13 +152,20 @@ void MethodRanks::Step(std::span<const std::vector<std::span<const float>>> grad
 void MethodRanks::StepOf(std::size_t rank, std::span<const std::span<const float>> gradients,
                          double density_factor, bool verify) {
   LiveEngine& engine = *engines_[rank];
+  MassCheck mass(*loops_[rank]);
   engine.SetDensity(density_factor);
+  if (verify && engine.KeepsMass()) mass.Begin(engine);
   engine.BeginStep(steps_, verify);
   for (std::size_t t = 0; t < gradients.size(); ++t) {
-    if (gradients[t].data() != nullptr) engine.AnnounceGradient(t, gradients[t]);
+    if (gradients[t].data() == nullptr) continue;
+    if (mass.active()) mass.Announce(engine, t, gradients[t]);
+    engine.AnnounceGradient(t, gradients[t]);
   }
   engine.EndBackward();
   engine.FinishStep();
+  if (mass.active() && mass.Violations(engine) > 0) {
+    SPARFUSE_THROW(kInternal, "an exchange of step " + std::to_string(steps_) + " lost mass");
+  }
   engine.BeginUpdate();
   records_[rank] = engine.EndStep();
   if (engine.mass_violations() > 0) {

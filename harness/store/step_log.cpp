@@ -40,6 +40,8 @@ constexpr std::array kCounters = {
     Counter{"received_bytes", &StepRecord::received_bytes, "bytes"},
     Counter{"messages_sent", &StepRecord::messages_sent, "messages"},
     Counter{"selected", &StepRecord::selected, "elements"},
+    Counter{"summed", &StepRecord::summed, "elements"},
+    Counter{"returned", &StepRecord::returned, "elements"},
     Counter{"tensors_missing", &StepRecord::tensors_missing, "tensors"},
     Counter{"exchanges", &StepRecord::exchanges, "exchanges"},
 };
@@ -107,6 +109,10 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
   }
   metrics["achieved_density"] =
       Value(metrics["selected"]["value"].get<double>() / context.dense_elements, "");
+  // gamma(P): of collectives that sum on the way.
+  if (const double summed = metrics["summed"]["value"]; summed > 0) {
+    metrics["densification"] = Value(summed / metrics["selected"]["value"].get<double>(), "");
+  }
   if (context.knows_missing) {  // a model moves no data, so that it has neither of these
     metrics["residual_norm"] = Value(residual_norm / measured, "");
     metrics["loss"] = Value(loss / measured, "nats");

@@ -14,7 +14,7 @@
 namespace sparfuse::harness {
 namespace {
 
-constexpr std::uint64_t kVerifiedSteps = 2;  // whose selections are checked to conserve mass
+constexpr std::uint64_t kVerifiedSteps = 2;  // which are checked to conserve mass
 constexpr std::size_t kTracedSteps = 3;
 
 }  // namespace
@@ -26,6 +26,7 @@ Training::Training(const Rank& rank)
       workload_(MakeTrialWorkload(rank)),
       composition_(Compose(config_)),
       topology_{rank.size(), config_.ranks_per_node},
+      mass_(rank.loop),
       monitor_(rank, config_.steps) {
   BroadcastState(rank_, *workload_);
   ready_order_ = ObserveReadyOrder(rank_, *workload_);
@@ -73,6 +74,7 @@ void Training::Build() {
           SPARFUSE_THROW(kInternal, "parameter " + workload_->Parameters()[parameter].name +
                                         " has a gradient, but had none in calibration");
         }
+        if (mass_.active()) mass_.Announce(*engine_, position[parameter], {gradient, numel});
         engine_->AnnounceGradient(position[parameter], {gradient, numel});
       });
 }
@@ -99,7 +101,9 @@ void Training::SayThatStepsRun() const {
 
 void Training::TrainOn(std::uint64_t step) {
   const int micro_steps = config_.accumulation;
-  engine_->BeginStep(step, step < kVerifiedSteps);
+  const bool verified = step < kVerifiedSteps;
+  if (verified && engine_->KeepsMass()) mass_.Begin(*engine_);
+  engine_->BeginStep(step, verified);
   workload_->ClearGradients();
   for (int micro = 0; micro < micro_steps; ++micro) {
     engine_->BeginForward();
@@ -111,6 +115,7 @@ void Training::TrainOn(std::uint64_t step) {
   }
   engine_->EndBackward();
   engine_->FinishStep();
+  if (mass_.active()) lost_elements_ += mass_.Violations(*engine_);
   // There the workload's update is not in the order of the stream.
   if (rank_.device.kind == DeviceKind::kEmulated) gpu::Synchronize(rank_.compute);
   for (std::size_t t = 0; t < ready_order_.size(); ++t) {
@@ -173,11 +178,15 @@ void Training::Finish(double turn_seconds) {
   }
   outcome["checks"] = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
   if (composition_.sparsifier != nullptr) outcome["checks"]["mass_conserved"] = violations == 0;
-  const bool passed = replicas_equal && violations == 0;
+  if (engine_->KeepsMass()) outcome["checks"]["mass_conserved_over_ranks"] = lost_elements_ == 0;
+  const bool passed = replicas_equal && violations == 0 && lost_elements_ == 0;
   outcome["status"] = passed ? "ok" : "invalid";
   outcome["reason"] = passed            ? ""
                       : !replicas_equal ? "replicas differ at the end"
-                                        : "a selection lost mass";
+                      : violations > 0
+                          ? "a selection lost mass"
+                          : "an exchange lost mass: " + std::to_string(lost_elements_) +
+                                " elements of sums and residuals do not add up";
   outcome["machine"] = std::move(machine);
   outcome["quiet"] = std::move(quiet);
   outcome["software"] = SoftwareOfWorker();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/engine/live/live_engine.hpp"
+#include "core/engine/live/mass_check.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/store/step_log.hpp"
 #include "harness/worker/planning.hpp"
@@ -73,6 +74,8 @@ class Training {
   std::vector<std::size_t> ready_order_;  // parameters
   std::optional<Planning> planning_;
   std::optional<LiveEngine> engine_;
+  MassCheck mass_;
+  std::uint64_t lost_elements_ = 0;  // in verified steps
   QuietMonitor monitor_;
   std::uint64_t next_step_ = 0;
   std::size_t measured_ = 0;  // steps

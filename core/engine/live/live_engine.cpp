@@ -293,6 +293,11 @@ void LiveEngine::Replan(Plan plan) {
 
 void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
 
+bool LiveEngine::KeepsMass() const {
+  return config_.sparsifier != nullptr && config_.feedback.kind == FeedbackKind::kResidual &&
+         config_.sparse_collective->traits().mass != Conservation::kLost;
+}
+
 void LiveEngine::BeginWait(std::string label) { waits_[std::move(label)] = step_.Now(); }
 
 void LiveEngine::EndWait(const std::string& label) {

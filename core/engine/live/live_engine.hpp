@@ -105,6 +105,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // Selections checked in steps with `verify`, and those found not to conserve mass.
   std::uint64_t mass_checks() const noexcept { return checks_.mass_checks(); }
   std::uint64_t mass_violations() const noexcept { return checks_.mass_violations(); }
+  // What is not sent is kept: sum over ranks of residuals + P * applied = sum of inputs.
+  bool KeepsMass() const;
   // Fibres along axis 1 (ADTopk's) that had something to send in these steps, and those that sent
   // nothing.
   std::uint64_t fibres_checked() const noexcept { return checks_.fibres_checked(); }
