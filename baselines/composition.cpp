@@ -315,8 +315,30 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoi
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     layout.Add(tensors[t].name, tensors[t].shape, tensors[t].numel, dense[t], feedback[t]);
   }
+  if (choice.dense_apart && std::ranges::find(dense, true) != dense.end()) layout.SetDenseApart();
   return layout;
 }
+
+namespace {
+
+// Dense tensors of fused buffers travel by the all-reduce of their unit.
+void ReduceDense(const GradientLayout& layout, Plan& plan) {
+  for (Unit& unit : plan.units) {
+    bool all_dense = true;
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      all_dense = all_dense && layout.tensor(t).dense;
+    }
+    if (all_dense) unit = {unit.first, unit.last};
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      TensorPlan how;
+      how.density = layout.tensor(t).dense ? 1.0 : unit.density;
+      how.reduced = layout.tensor(t).dense && unit.sparsified != Sparsified::kNever;
+      plan.tensors.push_back(how);
+    }
+  }
+}
+
+}  // namespace
 
 Plan MakePlan(const Composition& composition, const GradientLayout& layout,
               const Topology& topology, const BackwardProfile* backward, const CostModel* cost) {
@@ -324,9 +346,8 @@ Plan MakePlan(const Composition& composition, const GradientLayout& layout,
   const StrategyDescriptor& strategy = *composition.strategy;
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     const TensorEntry& tensor = layout.tensor(t);
-    if (strategy.sparsified != Sparsified::kBehind || (!tensor.dense && tensor.feedback)) continue;
-    SPARFUSE_THROW(kConfig, std::string(tensor.dense ? "dense_tensors" : "no_feedback_tensors") +
-                                " has " + tensor.name + " with strategy \"" +
+    if (strategy.sparsified != Sparsified::kBehind || tensor.feedback) continue;
+    SPARFUSE_THROW(kConfig, "no_feedback_tensors has " + tensor.name + " with strategy \"" +
                                 std::string(strategy.name) +
                                 "\", which selects from fused buffers: expected none");
   }
@@ -335,6 +356,7 @@ Plan MakePlan(const Composition& composition, const GradientLayout& layout,
   input.dense_collective = composition.dense_collective.get();
   input.sparse_collective = composition.sparse_collective.get();
   Plan plan = composition.planner->make(composition.planner_options)->MakePlan(input);
+  if (layout.dense_apart()) ReduceDense(layout, plan);
   if (BoolOption(composition.sending, "dense_fallback")) {
     const auto sparsifier = composition.MakeSparsifier(0);
     const auto dense_quantizer = composition.MakeDenseQuantizer(0);

@@ -95,6 +95,8 @@ struct TensorChoice {
   std::size_t max_ndim = 0;                   // those of so many dimensions or fewer are dense
   std::vector<std::string> dense;             // never sparsified
   std::vector<std::string> without_feedback;  // what is not sent of them is lost
+  // Dense ones lie behind the others: for strategies that select from fused buffers.
+  bool dense_apart = false;
 };
 
 // Tensors in ready order, the chosen ones marked. Throws Error{kConfig} where a name fits no tensor
@@ -102,8 +104,8 @@ struct TensorChoice {
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,
                           const std::string& whose);
 
-// Throws Error{kConfig} for tensors that are treated apart and a strategy that selects from fused
-// buffers.
+// Throws Error{kConfig} for tensors without feedback and a strategy that selects from fused
+// buffers, from which all takes part.
 Plan MakePlan(const Composition& composition, const GradientLayout& layout,
               const Topology& topology, const BackwardProfile* backward, const CostModel* cost);
 

@@ -1,5 +1,6 @@
 #include "core/engine/unit_strategy.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace sparfuse {
@@ -56,7 +57,7 @@ void UnitStrategy::Launch(Engine& engine, const Message& message) {
   for (const std::size_t t : message.tensors) local.push_back(local_[t]);
   ExchangeRequest exchange;
   exchange.label = "unit " + std::to_string(message.unit) + (message.reduced ? ", dense" : "");
-  if (unit.sparsified == Sparsified::kBehind) {
+  if (unit.sparsified == Sparsified::kBehind && !message.reduced) {
     exchange.selections = {engine.Sparsify({.range = engine.layout().RangeOf(unit.first, unit.last),
                                             .density = unit.density,
                                             .order = {.after = local, .then = {}}})};
@@ -66,6 +67,7 @@ void UnitStrategy::Launch(Engine& engine, const Message& message) {
     for (const std::size_t t : message.tensors) {
       exchange.ranges.push_back(engine.layout().tensor(t).range());
     }
+    std::ranges::sort(exchange.ranges, {}, &Range::begin);  // where dense tensors are apart
     exchange.order.after = local;
   }
   apply_.Launched(engine, engine.Exchange(std::move(exchange)));

@@ -23,8 +23,7 @@ DeviceSpan<float> PlacedStore::Get(std::string_view name, Range range, Device wh
     it = places_.emplace(std::string(name), std::vector<Place>(layout_.tensors())).first;
   }
   const Place to = where.kind == DeviceKind::kHost ? Place::kHost : Place::kDevice;
-  for (std::size_t t = layout_.PositionOf(range.begin);
-       t < layout_.tensors() && layout_.tensor(t).offset < range.end; ++t) {
+  for (const std::size_t t : layout_.TensorsIn(range)) {
     if (it->second[t] == to) continue;
     if (it->second[t] != Place::kNowhere) Move(name, t, to);
     it->second[t] = to;
@@ -54,8 +53,7 @@ std::span<const float> PlacedStore::Read(std::string_view name, Range range) {
   std::fill(read.begin(), read.end(), 0.0f);
   const auto it = places_.find(name);
   if (it == places_.end()) return read;
-  for (std::size_t t = layout_.PositionOf(range.begin);
-       t < layout_.tensors() && layout_.tensor(t).offset < range.end; ++t) {
+  for (const std::size_t t : layout_.TensorsIn(range)) {
     if (it->second[t] == Place::kNowhere) continue;
     const Range tensor = layout_.tensor(t).range();
     const Range part{std::max(tensor.begin, range.begin), std::min(tensor.end, range.end)};

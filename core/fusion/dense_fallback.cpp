@@ -40,6 +40,7 @@ class Prediction {
   UnitTimes TimesOf(const Plan& plan, const Unit& unit) const {
     UnitTimes times;
     Local dense;      // tensors that are reduced
+    Local fused;      // what is selected from as a whole
     Local payload;    // tensors and ranges that are gathered
     double host = 0;  // until the host lane is free
     for (std::size_t t = unit.first; t < unit.last; ++t) {
@@ -48,7 +49,8 @@ class Prediction {
       times.compute += times_.Backward(t);
       if (unit.sparsified != Sparsified::kAhead || how.reduced) {
         times.compute += times_.Sparsify(t, 1.0);
-        dense.Add(tensor.numel, times.compute);
+        const bool behind = unit.sparsified == Sparsified::kBehind && !how.reduced;
+        (behind ? fused : dense).Add(tensor.numel, times.compute);
       } else if (how.offloaded) {
         host = std::max(host, times.compute) + times_.SparsifyOnHost(t, how.density);
         AddSelection(tensor.numel, tensor.shape, how.density, host, payload);
@@ -61,16 +63,15 @@ class Prediction {
         AddSelection(tensor.numel, tensor.shape, how.density, times.compute, payload);
       }
     }
-    if (unit.sparsified == Sparsified::kBehind) {
+    if (fused.elements > 0) {
       times.compute += cost_.dispatch_seconds +
-                       (unit.density < 1 ? cost_.SelectionSeconds(input_.sparsifier, dense.elements,
+                       (unit.density < 1 ? cost_.SelectionSeconds(input_.sparsifier, fused.elements,
                                                                   unit.density)
-                                         : cost_.pack_seconds(static_cast<double>(dense.elements)));
+                                         : cost_.pack_seconds(static_cast<double>(fused.elements)));
       const TensorEntry& first = input_.layout.tensor(unit.first);
       const bool alone = unit.last - unit.first == 1;
-      AddSelection(dense.elements, alone ? std::span(first.shape) : std::span<std::int64_t const>(),
+      AddSelection(fused.elements, alone ? std::span(first.shape) : std::span<std::int64_t const>(),
                    unit.density, times.compute, payload);
-      dense = {};
     }
     if (dense.elements > 0) {
       times.messages.push_back(

@@ -18,17 +18,47 @@ std::size_t GradientLayout::largest_tensor() const noexcept {
   return largest;
 }
 
-std::size_t GradientLayout::PositionOf(std::size_t element) const {
+void GradientLayout::SetDenseApart() {
+  by_offset_.clear();
+  std::size_t offset = 0;
+  for (const bool dense : {false, true}) {
+    for (std::size_t t = 0; t < entries_.size(); ++t) {
+      if (entries_[t].dense != dense) continue;
+      entries_[t].offset = offset;
+      offset += entries_[t].numel;
+      by_offset_.push_back(t);
+    }
+  }
+}
+
+std::size_t GradientLayout::PlaceOf(std::size_t element) const {
   assert(element < numel_);
-  const auto after = std::upper_bound(
-      entries_.begin(), entries_.end(), element,
-      [](std::size_t value, const TensorEntry& entry) { return value < entry.range().end; });
-  return static_cast<std::size_t>(after - entries_.begin());
+  std::size_t low = 0;
+  std::size_t high = entries_.size();
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    if (entries_[PositionAt(middle)].range().end > element) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+std::size_t GradientLayout::PositionOf(std::size_t element) const {
+  return PositionAt(PlaceOf(element));
 }
 
 Range GradientLayout::RangeOf(std::size_t first, std::size_t last) const {
   assert(first < last && last <= entries_.size());
-  return {entries_[first].offset, entries_[last - 1].offset + entries_[last - 1].numel};
+  Range range;
+  for (std::size_t t = first; t < last; ++t) {
+    if (dense_apart() && entries_[t].dense) continue;
+    if (range.size() == 0) range.begin = entries_[t].offset;
+    range.end = entries_[t].range().end;
+  }
+  return range;
 }
 
 }  // namespace sparfuse

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,10 @@ class GradientLayout {
   // Appends a tensor; its offset is the present total.
   void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel, bool dense = false,
            bool feedback = true);
+  // Moves dense tensors behind all others, each kind in ready order: fused buffers that are
+  // sparsified as a whole have none in their midst. Positions stay, offsets change.
+  void SetDenseApart();
+  bool dense_apart() const noexcept { return !by_offset_.empty(); }
 
   std::size_t tensors() const noexcept { return entries_.size(); }
   const TensorEntry& tensor(std::size_t position) const { return entries_[position]; }
@@ -42,11 +48,26 @@ class GradientLayout {
   std::size_t largest_tensor() const noexcept;  // elements
   // The position of the tensor that `element` lies in. Precondition: element < numel().
   std::size_t PositionOf(std::size_t element) const;
-  // The range of tensors [first, last).
+  // The range of tensors [first, last); where dense ones are apart, of the others, perhaps empty.
   Range RangeOf(std::size_t first, std::size_t last) const;
+  // Positions of the tensors that lie in a range or reach into it, by offset. Precondition:
+  // range.begin < numel().
+  auto TensorsIn(Range range) const {
+    return std::views::iota(PlaceOf(range.begin), entries_.size()) |
+           std::views::transform([this](std::size_t place) { return PositionAt(place); }) |
+           std::views::take_while([this, end = range.end](std::size_t position) {
+             return entries_[position].offset < end;
+           });
+  }
 
  private:
+  std::size_t PlaceOf(std::size_t element) const;
+  std::size_t PositionAt(std::size_t place) const {
+    return by_offset_.empty() ? place : by_offset_[place];
+  }
+
   std::vector<TensorEntry> entries_;
+  std::vector<std::size_t> by_offset_;  // positions; empty: they are in that order
   std::size_t numel_ = 0;
 };
 

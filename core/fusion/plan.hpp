@@ -32,7 +32,7 @@ struct Unit {
   bool operator==(const Unit&) const = default;
 };
 
-// How one tensor of a unit that is sparsified ahead travels.
+// How one tensor of a unit that is sparsified travels.
 struct TensorPlan {
   double density = 1.0;    // 1: all of it
   bool offloaded = false;  // selected on the host lane
@@ -57,7 +57,8 @@ struct Plan {
 
 // Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none
 // empty, and what is said of tensors is said of all, reduces dense ones only, and only in units
-// that are sparsified ahead or, all of them dense, not at all.
+// that are sparsified ahead, behind where the layout has them apart, or, all of them dense, not at
+// all.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
 
 // What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that

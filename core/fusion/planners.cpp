@@ -174,7 +174,9 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   for (const Unit& unit : plan.units) {
     for (std::size_t t = unit.first; t < unit.last; ++t) {
       const TensorPlan tensor = plan.TensorOf(layout, t);
+      const bool apart = layout.dense_apart() && layout.tensor(t).dense;
       const bool fits = unit.sparsified == Sparsified::kAhead ||
+                        (unit.sparsified == Sparsified::kBehind && tensor.reduced == apart) ||
                         (unit.sparsified == Sparsified::kNever && tensor == TensorPlan{});
       if (!fits || !(tensor.density > 0) || tensor.density > 1 ||
           (tensor.reduced && tensor.density < 1)) {
@@ -182,7 +184,8 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
                                       std::to_string(tensor.density) +
                                       (tensor.reduced ? ", reduced" : "") +
                                       ": expected one in (0, 1], 1 where it is reduced, in a unit "
-                                      "that is sparsified ahead; 1 where it is not sparsified");
+                                      "that is sparsified ahead, or behind where dense tensors are "
+                                      "apart; 1 where it is not sparsified");
       }
     }
   }

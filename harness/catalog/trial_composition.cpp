@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "baselines/registry.hpp"
 #include "harness/catalog/python_file.hpp"
 
 namespace sparfuse::harness {
@@ -31,10 +32,14 @@ Composition Compose(const CellConfig& config) {
 }
 
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const CellConfig& config) {
-  return MakeLayout(tensors,
-                    {static_cast<std::size_t>(config.dense_tensors.max_ndim),
-                     config.dense_tensors.names, config.no_feedback_tensors},
-                    "workload " + config.workload);
+  TensorChoice choice;
+  choice.max_ndim = static_cast<std::size_t>(config.dense_tensors.max_ndim);
+  choice.dense = config.dense_tensors.names;
+  choice.without_feedback = config.no_feedback_tensors;
+  choice.dense_apart =
+      !config.is_profile() &&
+      FindStrategy(config.method_options.strategy).sparsified == Sparsified::kBehind;
+  return MakeLayout(tensors, choice, "workload " + config.workload);
 }
 
 }  // namespace sparfuse::harness

@@ -246,17 +246,14 @@ class Resolver {
     }
     config_.no_feedback_tensors = Given("no_feedback_tensors", std::vector<std::string>());
     if (NeedEntry(source_.catalog.strategies, "strategy", method.strategy).sparsified !=
-        Sparsified::kBehind)
+            Sparsified::kBehind ||
+        config_.no_feedback_tensors.empty()) {
       return;
-    const bool any_dense = dense.max_ndim > 0 || !dense.names.empty();
-    for (const auto& [key, any] :
-         {std::pair("dense_tensors", any_dense),
-          std::pair("no_feedback_tensors", !config_.no_feedback_tensors.empty())}) {
-      if (!any) continue;
-      Fail({key, "method"},
-           fmt::format("{} = {} with method {}, which selects from fused buffers: expected none",
-                       key, ToJson(config_)[key].dump(), method.name));
     }
+    Fail({"no_feedback_tensors", "method"},
+         fmt::format("no_feedback_tensors = {} with method {}, which selects from fused buffers: "
+                     "expected none",
+                     ToJson(config_)["no_feedback_tensors"].dump(), method.name));
   }
 
   void Size() {

@@ -179,7 +179,9 @@ void ConfiguredMethod::ChooseSparsifier(const MethodSettings& given, MethodParts
 GradientLayout ConfiguredMethod::ReadLayout(const MethodSettings& given) {
   const std::vector<TensorShape> tensors = ReadTensors(given.layout);
   for (const TensorShape& tensor : tensors) positions_.emplace(tensor.name, positions_.size());
-  return MakeLayout(tensors, given.choice, "the layout");
+  TensorChoice choice = given.choice;
+  choice.dense_apart = composition_.strategy->sparsified == Sparsified::kBehind;
+  return MakeLayout(tensors, choice, "the layout");
 }
 
 Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {

@@ -124,7 +124,7 @@ class PythonSparsifierTest(unittest.TestCase):
         topk = trials.pop("topk")
         ((name, python),) = trials.items()
         self.assertRegex(name, "^python:TopK@[0-9a-f]{12}$")
-        self.assertEqual(python["checks"], {"loss_finite": True, "mass_conserved": True, "replicas_equal": True})
+        self.assertTrue(all(python["checks"].values()), python["checks"])
         for metric in ("payload_bytes", "sent_bytes", "loss", "achieved_density", "residual_norm"):
             self.assertEqual(python["metrics"][metric]["value"], topk["metrics"][metric]["value"], metric)
 

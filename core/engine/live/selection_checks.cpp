@@ -45,8 +45,7 @@ void SelectionChecks::CheckFibres(std::span<const float> x, const Selection& sel
                                   std::span<const std::uint32_t> indices) {
   std::vector<bool> has;   // something to send
   std::vector<bool> sent;  // something of it
-  for (std::size_t t = selection.info.id;
-       t < layout_.tensors() && layout_.tensor(t).offset < selection.range.end; ++t) {
+  for (const std::size_t t : layout_.TensorsIn(selection.range)) {
     const TensorEntry& tensor = layout_.tensor(t);
     if (tensor.shape.size() < 2 || tensor.range().end > selection.range.end) continue;
     const std::size_t begin = tensor.offset - selection.range.begin;

@@ -247,7 +247,7 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
               "payload_values = f16: strategy \"dense-units\" sends dense gradients");
   EXPECT_SAYS(ErrorOf(WithLine("ranks_per_node = 3")), "expected a divisor of workers");
   EXPECT_SAYS(ErrorOf(WithLine("target = 0.9")), "kind = \"convergence\" only");
-  std::string fused = WithLine("dense_tensors = { max_ndim = 1 }");
+  std::string fused = WithLine("no_feedback_tensors = [\"bias\"]");
   fused.replace(fused.find("wfbp"), 4, "syncea");
   EXPECT_SAYS(ErrorOf(fused), "selects from fused buffers");
   const auto with_mode = [](const std::string& mode, const std::string& line5) {

@@ -266,6 +266,53 @@ TEST_P(EverySparseMethod, SendsUnitsDenseAndLosesNothing) {
   ExpectModelledAsLive(method, config, Workers());
 }
 
+// As if dense tensors did not lie apart: tensor after tensor.
+void PutInOrder(const GradientLayout& layout, std::vector<float>& flat) {
+  std::vector<float> ordered;
+  for (std::size_t t = 0; t < layout.tensors(); ++t) {
+    const auto begin = flat.begin() + static_cast<std::ptrdiff_t>(layout.tensor(t).offset);
+    ordered.insert(ordered.end(), begin,
+                   begin + static_cast<std::ptrdiff_t>(layout.tensor(t).numel));
+  }
+  flat = std::move(ordered);
+}
+
+// Some tensors of every unit are never sparsified, also where units are fused first.
+TEST_P(EverySparseMethod, CarriesDenseTensors) {
+  const Method method = Which();
+  CellConfig config = ConfigOf(method, ExactSparsifier(method));
+  if (method.sparsifier == "none") GTEST_SKIP() << "sparsifies nothing";
+  config.dense_tensors.names = {"tensor0", "tensor4", "tensor7"};
+  auto results = RunLive(config, Workers(), IntegerGradient);
+  const GradientLayout layout = MakeLayout(Tensors(), config);
+  for (RankResult& rank : results) {
+    PutInOrder(layout, rank.residual);
+    for (auto& averaged : rank.averaged) PutInOrder(layout, averaged);
+  }
+  if (TraitsOf(config).mass != Conservation::kLost) {
+    EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
+  }
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+  // What is dense has no residual: its average is that of the gradients.
+  std::size_t offset = 0;
+  for (std::size_t t = 0; t < kTensorSizes.size(); offset += kTensorSizes[t++]) {
+    if (t != 0 && t != 4 && t != 7) continue;
+    std::vector<double> sum(kTensorSizes[t]);
+    for (int rank = 0; rank < Workers(); ++rank) {
+      const auto gradient = IntegerGradient(rank, 2, t);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+    }
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      ASSERT_FLOAT_EQ(results.front().averaged[2][offset + i],
+                      static_cast<float>(sum[i] / Workers()));
+    }
+  }
+  ExpectModelledAsLive(method, config, Workers());
+}
+
 // Integers of up to 99,700: halves round most of them and cut the largest off, but what they hold
 // are integers again, so that sums stay exact.
 std::vector<float> WideGradient(int rank, int step, std::size_t tensor) {

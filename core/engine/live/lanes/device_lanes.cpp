@@ -306,8 +306,7 @@ class DeviceLanes final : public Lanes {
     if (selection.bounds.empty()) {
       const GradientLayout& layout = step_.layout;
       const Range& range = selection.range;
-      for (std::size_t t = selection.info.id;
-           t < layout.tensors() && layout.tensor(t).offset < range.end; ++t) {
+      for (const std::size_t t : layout.TensorsIn(range)) {
         const std::size_t begin = std::max(layout.tensor(t).offset, range.begin) - range.begin;
         if (layout.tensor(t).numel > 0) {
           selection.bounds.push_back(static_cast<std::uint32_t>(begin));

@@ -140,8 +140,7 @@ std::uint64_t HostWork::CountMissing(const Selection& selection) const {
       selection.residual.size > 0 ? selection.residual.host() : selection.source.host();
   const auto indices = selection.slot.indices.host().first(selection.slot.count);
   std::uint64_t missing = 0;
-  for (std::size_t t = selection.info.id;
-       t < layout.tensors() && layout.tensor(t).offset < selection.range.end; ++t) {
+  for (const std::size_t t : layout.TensorsIn(selection.range)) {
     const Range tensor = layout.tensor(t).range();
     const std::size_t begin = std::max(tensor.begin, selection.range.begin) - selection.range.begin;
     const std::size_t end = std::min(tensor.end, selection.range.end) - selection.range.begin;
