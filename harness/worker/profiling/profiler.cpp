@@ -8,6 +8,7 @@
 
 #include "core/engine/live/live_engine.hpp"
 #include "core/payload/accumulate.hpp"
+#include "core/payload/sums.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/worker/profiling/link_profile.hpp"
 #include "harness/worker/rank/timing.hpp"
@@ -143,6 +144,25 @@ class Profiler {
     std::vector<float> work(added);
     const Estimate sum = MeanTimeOf([&] { AddInto(std::span(gradient_).first(added), work); });
     record_.Number("/seconds_per_reduced_element"_json_pointer, PerItem(sum, added));
+    CollectiveWork();
+  }
+
+  // What collectives that sum on the way do with an element, on the host.
+  void CollectiveWork() {
+    constexpr std::size_t kElements = 131072;
+    const std::size_t count = std::min(kElements, gradient_.size());
+    SparseSums even, odd, merged;
+    for (std::size_t i = 0; i < count; ++i) {
+      // Every third index is in both.
+      even.Add(static_cast<std::uint32_t>(3 * i), gradient_[i]);
+      odd.Add(static_cast<std::uint32_t>(3 * i + (i % 3 == 0 ? 0 : 1)), gradient_[i]);
+    }
+    const Estimate merge = MeanTimeOf([&] { Merge(even.view(), odd.view(), merged); });
+    record_.Number("/collective_work/merge"_json_pointer, PerItem(merge, 2 * count));
+    float kth = 0;
+    const Estimate select = MeanTimeOf(
+        [&] { kth += KthMagnitude(std::span(gradient_).first(count), count / 100 + 1); });
+    record_.Number("/collective_work/select"_json_pointer, PerItem(select, count));
   }
 
   static Estimate PerItem(const Estimate& seconds, std::size_t items) {

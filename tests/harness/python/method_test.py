@@ -425,7 +425,7 @@ class Arguments(unittest.TestCase):
         self.refuses("conv.weigth.*conv.weight", dense_tensors=["conv.weigth"])
         self.refuses("expected a list", TypeError, dense_tensors="conv")
         self.refuses("max_dim", dense_tensors={"max_dim": 1})
-        self.refuses("fused buffers", name="syncea", dense_tensors=["bias"])
+        self.refuses("fused buffers", name="syncea", no_feedback_tensors=["bias"])
 
     def test_of_the_parts(self):
         inter = {"name": "safusion-inter"}
