@@ -60,7 +60,7 @@ void CheckPayloads(const Composition& made, const CollectiveDescriptor& collecti
                                 "\", and " + strategy +
                                 " sends dense gradients: expected \"none\"");
   }
-  if (sends_payloads && made.sparsifier == nullptr &&
+  if (sends_payloads && made.sparsifier == nullptr && !made.sparse_collective->traits().selects &&
       StringOption(made.sending, "payload_dense") == "indexed") {
     SPARFUSE_THROW(kConfig, "the sparsifier is \"none\", and " + strategy +
                                 " sends payloads: expected a sparsifier, or a quantizer as "
@@ -83,6 +83,17 @@ void CheckTraits(const Composition& made) {
     SPARFUSE_THROW(kConfig, "payload_dense = " + ToString(made.sending.at("payload_dense")) + ": " +
                                 collective + " adds payloads on the way; expected \"indexed\"");
   }
+  if ((traits.drops || traits.selects) && made.feedback.kind != FeedbackKind::kResidual) {
+    SPARFUSE_THROW(kConfig,
+                   collective +
+                       (traits.selects ? " selects from a residual" : " gives back what it drops") +
+                       ": expected feedback \"residual\"");
+  }
+  if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
+    SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\" sparsifies tensor by tensor; expected \"behind\"");
+  }
   if (made.sparsifier == nullptr) return;  // CheckPayloads has refused what needs one
   const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
   if (traits.equal_counts && !made.sparsifier->exact_count) {
@@ -95,17 +106,6 @@ void CheckTraits(const Composition& made) {
     SPARFUSE_THROW(kConfig, sparsifier + " selects other indices on each rank, and " + collective +
                                 " takes the same ones: expected one that shares them, say "
                                 "\"randomk\"");
-  }
-  if ((traits.drops || traits.selects) && made.feedback.kind != FeedbackKind::kResidual) {
-    SPARFUSE_THROW(kConfig,
-                   collective +
-                       (traits.selects ? " selects from a residual" : " gives back what it drops") +
-                       ": expected feedback \"residual\"");
-  }
-  if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
-    SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
-                                std::string(made.strategy->name) +
-                                "\" sparsifies tensor by tensor; expected \"behind\"");
   }
 }
 

@@ -45,6 +45,8 @@ struct CollectiveTraits {
   bool same_indices = false;
   // It chooses by itself what it sends of what has accumulated: nothing is selected before.
   bool selects = false;
+  // It treats the tensors of a range each by its shape (ExchangeShape::tensors).
+  bool by_tensor = false;
   // Its sizes differ from step to step: one modelled step does not stand for all.
   bool periodic = false;
   Conservation mass = Conservation::kExact;

@@ -40,8 +40,9 @@ struct ExchangeBuffers {
   std::span<float> dense;          // [n], in place: own values in, sum over ranks out
   std::span<const std::byte> own;  // this rank's sparse payload
   // Of collectives that select (CollectiveTraits::selects): [shape.elements] what this rank has
-  // accumulated, of which it sends what it chooses. Not modified: see `returned`.
-  std::span<const float> accumulated;
+  // accumulated, of which it sends what it chooses. It is this rank's residual: what remains of it
+  // is left here, or said by `returned`.
+  std::span<float> accumulated;
   std::span<std::byte> gathered;   // room for size() * capacity_bytes
   std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
   // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).

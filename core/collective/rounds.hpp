@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,13 @@ namespace sparfuse {
 
 // What ranks do with elements between messages, each on its own host.
 enum class Work : std::uint8_t {
-  kAdd,     // a float added to another that lies at the same place
-  kMerge,   // an element with index read while sorted lists are summed, or scattered into a range
-  kSelect,  // an element looked at to find the largest
-  kHash,    // an element put where a hash of its index says
+  kAdd,       // a float added to another that lies at the same place
+  kMerge,     // an element with index read while sorted lists are summed, or scattered into a range
+  kSelect,    // an element looked at to find the largest
+  kHash,      // an element put where a hash of its index says
+  kMultiply,  // a multiplication and addition of a product of matrices
 };
-inline constexpr std::size_t kWorkKinds = 4;
+inline constexpr std::size_t kWorkKinds = 5;
 using WorkByKind = std::array<std::uint64_t, kWorkKinds>;
 
 // A phase in which every rank does the same kind of step `repeat` times, one after another.
@@ -47,11 +49,21 @@ struct RoundPlan {
   bool dense_sums = false;  // they are a dense range
 };
 
+// One tensor of what is exchanged.
+struct ExchangedTensor {
+  std::uint32_t id = 0;   // position in ready order
+  std::size_t begin = 0;  // in the range
+  std::size_t numel = 0;
+  std::span<const std::int64_t> shape;
+};
+
 // What is exchanged. Equal on all ranks.
 struct ExchangeShape {
   std::size_t elements = 0;  // of the range, gaps included: indices are below it
   std::size_t kept = 0;      // k: elements that a rank is to select from it
   std::uint64_t step = 0;
+  // In the order of the range, for collectives that look at tensors (CollectiveTraits::by_tensor).
+  std::span<const ExchangedTensor> tensors = {};
 
   double density() const {
     return elements == 0 ? 0.0 : static_cast<double>(kept) / static_cast<double>(elements);

@@ -65,7 +65,8 @@ struct StepRecord {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t messages_sent = 0;
-  std::uint64_t selected = 0;  // elements that this rank contributed
+  // Elements that this rank contributed; where a collective selects, that it is to contribute.
+  std::uint64_t selected = 0;
   // Of exchanges that give sums: elements of the sums, and what came back to this rank.
   std::uint64_t summed = 0;
   std::uint64_t returned = 0;

@@ -27,7 +27,9 @@ struct Method {
   // Sends whole tensors.
   bool dense() const { return sparsifier == "none"; }
   // Sends what each rank makes of its own gradient, not sums.
-  bool sends_payloads() const { return !dense() || sending.contains("payload_dense"); }
+  bool sends_payloads() const {
+    return !dense() || sending.contains("payload_dense") || feedback != "none";
+  }
 };
 
 // `text`: the content of the file at `path`; `name` must be the stem of `path`. The parts that it

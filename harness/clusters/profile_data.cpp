@@ -154,6 +154,7 @@ CostModel KernelCosts(const json& profile) {
   cost.WorkSeconds(Work::kMerge) = work.value("merge", cost.seconds_per_entry);
   cost.WorkSeconds(Work::kHash) = work.value("hash", cost.seconds_per_entry);
   cost.WorkSeconds(Work::kSelect) = work.value("select", cost.WorkSeconds(Work::kAdd));
+  cost.WorkSeconds(Work::kMultiply) = work.value("multiply", cost.WorkSeconds(Work::kAdd));
   cost.dispatch_seconds = profile.at("dispatch_seconds");
   cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
   cost.exchange_seconds_per_element = profile.value("exchange_seconds_per_element", 0.0);

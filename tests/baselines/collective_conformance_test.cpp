@@ -111,6 +111,10 @@ struct Case {
   int ranks_per_node;
 };
 
+std::ostream& operator<<(std::ostream& out, const Case& each) {
+  return out << each.collective << " " << each.variant << " on " << each.ranks << " ranks";
+}
+
 // Options beside the defaults with which the laws are tested.
 std::vector<std::pair<std::string, Options>> VariantsOf(const CollectiveDescriptor& descriptor) {
   std::vector<std::pair<std::string, Options>> variants = {{"", {}}};

@@ -41,6 +41,7 @@ struct Sent {
   std::vector<SparseVector> by_rank;
   // For collectives that select; empty: what by_rank says.
   std::vector<std::vector<float>> accumulated = {};
+  std::vector<ExchangedTensor> tensors = {};  // for collectives that look at them
 
   std::size_t ranks() const { return by_rank.size(); }
   std::size_t most() const {
@@ -53,7 +54,7 @@ struct Sent {
 // What an exchange came to on one rank.
 struct Outcome {
   std::vector<float> applied;   // [elements] what Apply would add, not divided
-  std::vector<float> returned;  // [elements]
+  std::vector<float> returned;  // [elements] by which this rank's residual has grown
   std::size_t summed = 0;       // elements of payloads
   bool dense = false;
   bool increasing = true;  // indices of each payload
@@ -91,7 +92,7 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
       if (!bytes.empty()) std::memcpy(own.data(), bytes.data(), bytes.size());
       const std::size_t capacity = sent.most() + 3;
       Buffer<float> gathered(ranks * capacity * 2);
-      std::vector<float> accumulated(sent.elements);
+      std::vector<float> accumulated(sent.elements), before(sent.elements);
       if (collective.traits().selects) {
         if (sent.accumulated.empty()) {
           AddTo(accumulated, std::as_bytes(own.host()));
@@ -99,10 +100,11 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
           accumulated = sent.accumulated[rank];
         }
         buffers.accumulated = accumulated;
+        before = accumulated;
       } else {
         buffers.own = std::as_bytes(own.host());
       }
-      buffers.shape = {sent.elements, sent.kept, s};
+      buffers.shape = {sent.elements, sent.kept, s, sent.tensors};
       if (s == 0)
         state = collective.MakeState(buffers.shape, {static_cast<int>(ranks), ranks_per_node});
       buffers.state = state.get();
@@ -129,6 +131,9 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
         }
       }
       outcome.increasing = AddTo(outcome.returned, buffers.returned) && outcome.increasing;
+      for (std::size_t i = 0; i < sent.elements; ++i) {
+        outcome.returned[i] += accumulated[i] - before[i];
+      }
       outcome.seen = buffers.seen;
     }
   });
@@ -138,7 +143,7 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
 // The sizes that a run with these payloads has recorded.
 inline ExchangeSizes RecordedSizes(const Collective& collective, const Sent& sent,
                                    std::uint64_t step, const std::vector<Outcome>& outcomes) {
-  ExchangeSizes sizes{{sent.elements, sent.kept, step}, {}, {}};
+  ExchangeSizes sizes{{sent.elements, sent.kept, step, sent.tensors}, {}, {}};
   for (std::size_t rank = 0; rank < sent.ranks(); ++rank) {
     sizes.payload_bytes.push_back(
         collective.traits().selects ? 0 : sent.by_rank[rank].size() * kSparseElementBytes);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/engine/exchanged_tensors.hpp"
 #include "core/transport/priority.hpp"
 
 namespace sparfuse {
@@ -251,7 +252,7 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       shape.kept += op(part).selection->kept;
     }
     state->buffers.shape = shape;
-    state->buffers.state = StateOf(started, shape);
+    if (!started.selections.empty()) Remember(started, state->buffers);
     started.exchange_state = state;
   }
   {
@@ -275,26 +276,34 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       });
 }
 
-// What the collective remembers of the exchange's range; null: nothing.
-CollectiveState* LiveEngine::StateOf(const Op& exchange, const ExchangeShape& shape) {
-  if (exchange.selections.empty()) return nullptr;
-  const auto [entry, made] = collective_states_.try_emplace(
-      {exchange.channel, exchange.range.begin, exchange.range.end}, nullptr);
-  if (made) entry->second = config_.sparse_collective->MakeState(shape, topology());
-  return entry->second.get();
+// Gives the collective what it remembers of the exchange's range.
+void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
+  const Collective& collective = *config_.sparse_collective;
+  const auto [entry, made] =
+      range_memory_.try_emplace({exchange.channel, exchange.range.begin, exchange.range.end});
+  RangeMemory& memory = entry->second;
+  if (made && collective.traits().by_tensor) {
+    memory.tensors = TensorsOfExchange(layout(), exchange.range);
+  }
+  buffers.shape.tensors = memory.tensors;
+  if (made) memory.state = collective.MakeState(buffers.shape, topology());
+  buffers.state = memory.state.get();
 }
 
 void LiveEngine::Replan(Plan plan) {
   SetPlan(std::move(plan));
   lanes_->Replan();
   selections_.ForgetFusedRanges();
-  collective_states_.clear();
+  range_memory_.clear();
 }
 
 void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
 
 bool LiveEngine::KeepsMass() const {
-  return config_.sparsifier != nullptr && config_.feedback.kind == FeedbackKind::kResidual &&
+  const bool sparse =
+      config_.sparsifier != nullptr ||
+      (config_.sparse_collective != nullptr && config_.sparse_collective->traits().selects);
+  return sparse && config_.feedback.kind == FeedbackKind::kResidual &&
          config_.sparse_collective->traits().mass != Conservation::kLost;
 }
 

@@ -136,7 +136,12 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void StepComplete() override;
   void React(const Event& event);
   void Account(const Op& op);
-  CollectiveState* StateOf(const Op& exchange, const ExchangeShape& shape);
+  // What is remembered of a range from step to step.
+  struct RangeMemory {
+    std::vector<ExchangedTensor> tensors;
+    std::unique_ptr<CollectiveState> state;
+  };
+  void Remember(const Op& exchange, ExchangeBuffers& buffers);
 
   // Any thread.
   void RunEvents();
@@ -178,8 +183,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::vector<std::unique_ptr<ExchangeState>> exchanges_;  // reactions
   std::size_t exchanges_used_ = 0;
   // Of sparse exchanges, by channel and range. Made in reactions; of the communication thread then.
-  std::map<std::tuple<Channel, std::size_t, std::size_t>, std::unique_ptr<CollectiveState>>
-      collective_states_;
+  std::map<std::tuple<Channel, std::size_t, std::size_t>, RangeMemory> range_memory_;
 
   double density_factor_ = 1;
   bool in_step_ = false;

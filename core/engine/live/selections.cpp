@@ -75,6 +75,14 @@ void Selections::PrepareSlot(const Op& sparsify, Selection& selection) {
     }
     return;
   }
+  if (accumulates_) {  // nothing is selected here
+    selection.slot = {};
+    if (config_.sparsifier == nullptr) return;
+    selection.kept = config_.sparsifier->Count(n, selection.info.shape, sparsify.density);
+    selection.slot.capacity =
+        std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count), selection.kept);
+    return;
+  }
   if (!config_.sparsifier) {
     SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
   }

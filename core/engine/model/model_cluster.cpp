@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/engine/exchanged_tensors.hpp"
 #include "core/engine/model/model_rank.hpp"
 
 namespace sparfuse {
@@ -66,12 +67,17 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   const Op& first = *meeting.members.front().op;
   if (first.kind == OpKind::kNegotiate) return AllReduceMaxRounds(first.values.size(), topology);
   ExchangeSizes sizes;
-  sizes.shape = {first.range.size(), meeting.members.front().kept, step_};
+  sizes.shape = {first.range.size(), meeting.members.front().kept, step_, {}};
   for (const Member& member : meeting.members) {
     sizes.payload_bytes.push_back(member.op->payload_bytes);
   }
   const Collective& collective =
       first.selections.empty() ? *config_.dense_collective : *config_.sparse_collective;
+  std::vector<ExchangedTensor> tensors;
+  if (!first.selections.empty() && collective.traits().by_tensor) {
+    tensors = TensorsOfExchange(config_.layout, first.range);
+  }
+  sizes.shape.tensors = tensors;
   collective.Expect(config_.overlap, topology, sizes);
   return collective.Rounds(sizes, topology);
 }

@@ -82,7 +82,8 @@ void ModelRank::StartExchange(Handle handle, Op& started) {
       started.payload_bytes =
           whole_bytes + ExpectedPayloadBytes(coding, selected, started.range.size());
     }
-    elements = whole_elements + selected;
+    const bool selects = cluster_.config().sparse_collective->traits().selects;
+    elements = selects ? kept : whole_elements + selected;
   }
   cluster_.Arrive(rank(), handle, started, {elements, kept});
 }

@@ -6,6 +6,7 @@
 #include <random>
 #include <span>
 
+#include "baselines/powersgd/powersgd.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/sums.hpp"
@@ -163,6 +164,19 @@ class Profiler {
     const Estimate select = MeanTimeOf(
         [&] { kth += KthMagnitude(std::span(gradient_).first(count), count / 100 + 1); });
     record_.Number("/collective_work/select"_json_pointer, PerItem(select, count));
+    constexpr std::int64_t kSide = 256;
+    constexpr int kFactorRank = 4;
+    const std::vector<std::int64_t> shape = {kSide, kSide};
+    PowerSgd factors(shape, kFactorRank, 1);
+    TensorInfo info;
+    info.shape = shape;
+    ThreadPool alone(1);
+    const QuantizeContext context{&alone, &workspace_, rank_.rank()};
+    const std::vector<float> matrix(gradient_.begin(), gradient_.begin() + kSide * kSide);
+    const SelectSource source{{matrix.data(), matrix.size(), {}}, {}};
+    const Estimate multiply = MeanTimeOf([&] { factors.ComputeP(context, source, info); });
+    record_.Number("/collective_work/multiply"_json_pointer,
+                   PerItem(multiply, kFactorRank * matrix.size()));
   }
 
   static Estimate PerItem(const Estimate& seconds, std::size_t items) {

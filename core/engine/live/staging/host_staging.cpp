@@ -68,7 +68,7 @@ class HostStaging final : public ExchangeStaging {
   }
 
   // Residuals lie in one array over all tensors: those of neighbours are one span.
-  static std::span<const float> AccumulatedOf(const Op& exchange, const ExchangeState& state) {
+  static std::span<float> AccumulatedOf(const Op& exchange, const ExchangeState& state) {
     if (state.indexed.size() != 1 || state.whole_bytes > 0) {
       SPARFUSE_THROW(kUnsupported, exchange.label +
                                        " has gaps: a collective that selects takes units whose "
@@ -122,7 +122,7 @@ void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState
       state.whole_bytes += part->encoded.size();
       continue;
     }
-    state.elements += part->slot.count;
+    state.elements += part->accumulated ? part->kept : part->slot.count;  // as it is to select
     state.with_indices += part->slot.count;
     state.capacity += part->slot.capacity;
     // What lies between ranges is another exchange's, or whole.

@@ -1,0 +1,211 @@
+#include "baselines/powersgd/powersgd_collective.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "baselines/powersgd/powersgd.hpp"
+#include "core/collective/algorithms.hpp"
+#include "core/collective/off_thread.hpp"
+#include "core/payload/accumulate.hpp"
+
+namespace sparfuse::baselines {
+namespace {
+
+// What is said of a range without tensors: one that is no matrix.
+std::vector<ExchangedTensor> TensorsOf(const ExchangeShape& shape) {
+  if (!shape.tensors.empty()) return {shape.tensors.begin(), shape.tensors.end()};
+  return {{0, 0, shape.elements, {}}};
+}
+
+// Floats of the two all-reduces, and multiplications.
+struct Sizes {
+  std::size_t first = 0;
+  std::size_t second = 0;
+  std::size_t products = 0;
+};
+Sizes SizesOf(const ExchangeShape& shape, int rank) {
+  Sizes sizes;
+  for (const ExchangedTensor& tensor : TensorsOf(shape)) {
+    if (!PowerSgd::Compresses(tensor.shape, rank)) {
+      sizes.first += tensor.numel;
+      continue;
+    }
+    const LowRankShape matrix = LowRankShapeOf(tensor.shape, rank);
+    sizes.first += matrix.rank * matrix.rows;
+    sizes.second += matrix.rank * matrix.cols;
+    sizes.products += 3 * matrix.rank * tensor.numel;  // P, Q, and their product
+  }
+  return sizes;
+}
+
+// The tensors of one range on one rank.
+class Factors final : public CollectiveState {
+ public:
+  Factors(const ExchangeShape& shape, int rank, std::uint64_t seed)
+      : sizes_(SizesOf(shape, rank)),
+        first_(sizes_.first),
+        second_(sizes_.second),
+        out_(shape.elements) {
+    for (const ExchangedTensor& tensor : TensorsOf(shape)) {
+      Part part{tensor, {}};
+      if (PowerSgd::Compresses(tensor.shape, rank)) part.matrix.emplace(tensor.shape, rank, seed);
+      parts_.push_back(std::move(part));
+    }
+  }
+
+  std::span<float> first() const { return first_.host(); }
+  std::span<float> second() const { return second_.host(); }
+  std::span<const float> out() const { return out_.host(); }
+
+  void ComputeP(std::span<const float> x, std::uint64_t step) {
+    float* to = first_.data();
+    for (Part& part : parts_) {
+      const std::span<const float> own = Of(x, part);
+      if (!part.matrix) {
+        to = std::copy(own.begin(), own.end(), to);
+        continue;
+      }
+      TensorInfo info;
+      info.id = part.tensor.id;
+      info.shape = part.tensor.shape;
+      info.step = step;
+      part.matrix->ComputeP(context_, Source(own), info);
+      to = std::copy(part.matrix->p().begin(), part.matrix->p().end(), to);
+    }
+  }
+
+  void ComputeQ(std::span<const float> x, float ranks) {
+    const float* from = first_.data();
+    float* to = second_.data();
+    for (Part& part : parts_) {
+      if (!part.matrix) {
+        std::copy_n(from, part.tensor.numel, out_.data() + part.tensor.begin);
+        from += part.tensor.numel;
+        continue;
+      }
+      from = TakeMean(from, part.matrix->p(), ranks);
+      part.matrix->Orthonormalize();
+      part.matrix->ComputeQ(context_, Source(Of(x, part)));
+      to = std::copy(part.matrix->q().begin(), part.matrix->q().end(), to);
+    }
+  }
+
+  // Leaves in x what is not applied.
+  void Reconstruct(std::span<float> x, float ranks) {
+    const float* from = second_.data();
+    for (Part& part : parts_) {
+      const std::span<float> rest = x.subspan(part.tensor.begin, part.tensor.numel);
+      if (!part.matrix) {
+        std::fill(rest.begin(), rest.end(), 0.0f);
+        continue;
+      }
+      from = TakeMean(from, part.matrix->q(), ranks);
+      const std::span<float> out = out_.host().subspan(part.tensor.begin, part.tensor.numel);
+      part.matrix->Reconstruct(context_, Source(rest), out);
+      for (std::size_t i = 0; i < rest.size(); ++i) {
+        rest[i] -= out[i];
+        out[i] *= ranks;  // a sum, as all that collectives give
+      }
+    }
+  }
+
+ private:
+  struct Part {
+    ExchangedTensor tensor;
+    std::optional<PowerSgd> matrix;  // nothing: it is sent as it is
+  };
+
+  static std::span<const float> Of(std::span<const float> x, const Part& part) {
+    return x.subspan(part.tensor.begin, part.tensor.numel);
+  }
+  static SelectSource Source(std::span<const float> x) { return {{x.data(), x.size(), {}}, {}}; }
+  static const float* TakeMean(const float* from, std::span<float> to, float ranks) {
+    for (float& value : to) value = *from++ / ranks;
+    return from;
+  }
+
+  std::vector<Part> parts_;
+  Sizes sizes_;
+  Buffer<float> first_, second_, out_;
+  ThreadPool alone_{1};
+  Workspace workspace_;
+  QuantizeContext context_{&alone_, &workspace_, 0};
+};
+
+class Collecting final : public Collective {
+ public:
+  Collecting(int rank, std::uint64_t seed) : rank_(rank), seed_(seed) {}
+
+  std::unique_ptr<CollectiveState> MakeState(const ExchangeShape& shape,
+                                             const Topology&) const override {
+    return std::make_unique<Factors>(shape, rank_, seed_);
+  }
+
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    auto& factors = static_cast<Factors&>(*buffers.state);
+    const auto ranks = static_cast<float>(communicator.size());
+    const std::function<void()> p = [&] {
+      factors.ComputeP(buffers.accumulated, buffers.shape.step);
+    };
+    co_await OffThread(buffers, p);
+    co_await RunRingAllReduce(communicator, factors.first(), tag);
+    const std::function<void()> q = [&] { factors.ComputeQ(buffers.accumulated, ranks); };
+    co_await OffThread(buffers, q);
+    co_await RunRingAllReduce(communicator, factors.second(), tag + 1);
+    const std::function<void()> product = [&] { factors.Reconstruct(buffers.accumulated, ranks); };
+    co_await OffThread(buffers, product);
+    buffers.sums = factors.out();
+  }
+
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    const Sizes floats = SizesOf(sizes.shape, rank_);
+    RoundPlan plan = RingAllReduceRounds(floats.first, topology);
+    const RoundPlan second = RingAllReduceRounds(floats.second, topology);
+    plan.rounds.insert(plan.rounds.end(), second.rounds.begin(), second.rounds.end());
+    for (std::size_t r = 0; r < plan.per_rank.size(); ++r) plan.per_rank[r] += second.per_rank[r];
+    if (plan.rounds.empty()) {
+      plan.rounds.push_back({.repeat = 1, .messages = 0, .link = SlowestLink(topology)});
+    }
+    plan.rounds.front()[Work::kMultiply] = floats.products;
+    plan.sums = sizes.shape.elements;
+    plan.dense_sums = true;
+    return plan;
+  }
+
+ private:
+  int rank_;
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+CollectiveDescriptor PowerSgdFactors() {
+  CollectiveDescriptor descriptor;
+  descriptor.name = "powersgd-factors";
+  descriptor.source = PowerSgdDescriptor().paper;
+  descriptor.revision = PowerSgdDescriptor().revision;
+  descriptor.payload = PayloadKind::kSparse;
+  descriptor.make = [](const Options& options) -> std::unique_ptr<Collective> {
+    return std::make_unique<Collecting>(static_cast<int>(IntOption(options, "rank")),
+                                        static_cast<std::uint64_t>(IntOption(options, "seed")));
+  };
+  descriptor.host_memory = true;
+  descriptor.options = PowerSgdDescriptor().options;
+  descriptor.options.push_back(
+      {"seed", std::int64_t{1}, 0, 1e9, {}, "of the first Q, equal on all ranks"});
+  descriptor.traits = [](const Options&) {
+    CollectiveTraits traits;
+    traits.sums = traits.selects = traits.by_tensor = true;
+    traits.mass = Conservation::kRounded;
+    return traits;
+  };
+  descriptor.summary = "two thin factors of each matrix, each by a dense all-reduce";
+  descriptor.deviations = PowerSgdDescriptor().deviations;
+  return descriptor;
+}
+
+}  // namespace sparfuse::baselines
