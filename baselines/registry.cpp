@@ -10,6 +10,7 @@
 #include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
 #include "baselines/omgs/omgs_planner.hpp"
 #include "baselines/powersgd/powersgd_collective.hpp"
+#include "baselines/spardl/spardl.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
@@ -60,6 +61,7 @@ std::span<const CollectiveDescriptor> Collectives() {
   static const std::vector<CollectiveDescriptor> kTable = [] {
     std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
     table.push_back(baselines::PowerSgdFactors());
+    table.push_back(baselines::SpardlCollective());
     return table;
   }();
   return kTable;

@@ -28,7 +28,7 @@ using WorkByKind = std::array<std::uint64_t, kWorkKinds>;
 // A phase in which every rank does the same kind of step `repeat` times, one after another.
 struct Round {
   std::uint32_t repeat = 1;
-  std::uint32_t messages = 1;  // sent by the busiest rank in one repetition
+  std::uint32_t messages = 1;  // sent by the busiest rank in one repetition; 0: it only works
   std::uint64_t bytes = 0;     // sum over the repetitions of max over ranks of bytes in or out
   LinkClass link = LinkClass::kInterNode;
   // Where the ranks of a node send over its network side by side: sum over the repetitions of max

@@ -79,6 +79,10 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   Phases phases;
   double rounds = 0;
   for (const Round& round : plan.rounds) {
+    for (std::size_t kind = 0; kind < kWorkKinds; ++kind) {
+      phases.local_seconds += static_cast<double>(round.work[kind]) * work_seconds[kind];
+    }
+    if (round.messages == 0) continue;
     const LinkCost& link = links[static_cast<std::size_t>(round.link)];
     const PiecewiseLinear& seconds = link.round_seconds;
     // Rounds of one phase are alike: the mean size stands for each repetition.
@@ -89,9 +93,6 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
         round.repeat * (seconds(0) + extra_messages * link.seconds_per_extra_message);
     phases.link_seconds[static_cast<std::size_t>(round.link)] +=
         round.repeat * (seconds(bytes) - seconds(0));
-    for (std::size_t kind = 0; kind < kWorkKinds; ++kind) {
-      phases.local_seconds += static_cast<double>(round.work[kind]) * work_seconds[kind];
-    }
     rounds += round.repeat;
   }
   phases.latency_seconds += exchange_dispatch_seconds;

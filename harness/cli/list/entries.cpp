@@ -260,7 +260,7 @@ json RoundsJson(const CollectiveDescriptor& descriptor) {
       const RoundPlan plan = collective->Rounds(sizes, topology);
       std::uint64_t steps = 0, messages = 0, sent = 0, worked = 0;
       for (const Round& round : plan.rounds) {
-        steps += round.repeat;
+        steps += round.messages > 0 ? round.repeat : 0;
         for (const std::uint64_t elements : round.work) worked += elements;
       }
       for (const Traffic& traffic : plan.per_rank) {

@@ -1,0 +1,162 @@
+#include "baselines/spardl/spardl_sums.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace sparfuse::baselines {
+namespace {
+
+// Finds values by indices that are asked for in increasing order.
+class Reader {
+ public:
+  explicit Reader(const SparsePayload& from) : from_(from) {}
+  // Null where there is none.
+  const float* Find(std::uint32_t index) {
+    while (at_ < from_.indices.size() && from_.indices[at_] < index) ++at_;
+    const bool found = at_ < from_.indices.size() && from_.indices[at_] == index;
+    return found ? &from_.values[at_] : nullptr;
+  }
+
+ private:
+  SparsePayload from_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+SpardlSums::SpardlSums() : select_(FindSparsifier("topk").make({}, 0)) {}
+
+void SpardlSums::Begin(const SpardlBlocks& blocks) {
+  blocks_ = blocks;
+  accumulated_ = {};
+  own_ = {};
+  parts_.resize(blocks.count());
+  for (Part& part : parts_) {
+    for (SparseSums* sums : {&part.sums, &part.cut, &part.rest, &part.dropped}) sums->Clear();
+  }
+}
+
+void SpardlSums::BeginLazy(const SpardlBlocks& blocks, std::span<const float> accumulated,
+                           std::uint64_t step) {
+  Begin(blocks);
+  lazy_ = true;
+  accumulated_ = accumulated;
+  step_ = step;
+}
+
+void SpardlSums::BeginEager(const SpardlBlocks& blocks, const SparsePayload& own) {
+  Begin(blocks);
+  lazy_ = false;
+  own_ = own;
+  for (std::size_t b = 0; b < blocks.count(); ++b) {
+    const SparsePayload part = Slice(own, blocks.begin(b), blocks.end(b));
+    parts_[b].sums.indices.assign(part.indices.begin(), part.indices.end());
+    parts_[b].sums.values.assign(part.values.begin(), part.values.end());
+  }
+}
+
+void SpardlSums::Add(std::size_t block, const SparsePayload& arrived) {
+  SparseSums& sums = parts_[block].sums;
+  Merge(sums.view(), arrived, merged_);
+  std::swap(sums, merged_);
+}
+
+void SpardlSums::Cut(std::size_t block, std::size_t most) {
+  Part& part = parts_[block];
+  if (lazy_) {
+    CutAccumulated(block, most);
+  } else {
+    KeepLargest(part.sums.view(), most, part.cut, part.rest);
+  }
+}
+
+// Of the elements to which nothing was added, the `most` largest at most are kept: they are among
+// the largest `most` and as many more as there are others.
+void SpardlSums::CutAccumulated(std::size_t block, std::size_t most) {
+  Part& part = parts_[block];
+  if (most == 0) return;
+  SelectOf(block, std::min(blocks_.size(block), most + part.sums.size()));
+  if (part.sums.size() == 0) {
+    std::swap(part.cut, found_);
+    return;
+  }
+  AddAccumulated(part.sums);
+  KeepLargest(candidates_.view(), most, part.cut, rest_);
+}
+
+void SpardlSums::SelectOf(std::size_t block, std::size_t count) {
+  Part& part = parts_[block];
+  const std::size_t begin = blocks_.begin(block);
+  const std::size_t size = blocks_.size(block);
+  if (part.state == nullptr) part.state = select_->MakeState(size);
+  found_.indices.resize(count);
+  found_.values.resize(count);
+  // Rounding leaves trunc(density * size) at count.
+  const double density =
+      count == size ? 1.0 : (static_cast<double>(count) + 0.5) / static_cast<double>(size);
+  Slot slot{{found_.indices.data(), count, {}}, {found_.values.data(), count, {}}, count, 0};
+  select_->Select({&pool_, &workspace_, &counters_, {}},
+                  {{accumulated_.data() + begin, size, {}}, {}}, density,
+                  {static_cast<std::uint32_t>(block), "a block of what has accumulated", {}, step_},
+                  part.state.get(), slot);
+  for (std::uint32_t& index : found_.indices) index += static_cast<std::uint32_t>(begin);
+}
+
+// candidates_ = found_ and all that has arrived, with what has accumulated added.
+void SpardlSums::AddAccumulated(const SparseSums& sums) {
+  candidates_.Clear();
+  std::size_t from = 0;
+  const auto take = [&](std::uint64_t end) {
+    for (; from < found_.size() && found_.indices[from] < end; ++from) {
+      candidates_.Add(found_.indices[from], found_.values[from]);
+    }
+  };
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const std::uint32_t index = sums.indices[i];
+    take(index);
+    from += from < found_.size() && found_.indices[from] == index;
+    candidates_.Add(index, accumulated_[index] + sums.values[i]);
+  }
+  take(std::numeric_limits<std::uint64_t>::max());
+}
+
+void SpardlSums::Keep(std::size_t block, const SparsePayload& dropped) {
+  SparseSums& kept = parts_[block].dropped;
+  Merge(kept.view(), dropped, merged_);
+  std::swap(kept, merged_);
+}
+
+void SpardlSums::AppendReturned(std::size_t block, const SparsePayload& applied,
+                                SparseSums& out) const {
+  const Part& part = parts_[block];
+  const SparsePayload own = Slice(own_, blocks_.begin(block), blocks_.end(block));
+  std::size_t at = 0;
+  const auto give_back = [&](std::uint64_t end) {  // the own part of what is not applied
+    for (; at < own.indices.size() && own.indices[at] < end; ++at) {
+      out.Add(own.indices[at], own.values[at]);
+    }
+  };
+  Reader cut(part.cut.view());
+  Reader left((lazy_ ? part.sums : part.rest).view());
+  Reader dropped(part.dropped.view());
+  for (const std::uint32_t index : applied.indices) {
+    give_back(index);
+    at += at < own.indices.size() && own.indices[at] == index;
+    const float* kept = left.Find(index);
+    float back = kept == nullptr ? 0.0f : *kept;
+    bool any = kept != nullptr;
+    if (lazy_ && cut.Find(index) != nullptr) {  // all of the content was passed on
+      back = -accumulated_[index];
+      any = true;
+    }
+    if (const float* more = dropped.Find(index)) {
+      back += *more;
+      any = true;
+    }
+    if (any) out.Add(index, back);
+  }
+  give_back(std::numeric_limits<std::uint64_t>::max());
+}
+
+}  // namespace sparfuse::baselines
