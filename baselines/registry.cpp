@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "baselines/cupcake/cupcake_planner.hpp"
+#include "baselines/gtopk/gtopk.hpp"
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
 #include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
 #include "baselines/omgs/omgs_planner.hpp"
@@ -58,6 +59,7 @@ std::span<const PlannerDescriptor> Planners() {
 std::span<const CollectiveDescriptor> Collectives() {
   static const std::vector<CollectiveDescriptor> kTable = [] {
     std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
+    table.push_back(baselines::GtopkCollective());
     return table;
   }();
   return kTable;
