@@ -10,6 +10,8 @@
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
 #include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
 #include "baselines/omgs/omgs_planner.hpp"
+#include "baselines/sparcml/recursive_doubling.hpp"
+#include "baselines/sparcml/split_allgather.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
@@ -60,6 +62,8 @@ std::span<const CollectiveDescriptor> Collectives() {
   static const std::vector<CollectiveDescriptor> kTable = [] {
     std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
     table.push_back(baselines::GtopkCollective());
+    table.push_back(baselines::SparcmlRecursiveDoubling());
+    table.push_back(baselines::SparcmlSplitAllgather());
     return table;
   }();
   return kTable;
