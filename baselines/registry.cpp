@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "baselines/cupcake/cupcake_planner.hpp"
+#include "baselines/gtopk/gtopk.hpp"
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
 #include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
 #include "baselines/omgs/omgs_planner.hpp"
 #include "baselines/powersgd/powersgd_collective.hpp"
 #include "baselines/spardl/spardl.hpp"
+#include "baselines/sparcml/recursive_doubling.hpp"
+#include "baselines/sparcml/split_allgather.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
@@ -62,6 +65,9 @@ std::span<const CollectiveDescriptor> Collectives() {
     std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
     table.push_back(baselines::PowerSgdFactors());
     table.push_back(baselines::SpardlCollective());
+    table.push_back(baselines::GtopkCollective());
+    table.push_back(baselines::SparcmlRecursiveDoubling());
+    table.push_back(baselines::SparcmlSplitAllgather());
     return table;
   }();
   return kTable;

@@ -237,8 +237,8 @@ json FigureKindsJson() {
 
 // Ranks and bytes of a rank's payload for which rounds are listed; the bytes are whole elements of
 // every payload.
-constexpr std::size_t kListedRanks[] = {2, 4, 8, 16, 64};
-constexpr std::uint64_t kListedBytes[] = {8'000, 8'000'000};
+constexpr std::size_t kListedRanks[] = {2, 8, 64};
+constexpr std::uint64_t kListedBytes[] = {8'000'000};
 
 // With the default options. Selections are taken to be a hundredth of what they are from, and those
 // of two ranks independent, where sizes on the way depend on that.

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <random>
 
@@ -93,6 +96,21 @@ TEST(SparseSums, KthMagnitude) {
   EXPECT_EQ(KthMagnitude(values, 3), 2.0f);
   EXPECT_EQ(KthMagnitude(values, 0), 0.0f);
   EXPECT_EQ(KthMagnitude(values, 5), 0.0f);
+}
+
+// Many that share their upper bits, zeros of either sign, denormals, and what is not finite.
+TEST(SparseSums, KthMagnitudeIsThatOfSortedOnes) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values = {0.0f, -0.0f, 1e-45f, -1e-40f, 3e38f, -INFINITY, NAN};
+  for (int i = 0; i < 300; ++i) values.push_back(normal(random));
+  for (int i = 0; i < 300; ++i) values.push_back(1 + 1e-3f * normal(random));
+  std::vector<float> magnitudes;
+  for (const float value : values) magnitudes.push_back(MagnitudeOf(value));
+  std::ranges::sort(magnitudes, std::greater<>());
+  for (std::size_t k = 1; k <= values.size(); ++k) {
+    ASSERT_EQ(KthMagnitude(values, k), magnitudes[k - 1]) << k;
+  }
 }
 
 TEST(RangeSums, AddsInOrderAndKeepsSumsOfZero) {

@@ -1,0 +1,304 @@
+// Tests both of SparCML's all-reduces by hand on few ranks, and against their published costs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "baselines/registry.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/exchanges.hpp"
+
+namespace sparfuse::baselines {
+namespace {
+
+using testing::Outcome;
+using testing::Sent;
+using testing::SparseVector;
+using Words = std::vector<std::uint64_t>;
+
+constexpr const char* kDoubling = "sparcml-recursive-doubling";
+constexpr const char* kSplit = "sparcml-split-allgather";
+
+std::shared_ptr<const Collective> Make(const char* name, const char* dense_switch = "bytes") {
+  return MakeCollective(FindCollective(name), {{"dense_switch", std::string(dense_switch)}});
+}
+
+std::vector<Outcome> RunOnce(const char* name, const Sent& sent,
+                             const char* dense_switch = "bytes") {
+  return testing::RunExchanges(*Make(name, dense_switch), {sent}).front();
+}
+
+Sent Random(std::size_t ranks, std::size_t elements, std::size_t k, std::mt19937& random) {
+  Sent sent{"random", elements, k, std::vector<SparseVector>(ranks)};
+  for (SparseVector& own : sent.by_rank) {
+    while (own.size() < k) {
+      own[static_cast<std::uint32_t>(random() % elements)] =
+          static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 7;
+    }
+  }
+  return sent;
+}
+
+// --- recursive doubling by hand ---
+
+const std::vector<SparseVector> kFour = {{{0, 1}}, {{1, 2}}, {{0, 3}}, {{3, 4}}};
+
+TEST(RecursiveDoubling, SendsUnionsOfTwiceAsManyRanks) {
+  const auto outcomes = RunOnce(kDoubling, {"", 8, 1, kFour});
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.applied, (std::vector<float>{4, 2, 0, 4, 0, 0, 0, 0}));
+    EXPECT_FALSE(outcome.dense);
+    EXPECT_EQ(outcome.seen, (Words{8, 16, 24}));
+    EXPECT_EQ(outcome.traffic, (Traffic{2, 2, 24, 24}));
+  }
+}
+
+// Of four elements, two with indices take as much as all without.
+TEST(RecursiveDoubling, GoesOnDense) {
+  const auto outcomes = RunOnce(kDoubling, {"", 4, 1, kFour});
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.applied, (std::vector<float>{4, 2, 0, 4}));
+    EXPECT_TRUE(outcome.dense);
+    EXPECT_EQ(outcome.seen, (Words{8, 16, 16}));
+  }
+  for (const Outcome& outcome : RunOnce(kDoubling, {"", 4, 1, kFour}, "never")) {
+    EXPECT_EQ(outcome.applied, outcomes[0].applied);
+    EXPECT_FALSE(outcome.dense);
+    EXPECT_EQ(outcome.seen, (Words{8, 16, 24}));
+  }
+}
+
+// Ranks 0 and 1 come to three of six elements, which is dense; ranks 2 and 3 to one.
+TEST(RecursiveDoubling, AddsADenseSumToASparseOne) {
+  const auto outcomes =
+      RunOnce(kDoubling, {"", 6, 2, {{{0, 1}, {1, 1}}, {{2, 1}}, {{0, 5}}, {{0, 6}}}});
+  EXPECT_EQ(outcomes[0].seen, (Words{16, 24, 24}));
+  EXPECT_EQ(outcomes[1].seen, (Words{8, 24, 24}));
+  EXPECT_EQ(outcomes[2].seen, (Words{8, 8, 24}));
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.applied, (std::vector<float>{12, 1, 1, 0, 0, 0}));
+  }
+}
+
+// Rank 2 of three sends its payload to rank 0 and gets the sum from it.
+TEST(RecursiveDoubling, FoldsRanksBeyondAPowerOfTwo) {
+  const Sent sent = {"", 9, 1, {{{0, 1}}, {{1, 2}}, {{2, 3}}}};
+  const auto outcomes = RunOnce(kDoubling, sent);
+  EXPECT_EQ(outcomes[0].seen, (Words{16, 24}));
+  EXPECT_EQ(outcomes[1].seen, (Words{8, 24}));
+  EXPECT_EQ(outcomes[2].seen, (Words{0, 24}));
+  EXPECT_EQ(outcomes[0].traffic, (Traffic{2, 2, 16 + 24, 8 + 8}));
+  EXPECT_EQ(outcomes[2].traffic, (Traffic{1, 1, 8, 24}));
+  EXPECT_EQ(outcomes[2].applied, (std::vector<float>{1, 2, 3, 0, 0, 0, 0, 0, 0}));
+}
+
+// Two nodes of two: in the second round both ranks of a node send to the other one.
+TEST(RecursiveDoubling, RoundsByHand) {
+  const ExchangeSizes sizes{{100, 1, 0},
+                            {80, 80, 80, 80},
+                            {{80, 150, 280}, {80, 150, 280}, {80, 160, 280}, {80, 160, 280}}};
+  const RoundPlan plan = Make(kDoubling)->Rounds(sizes, {4, 2});
+  ASSERT_EQ(plan.rounds.size(), 2u);
+  EXPECT_EQ(plan.rounds[0].link, LinkClass::kIntraNode);
+  EXPECT_EQ(plan.rounds[0].bytes, 80u);
+  EXPECT_EQ(plan.rounds[0][Work::kMerge], 20u);
+  EXPECT_EQ(plan.rounds[1].link, LinkClass::kInterNode);
+  EXPECT_EQ(plan.rounds[1].bytes, 160u);
+  EXPECT_EQ(plan.rounds[1].node_bytes, 320u);
+  EXPECT_EQ(plan.rounds[1][Work::kMerge], 38u);
+  EXPECT_EQ(plan.sums, 35u);
+}
+
+// --- split all-gather by hand ---
+
+// Regions of ten elements on four ranks: 2, 2, 2 and the rest.
+const Sent kTen = {"", 10, 2, {{{0, 1}, {9, 2}}, {{0, 3}, {5, 1}}, {{6, 1}, {9, 1}}, {{1, 7}}}};
+
+TEST(SplitAllgather, OwnersAddTheirRegions) {
+  const auto outcomes = RunOnce(kSplit, kTen);
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.applied, (std::vector<float>{4, 7, 0, 0, 0, 1, 1, 0, 0, 3}));
+    EXPECT_TRUE(outcome.dense);  // five of ten
+  }
+  // Sent to other owners, got from other ranks, summed.
+  EXPECT_EQ(outcomes[0].seen, (Words{1, 2, 2}));
+  EXPECT_EQ(outcomes[1].seen, (Words{2, 0, 0}));
+  EXPECT_EQ(outcomes[2].seen, (Words{2, 1, 1}));
+  EXPECT_EQ(outcomes[3].seen, (Words{1, 3, 2}));
+  // Slices, counts (two rounds, of one and two words), regions. What rank 3 sends rank 1 in second
+  // rounds, its own and rank 0's, is in two pieces.
+  EXPECT_EQ(outcomes[0].traffic, (Traffic{3 + 2 + 2, 3 + 2 + 2, 8 + 24 + 24, 16 + 24 + 32}));
+  EXPECT_EQ(outcomes[1].traffic, (Traffic{3 + 2 + 2, 3 + 3 + 3, 16 + 24 + 24, 0 + 24 + 32}));
+}
+
+TEST(SplitAllgather, GathersSparseWhereToldTo) {
+  for (const Outcome& outcome : RunOnce(kSplit, kTen, "never")) {
+    EXPECT_EQ(outcome.applied, (std::vector<float>{4, 7, 0, 0, 0, 1, 1, 0, 0, 3}));
+    EXPECT_FALSE(outcome.dense);
+    EXPECT_EQ(outcome.summed, 5u);
+  }
+}
+
+// Four of ten elements: dense by the published code, sparse by bytes. Three of ten: sparse by both.
+TEST(SplitAllgather, SwitchesAsPublished) {
+  Sent sent = {"", 10, 2, {{{0, 1}, {9, 2}}, {{0, 3}, {5, 1}}, {{6, 1}}}};
+  EXPECT_FALSE(RunOnce(kSplit, sent)[0].dense);
+  EXPECT_TRUE(RunOnce(kSplit, sent, "published")[0].dense);
+  sent.by_rank[2] = {{5, 1}};
+  EXPECT_FALSE(RunOnce(kSplit, sent, "published")[0].dense);
+}
+
+// 1e8 + 1 = 1e8 in floats: any other order would leave the 1.
+TEST(SplitAllgather, AddsInRankOrder) {
+  const Sent sent = {"", 90, 1, {{{0, 1e8f}}, {{0, 1}}, {{0, -1e8f}}}};
+  for (const Outcome& outcome : RunOnce(kSplit, sent)) {
+    EXPECT_EQ(outcome.applied[0], 0.0f);
+    EXPECT_EQ(outcome.summed, 1u);  // a sum of 0 is one
+  }
+}
+
+// Six messages to the other ranks, 4 / 6 of them to another node.
+TEST(SplitAllgather, SplitRoundByHand) {
+  const ExchangeSizes sizes{
+      {70, 6, 0},
+      Words(7, 48),
+      {{6, 3, 1}, {5, 9, 2}, {4, 3, 3}, {5, 5, 4}, {5, 5, 5}, {5, 5, 6}, {5, 5, 7}}};
+  const RoundPlan plan = Make(kSplit)->Rounds(sizes, {7, 3});
+  const Round& split = plan.rounds.front();
+  EXPECT_EQ(split.messages, 6u);
+  EXPECT_EQ(split.bytes, 72u);                      // into rank 1
+  EXPECT_EQ(split.node_bytes, 15u * 8u * 4u / 6u);  // out of or into nodes of three
+  EXPECT_EQ(split[Work::kMerge], 10u);              // rank 1: 9, and one of its own
+  EXPECT_EQ(split[Work::kAdd], 10u);                // a region
+  EXPECT_EQ(plan.rounds.size(), 1u + 3u + 3u);
+  EXPECT_EQ(plan.sums, 28u);
+}
+
+// --- laws ---
+
+TEST(Sparcml, GivesAllRanksEqualBitsWhereOrderMatters) {
+  std::mt19937 random(3);
+  for (const char* name : {kDoubling, kSplit}) {
+    for (const std::size_t ranks : {2, 3, 6, 8, 13}) {
+      // Sparse to the end, dense at the end, dense on the way.
+      for (const std::size_t k : {20, 100, 300}) {
+        const auto outcomes = RunOnce(name, Random(ranks, 1000, k, random));
+        for (const Outcome& outcome : outcomes) {
+          EXPECT_EQ(std::memcmp(outcome.applied.data(), outcomes[0].applied.data(), 4000), 0)
+              << name << " on " << ranks << " ranks, " << k;
+        }
+      }
+    }
+  }
+}
+
+TEST(Sparcml, ShowsAnOverflowOnAllRanks) {
+  const std::vector<SparseVector> by_rank = {{{1, 3e38f}}, {{1, 3e38f}}, {{6, 1}}};
+  for (const char* name : {kDoubling, kSplit}) {
+    for (const Outcome& outcome : RunOnce(name, {"", 9, 1, by_rank})) {
+      EXPECT_TRUE(std::isinf(outcome.applied[1])) << name;
+    }
+  }
+}
+
+// --- what a model expects ---
+
+double RelativeError(std::uint64_t expected, std::uint64_t recorded) {
+  return std::fabs(static_cast<double>(expected) / static_cast<double>(recorded) - 1);
+}
+
+// Independent selections: 1,000 of 20,000 elements on eight ranks.
+TEST(Sparcml, ExpectsWhatIndependentRanksCameTo) {
+  std::mt19937 random(4);
+  const Sent sent = Random(8, 20'000, 1000, random);
+  for (const char* name : {kDoubling, kSplit}) {
+    const auto collective = Make(name);
+    const auto outcomes = testing::RunExchanges(*collective, {sent}).front();
+    const ExchangeSizes recorded = testing::RecordedSizes(*collective, sent, 0, outcomes);
+    const ExchangeSizes expected =
+        ExpectedSizes(*collective, recorded.shape, recorded.payload_bytes, {}, {8, 1});
+    for (std::size_t rank = 0; rank < 8; ++rank) {
+      for (std::size_t word = 0; word < expected.seen[rank].size(); ++word) {
+        EXPECT_LT(RelativeError(expected.seen[rank][word], recorded.seen[rank][word]), 0.1)
+            << name << " rank " << rank << " word " << word;
+      }
+    }
+    const std::uint64_t sums = *collective->Rounds(recorded, {8, 1}).sums;
+    EXPECT_LT(RelativeError(*collective->Rounds(expected, {8, 1}).sums, sums), 0.01) << name;
+  }
+}
+
+// All ranks select the same, on a number of them that folds: nothing grows.
+TEST(RecursiveDoubling, ExpectsIdenticalSelectionsExactly) {
+  std::mt19937 random(5);
+  Sent sent = Random(1, 5000, 70, random);
+  sent.by_rank.resize(6, sent.by_rank[0]);
+  const auto collective = Make(kDoubling);
+  const auto outcomes = testing::RunExchanges(*collective, {sent}).front();
+  const ExchangeSizes recorded = testing::RecordedSizes(*collective, sent, 0, outcomes);
+  const ExchangeSizes expected =
+      ExpectedSizes(*collective, recorded.shape, recorded.payload_bytes, {.theta = 1}, {6, 1});
+  EXPECT_EQ(expected.seen, recorded.seen);
+}
+
+// A region that has more than its share is what everybody waits for.
+TEST(SplitAllgather, ExpectsTheFullestRegion) {
+  const auto bytes = [](double skew) {
+    const auto collective = Make(kSplit);
+    const ExchangeSizes sizes =
+        ExpectedSizes(*collective, {80'000, 800, 0}, Words(8, 6400), {.skew = skew}, {8, 1});
+    return collective->Rounds(sizes, {8, 1}).rounds.front().bytes;
+  };
+  EXPECT_EQ(bytes(0), 5600u);  // seven eighths, in and out
+  const double fullest = OverlapModel{.skew = 0.5}.LargestRegion(8);
+  EXPECT_GT(fullest, 1.5);
+  EXPECT_NEAR(static_cast<double>(bytes(0.5)), fullest * 5600, 8);
+}
+
+// --- published bytes ---
+
+double BytesOfAnElement(const char* name, const char* dense_switch, double density, int ranks) {
+  constexpr std::size_t kElements = 1'000'000;
+  const auto kept = static_cast<std::size_t>(std::lround(density * kElements));
+  const auto collective = Make(name, dense_switch);
+  const Topology topology{ranks, 1};
+  const ExchangeSizes sizes =
+      ExpectedSizes(*collective, {kElements, kept, 0},
+                    Words(static_cast<std::size_t>(ranks), kept * 8), {}, topology);
+  double bytes = 0;
+  for (const Round& round : collective->Rounds(sizes, topology).rounds) {
+    bytes += static_cast<double>(round.bytes);
+  }
+  return bytes / kElements;
+}
+
+// Bytes of a rank for each element of a model, with independent selections. The last one is
+// without the switch; with it the last round sends 4 bytes an element instead of 4.556.
+TEST(Sparcml, SendsThePublishedBytes) {
+  const struct {
+    double density;
+    int ranks;
+    double split, doubling;
+    double tolerance;
+  } published[] = {{.001, 8, 0.063, 0.056, 0.0005}, {.01, 8, 0.611, 0.554, 0.0005},
+                   {.01, 16, 1.19, 1.17, 0.005},    {.05, 8, 2.71, 2.66, 0.005},
+                   {.1, 8, 4.20, 5.07, 0.005},      {.1, 16, 4.50, 9.63, 0.005}};
+  for (const auto& [density, ranks, split, doubling, tolerance] : published) {
+    EXPECT_NEAR(BytesOfAnElement(kSplit, "bytes", density, ranks), split, tolerance) << density;
+    EXPECT_NEAR(BytesOfAnElement(kDoubling, "never", density, ranks), doubling, tolerance)
+        << density;
+    if (ranks * density < 1) {
+      EXPECT_NEAR(BytesOfAnElement(kDoubling, "bytes", density, ranks), doubling, tolerance);
+    }
+  }
+  EXPECT_NEAR(BytesOfAnElement(kDoubling, "bytes", .1, 16), 9.63 - 0.556, 0.005);
+}
+
+TEST(Sparcml, RefusesAnUnknownSwitch) {
+  EXPECT_THROW(Make(kDoubling, "published"), Error);
+  EXPECT_THROW(Make(kSplit, "third"), Error);
+}
+
+}  // namespace
+}  // namespace sparfuse::baselines
