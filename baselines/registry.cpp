@@ -9,6 +9,7 @@
 #include "baselines/gtopk/gtopk.hpp"
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
 #include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
+#include "baselines/oktopk/oktopk.hpp"
 #include "baselines/omgs/omgs_planner.hpp"
 #include "baselines/powersgd/powersgd_collective.hpp"
 #include "baselines/spardl/spardl.hpp"
@@ -68,6 +69,7 @@ std::span<const CollectiveDescriptor> Collectives() {
     table.push_back(baselines::GtopkCollective());
     table.push_back(baselines::SparcmlRecursiveDoubling());
     table.push_back(baselines::SparcmlSplitAllgather());
+    table.push_back(baselines::OkTopkCollective());
     return table;
   }();
   return kTable;

@@ -1,0 +1,392 @@
+#include "baselines/oktopk/oktopk.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "baselines/oktopk/balanced_blocks.hpp"
+#include "baselines/oktopk/bruck_allgather.hpp"
+#include "baselines/oktopk/global_threshold.hpp"
+#include "baselines/oktopk/regions.hpp"
+#include "baselines/oktopk/split_and_reduce.hpp"
+#include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
+#include "core/collective/off_thread.hpp"
+
+namespace sparfuse::baselines {
+namespace {
+
+enum class Balance : std::uint8_t { kOff, kOn, kAuto };
+
+struct OkTopkOptions {
+  GlobalThreshold threshold;
+  std::uint64_t repartition_period = 64;
+  std::size_t bucket = 4;
+  Balance balance = Balance::kAuto;
+  double balance_above = 4;
+
+  // Whether so many elements a rank are moved to equal blocks.
+  bool Balances(std::span<const std::uint64_t> counts) const {
+    if (balance != Balance::kAuto) return balance == Balance::kOn;
+    const auto total = std::accumulate(counts.begin(), counts.end(), 0.0);
+    const auto most = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
+    return most * static_cast<double>(counts.size()) > balance_above * total;
+  }
+};
+
+OkTopkOptions ReadOptions(const Options& resolved) {
+  const std::string& balance = StringOption(resolved, "balance");
+  return {
+      .threshold = ReadGlobalThreshold(resolved),
+      .repartition_period = static_cast<std::uint64_t>(IntOption(resolved, "repartition_period")),
+      .bucket = static_cast<std::size_t>(IntOption(resolved, "bucket_size")),
+      .balance = balance == "off"  ? Balance::kOff
+                 : balance == "on" ? Balance::kOn
+                                   : Balance::kAuto,
+      .balance_above = DoubleOption(resolved, "balance_above")};
+}
+
+struct OkTopkState final : CollectiveState {
+  std::vector<std::size_t> boundaries;  // empty: none are agreed on
+  float threshold = 0;                  // 0: none is known
+  std::size_t kept = 0;                 // k that it is for
+  // Used again by the next step.
+  RangeSums region;
+  SparseSums sums;     // of the own region, then of all regions
+  SparseSums segment;  // those that are gathered, then the result
+  SparseSums rest;
+};
+
+// What a rank notes of a run: ExchangeSizes::seen.
+struct Seen {
+  bool voted = false;
+  bool exact = false;
+  SplitCounts split;
+  std::uint64_t region = 0;    // elements of the own region
+  std::uint64_t distinct = 0;  // of them, those that a rank has sent
+  std::uint64_t segment = 0;   // of them, those that are gathered
+
+  std::vector<std::uint64_t> words() const {
+    return {(voted ? 1u : 0u) + (exact ? 2u : 0u),
+            split.kept,
+            split.received,
+            region,
+            distinct,
+            segment};
+  }
+  static Seen Of(const std::vector<std::uint64_t>& words, std::uint64_t payload_bytes) {
+    const std::uint64_t own = payload_bytes / kSparseElementBytes;
+    return {(words.at(0) & 1) != 0,
+            (words.at(0) & 2) != 0,
+            {words.at(1), own - words.at(1), words.at(2)},
+            words.at(3),
+            words.at(4),
+            words.at(5)};
+  }
+};
+
+// Part j of `total` in as many equal ones as there are ranks.
+std::uint64_t PartOf(std::uint64_t total, std::size_t j, std::size_t ranks) {
+  return total * (j + 1) / ranks - total * j / ranks;
+}
+
+std::vector<std::uint64_t> BytesOf(std::vector<std::uint64_t> counts) {
+  for (std::uint64_t& count : counts) count *= kSparseElementBytes;
+  return counts;
+}
+
+// The elements of `own` whose indices none of `payloads` has; these increase from one to the next.
+void SetReturned(const SparsePayload& own, const std::vector<std::span<const std::byte>>& payloads,
+                 SparseSums& back) {
+  const std::size_t count = own.indices.size();
+  back.indices.resize(count);
+  back.values.resize(count);
+  std::size_t i = 0;
+  std::size_t to = 0;
+  for (const auto bytes : payloads) {
+    const auto taken = ViewSparsePayload(bytes).indices;
+    for (std::size_t j = 0; i < count && j < taken.size();) {
+      // Without branches: which of the two comes first cannot be predicted.
+      const std::uint32_t mine = own.indices[i];
+      const std::uint32_t other = taken[j];
+      back.indices[to] = mine;
+      back.values[to] = own.values[i];
+      to += mine < other;
+      i += mine <= other;
+      j += other <= mine;
+    }
+  }
+  for (; i < count; ++i, ++to) {
+    back.indices[to] = own.indices[i];
+    back.values[to] = own.values[i];
+  }
+  back.indices.resize(to);
+  back.values.resize(to);
+}
+
+class OkTopk final : public Collective {
+ public:
+  explicit OkTopk(const OkTopkOptions& options) : options_(options) {}
+
+  std::unique_ptr<CollectiveState> MakeState(const ExchangeShape&, const Topology&) const override {
+    return std::make_unique<OkTopkState>();
+  }
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override;
+  void Expect(const OverlapModel& overlap, const Topology& topology,
+              ExchangeSizes& sizes) const override;
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
+
+ private:
+  bool IsExact(std::uint64_t step) const { return step % options_.threshold.period == 0; }
+  bool IsVote(std::uint64_t step) const { return step % options_.repartition_period == 0; }
+
+  OkTopkOptions options_;
+};
+
+Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  CheckGatherBuffers("oktopk", buffers, ranks);
+  const SparsePayload own = ViewSparsePayload(buffers.own);
+  const ExchangeShape& shape = buffers.shape;
+  OkTopkState forgotten;
+  OkTopkState& state =
+      buffers.state == nullptr ? forgotten : static_cast<OkTopkState&>(*buffers.state);
+  // Equal on all ranks, as what is compared is.
+  Seen seen;
+  seen.voted = state.boundaries.empty() || IsVote(shape.step);
+  seen.exact = state.threshold == 0 || state.kept != shape.kept || IsExact(shape.step);
+
+  if (seen.voted) {
+    co_await VoteOnRegions(communicator, own.indices, shape.elements, state.boundaries, tag);
+  }
+  co_await SplitAndReduce(communicator, buffers, state.boundaries, options_.bucket, state.region,
+                          seen.split, tag + 2);
+  seen.region = state.boundaries[rank + 1] - state.boundaries[rank];
+  const std::function<void()> select = [&] {
+    state.sums.Clear();
+    state.segment.Clear();
+    state.region.AppendTo(state.sums);
+    for (std::size_t i = 0; i < state.sums.size(); ++i) {
+      const float magnitude = MagnitudeOf(state.sums.values[i]);
+      if (seen.exact ? magnitude == 0 : magnitude < state.threshold) continue;
+      state.segment.Add(state.sums.indices[i], state.sums.values[i]);
+    }
+  };
+  co_await OffThread(buffers, select);
+  seen.distinct = state.sums.size();
+  seen.segment = state.segment.size();
+  buffers.seen = seen.words();
+
+  std::vector<std::uint64_t> counts(ranks);
+  {
+    const std::vector<std::uint64_t> word_bytes(ranks, sizeof(std::uint64_t));
+    std::vector<std::uint64_t> gathered(ranks);
+    gathered[0] = seen.segment;
+    const auto room = std::as_writable_bytes(std::span(gathered));
+    co_await BruckAllGather(communicator, word_bytes, room, tag + 3);
+    for (std::size_t i = 0; i < ranks; ++i) counts[(rank + i) % ranks] = gathered[i];
+  }
+  const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  if (total > buffers.gathered.size() / kSparseElementBytes) {
+    SPARFUSE_THROW(kComm, "oktopk: " + std::to_string(total) + " sums of " + std::to_string(ranks) +
+                              " ranks: expected no more than they sent");
+  }
+  // What the ranks sent has been added: its memory takes what is gathered, own block first.
+  if (!seen.exact && options_.Balances(counts)) {
+    const std::vector<std::uint64_t> blocks = BlockCounts(total, ranks);
+    const auto block = buffers.gathered.first(blocks[rank] * kSparseElementBytes);
+    co_await MoveToBlocks(communicator, state.segment.view(), counts, block, tag + 4);
+    counts = blocks;
+  } else {
+    state.segment.WriteTo(buffers.gathered);
+  }
+  const std::vector<std::uint64_t> bytes = BytesOf(counts);
+  co_await BruckAllGather(communicator, bytes, buffers.gathered, tag + 5);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    buffers.payloads.push_back(buffers.gathered.subspan(BruckBlockBegin(bytes, rank, r), bytes[r]));
+  }
+
+  const std::function<void()> finish = [&] {
+    if (seen.exact) {
+      state.sums.Clear();
+      for (const auto payload : buffers.payloads) {
+        const auto [indices, values] = ViewSparsePayload(payload);
+        state.sums.indices.insert(state.sums.indices.end(), indices.begin(), indices.end());
+        state.sums.values.insert(state.sums.values.end(), values.begin(), values.end());
+      }
+      KeepLargest(state.sums.view(), shape.kept, state.segment, state.rest);
+      state.threshold = KthMagnitude(state.segment.values, shape.kept);
+      state.kept = shape.kept;
+      buffers.payloads.assign(1, state.segment.WriteTo(buffers.gathered));
+    } else {
+      state.threshold = options_.threshold.After(state.threshold, total, shape.kept);
+    }
+    SetReturned(own, buffers.payloads, state.rest);
+    state.rest.WriteTo(buffers.returned);
+  };
+  co_await OffThread(buffers, finish);
+}
+
+// Voted regions hold equally much of what is selected, and of its union; what of the sums is large
+// may lie elsewhere.
+void OkTopk::Expect(const OverlapModel& overlap, const Topology& /*topology*/,
+                    ExchangeSizes& sizes) const {
+  const std::size_t ranks = sizes.payload_bytes.size();
+  const ExchangeShape& shape = sizes.shape;
+  std::uint64_t selected = 0;
+  for (const std::uint64_t bytes : sizes.payload_bytes) selected += bytes / kSparseElementBytes;
+  const auto elements = static_cast<double>(shape.elements);
+  const double density =
+      shape.elements == 0 ? 0.0
+                          : static_cast<double>(selected) / (elements * static_cast<double>(ranks));
+  const auto distinct =
+      static_cast<std::uint64_t>(std::llround(overlap.Union(density, ranks) * elements));
+  const std::uint64_t applied = std::min<std::uint64_t>(shape.kept, distinct);
+  const double share = overlap.LargestRegion(ranks) / static_cast<double>(ranks);
+  const auto largest = std::min(
+      applied, static_cast<std::uint64_t>(std::llround(share * static_cast<double>(applied))));
+
+  std::vector<Seen> seen(ranks);
+  std::uint64_t sent = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::uint64_t own = sizes.payload_bytes[rank] / kSparseElementBytes;
+    seen[rank].split.kept = PartOf(own, rank, ranks);
+    sent += own - seen[rank].split.kept;
+  }
+  sizes.seen.clear();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    Seen& each = seen[rank];
+    each.voted = IsVote(shape.step);
+    each.exact = IsExact(shape.step);
+    each.split.received = PartOf(sent, rank, ranks);
+    each.region = PartOf(shape.elements, rank, ranks);
+    each.distinct = PartOf(distinct, rank, ranks);
+    each.segment = each.exact  ? each.distinct
+                   : rank == 0 ? largest
+                               : PartOf(applied - largest, rank - 1, ranks - 1);
+    sizes.seen.push_back(each.words());
+  }
+}
+
+RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) const {
+  const std::size_t ranks = sizes.payload_bytes.size();
+  if (sizes.seen.size() != ranks) {
+    SPARFUSE_THROW(kInternal, "oktopk: sizes of " + std::to_string(sizes.seen.size()) +
+                                  " ranks: expected those of " + std::to_string(ranks));
+  }
+  RoundPlan plan;
+  plan.per_rank.resize(ranks);
+  std::vector<SplitCounts> split;
+  std::vector<std::uint64_t> counts;
+  Round busiest;  // its work alone
+  std::uint64_t scattered = 0, region = 0, distinct = 0, own = 0;
+  bool voted = false, exact = false;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const Seen seen = Seen::Of(sizes.seen[rank], sizes.payload_bytes[rank]);
+    split.push_back(seen.split);
+    counts.push_back(seen.segment);
+    scattered = std::max(scattered, seen.split.kept + seen.split.received);
+    region = std::max(region, seen.region);
+    distinct = std::max(distinct, seen.distinct);
+    own = std::max(own, seen.split.kept + seen.split.sent);
+    voted = seen.voted;
+    exact = seen.exact;
+  }
+  const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  plan.sums = exact ? std::min<std::uint64_t>(total, sizes.shape.kept) : total;
+  if (ranks == 1) return plan;
+
+  if (voted) AddVoteRounds(topology, plan);
+  AddSplitRounds(split, options_.bucket, topology, plan);
+  plan.rounds.back()[Work::kMerge] = scattered;
+  plan.rounds.back()[Work::kAdd] = region;  // the region's sums are set to 0
+  plan.rounds.back()[Work::kSelect] = distinct;
+  AddBruckRounds(std::vector<std::uint64_t>(ranks, sizeof(std::uint64_t)), topology, plan);
+  if (!exact && options_.Balances(counts)) {
+    AddMoveRounds(counts, topology, plan);
+    counts = BlockCounts(total, ranks);
+  }
+  AddBruckRounds(BytesOf(counts), topology, plan);
+  if (exact) plan.rounds.back()[Work::kSelect] = total;
+  plan.rounds.back()[Work::kMerge] = own + *plan.sums;  // what is not in the result returns
+  return plan;
+}
+
+std::vector<OptionSpec> OkTopkOptionSpecs() {
+  std::vector<OptionSpec> options = GlobalThresholdOptions();
+  options.push_back({"repartition_period",
+                     std::int64_t{64},
+                     1,
+                     1e9,
+                     {},
+                     "steps from one vote on regions to the next"});
+  options.push_back({"balance",
+                     std::string("auto"),
+                     0,
+                     0,
+                     {"auto", "on", "off"},
+                     "whether what reaches the threshold is moved to equal blocks before it is "
+                     "gathered; auto: where balance_above says"});
+  options.push_back({"balance_above",
+                     4.0,
+                     1,
+                     1e6,
+                     {},
+                     "balance = \"auto\" moves where a region has more than so many times the "
+                     "average"});
+  options.push_back({"bucket_size",
+                     std::int64_t{4},
+                     1,
+                     1e6,
+                     {},
+                     "ranks that are sent to at once, one bucket being added while the next is on "
+                     "its way"});
+  return options;
+}
+
+std::string Refuses(const Options& resolved, const Topology& /*topology*/) {
+  const GlobalThreshold threshold = ReadGlobalThreshold(resolved);
+  if (threshold.band_low >= threshold.band_high) {
+    return "needs band_low below band_high: they are " + ToString(threshold.band_low) + " and " +
+           ToString(threshold.band_high);
+  }
+  if (threshold.lower_by < 1 || threshold.raise_by < 1) {
+    return "needs lower_by and raise_by of at least 1: they are " + ToString(threshold.lower_by) +
+           " and " + ToString(threshold.raise_by);
+  }
+  return "";
+}
+
+}  // namespace
+
+CollectiveDescriptor OkTopkCollective() {
+  return {.name = "oktopk",
+          .source = "Li & Hoefler, PPoPP 2022",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
+            return std::make_unique<OkTopk>(ReadOptions(resolved));
+          },
+          .host_memory = true,
+          .options = OkTopkOptionSpecs(),
+          .traits =
+              [](const Options&) {
+                return CollectiveTraits{.sums = true, .drops = true, .periodic = true};
+              },
+          .refuses = &Refuses,
+          .summary = "about the k largest sums, added up by voted regions and gathered from them",
+          .deviations =
+              "The threshold of a rank's own selection is the sparsifier's, not adapted by 1.2 %. "
+              "The global threshold is exact, too, in the first step of a unit or of another k and "
+              "where fewer than k sums were not 0. Of equal sums at the k-th place the first are "
+              "taken. Owners add in rank order. Indices and values travel in one message, whose "
+              "length says their count; boundaries of regions are 64 bits wide. What is gathered "
+              "is balanced where a region has over four times the average, as the paper says and "
+              "its code does not."};
+}
+
+}  // namespace sparfuse::baselines

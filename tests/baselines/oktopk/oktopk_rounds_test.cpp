@@ -1,0 +1,179 @@
+// Tests what a model expects of Ok-Topk's all-reduce: golden times and volumes, rounds by hand, and
+// sizes against those of a run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "baselines/registry.hpp"
+#include "core/cost/cost_model.hpp"
+#include "tests/support/exchanges.hpp"
+#include "tests/support/timed_tensors.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::Sent;
+using testing::SparseVector;
+using testing::TimedTensors;
+
+constexpr std::uint64_t kBytes = kSparseElementBytes;
+
+std::unique_ptr<Collective> OkTopk(const Options& options = {}) {
+  return MakeCollective(FindCollective("oktopk"), options);
+}
+
+RoundPlan Modelled(std::size_t elements, std::size_t k, int ranks, std::uint64_t step = 1,
+                   const OverlapModel& overlap = {}, const Options& options = {}) {
+  const auto collective = OkTopk(options);
+  const Topology topology{ranks, 1};
+  const std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks), k * kBytes);
+  return collective->Rounds(
+      ExpectedSizes(*collective, {elements, k, step}, bytes, overlap, topology), topology);
+}
+
+// Of the published cost in a step between: 2 k 8 (P - 1) / P bytes; 8 bytes a rank for the counts.
+TEST(OkTopkRounds, SendTheGoldenVolumes) {
+  const struct {
+    double density;
+    int ranks;
+    double bytes_per_element;
+  } kGolden[] = {{0.001, 8, 0.014}, {0.01, 8, 0.140}, {0.01, 16, 0.150},
+                 {0.05, 8, 0.700},  {0.1, 8, 1.40},   {0.1, 16, 1.50}};
+  constexpr std::size_t kElements = 16'000'000;
+  for (const auto& golden : kGolden) {
+    const auto k = static_cast<std::size_t>(std::llround(golden.density * kElements));
+    const RoundPlan plan = Modelled(kElements, k, golden.ranks);
+    const auto ranks = static_cast<std::uint64_t>(golden.ranks);
+    for (const Traffic& traffic : plan.per_rank) {
+      EXPECT_EQ(traffic.bytes_sent, 2 * k * kBytes * (ranks - 1) / ranks + 8 * (ranks - 1));
+      EXPECT_NEAR(static_cast<double>(traffic.bytes_sent) / kElements, golden.bytes_per_element,
+                  5e-4);
+    }
+    EXPECT_EQ(plan.sums, k);
+  }
+}
+
+// The specification's step: selection and its copy to the host, the exchange, copies of the own
+// region and of the result, and their sum. The copies are no part of an exchange here, and of the
+// published 3 (P - 1) + 2 log2 P messages those of counts and of separate indices are not sent.
+double GoldenStepSeconds(const TimedTensors& tensors, double density) {
+  constexpr double kCopied = 12e9;  // bytes a second
+  constexpr double kAlpha = 5e-5;
+  constexpr int kRanks = 8;
+  double backward = 0;
+  std::size_t elements = 0;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    backward += tensors.backward_seconds[t];
+    elements += tensors.elements[t];
+  }
+  const auto n = static_cast<double>(elements);
+  const double k = std::floor(density * n);
+  CostModel cost;
+  for (LinkCost& link : cost.links) {
+    link = LinkCost::FromAlphaBeta(kAlpha, 8e-10);
+    link.seconds_per_extra_message = kAlpha;
+  }
+  const RoundPlan plan = Modelled(elements, static_cast<std::size_t>(k), kRanks);
+  EXPECT_EQ(plan.per_rank[0].messages_sent, 7u + 2 * 3u);
+  const double exchange = cost.PhasesOf(plan).alone() + 2 * (kRanks - 1) * kAlpha;
+  return 1.5 * backward + 3e-5 + 1e-10 * n + 8 * k / kCopied + exchange +
+         (4 * n / kRanks + 8 * k) / kCopied + 1e-5 + 2e-11 * k;
+}
+
+TEST(OkTopkRounds, ReproduceTheGoldenTimes) {
+  const TimedTensors synthetic = testing::Synthetic();
+  EXPECT_NEAR(GoldenStepSeconds(synthetic, 0.01), 0.072433, 5.5e-7);
+  EXPECT_NEAR(GoldenStepSeconds(synthetic, 0.1), 0.121029, 5.5e-7);
+  const TimedTensors vgg16 = testing::MeasuredVgg16();
+  EXPECT_NEAR(GoldenStepSeconds(vgg16, 0.01), 0.1663, 5.1e-5);
+  EXPECT_NEAR(GoldenStepSeconds(vgg16, 0.1), 0.3226, 5.1e-5);
+}
+
+// All sums are gathered, of which as many are not 0 as the overlap says: 4 ranks of density 0.1.
+TEST(OkTopkRounds, GatherTheUnionInExactSteps) {
+  const std::uint64_t all = 34'390;  // 1 - 0.9^4 of 100,000
+  const RoundPlan plan = Modelled(100'000, 10'000, 4, 32);
+  EXPECT_EQ(plan.sums, 10'000u);
+  std::uint64_t sent = 0;
+  for (const Traffic& traffic : plan.per_rank) sent += traffic.bytes_sent;
+  EXPECT_EQ(sent, 3 * (10'000 + all) * kBytes + 4 * 3 * 8);
+  EXPECT_EQ(plan.rounds.back()[Work::kSelect], all);
+  EXPECT_EQ(plan.rounds.back()[Work::kMerge], 20'000u);
+  EXPECT_EQ(Modelled(100'000, 10'000, 4, 0).rounds.size(), plan.rounds.size() + 2);  // the vote
+  // Ranks that select the same have k sums, as in other steps.
+  const auto bytes = [](const RoundPlan& of) { return of.per_rank[0].bytes_sent; };
+  EXPECT_EQ(bytes(Modelled(100'000, 10'000, 4, 32, {.theta = 1})),
+            bytes(Modelled(100'000, 10'000, 4, 1, {.theta = 1})));
+}
+
+TEST(OkTopkRounds, TakeLongerWhereSumsLieUnevenlyUnlessBalanced) {
+  const auto busiest = [](const RoundPlan& plan) {
+    std::uint64_t bytes = 0;
+    for (const Round& round : plan.rounds) bytes += round.bytes;
+    return bytes;
+  };
+  const Options off = {{"balance", std::string("off")}};
+  const Options on = {{"balance", std::string("on")}};
+  const OverlapModel skewed{.skew = 1};
+  const auto gathered = busiest(Modelled(1'000'000, 10'000, 16, 1, {}, off));
+  const auto uneven = busiest(Modelled(1'000'000, 10'000, 16, 1, skewed, off));
+  EXPECT_GT(uneven, gathered + 10'000 * kBytes / 4);
+  const RoundPlan balanced = Modelled(1'000'000, 10'000, 16, 1, skewed, on);
+  EXPECT_GT(busiest(balanced), gathered);  // what is moved
+  EXPECT_LE(busiest(balanced), gathered + 10'000 * kBytes);
+  // Three to one, in all: 2 k w (P - 1) / P where even, w k more to balance.
+  EXPECT_LE(busiest(balanced), 3 * 10'000 * kBytes + 8 * 15);
+}
+
+TEST(OkTopkRounds, CountWhatLeavesANode) {
+  const auto collective = OkTopk();
+  const Topology topology{4, 2};
+  const std::vector<std::uint64_t> bytes(4, 1200 * kBytes);
+  const RoundPlan plan = collective->Rounds(
+      ExpectedSizes(*collective, {100'000, 1200, 1}, bytes, {}, topology), topology);
+  ASSERT_EQ(plan.rounds.size(), 1u + 2 + 2);
+  // 900 elements a rank, two thirds of them to the other node, from two ranks.
+  EXPECT_EQ(plan.rounds[0].messages, 3u);
+  EXPECT_EQ(plan.rounds[0].bytes, 900 * kBytes);
+  EXPECT_EQ(plan.rounds[0].node_bytes, 1200 * kBytes);
+  // To the rank before, of which every second is on the other node; then two blocks to the next
+  // but one.
+  EXPECT_EQ(plan.rounds[3].bytes, 300 * kBytes);
+  EXPECT_EQ(plan.rounds[3].node_bytes, 300 * kBytes);
+  EXPECT_EQ(plan.rounds[4].bytes, 600 * kBytes);
+  EXPECT_EQ(plan.rounds[4].node_bytes, 1200 * kBytes);
+  for (const Round& round : plan.rounds) EXPECT_EQ(round.link, LinkClass::kInterNode);
+}
+
+// Ranks select at random, independently: nothing but their numbers is expected.
+TEST(OkTopkRounds, ExpectWhatRandomSelectionsAreMeasuredToBe) {
+  constexpr std::size_t kRanks = 8;
+  std::mt19937 random(17);
+  Sent sent{"", 20'000, 1000, std::vector<SparseVector>(kRanks)};
+  for (SparseVector& own : sent.by_rank) {
+    while (own.size() < 1000) {
+      own[random() % sent.elements] = static_cast<float>(random() % 10'000) - 5000.5f;
+    }
+  }
+  const auto collective = OkTopk();
+  const auto steps = testing::RunExchanges(*collective, {sent, sent});
+  for (std::size_t step = 0; step < 2; ++step) {
+    ExchangeSizes expected = testing::RecordedSizes(*collective, sent, step, steps[step]);
+    const ExchangeSizes recorded = expected;
+    collective->Expect({}, {kRanks, 1}, expected);
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      EXPECT_EQ(expected.seen[rank][0], recorded.seen[rank][0]);
+      for (std::size_t word = 1; word < recorded.seen[rank].size(); ++word) {
+        const auto measured = static_cast<double>(recorded.seen[rank][word]);
+        // Few are in a region: counts of independent elements vary by their root.
+        EXPECT_NEAR(static_cast<double>(expected.seen[rank][word]), measured,
+                    0.05 * measured + 4 * std::sqrt(measured))
+            << "rank " << rank << ", word " << word;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse
