@@ -9,6 +9,7 @@
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
 #include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
 #include "baselines/omgs/omgs_planner.hpp"
+#include "baselines/omnireduce/omnireduce.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
@@ -58,6 +59,7 @@ std::span<const PlannerDescriptor> Planners() {
 std::span<const CollectiveDescriptor> Collectives() {
   static const std::vector<CollectiveDescriptor> kTable = [] {
     std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
+    table.push_back(baselines::OmniReduceCollective());
     return table;
   }();
   return kTable;
