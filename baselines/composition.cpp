@@ -406,6 +406,7 @@ ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layou
     model.index_shared = composition.sparsifier->index_shared;
     model.unbounded_count = composition.sparsifier->unbounded_count;
     if (model.index_shared) model.overlap.theta = 1;
+    model.overlap.together = model.selector->block();
   }
   model.seed = seed;
   return model;

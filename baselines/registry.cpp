@@ -15,6 +15,7 @@
 #include "baselines/spardl/spardl.hpp"
 #include "baselines/sparcml/recursive_doubling.hpp"
 #include "baselines/sparcml/split_allgather.hpp"
+#include "baselines/omnireduce/omnireduce.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
@@ -70,6 +71,7 @@ std::span<const CollectiveDescriptor> Collectives() {
     table.push_back(baselines::SparcmlRecursiveDoubling());
     table.push_back(baselines::SparcmlSplitAllgather());
     table.push_back(baselines::OkTopkCollective());
+    table.push_back(baselines::OmniReduceCollective());
     return table;
   }();
   return kTable;

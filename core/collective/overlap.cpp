@@ -17,9 +17,10 @@ double OverlapModel::Union(double density, std::size_t ranks) const {
   return -std::expm1(log_none);
 }
 
-// What is selected lies in a block independently of its neighbours.
+// What is not selected together is selected independently of its neighbours.
 double OverlapModel::BlockUnion(double density, std::size_t block, std::size_t ranks) const {
-  return OverlapModel{}.Union(Union(density, ranks), block);
+  const std::size_t choices = std::max<std::size_t>(block / std::max<std::size_t>(together, 1), 1);
+  return OverlapModel{}.Union(Union(density, ranks), choices);
 }
 
 double OverlapModel::LargestRegion(std::size_t regions) const {

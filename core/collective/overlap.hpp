@@ -16,6 +16,8 @@ struct OverlapModel {
   // Deviation of log(density of a region / mean density) over contiguous regions of the range: how
   // unevenly what is selected lies.
   double skew = 0;
+  // Elements that are selected together (Sparsifier::block).
+  std::size_t together = 1;
 
   // The part of the elements that at least one of `ranks` selects, each with this density:
   // 1 - prod_{i < ranks} (b + i) / (a + b + i). density in [0, 1], ranks >= 1. Cost: O(ranks).
@@ -24,8 +26,8 @@ struct OverlapModel {
   double Densification(double density, std::size_t ranks) const {
     return density <= 0 ? 1.0 : Union(density, ranks) / density;
   }
-  // The part of the blocks of `block` elements in which one of `ranks` selects something, where
-  // that is not arranged in blocks.
+  // The part of the blocks of `block` elements in which one of `ranks` selects something. What is
+  // selected together is taken to lie in as few blocks as it can.
   double BlockUnion(double density, std::size_t block, std::size_t ranks) const;
   // max over `regions` equal regions of density / mean density, expected.
   double LargestRegion(std::size_t regions) const;

@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "core/sparsify/adtopk/adtopk.hpp"
+#include "core/sparsify/block_topk/block_topk.hpp"
 #include "core/sparsify/dgc/dgc.hpp"
 #include "core/sparsify/gaussiank/gaussiank.hpp"
 #include "core/sparsify/mstopk/mstopk.hpp"
@@ -22,6 +23,7 @@ namespace sparfuse {
 std::span<const SparsifierDescriptor> Sparsifiers() {
   static const std::vector<SparsifierDescriptor> table = AndPublished({
       TopKDescriptor(),
+      BlockTopKDescriptor(),
       RandomKDescriptor(),
       DgcDescriptor(),
       GaussianKDescriptor(),

@@ -132,6 +132,10 @@ class Sparsifier {
   virtual std::size_t Count(std::size_t n, std::span<const std::int64_t> shape,
                             double density) const;
 
+  // Elements that it selects together, a tensor being cut into as many from its first one on. 1:
+  // each by itself.
+  virtual std::size_t block() const noexcept { return 1; }
+
   // Selects into `slot`.
   //
   //   density   in (0, 1]; 1 sends everything.

@@ -68,6 +68,20 @@ TEST(Overlap, BlocksOfUnstructuredSelectionsAreSoonAllAskedFor) {
   EXPECT_NEAR(independent.BlockUnion(0.01, 256, 1), 0.924, 5e-4);
 }
 
+// Blocks of 256 that are selected whole: as many of them are asked for as of the elements. Blocks
+// of 64 have four chances in one of 256, those of 512 lie in two each.
+TEST(Overlap, WhatIsSelectedTogetherAsksForFewBlocks) {
+  for (const double theta : {0.0, 0.3}) {
+    OverlapModel blocks{.theta = theta, .together = 256};
+    EXPECT_DOUBLE_EQ(blocks.BlockUnion(0.01, 256, 1), 0.01);
+    EXPECT_DOUBLE_EQ(blocks.BlockUnion(0.01, 256, 8), blocks.Union(0.01, 8));
+    blocks.together = 512;
+    EXPECT_DOUBLE_EQ(blocks.BlockUnion(0.01, 256, 8), blocks.Union(0.01, 8));
+    blocks.together = 64;
+    EXPECT_NEAR(blocks.BlockUnion(0.01, 256, 1), 1 - std::pow(0.99, 4), 1e-12);
+  }
+}
+
 TEST(Overlap, TheFullestRegionIsThatOfALognormal) {
   const OverlapModel skewed{0, 0.5};
   std::mt19937_64 random(6);

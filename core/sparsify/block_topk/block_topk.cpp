@@ -1,0 +1,179 @@
+// Selects by block top-k: keeps the blocks of neighbouring elements with the largest L2 norms.
+//
+// Source:      J. Fei, C.-Y. Ho, A. N. Sahu, M. Canini, A. Sapio, "Efficient sparse collective
+//              communication and its application to accelerate distributed deep learning",
+//              SIGCOMM 2021 (block top-k, for OmniReduce).
+// Deviations:  stated in the descriptor. Ties go to the lower block, so the result is unique.
+#include "core/sparsify/block_topk/block_topk.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <numeric>
+
+#include "core/base/cpu.hpp"
+#include "core/sparsify/scan/scan.hpp"
+
+namespace sparfuse {
+namespace {
+
+std::size_t Blocks(std::size_t n, std::size_t block) { return (n + block - 1) / block; }
+
+// Elements that begin with a block's first one.
+struct Run {
+  std::uint32_t block = 0;
+  std::uint32_t size = 0;
+  std::size_t at = 0;  // in the slot
+};
+
+class BlockTopK final : public Sparsifier {
+ public:
+  explicit BlockTopK(std::size_t block) : block_(block) {}
+
+  std::string_view name() const noexcept override { return "block-topk"; }
+  std::size_t block() const noexcept override { return block_; }
+
+  std::size_t Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
+                    double density) const override {
+    return BlockTopKCount(n, block_, density);
+  }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
+    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
+    const std::size_t count = BlockTopKCount(input.n, block_, density);
+    RequireRoom(name(), info, slot, count);
+    if (count == input.n) return SelectAll(context, input, info, slot);
+    const std::span<const double> energies = Energies(context, input, info);
+    Take(context, input, Largest(context, energies, input.n, count / block_), slot);
+    slot.count = count;
+  }
+
+ private:
+  // The sum of squares of every block. Adds what is pending and checks x while it is in cache.
+  std::span<const double> Energies(const SelectContext& context, SelectInput& input,
+                                   const TensorInfo& info) const {
+    const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+    const auto energies =
+        WorkspaceArray<double>(*context.workspace, kUseSample, Blocks(input.n, block_));
+    const std::size_t chunk = Blocks(ChunkSize(input.n), block_) * block_;
+    const std::size_t piece = std::max<std::size_t>(1, kBlock / block_) * block_;
+    float* const residual = input.pending ? input.residual : nullptr;
+    const float* const from = input.pending ? input.gradient : input.x();
+    const float* const x = input.x();
+    std::atomic<bool> finite{true};
+    context.pool->ParallelFor((input.n + chunk - 1) / chunk, [&](std::size_t c, int) {
+      std::uint32_t largest = 0;
+      const std::size_t end = std::min(input.n, (c + 1) * chunk);
+      for (std::size_t begin = c * chunk; begin < end; begin += piece) {
+        const std::size_t size = std::min(piece, end - begin);
+        float* const sum = residual == nullptr ? nullptr : residual + begin;
+        largest = std::max(largest, kernels.add(from + begin, sum, size));
+        for (std::size_t at = begin; at < begin + size; at += block_) {
+          energies[at / block_] = Energy(kernels, x + at, std::min(block_, begin + size - at));
+        }
+      }
+      if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
+    });
+    input.pending = false;
+    if (!finite) ThrowNotFinite(input, info);
+    return energies;
+  }
+
+  static double Energy(const SelectKernels& kernels, const float* x, std::size_t n) {
+    double energy = 0;
+    for (std::size_t at = 0; at < n; at += kBlock) {
+      BlockSums sums;
+      kernels.measure(x + at, std::min(kBlock, n - at), &sums);
+      energy += sums.sum_squares;
+    }
+    return energy;
+  }
+
+  // The first `many` blocks by (energy descending, number ascending), in the order of their
+  // numbers. Precondition: there are more.
+  std::span<const Run> Largest(const SelectContext& context, std::span<const double> energies,
+                               std::size_t n, std::size_t many) const {
+    Workspace& workspace = *context.workspace;
+    const auto order = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, energies.size());
+    std::iota(order.begin(), order.end(), 0u);
+    const auto next = order.begin() + static_cast<std::ptrdiff_t>(many);
+    std::nth_element(order.begin(), next, order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return energies[a] != energies[b] ? energies[a] > energies[b] : a < b;
+    });
+    const auto runs = WorkspaceArray<Run>(workspace, kUseKeys, many + 1);
+    std::size_t used = 0;
+    std::size_t missing = 0;
+    for (; used < many; ++used) {
+      const std::size_t size = std::min(block_, n - order[used] * block_);
+      runs[used] = {order[used], static_cast<std::uint32_t>(size), 0};
+      missing += block_ - size;
+    }
+    // The last block is shorter and among them: the block that comes next fills up the count.
+    if (missing > 0) runs[used++] = {*next, static_cast<std::uint32_t>(missing), 0};
+    const std::span<Run> chosen = runs.first(used);
+    std::ranges::sort(chosen, {}, &Run::block);
+    std::size_t at = 0;
+    for (Run& run : chosen) {
+      run.at = at;
+      at += run.size;
+    }
+    return chosen;
+  }
+
+  void Take(const SelectContext& context, const SelectInput& input, std::span<const Run> runs,
+            Slot& slot) const {
+    const std::size_t together = std::max<std::size_t>(1, kChunk / block_);
+    context.pool->ParallelFor((runs.size() + together - 1) / together, [&](std::size_t c, int) {
+      const std::size_t end = std::min(runs.size(), (c + 1) * together);
+      for (std::size_t r = c * together; r < end; ++r) {
+        const Run& run = runs[r];
+        const std::size_t first = run.block * block_;
+        std::iota(slot.indices.data + run.at, slot.indices.data + run.at + run.size,
+                  static_cast<std::uint32_t>(first));
+        std::copy_n(input.x() + first, run.size, slot.values.data + run.at);
+        if (input.residual != nullptr) std::fill_n(input.residual + first, run.size, 0.0f);
+      }
+    });
+  }
+
+  std::size_t block_;
+};
+
+// The m largest of B blocks hold m / B of what all hold; m / B = ceil(k / b) / ceil(n / b), which
+// is above k / (n + b - 1): above k / 2n for every block b below n, and 1 for the others.
+double Contraction(std::span<const std::int64_t> shape, double density) {
+  const double kept = KeptFraction(shape, density);
+  return kept >= 1 ? 1.0 : kept / 2;
+}
+
+}  // namespace
+
+std::size_t BlockTopKCount(std::size_t n, std::size_t block, double density) {
+  return std::min(n, Blocks(KeptCount(n, density), block) * block);
+}
+
+SparsifierDescriptor BlockTopKDescriptor() {
+  return {
+      .name = "block-topk",
+      .paper = "Fei et al., OmniReduce, SIGCOMM 2021",
+      .revision = 1,
+      .exact_count = true,
+      .index_shared = false,
+      .selection_model = {},
+      .contraction = Contraction,
+      .deviations =
+          "The count is exact: where the last, shorter block is among the largest, the block "
+          "that comes next gives as many of its first elements as the last one lacks.",
+      .options = {{.name = "block",
+                   .fallback = std::int64_t{256},
+                   .min = 1,
+                   .max = 65536,
+                   .choices = {},
+                   .meaning = "elements of a block; a tensor is cut from its first one on"}},
+      .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+        return std::make_unique<BlockTopK>(static_cast<std::size_t>(IntOption(resolved, "block")));
+      }};
+}
+
+}  // namespace sparfuse

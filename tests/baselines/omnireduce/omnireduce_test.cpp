@@ -1,0 +1,366 @@
+// Tests OmniReduce: what it sums, what travels by formula, and what a model expects of it.
+#include "baselines/omnireduce/omnireduce.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <set>
+
+#include "baselines/omnireduce/omnireduce_exchange.hpp"
+#include "baselines/omnireduce/omnireduce_stream.hpp"
+#include "baselines/registry.hpp"
+#include "core/base/error.hpp"
+#include "core/engine/live/job_thread.hpp"
+#include "tests/support/exchanges.hpp"
+
+namespace sparfuse::baselines {
+namespace {
+
+using testing::Outcome;
+using testing::Sent;
+using testing::SparseVector;
+
+std::unique_ptr<Collective> Make(std::int64_t block, std::int64_t slots, std::int64_t bundle) {
+  return MakeCollective(OmniReduceCollective(),
+                        {{"block", block}, {"slots", slots}, {"bundle", bundle}});
+}
+
+// Shard 0 is of blocks 0 and 1, shard 1 of block 2. Rank 0 sends block 2 and, of shard 0, the sums
+// of blocks 0 and 1; rank 1 sends block 1 and the sum of block 2.
+TEST(OmniReduce, TwoRanksAndThreeBlocksByHand) {
+  const Sent sent{"", 6, 3, {{{1, 10}, {4, 40}}, {{2, -2}, {3, 3}, {4, -40}}}};
+  const auto collective = Make(2, 1, 8);
+  const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
+  const std::uint64_t block = 3 * kWord;  // its number and two elements
+  EXPECT_EQ(outcomes[0].traffic,
+            (Traffic{2, 2, (block + kWord) + (2 * block + kWord), 2 * (block + kWord)}));
+  EXPECT_EQ(outcomes[1].traffic,
+            (Traffic{2, 2, 2 * (block + kWord), (block + kWord) + (2 * block + kWord)}));
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.applied, (std::vector<float>{0, 10, -2, 3, 0, 0}));
+    EXPECT_EQ(outcome.summed, 3u) << "a sum that is 0 is not applied";
+  }
+}
+
+// Every rank sends `many` blocks of whole elements, or with `loose` as many single elements.
+Sent Draw(std::size_t elements, std::size_t block, std::size_t ranks, std::size_t many, bool loose,
+          unsigned seed) {
+  std::mt19937 random(seed);
+  Sent sent{"", elements, many * block, {}};
+  const std::size_t blocks = (elements + block - 1) / block;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    SparseVector own;
+    std::set<std::size_t> chosen;
+    const std::size_t of = loose ? elements : blocks;
+    while (chosen.size() < std::min(many, of)) chosen.insert(random() % of);
+    for (const std::size_t at : chosen) {
+      const std::size_t begin = loose ? at : at * block;
+      const std::size_t end = loose ? at + 1 : std::min(elements, begin + block);
+      for (std::size_t i = begin; i < end; ++i) {
+        own[static_cast<std::uint32_t>(i)] = static_cast<float>(1 + random() % 20);
+      }
+    }
+    sent.by_rank.push_back(std::move(own));
+  }
+  return sent;
+}
+
+std::vector<std::set<std::size_t>> BlocksOf(const Sent& sent, std::size_t block) {
+  std::vector<std::set<std::size_t>> blocks;
+  for (const SparseVector& own : sent.by_rank) {
+    blocks.emplace_back();
+    for (const auto& [index, value] : own) blocks.back().insert(index / block);
+  }
+  return blocks;
+}
+
+struct Shape {
+  std::size_t elements;
+  std::size_t block;
+  std::size_t slots;
+  std::size_t bundle;
+  std::size_t ranks;
+  std::size_t many;
+  bool loose;
+};
+
+const std::vector<Shape> kShapes = {
+    {1000, 4, 1, 1, 2, 20, false},     {1000, 4, 3, 1, 3, 30, false},
+    {1001, 4, 2, 3, 4, 60, false},     {1001, 7, 8, 2, 5, 100, false},
+    {999, 1, 4, 5, 3, 200, true},      {5000, 16, 4, 2, 8, 100, true},
+    {20'000, 256, 4, 4, 16, 5, false}, {300, 256, 4, 1, 6, 1, true},
+    {50, 1, 8, 1, 2, 50, false}};
+
+// Only blocks that a rank needs travel, each once to its aggregator and once from there to every
+// other rank, in messages of sums that are full but for the last one of a stream.
+TEST(OmniReduce, BytesAreThoseOfTheNeededBlocks) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(std::to_string(shape.elements) + " by " + std::to_string(shape.block));
+    const Sent sent = Draw(shape.elements, shape.block, shape.ranks, shape.many, shape.loose, 5);
+    const auto collective =
+        Make(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
+             static_cast<std::int64_t>(shape.bundle));
+    const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
+    const BlockCut cut{shape.elements, shape.block};
+    const auto by_rank = BlocksOf(sent, shape.block);
+    std::set<std::size_t> united;
+    for (const auto& blocks : by_rank) united.insert(blocks.begin(), blocks.end());
+    const std::size_t slots =
+        OmniReduceStreams(sent.kept, shape.block, shape.bundle, shape.slots, shape.ranks);
+    const auto count = [](const std::set<std::size_t>& blocks, const Blocks& part) {
+      return static_cast<std::size_t>(
+          std::distance(blocks.lower_bound(part.begin), blocks.lower_bound(part.end)));
+    };
+    for (std::size_t rank = 0; rank < shape.ranks; ++rank) {
+      const Blocks shard = cut.all().Part(shape.ranks, rank);
+      std::uint64_t results = 0;  // messages to one other rank
+      for (std::size_t s = 0; s < slots; ++s) {
+        const Blocks stream = shard.Part(slots, s);
+        if (stream.size() == 0) continue;
+        results +=
+            std::max<std::size_t>(1, (count(united, stream) + shape.bundle - 1) / shape.bundle);
+      }
+      std::uint64_t words = 0;
+      for (const std::size_t b : by_rank[rank]) {
+        if (b < shard.begin || b >= shard.end) words += 1 + cut.Floats(b);
+      }
+      for (const std::size_t b : united) {
+        if (b >= shard.begin && b < shard.end) words += (shape.ranks - 1) * (1 + cut.Floats(b));
+      }
+      const Traffic& traffic = outcomes[rank].traffic;
+      EXPECT_EQ(traffic.bytes_sent, kWord * (traffic.messages_sent + words));
+      ASSERT_GE(traffic.messages_sent, (shape.ranks - 1) * results);
+      const std::uint64_t bundles = traffic.messages_sent - (shape.ranks - 1) * results;
+      std::uint64_t least = 0;
+      for (std::size_t peer = 0; peer < shape.ranks; ++peer) {
+        if (peer == rank) continue;
+        for (std::size_t s = 0; s < slots; ++s) {
+          const Blocks stream = cut.all().Part(shape.ranks, peer).Part(slots, s);
+          if (stream.size() == 0) continue;
+          least += std::max<std::size_t>(
+              1, (count(by_rank[rank], stream) + shape.bundle - 1) / shape.bundle);
+        }
+      }
+      EXPECT_GE(bundles, least);
+    }
+  }
+}
+
+// Over several steps in which what is sent changes: equal to the all-gather's sum, and with it to
+// what all ranks sent; nothing comes back.
+TEST(OmniReduce, GivesWhatAllGatherGives) {
+  const auto gather = CoreCollective("sparse-allgather");
+  for (const Shape& shape : kShapes) {
+    std::vector<Sent> steps;
+    for (unsigned step = 0; step < 4; ++step) {
+      steps.push_back(Draw(shape.elements, shape.block, shape.ranks, 1 + shape.many * step / 3,
+                           shape.loose, step));
+    }
+    const auto collective =
+        Make(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
+             static_cast<std::int64_t>(shape.bundle));
+    const auto sums = testing::RunExchanges(*collective, steps);
+    const auto gathered = testing::RunExchanges(*gather, steps);
+    for (std::size_t step = 0; step < steps.size(); ++step) {
+      for (std::size_t rank = 0; rank < shape.ranks; ++rank) {
+        ASSERT_EQ(sums[step][rank].applied, gathered[step][0].applied);
+        ASSERT_EQ(sums[step][rank].returned, std::vector<float>(shape.elements, 0.0f));
+        ASSERT_TRUE(sums[step][rank].increasing);
+      }
+    }
+  }
+}
+
+// 1 + 2^-24 is 1, and so is 1 + 2^-24 + 2^-24, but 2^-24 + 2^-24 + 1 is not.
+TEST(OmniReduce, AddsInTheOrderOfTheRanks) {
+  const float small = std::ldexp(1.0f, -24);
+  const auto collective = Make(1, 1, 1);
+  const Sent sent{"", 2, 2, {{{0, 1}, {1, small}}, {{0, small}, {1, small}}, {{0, small}, {1, 1}}}};
+  const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.applied[0], 1.0f);
+    EXPECT_EQ(outcome.applied[1], 1.0f + 2 * small);
+  }
+}
+
+TEST(OmniReduce, OverflowIsSeenByAllRanks) {
+  const auto collective = Make(2, 1, 1);
+  const float large = std::numeric_limits<float>::max();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Sent sent{"", 8, 2, {{{1, large}}, {{1, large}}, {{6, nan}}}};
+  const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_TRUE(std::isinf(outcome.applied[1]));
+    EXPECT_TRUE(std::isnan(outcome.applied[6]));
+  }
+}
+
+// With a thread for its work a rank does the same, whichever streams it works on.
+TEST(OmniReduce, WorksBesideTheCommunicationThread) {
+  const Sent sent = Draw(4000, 8, 4, 120, false, 9);
+  const auto collective = Make(8, 4, 3);
+  const auto expected = testing::RunExchanges(*collective, {sent})[0];
+  testing::RunRanks(4, 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
+    const auto rank = static_cast<std::size_t>(loop.rank());
+    JobThread jobs(loop);
+    const std::vector<std::byte> bytes = testing::PayloadOf(sent.by_rank[rank]);
+    Buffer<std::byte> own(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), own.data());
+    ExchangeBuffers buffers;
+    buffers.shape = {sent.elements, sent.kept, 0};
+    buffers.own = own.host();
+    Buffer<std::byte> gathered(4 * sent.most() * kSparseElementBytes);
+    buffers.gathered = gathered.host();
+    buffers.capacity_bytes = sent.most() * kSparseElementBytes;
+    buffers.jobs = &jobs;
+    loop.RunBlocking(
+        [&](Communicator& world) -> Task { co_await collective->Run(world, buffers, 32); });
+    std::vector<float> applied(sent.elements);
+    testing::AddTo(applied, buffers.payloads.at(0));
+    EXPECT_EQ(applied, expected[rank].applied);
+    EXPECT_EQ(buffers.seen, expected[rank].seen);
+    jobs.Stop();
+  });
+}
+
+TEST(OmniReduce, RefusesOptionsOutOfRange) {
+  for (const char* name : {"block", "slots", "bundle"}) {
+    for (const std::int64_t value : {0, 1'000'000}) {
+      EXPECT_THROW((void)MakeCollective(OmniReduceCollective(), {{name, value}}), Error) << name;
+    }
+  }
+  EXPECT_THROW((void)Make(256, 9, 1), Error) << "tags are for eight streams";
+}
+
+// --- what a model expects ---
+
+struct Volume {
+  double own = 0;     // blocks that ranks send / those that they could
+  double united = 0;  // blocks that they get / those that they could
+  std::uint64_t messages = 0;
+  std::uint64_t repeats = 0;
+  std::uint64_t sums = 0;
+};
+
+Volume VolumeOf(const RoundPlan& plan, const ExchangeSizes& sizes, std::size_t block) {
+  const std::uint64_t ranks = sizes.seen.size();
+  Volume volume;
+  std::uint64_t own = 0;
+  std::uint64_t united = 0;
+  for (const auto& seen : sizes.seen) {
+    own += seen[kBundleWords] - seen[kBundles];
+    united += seen[kResultWords] - seen[kResults];
+    volume.messages += seen[kBundles] + (ranks - 1) * seen[kResults];
+  }
+  const double all = static_cast<double>(sizes.shape.elements) / static_cast<double>(block) *
+                     static_cast<double>(block + 1);
+  volume.own = static_cast<double>(own) / (all * static_cast<double>(ranks - 1));
+  volume.united = static_cast<double>(united) / all;
+  volume.repeats = plan.rounds[0].repeat;
+  volume.sums = *plan.sums;
+  return volume;
+}
+
+struct Both {
+  Volume run;
+  Volume model;
+};
+
+Both Compare(const Sent& sent, const Shape& shape, const OverlapModel& overlap) {
+  const auto collective =
+      Make(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
+           static_cast<std::int64_t>(shape.bundle));
+  const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
+  const Topology topology{static_cast<int>(shape.ranks), 1};
+  ExchangeSizes sizes = testing::RecordedSizes(*collective, sent, 0, outcomes);
+  const auto volume = [&] {
+    return VolumeOf(collective->Rounds(sizes, topology), sizes, shape.block);
+  };
+  Both both;
+  both.run = volume();
+  collective->Expect(overlap, topology, sizes);
+  both.model = volume();
+  EXPECT_NEAR(both.model.own / both.run.own, 1, 0.02);
+  EXPECT_NEAR(both.model.united / both.run.united, 1, 0.02);
+  const auto near = [](std::uint64_t model, std::uint64_t run, double by) {
+    EXPECT_NEAR(static_cast<double>(model) / static_cast<double>(run), 1, by);
+  };
+  near(both.model.messages, both.run.messages, 0.15);
+  near(both.model.repeats, both.run.repeats, 0.15);
+  near(both.model.sums, both.run.sums, 0.02);
+  return both;
+}
+
+// Elements that are selected one by one at density 0.1 %: 22.6 % of the blocks of 256 are a rank's,
+// 87.1 % those of 8 and 98.3 % those of 16; at 1 % 92.4 % are a rank's, and all of 8.
+TEST(OmniReduceModel, UnstructuredSelectionsNeedNearlyAllBlocks) {
+  constexpr std::size_t kBlocks = 4000;
+  const auto draw = [](std::size_t ranks, double density) {
+    const Shape shape{256 * kBlocks, 256, 4, 64, ranks, 0, true};
+    const auto many = static_cast<std::size_t>(256 * kBlocks * density);
+    Sent sent = Draw(shape.elements, 256, ranks, many, true, 3);
+    sent.kept = many;
+    return Compare(sent, shape, {});
+  };
+  const Both eight = draw(8, 0.001);
+  EXPECT_NEAR(eight.run.own, 0.226, 0.005);
+  EXPECT_NEAR(eight.run.united, 0.871, 0.01);
+  const Both sixteen = draw(16, 0.001);
+  EXPECT_NEAR(sixteen.run.own, 0.226, 0.005);
+  EXPECT_NEAR(sixteen.run.united, 0.983, 0.005);
+  const Both dense = draw(8, 0.01);
+  EXPECT_NEAR(dense.run.own, 0.924, 0.005);
+  EXPECT_NEAR(dense.run.united, 1.0, 0.01);
+}
+
+// Whole blocks at density 1 %: 1 % of them are a rank's, and 1 - 0.99^8 = 7.7 % those of 8. A model
+// that takes elements to lie one by one would ask for nearly all.
+TEST(OmniReduceModel, BlocksThatAreSelectedTogetherAreFew) {
+  for (const std::size_t bundle : {4, 256}) {
+    const Shape shape{256 * 8000, 256, 4, bundle, 8, 80, false};
+    const Sent sent = Draw(shape.elements, shape.block, shape.ranks, shape.many, false, 4);
+    OverlapModel overlap;
+    overlap.together = 256;
+    const Both both = Compare(sent, shape, overlap);
+    EXPECT_NEAR(both.model.own, 0.01, 0.0005);
+    EXPECT_NEAR(both.model.united, 0.077, 0.002);
+  }
+}
+
+// What all ranks select alike is sent once each, and its sums are no more.
+TEST(OmniReduceModel, RanksThatSelectTheSameNeedNoMoreTogether) {
+  const Shape shape{16 * 10'000, 16, 1, 8, 4, 1000, false};
+  Sent sent = Draw(shape.elements, shape.block, 1, shape.many, false, 4);
+  sent.by_rank.resize(shape.ranks, sent.by_rank[0]);
+  const Both both = Compare(sent, shape, {.theta = 1, .together = 16});
+  EXPECT_NEAR(both.model.united, both.model.own, 1e-3);
+}
+
+TEST(OmniReduceModel, RanksOfANodeShareItsNetwork) {
+  const auto collective = Make(256, 4, 256);
+  OverlapModel overlap;
+  overlap.together = 256;
+  const std::vector<std::uint64_t> bytes(8, 80 * 256 * kSparseElementBytes);
+  const ExchangeShape shape{256 * 8000, 80 * 256, 1};
+  const auto rounds = [&](const Topology& topology) {
+    return collective->Rounds(ExpectedSizes(*collective, shape, bytes, overlap, topology), topology)
+        .rounds;
+  };
+  const auto alone = rounds({8, 1});
+  const auto four = rounds({8, 4});
+  const auto together = rounds({8, 8});
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(alone[r].node_bytes, 0u);
+    EXPECT_EQ(alone[r].bytes, four[r].bytes);
+    // Of what each of four ranks sends to seven others, four sevenths leave the node.
+    EXPECT_NEAR(static_cast<double>(four[r].node_bytes),
+                static_cast<double>(four[r].bytes) * 4 * 4 / 7,
+                0.05 * static_cast<double>(four[r].node_bytes));
+    EXPECT_EQ(together[r].node_bytes, 0u);
+    EXPECT_EQ(together[r].link, LinkClass::kIntraNode);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::baselines
