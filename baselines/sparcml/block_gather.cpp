@@ -11,15 +11,15 @@
 namespace sparfuse::baselines {
 namespace {
 
-// Blocks first ... last - 1.
-struct Blocks {
+// Blocks first ... last - 1 of those that are gathered.
+struct Piece {
   std::size_t first = 0;
   std::size_t last = 0;
 };
 
 // `count` blocks from `first` on, modulo `ranks`: up to two pieces, of which the second may be
 // none.
-std::array<Blocks, 2> PiecesOf(std::size_t first, std::size_t count, std::size_t ranks) {
+std::array<Piece, 2> PiecesOf(std::size_t first, std::size_t count, std::size_t ranks) {
   first %= ranks;
   const std::size_t last = first + count;
   return {{{first, std::min(last, ranks)}, {0, last > ranks ? last - ranks : 0}}};
@@ -31,7 +31,7 @@ Task GatherBlocks(Communicator& communicator, std::span<std::byte> data,
                   std::span<const std::uint64_t> begins, int tag) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  const auto bytes_of = [&](const Blocks& piece) {
+  const auto bytes_of = [&](const Piece& piece) {
     return data.subspan(begins[piece.first], begins[piece.last] - begins[piece.first]);
   };
   for (std::size_t held = 1; held < ranks; held *= 2) {
@@ -40,12 +40,12 @@ Task GatherBlocks(Communicator& communicator, std::span<std::byte> data,
     const auto from = static_cast<int>((rank + held) % ranks);
     std::vector<std::unique_ptr<Request>> requests;
     std::vector<std::size_t> expected;
-    for (const Blocks& piece : PiecesOf(rank + held, count, ranks)) {
+    for (const Piece& piece : PiecesOf(rank + held, count, ranks)) {
       if (piece.first == piece.last) continue;
       expected.push_back(bytes_of(piece).size());
       requests.push_back(communicator.Irecv(from, tag, bytes_of(piece)));
     }
-    for (const Blocks& piece : PiecesOf(rank, count, ranks)) {
+    for (const Piece& piece : PiecesOf(rank, count, ranks)) {
       if (piece.first == piece.last) continue;
       requests.push_back(communicator.Isend(to, tag, bytes_of(piece)));
     }
@@ -67,7 +67,7 @@ void AddGatherRounds(std::span<const std::uint64_t> begins, const Topology& topo
     messages.clear();
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto to = static_cast<int>((rank + ranks - held) % ranks);
-      for (const Blocks& piece : PiecesOf(rank, std::min(held, ranks - held), ranks)) {
+      for (const Piece& piece : PiecesOf(rank, std::min(held, ranks - held), ranks)) {
         if (piece.first == piece.last) continue;
         messages.push_back({static_cast<int>(rank), to, begins[piece.last] - begins[piece.first]});
       }
