@@ -7,9 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "baselines/oktopk/node_bytes.hpp"
 #include "core/base/error.hpp"
-#include "core/collective/algorithms.hpp"
+#include "core/collective/message_rounds.hpp"
 
 namespace sparfuse::baselines {
 
@@ -97,27 +96,13 @@ Task MoveToBlocks(Communicator& communicator, const SparsePayload& own,
 
 void AddMoveRounds(std::span<const std::uint64_t> counts, const Topology& topology,
                    RoundPlan& plan) {
-  const std::size_t ranks = counts.size();
-  std::vector<Traffic> moved(ranks);
-  NodeBytes nodes(topology);
+  std::vector<RankMessage> messages;
   for (const BlockPiece& piece : BlockPieces(counts)) {
     if (piece.from == piece.to) continue;
-    const std::uint64_t bytes = piece.count * kSparseElementBytes;
-    moved[piece.from] += {.messages_sent = 1, .bytes_sent = bytes};
-    moved[piece.to] += {.messages_received = 1, .bytes_received = bytes};
-    nodes.Add(piece.from, piece.to, bytes);
+    messages.push_back({static_cast<int>(piece.from), static_cast<int>(piece.to),
+                        piece.count * kSparseElementBytes});
   }
-  Round round;
-  round.messages = 0;
-  round.link = SlowestLink(topology);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const Traffic& traffic = moved[rank];
-    round.messages = std::max(round.messages, static_cast<std::uint32_t>(traffic.messages_sent));
-    round.bytes = std::max({round.bytes, traffic.bytes_sent, traffic.bytes_received});
-    plan.per_rank[rank] += traffic;
-  }
-  round.node_bytes = nodes.most();
-  if (round.messages > 0) plan.rounds.push_back(round);
+  if (!messages.empty()) AddRound(messages, topology, plan);
 }
 
 }  // namespace sparfuse::baselines

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "baselines/oktopk/balanced_blocks.hpp"
-#include "baselines/oktopk/bruck_allgather.hpp"
 #include "baselines/oktopk/global_threshold.hpp"
 #include "baselines/oktopk/regions.hpp"
 #include "baselines/oktopk/split_and_reduce.hpp"
+#include "baselines/sparcml/block_gather.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/off_thread.hpp"
@@ -93,9 +93,15 @@ std::uint64_t PartOf(std::uint64_t total, std::size_t j, std::size_t ranks) {
   return total * (j + 1) / ranks - total * j / ranks;
 }
 
-std::vector<std::uint64_t> BytesOf(std::vector<std::uint64_t> counts) {
-  for (std::uint64_t& count : counts) count *= kSparseElementBytes;
-  return counts;
+// [P + 1] where blocks of so many bytes an element begin, one after another.
+std::vector<std::uint64_t> BeginsOf(std::span<const std::uint64_t> counts, std::uint64_t bytes) {
+  std::vector<std::uint64_t> begins = {0};
+  for (const std::uint64_t count : counts) begins.push_back(begins.back() + count * bytes);
+  return begins;
+}
+// Where every rank has one word.
+std::vector<std::uint64_t> WordBegins(std::size_t ranks) {
+  return BeginsOf(std::vector<std::uint64_t>(ranks, 1), sizeof(std::uint64_t));
 }
 
 // The elements of `own` whose indices none of `payloads` has; these increase from one to the next.
@@ -182,33 +188,30 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   buffers.seen = seen.words();
 
   std::vector<std::uint64_t> counts(ranks);
-  {
-    const std::vector<std::uint64_t> word_bytes(ranks, sizeof(std::uint64_t));
-    std::vector<std::uint64_t> gathered(ranks);
-    gathered[0] = seen.segment;
-    const auto room = std::as_writable_bytes(std::span(gathered));
-    co_await BruckAllGather(communicator, word_bytes, room, tag + 3);
-    for (std::size_t i = 0; i < ranks; ++i) counts[(rank + i) % ranks] = gathered[i];
-  }
+  counts[rank] = seen.segment;
+  const auto words = std::as_writable_bytes(std::span(counts));
+  const std::vector<std::uint64_t> word_begins = WordBegins(ranks);
+  co_await GatherBlocks(communicator, words, word_begins, tag + 3);
   const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   if (total > buffers.gathered.size() / kSparseElementBytes) {
     SPARFUSE_THROW(kComm, "oktopk: " + std::to_string(total) + " sums of " + std::to_string(ranks) +
                               " ranks: expected no more than they sent");
   }
-  // What the ranks sent has been added: its memory takes what is gathered, own block first.
-  if (!seen.exact && options_.Balances(counts)) {
-    const std::vector<std::uint64_t> blocks = BlockCounts(total, ranks);
-    const auto block = buffers.gathered.first(blocks[rank] * kSparseElementBytes);
-    co_await MoveToBlocks(communicator, state.segment.view(), counts, block, tag + 4);
-    counts = blocks;
+  // What the ranks sent has been added: what is gathered takes its memory.
+  const bool balances = !seen.exact && options_.Balances(counts);
+  const std::vector<std::uint64_t> begins =
+      BeginsOf(balances ? BlockCounts(total, ranks) : counts, kSparseElementBytes);
+  const std::span<std::byte> gathered = buffers.gathered.first(begins.back());
+  const auto block = [&](std::size_t of) {
+    return gathered.subspan(begins[of], begins[of + 1] - begins[of]);
+  };
+  if (balances) {
+    co_await MoveToBlocks(communicator, state.segment.view(), counts, block(rank), tag + 4);
   } else {
-    state.segment.WriteTo(buffers.gathered);
+    state.segment.WriteTo(block(rank));
   }
-  const std::vector<std::uint64_t> bytes = BytesOf(counts);
-  co_await BruckAllGather(communicator, bytes, buffers.gathered, tag + 5);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    buffers.payloads.push_back(buffers.gathered.subspan(BruckBlockBegin(bytes, rank, r), bytes[r]));
-  }
+  co_await GatherBlocks(communicator, gathered, begins, tag + 5);
+  for (std::size_t of = 0; of < ranks; ++of) buffers.payloads.push_back(block(of));
 
   const std::function<void()> finish = [&] {
     if (seen.exact) {
@@ -282,7 +285,6 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   plan.per_rank.resize(ranks);
   std::vector<SplitCounts> split;
   std::vector<std::uint64_t> counts;
-  Round busiest;  // its work alone
   std::uint64_t scattered = 0, region = 0, distinct = 0, own = 0;
   bool voted = false, exact = false;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -298,21 +300,24 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   }
   const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   plan.sums = exact ? std::min<std::uint64_t>(total, sizes.shape.kept) : total;
-  if (ranks == 1) return plan;
 
   if (voted) AddVoteRounds(topology, plan);
   AddSplitRounds(split, options_.bucket, topology, plan);
-  plan.rounds.back()[Work::kMerge] = scattered;
-  plan.rounds.back()[Work::kAdd] = region;  // the region's sums are set to 0
-  plan.rounds.back()[Work::kSelect] = distinct;
-  AddBruckRounds(std::vector<std::uint64_t>(ranks, sizeof(std::uint64_t)), topology, plan);
+  Round work{.messages = 0, .link = SlowestLink(topology)};
+  work[Work::kMerge] = scattered;
+  work[Work::kAdd] = region;  // its sums are set to 0 first
+  work[Work::kSelect] = distinct;
+  plan.rounds.push_back(work);
+  AddGatherRounds(WordBegins(ranks), topology, plan);
   if (!exact && options_.Balances(counts)) {
     AddMoveRounds(counts, topology, plan);
     counts = BlockCounts(total, ranks);
   }
-  AddBruckRounds(BytesOf(counts), topology, plan);
-  if (exact) plan.rounds.back()[Work::kSelect] = total;
-  plan.rounds.back()[Work::kMerge] = own + *plan.sums;  // what is not in the result returns
+  AddGatherRounds(BeginsOf(counts, kSparseElementBytes), topology, plan);
+  work.work = {};
+  if (exact) work[Work::kSelect] = total;
+  work[Work::kMerge] = own + *plan.sums;  // what is not in the result returns
+  plan.rounds.push_back(work);
   return plan;
 }
 

@@ -5,9 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "baselines/oktopk/node_bytes.hpp"
+#include "baselines/oktopk/direct_rounds.hpp"
 #include "core/base/error.hpp"
-#include "core/collective/algorithms.hpp"
 
 namespace sparfuse::baselines {
 
@@ -74,24 +73,16 @@ void AddVoteRounds(const Topology& topology, RoundPlan& plan) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   if (ranks == 1) return;
   constexpr std::uint64_t kBytes = sizeof(std::int64_t);
-  Round round;
-  round.messages = static_cast<std::uint32_t>(ranks - 1);
-  round.bytes = (ranks - 1) * kBytes;
-  round.link = SlowestLink(topology);
-  NodeBytes votes(topology);
-  NodeBytes means(topology);
+  std::vector<Traffic> votes;
+  std::vector<Traffic> means;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const std::uint64_t others = ranks - (rank == 0 ? 1 : 2);  // that have a boundary
     const std::uint64_t all = rank == 0 ? 0 : ranks - 1;
-    votes.AddEvenly(rank, others * kBytes, all * kBytes);
-    means.AddEvenly(rank, all * kBytes, others * kBytes);
-    plan.per_rank[rank] +=
-        {others + all, others + all, (others + all) * kBytes, (others + all) * kBytes};
+    votes.push_back({others, all, others * kBytes, all * kBytes});
+    means.push_back({all, others, all * kBytes, others * kBytes});
   }
-  round.node_bytes = votes.most();
-  plan.rounds.push_back(round);
-  round.node_bytes = means.most();
-  plan.rounds.push_back(round);
+  AddDirectRounds(votes, ranks - 1, topology, plan);
+  AddDirectRounds(means, ranks - 1, topology, plan);
 }
 
 }  // namespace sparfuse::baselines

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "baselines/oktopk/node_bytes.hpp"
+#include "baselines/oktopk/direct_rounds.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/collective/off_thread.hpp"
 
@@ -104,36 +104,13 @@ Task SplitAndReduce(Communicator& communicator, ExchangeBuffers& buffers,
 
 void AddSplitRounds(std::span<const SplitCounts> counts, std::size_t bucket,
                     const Topology& topology, RoundPlan& plan) {
-  const std::size_t ranks = counts.size();
-  if (ranks == 1) return;
-  std::uint64_t busiest = 0;
-  NodeBytes nodes(topology);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::uint64_t sent = counts[rank].sent * kSparseElementBytes;
-    const std::uint64_t received = counts[rank].received * kSparseElementBytes;
-    busiest = std::max({busiest, sent, received});
-    nodes.AddEvenly(rank, sent, received);
-    plan.per_rank[rank] += {ranks - 1, ranks - 1, sent, received};
+  const std::uint64_t others = counts.size() - 1;
+  std::vector<Traffic> of_rank;
+  for (const SplitCounts& each : counts) {
+    of_rank.push_back(
+        {others, others, each.sent * kSparseElementBytes, each.received * kSparseElementBytes});
   }
-  // Full buckets, and the rest.
-  const std::size_t full = (ranks - 1) / bucket;
-  const std::size_t rest = (ranks - 1) % bucket;
-  const std::uint64_t full_bytes = busiest * (full * bucket) / (ranks - 1);
-  const std::uint64_t full_node_bytes = nodes.most() * (full * bucket) / (ranks - 1);
-  if (full > 0) {
-    plan.rounds.push_back({.repeat = static_cast<std::uint32_t>(full),
-                           .messages = static_cast<std::uint32_t>(bucket),
-                           .bytes = full_bytes,
-                           .link = SlowestLink(topology),
-                           .node_bytes = full_node_bytes});
-  }
-  if (rest > 0) {
-    plan.rounds.push_back({.repeat = 1,
-                           .messages = static_cast<std::uint32_t>(rest),
-                           .bytes = busiest - full_bytes,
-                           .link = SlowestLink(topology),
-                           .node_bytes = nodes.most() - full_node_bytes});
-  }
+  AddDirectRounds(of_rank, bucket, topology, plan);
 }
 
 }  // namespace sparfuse::baselines

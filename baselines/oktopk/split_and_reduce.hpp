@@ -36,8 +36,7 @@ Task SplitAndReduce(Communicator& communicator, ExchangeBuffers& buffers,
                     const std::vector<std::size_t>& boundaries, std::size_t bucket, RangeSums& sums,
                     SplitCounts& counts, int tag);
 
-// Adds its rounds, and its traffic to plan.per_rank. What goes between two ranks is not known:
-// Round::node_bytes takes it to be even.
+// Adds its rounds, and its traffic to plan.per_rank.
 void AddSplitRounds(std::span<const SplitCounts> counts, std::size_t bucket,
                     const Topology& topology, RoundPlan& plan);
 

@@ -1,5 +1,5 @@
-// Tests the parts of Ok-Topk's all-reduce by hand: votes on regions, split and reduce, balanced
-// blocks, the all-gather.
+// Tests the parts of Ok-Topk's all-reduce by hand: votes on regions, split and reduce, and
+// balanced blocks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,10 +8,8 @@
 #include <random>
 
 #include "baselines/oktopk/balanced_blocks.hpp"
-#include "baselines/oktopk/bruck_allgather.hpp"
 #include "baselines/oktopk/regions.hpp"
 #include "baselines/oktopk/split_and_reduce.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse {
@@ -268,52 +266,6 @@ TEST(OkTopkBlocks, AreMovedInOneRoundOfTheBusiestRank) {
   plan = EmptyPlan(3);
   baselines::AddMoveRounds(Counts{7, 0, 2}, {3, 2}, plan);
   EXPECT_EQ(plan.rounds[0].node_bytes, 1 * kBytes);
-}
-
-// --- all-gather ---
-
-TEST(OkTopkGather, GivesAllBlocksToAllRanks) {
-  for (std::size_t ranks = 1; ranks <= 9; ++ranks) {
-    Counts bytes;
-    for (std::size_t r = 0; r < ranks; ++r) bytes.push_back(8 * ((r * 5 + 3) % 4));
-    const auto total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
-    const auto traffic = OnRanks(ranks, [&](Communicator& world) -> Task {
-      const auto rank = static_cast<std::size_t>(world.rank());
-      std::vector<std::byte> gathered(total);
-      std::fill_n(gathered.begin(), bytes[rank], static_cast<std::byte>(rank + 1));
-      co_await baselines::BruckAllGather(world, bytes, gathered, kTag);
-      for (std::size_t of = 0; of < ranks; ++of) {
-        const auto block =
-            std::span(gathered).subspan(baselines::BruckBlockBegin(bytes, rank, of), bytes[of]);
-        for (const std::byte each : block) EXPECT_EQ(each, static_cast<std::byte>(of + 1));
-      }
-    });
-    RoundPlan plan = EmptyPlan(ranks);
-    baselines::AddBruckRounds(bytes, {static_cast<int>(ranks), 1}, plan);
-    EXPECT_EQ(plan.per_rank, traffic);
-  }
-}
-
-TEST(OkTopkGather, DoublesItsBlocksFromRoundToRound) {
-  RoundPlan plan = EmptyPlan(5);
-  baselines::AddBruckRounds(Counts{8, 16, 0, 32, 8}, {5, 1}, plan);
-  ASSERT_EQ(plan.rounds.size(), 3u);
-  EXPECT_EQ(plan.rounds[0].bytes, 32u);  // one block
-  EXPECT_EQ(plan.rounds[1].bytes, 40u);  // two: 32 and 8
-  EXPECT_EQ(plan.rounds[2].bytes, 32u);  // the one that is left
-  EXPECT_EQ(plan.per_rank[0], (Traffic{3, 3, 8 + 24 + 8, 56}));
-}
-
-TEST(OkTopkGather, RefusesABlockOfAnotherLength) {
-  const Counts expected = {8, 8};
-  const Counts wrong = {8, 4};
-  EXPECT_THROW(OnRanks(2,
-                       [&](Communicator& world) -> Task {
-                         std::vector<std::byte> gathered(16);
-                         co_await baselines::BruckAllGather(
-                             world, world.rank() == 0 ? expected : wrong, gathered, kTag);
-                       }),
-               Error);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "baselines/registry.hpp"
 #include "core/cost/cost_model.hpp"
 #include "tests/support/exchanges.hpp"
-#include "tests/support/timed_tensors.hpp"
+#include "tests/support/golden_timeline.hpp"
 
 namespace sparfuse {
 namespace {
@@ -55,12 +55,12 @@ TEST(OkTopkRounds, SendTheGoldenVolumes) {
 }
 
 // The specification's step: selection and its copy to the host, the exchange, copies of the own
-// region and of the result, and their sum. The copies are no part of an exchange here, and of the
-// published 3 (P - 1) + 2 log2 P messages those of counts and of separate indices are not sent.
+// region and of the result to the card, and their sum. Copies are no part of an exchange here; and
+// of the 3 (P - 1) + 2 log2 P start-ups, one after another, the model knows those that follow one
+// another: a bucket of messages has one, and no counts or separate indices are sent before.
 double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   constexpr double kCopied = 12e9;  // bytes a second
-  constexpr double kAlpha = 5e-5;
-  constexpr int kRanks = 8;
+  constexpr int kRanks = testing::kGoldenRanks;
   double backward = 0;
   std::size_t elements = 0;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -70,15 +70,17 @@ double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   const auto n = static_cast<double>(elements);
   const double k = std::floor(density * n);
   CostModel cost;
-  for (LinkCost& link : cost.links) {
-    link = LinkCost::FromAlphaBeta(kAlpha, 8e-10);
-    link.seconds_per_extra_message = kAlpha;
-  }
+  cost.links.fill(LinkCost::FromAlphaBeta(testing::kGoldenAlpha, testing::kGoldenBeta));
   const RoundPlan plan = Modelled(elements, static_cast<std::size_t>(k), kRanks);
+  int steps = 0;
+  for (const Round& round : plan.rounds) {
+    steps += round.messages > 0 ? static_cast<int>(round.repeat) : 0;
+  }
+  EXPECT_EQ(steps, 2 + 2 * 3);
   EXPECT_EQ(plan.per_rank[0].messages_sent, 7u + 2 * 3u);
-  const double exchange = cost.PhasesOf(plan).alone() + 2 * (kRanks - 1) * kAlpha;
-  return 1.5 * backward + 3e-5 + 1e-10 * n + 8 * k / kCopied + exchange +
-         (4 * n / kRanks + 8 * k) / kCopied + 1e-5 + 2e-11 * k;
+  const double start_ups = testing::kGoldenAlpha * (3 * (kRanks - 1) + 2 * 3 - steps);
+  return 1.5 * backward + 3e-5 + 1e-10 * n + 8 * k / kCopied + cost.PhasesOf(plan).alone() +
+         start_ups + (4 * n / kRanks + 8 * k) / kCopied + 1e-5 + 2e-11 * k;
 }
 
 TEST(OkTopkRounds, ReproduceTheGoldenTimes) {
@@ -132,17 +134,22 @@ TEST(OkTopkRounds, CountWhatLeavesANode) {
   const std::vector<std::uint64_t> bytes(4, 1200 * kBytes);
   const RoundPlan plan = collective->Rounds(
       ExpectedSizes(*collective, {100'000, 1200, 1}, bytes, {}, topology), topology);
-  ASSERT_EQ(plan.rounds.size(), 1u + 2 + 2);
+  ASSERT_EQ(plan.rounds.size(), 1u + 1 + 2 + 2 + 1);
   // 900 elements a rank, two thirds of them to the other node, from two ranks.
   EXPECT_EQ(plan.rounds[0].messages, 3u);
   EXPECT_EQ(plan.rounds[0].bytes, 900 * kBytes);
   EXPECT_EQ(plan.rounds[0].node_bytes, 1200 * kBytes);
+  // A rank has 1200 elements to add, of a region of 25,000; of those all ranks have selected
+  // 1 - 0.988^4 of 100,000, and k are gathered.
+  EXPECT_EQ(plan.rounds[1].messages, 0u);
+  EXPECT_EQ(plan.rounds[1].work, (WorkByKind{25'000, 1200, 1179, 0, 0}));
   // To the rank before, of which every second is on the other node; then two blocks to the next
   // but one.
-  EXPECT_EQ(plan.rounds[3].bytes, 300 * kBytes);
-  EXPECT_EQ(plan.rounds[3].node_bytes, 300 * kBytes);
-  EXPECT_EQ(plan.rounds[4].bytes, 600 * kBytes);
-  EXPECT_EQ(plan.rounds[4].node_bytes, 1200 * kBytes);
+  EXPECT_EQ(plan.rounds[4].bytes, 300 * kBytes);
+  EXPECT_EQ(plan.rounds[4].node_bytes, 300 * kBytes);
+  EXPECT_EQ(plan.rounds[5].bytes, 600 * kBytes);
+  EXPECT_EQ(plan.rounds[5].node_bytes, 1200 * kBytes);
+  EXPECT_EQ(plan.rounds[6].work, (WorkByKind{0, 2400, 0, 0, 0}));
   for (const Round& round : plan.rounds) EXPECT_EQ(round.link, LinkClass::kInterNode);
 }
 
