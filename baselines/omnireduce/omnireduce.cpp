@@ -149,7 +149,7 @@ void OmniReduce::Expect(const OverlapModel& overlap, const Topology& topology,
                         ExchangeSizes& sizes) const {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   const BlockCut cut{sizes.shape.elements, options_.block};
-  const Blocks all = cut.all();
+  const BlockRange all = cut.all();
   sizes.seen.assign(ranks, std::vector<std::uint64_t>(kSeenWords, 0));
   const auto elements_of = [&](std::size_t rank) {
     return static_cast<double>(sizes.payload_bytes[rank] / kSparseElementBytes);

@@ -49,7 +49,7 @@ std::uint32_t ReadMessage(const BlockCut& cut, std::span<const float> message, s
 
 }  // namespace
 
-Blocks Blocks::Part(std::size_t parts, std::size_t i) const {
+BlockRange BlockRange::Part(std::size_t parts, std::size_t i) const {
   const std::size_t each = size() / parts;
   const std::size_t more = size() % parts;
   const std::size_t first = begin + i * each + std::min(i, more);
@@ -60,7 +60,7 @@ std::size_t BlockCut::Floats(std::size_t number) const {
   return std::min(block, elements - number * block);
 }
 
-std::size_t BlockCut::MessageWords(Blocks stream, std::size_t bundle) const {
+std::size_t BlockCut::MessageWords(BlockRange stream, std::size_t bundle) const {
   return std::min(bundle, stream.size()) * (1 + std::min(block, elements)) + 1;
 }
 
@@ -81,7 +81,7 @@ BlockIndex::BlockIndex(const BlockCut& cut, const SparsePayload& payload) {
 }
 
 WorkerStream::WorkerStream(const BlockCut& cut, const SparsePayload& own, const BlockIndex& index,
-                           Blocks stream, std::size_t bundle)
+                           BlockRange stream, std::size_t bundle)
     : cut_(cut),
       own_(own),
       index_(&index),
@@ -155,7 +155,7 @@ void WorkerStream::Take(std::span<const float> message, SumRoom& sums) {
   done_ = asked == kNone;
 }
 
-AggregatorStream::AggregatorStream(const BlockCut& cut, Blocks stream, std::size_t bundle,
+AggregatorStream::AggregatorStream(const BlockCut& cut, BlockRange stream, std::size_t bundle,
                                    std::size_t ranks, std::span<float> room)
     : cut_(cut), stream_(stream), bundle_(bundle), kept_(ranks) {
   const std::size_t words = cut.MessageWords(stream, bundle);

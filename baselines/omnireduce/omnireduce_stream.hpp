@@ -31,13 +31,13 @@ namespace sparfuse::baselines {
 inline constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
 // Numbers of blocks [begin, end).
-struct Blocks {
+struct BlockRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 
   std::size_t size() const { return end - begin; }
   // The i-th of `parts` parts, which differ by one block at most; the first ones are the larger.
-  Blocks Part(std::size_t parts, std::size_t i) const;
+  BlockRange Part(std::size_t parts, std::size_t i) const;
 };
 
 // Elements cut into blocks, the last of which may be shorter.
@@ -45,10 +45,10 @@ struct BlockCut {
   std::size_t elements = 0;
   std::size_t block = 1;
 
-  Blocks all() const { return {0, (elements + block - 1) / block}; }
+  BlockRange all() const { return {0, (elements + block - 1) / block}; }
   std::size_t Floats(std::size_t number) const;
   // Words of the longest message of a stream: both kinds have at most `bundle` records.
-  std::size_t MessageWords(Blocks stream, std::size_t bundle) const;
+  std::size_t MessageWords(BlockRange stream, std::size_t bundle) const;
 };
 
 // The blocks in which a payload has elements.
@@ -71,7 +71,7 @@ class WorkerStream {
  public:
   // `index` and what `own` views outlive it. A stream without blocks is done.
   WorkerStream(const BlockCut& cut, const SparsePayload& own, const BlockIndex& index,
-               Blocks stream, std::size_t bundle);
+               BlockRange stream, std::size_t bundle);
 
   // Whether it has something to say: at first, and while it may send blocks.
   bool sends() const;
@@ -86,7 +86,7 @@ class WorkerStream {
   BlockCut cut_;
   SparsePayload own_;
   const BlockIndex* index_;
-  Blocks stream_;
+  BlockRange stream_;
   std::size_t bundle_;
   // Positions in the index: of the next to send, the first that is not given out, and the end.
   std::size_t next_;
@@ -99,7 +99,7 @@ class WorkerStream {
 class AggregatorStream {
  public:
   // `room`: for `ranks` messages of MessageWords, which it keeps there.
-  AggregatorStream(const BlockCut& cut, Blocks stream, std::size_t bundle, std::size_t ranks,
+  AggregatorStream(const BlockCut& cut, BlockRange stream, std::size_t bundle, std::size_t ranks,
                    std::span<float> room);
 
   // Whether the worker of `rank` sends before the next sums: WorkerStream::sends.
@@ -128,7 +128,7 @@ class AggregatorStream {
   };
 
   BlockCut cut_;
-  Blocks stream_;
+  BlockRange stream_;
   std::size_t bundle_;
   std::vector<Kept> kept_;  // [ranks]
   std::uint64_t added_ = 0;

@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "core/sparsify/adtopk/adtopk.hpp"
-#include "core/sparsify/block_topk/block_topk.hpp"
+#include "core/sparsify/block-topk/block_topk.hpp"
 #include "core/sparsify/dgc/dgc.hpp"
 #include "core/sparsify/gaussiank/gaussiank.hpp"
 #include "core/sparsify/mstopk/mstopk.hpp"

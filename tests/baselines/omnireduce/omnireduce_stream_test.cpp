@@ -120,7 +120,7 @@ TEST(OmniReduceStream, TakesOneStepWhereABundleHoldsAll) {
 
 TEST(OmniReduceStream, RefusesMalformedMessages) {
   const BlockCut cut{5, 2};
-  const Blocks stream{1, 3};
+  const BlockRange stream{1, 3};
   const BlockIndex index(cut, {});
   const auto refused = [](const auto& call) {
     try {
@@ -174,10 +174,10 @@ TEST(OmniReduceStream, RefusesMoreSumsThanThereIsRoomFor) {
 }
 
 TEST(OmniReduceStream, BlocksAreDealtOutToShardsAndStreams) {
-  const Blocks all{0, 11};
+  const BlockRange all{0, 11};
   std::size_t next = 0;
   for (std::size_t shard = 0; shard < 4; ++shard) {
-    const Blocks part = all.Part(4, shard);
+    const BlockRange part = all.Part(4, shard);
     EXPECT_EQ(part.begin, next);
     EXPECT_EQ(part.size(), shard < 3 ? 3u : 2u);
     next = part.end;

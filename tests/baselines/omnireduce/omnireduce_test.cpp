@@ -108,15 +108,15 @@ TEST(OmniReduce, BytesAreThoseOfTheNeededBlocks) {
     for (const auto& blocks : by_rank) united.insert(blocks.begin(), blocks.end());
     const std::size_t slots =
         OmniReduceStreams(sent.kept, shape.block, shape.bundle, shape.slots, shape.ranks);
-    const auto count = [](const std::set<std::size_t>& blocks, const Blocks& part) {
+    const auto count = [](const std::set<std::size_t>& blocks, const BlockRange& part) {
       return static_cast<std::size_t>(
           std::distance(blocks.lower_bound(part.begin), blocks.lower_bound(part.end)));
     };
     for (std::size_t rank = 0; rank < shape.ranks; ++rank) {
-      const Blocks shard = cut.all().Part(shape.ranks, rank);
+      const BlockRange shard = cut.all().Part(shape.ranks, rank);
       std::uint64_t results = 0;  // messages to one other rank
       for (std::size_t s = 0; s < slots; ++s) {
-        const Blocks stream = shard.Part(slots, s);
+        const BlockRange stream = shard.Part(slots, s);
         if (stream.size() == 0) continue;
         results +=
             std::max<std::size_t>(1, (count(united, stream) + shape.bundle - 1) / shape.bundle);
@@ -136,7 +136,7 @@ TEST(OmniReduce, BytesAreThoseOfTheNeededBlocks) {
       for (std::size_t peer = 0; peer < shape.ranks; ++peer) {
         if (peer == rank) continue;
         for (std::size_t s = 0; s < slots; ++s) {
-          const Blocks stream = cut.all().Part(shape.ranks, peer).Part(slots, s);
+          const BlockRange stream = cut.all().Part(shape.ranks, peer).Part(slots, s);
           if (stream.size() == 0) continue;
           least += std::max<std::size_t>(
               1, (count(by_rank[rank], stream) + shape.bundle - 1) / shape.bundle);

@@ -1,5 +1,5 @@
 // Tests block top-k by its definition, on integers, of which sums of squares are exact.
-#include "core/sparsify/block_topk/block_topk.hpp"
+#include "core/sparsify/block-topk/block_topk.hpp"
 
 #include <gtest/gtest.h>
 

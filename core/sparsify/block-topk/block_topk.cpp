@@ -4,7 +4,7 @@
 //              communication and its application to accelerate distributed deep learning",
 //              SIGCOMM 2021 (block top-k, for OmniReduce).
 // Deviations:  stated in the descriptor. Ties go to the lower block, so the result is unique.
-#include "core/sparsify/block_topk/block_topk.hpp"
+#include "core/sparsify/block-topk/block_topk.hpp"
 
 #include <algorithm>
 #include <atomic>
