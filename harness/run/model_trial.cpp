@@ -118,8 +118,9 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   }();
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(config.workload);
   const int ranks = model.topology.ranks;
-  const bool random = model.selection.sigma != 0;  // else every step is like the first
-  const int steps = random ? config.steps : 1;
+  // Else every step is like the first.
+  const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
+  const int steps = varies ? config.steps : 1;
 
   StepLog log(static_cast<std::size_t>(ranks));
   std::vector<TracedStep> traced;

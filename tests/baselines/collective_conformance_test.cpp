@@ -163,7 +163,9 @@ void ExpectCounted(const RoundPlan& plan, std::span<const Traffic> counted,
   std::uint64_t round_bytes = 0;
   for (const Round& round : plan.rounds) {
     round_bytes += round.bytes;
-    if (topology.nodes() == 1) EXPECT_EQ(round.link, LinkClass::kIntraNode);
+    if (topology.nodes() == 1) {
+      EXPECT_EQ(round.link, LinkClass::kIntraNode);
+    }
   }
   EXPECT_GE(round_bytes, busiest_bytes);
 }

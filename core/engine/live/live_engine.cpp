@@ -18,8 +18,8 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
       loop_(loop),
       step_(layout(), config_.device),
       selections_(config_, step_),
-      jobs_(loop),
       checks_(config_, layout()),
+      jobs_(loop),
       lanes_(MakeLanes({config_, rank(), workers(), step_, checks_, pool, *this})),
       staging_(lanes_->MakeStaging(
           {config_.coding, static_cast<std::size_t>(workers()),
