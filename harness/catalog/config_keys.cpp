@@ -132,7 +132,7 @@ std::span<const ConfigKey> ConfigKeys() {
        {},
        "",
        "the method's",
-       "options of the method's strategy, planner and sending by name, and `collective`; "
+       "options of the method's strategy, planner, collective and sending by name, and `collective`; "
        "`strategy_options` and `planner_options` where both take a name"},
       {"sparsifier",
        kString,

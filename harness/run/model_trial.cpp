@@ -71,6 +71,9 @@ ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
   ModelConfig model =
       MakeModelConfig(Compose(config), std::move(layout), {workers, config.ranks_per_node},
                       std::move(backward), std::move(cost), trial.seed);
+  if (!model.index_shared) {
+    model.overlap.theta = workloads::OverlapOf(workloads::FindWorkload(config.workload));
+  }
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;
   return model;

@@ -8,6 +8,17 @@
 
 namespace sparfuse::workloads {
 
+double OverlapOf(const WorkloadDescriptor& workload) {
+  constexpr double kConvolutions = 0.067;  // digits-resnet
+  constexpr double kAttention = 0.042;     // text-gpt
+  constexpr double kRecurrent = 0.139;     // text-lstm
+  const std::string_view family = workload.family();
+  if (family == LstmSize::kFamily) return kRecurrent;
+  const bool attends = family == GptSize::kFamily || family == BertSize::kFamily ||
+                       family == VitSize::kFamily || family == TransformerSize::kFamily;
+  return attends ? kAttention : kConvolutions;
+}
+
 std::span<const WorkloadDescriptor> Workloads() {
   static const std::vector<WorkloadDescriptor> table = [] {
     std::vector<WorkloadDescriptor> all = TrainedWorkloads();

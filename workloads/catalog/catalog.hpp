@@ -42,6 +42,12 @@ struct WorkloadDescriptor {
   bool synthetic() const noexcept { return synthetic_samples > 0; }
 };
 
+// How much the selections of ranks that train this workload have in common: OverlapModel::theta
+// (core/collective/overlap.hpp), one number a class of layers. Fitted to the union of four ranks'
+// top-k (1 %, tensor by tensor, steps 50 to 150) of a small model of the class; the unions of 2, 8
+// and 16 ranks are then within 6 % (experiments/zen/densification.toml measures them).
+double OverlapOf(const WorkloadDescriptor& workload);
+
 // All workloads, in the order in which they are listed.
 std::span<const WorkloadDescriptor> Workloads();
 

@@ -290,7 +290,7 @@ TEST(Spardl, RefusesMessagesOfOtherBlocks) {
     return testing::FailureOf([&] {
       testing::RunRanks(2, 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
         const auto collective = Form().Make();
-        const std::vector<float> accumulated(8, 1.0f);
+        std::vector<float> accumulated(8, 1.0f);
         std::vector<std::byte> message = testing::PayloadOf(foreign);
         message.resize(std::min(message.size(), bytes));
         std::vector<std::byte> room(64);
