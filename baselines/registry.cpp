@@ -16,6 +16,7 @@
 #include "baselines/sparcml/recursive_doubling.hpp"
 #include "baselines/sparcml/split_allgather.hpp"
 #include "baselines/spardl/spardl.hpp"
+#include "baselines/zen/zen.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
@@ -72,6 +73,7 @@ std::span<const CollectiveDescriptor> Collectives() {
     table.push_back(baselines::SparcmlSplitAllgather());
     table.push_back(baselines::OkTopkCollective());
     table.push_back(baselines::OmniReduceCollective());
+    table.push_back(baselines::ZenCollective());
     return table;
   }();
   return kTable;

@@ -68,6 +68,8 @@ class RangeSums {
   // Appends what was added, each index once, also those whose sum is 0.
   void AppendTo(SparseSums& out) const;
   std::span<const float> dense() const { return {sums_.data(), size_}; }
+  // Bit i % 64 of word i / 64 says whether element begin + i was added. Bits behind the end are 0.
+  std::span<const std::uint64_t> added() const { return there_; }
   std::size_t count() const;  // indices that were added
 
  private:

@@ -10,6 +10,7 @@
 #include "core/sparsify/dgc/dgc.hpp"
 #include "core/sparsify/gaussiank/gaussiank.hpp"
 #include "core/sparsify/mstopk/mstopk.hpp"
+#include "core/sparsify/nonzeros/nonzeros.hpp"
 #include "core/sparsify/published/published.hpp"
 #include "core/sparsify/randomk/randomk.hpp"
 #include "core/sparsify/redsync/redsync.hpp"
@@ -33,6 +34,7 @@ std::span<const SparsifierDescriptor> Sparsifiers() {
       RedSyncDescriptor(),
       MsTopKDescriptor(),
       ThresholdDescriptor(),
+      NonzerosDescriptor(),
       AdTopKDescriptor(),
       AdTopKInterleavedDescriptor(),
       AdTopKThresholdDescriptor(),

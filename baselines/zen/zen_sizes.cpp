@@ -1,0 +1,140 @@
+#include "baselines/zen/zen_sizes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace sparfuse::baselines {
+namespace {
+
+std::uint64_t Whole(double elements) { return static_cast<std::uint64_t>(std::llround(elements)); }
+
+// `total` over servers or local owners.
+struct Spreading {
+  Balance balance;
+  const OverlapModel& overlap;
+
+  // `part` of the whole on average over `parts`: what the busiest has.
+  double Busiest(double part, std::size_t parts) const {
+    if (balance == Balance::kRanges) return part * overlap.LargestRegion(parts);
+    return part + std::sqrt(2 * part * std::log(static_cast<double>(parts)));
+  }
+  // The first has the most, the others the rest evenly: together `total`.
+  std::vector<std::uint64_t> Over(std::uint64_t total, std::size_t parts) const {
+    const double mean = static_cast<double>(total) / static_cast<double>(parts);
+    std::vector<std::uint64_t> spread(parts, total);
+    if (parts == 1) return spread;
+    const auto others = static_cast<std::uint64_t>(parts - 1);
+    spread[0] = std::min(total, Whole(Busiest(mean, parts)));
+    const std::uint64_t rest = total - spread[0];
+    for (std::uint64_t i = 0; i < others; ++i) {
+      spread[i + 1] = rest / others + (i < rest % others ? 1 : 0);
+    }
+    return spread;
+  }
+};
+
+// What the ranks of each node sum before servers do.
+void ExpectLocal(const ExchangeSizes& sizes, double density, const ZenGrid& grid,
+                 const Spreading& spreading, std::vector<ZenSizes>& expected) {
+  const std::size_t local = grid.local;
+  const double column = static_cast<double>(sizes.shape.elements) / static_cast<double>(local);
+  const double unions = spreading.overlap.Union(density, local) * column;
+  for (std::size_t first = 0; first < grid.ranks; first += local) {
+    std::uint64_t total = 0;
+    for (std::size_t r = first; r < first + local; ++r) {
+      total += expected[r].local_out = expected[r].node_sum - expected[r].node_sum / local;
+    }
+    const std::vector<std::uint64_t> in = spreading.Over(total, local);
+    for (std::size_t l = 0; l < local; ++l) {
+      ZenSizes& rank = expected[first + l];
+      rank.local_in = in[l];
+      const std::uint64_t read = rank.node_sum - rank.local_out + rank.local_in;
+      // The sum of i parts is read again with the next one; at most, where none overlap.
+      rank.local_merged = read * (local - 1) * (local + 2) / (2 * local);
+      rank.node_sum = std::min(read, Whole(unions));
+    }
+  }
+}
+
+}  // namespace
+
+std::uint64_t ZenSizes::PulledBytes() const {
+  const IndexForm form = bitmap_bytes > 0 ? IndexForm::kBitmap : IndexForm::kCoo;
+  return kSumsHeaderBytes + bitmap_bytes + BodyBytes(form, summed);
+}
+
+ZenSizes ZenSizes::Of(const std::vector<std::uint64_t>& seen) {
+  return {seen.at(0), seen.at(1), seen.at(2), seen.at(3), seen.at(4),
+          seen.at(5), seen.at(6), seen.at(7), seen.at(8), seen.at(9)};
+}
+
+std::vector<std::uint64_t> ZenSizes::Words() const {
+  return {local_out, local_in,     local_merged, node_sum, out,
+          in,        off_node_out, off_node_in,  summed,   bitmap_bytes};
+}
+
+std::size_t RanksBeside(const Topology& topology, std::size_t rank) {
+  const int node = topology.NodeOf(static_cast<int>(rank));
+  return static_cast<std::size_t>(
+      std::min(topology.ranks_per_node, topology.ranks - node * topology.ranks_per_node));
+}
+
+std::vector<ZenSizes> ExpectedZenSizes(const ExchangeSizes& sizes, const OverlapModel& overlap,
+                                       const Topology& topology, const ZenGrid& grid,
+                                       Balance balance, FormChoice form) {
+  const Spreading spreading{balance, overlap};
+  const std::size_t ranks = grid.ranks;
+  std::vector<ZenSizes> expected(ranks);
+  std::uint64_t all = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    all += expected[r].node_sum = sizes.payload_bytes[r] / kSparseElementBytes;
+  }
+  const auto elements = static_cast<double>(sizes.shape.elements);
+  const auto count = static_cast<double>(ranks);
+  const double density =
+      elements == 0 ? 0 : std::min(1.0, static_cast<double>(all) / (count * elements));
+  if (ranks == 1) {
+    expected[0].summed = all;
+    return expected;
+  }
+  if (grid.local > 1) ExpectLocal(sizes, density, grid, spreading, expected);
+
+  const std::size_t nodes = grid.nodes();
+  for (std::size_t column = 0; column < grid.local; ++column) {
+    std::uint64_t total = 0;
+    for (std::size_t r = column; r < ranks; r += grid.local) {
+      total += expected[r].out = expected[r].node_sum - expected[r].node_sum / nodes;
+    }
+    const std::vector<std::uint64_t> in = spreading.Over(total, nodes);
+    for (std::size_t m = 0; m < nodes; ++m) expected[m * grid.local + column].in = in[m];
+  }
+
+  // Where ranges are not alike, neither are the parts of them that some rank selects.
+  const auto list = static_cast<std::size_t>(std::ceil(elements / count));
+  const double largest = balance == Balance::kRanges ? overlap.LargestRegion(ranks) : 1;
+  const double others = (count - largest) / (count - 1);
+  const auto sums_of = [&](double share) {
+    return Whole(overlap.Union(std::min(1.0, density * share), ranks) * elements / count);
+  };
+  std::vector<std::uint64_t> summed(ranks, sums_of(others));
+  if (balance == Balance::kRanges) {
+    summed[0] = sums_of(largest);
+  } else {
+    summed = spreading.Over(Whole(overlap.Union(density, ranks) * elements), ranks);
+  }
+  for (std::size_t r = 0; r < ranks; ++r) {
+    ZenSizes& rank = expected[r];
+    const std::size_t away = ranks - RanksBeside(topology, r);
+    const std::size_t peers = grid.local > 1 ? away : ranks - 1;
+    rank.off_node_out = away == 0 ? 0 : rank.out * away / peers;
+    rank.off_node_in = away == 0 ? 0 : rank.in * away / peers;
+    rank.summed = std::min<std::uint64_t>({summed[r], rank.Kept() + rank.in, list});
+    if (FormOf(form, list, rank.summed) == IndexForm::kBitmap) {
+      rank.bitmap_bytes = BitmapBytes(list);
+    }
+  }
+  return expected;
+}
+
+}  // namespace sparfuse::baselines

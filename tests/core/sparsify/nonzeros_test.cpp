@@ -1,0 +1,73 @@
+// Tests that all that is not 0 is sent, whatever the density says.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/support/sparsifier_oracle.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::LargestByDefinition;
+using testing::MakeData;
+using testing::MakeSparsifier;
+using testing::Selection;
+
+TEST(Nonzeros, SendsAllThatIsNotZero) {
+  const auto nonzeros = MakeSparsifier("nonzeros");
+  for (const char* data : {"gaussian", "few-values", "sparse", "denormal", "spike", "equal"}) {
+    for (const std::size_t n : {1, 33, 9000, 300'007}) {
+      for (const int threads : {1, 3}) {
+        for (const double density : {1e-6, 0.5}) {
+          const auto x = MakeData(data, n, 1);
+          std::vector<std::uint32_t> expected;
+          for (std::uint32_t i = 0; i < n; ++i) {
+            if (x[i] != 0.0f) expected.push_back(i);
+          }
+          Selection selection(*nonzeros, n, density, threads, false);
+          if (n == 1) continue;  // of one element the density is 1
+          EXPECT_EQ(selection.Run(x, 0).indices, expected)
+              << data << " n=" << n << " threads=" << threads << " density=" << density;
+          EXPECT_EQ(selection.counters().overflows, 0u);
+        }
+      }
+    }
+  }
+}
+
+TEST(Nonzeros, TakesTheSmallestAndNoZeroOfEitherSign) {
+  const float tiny = std::numeric_limits<float>::denorm_min();
+  const auto nonzeros = MakeSparsifier("nonzeros");
+  Selection selection(*nonzeros, 6, 0.2, 1, true);
+  const auto selected = selection.Run({0.0f, -tiny, -0.0f, 3.0f, 0.0f, tiny}, 0);
+  EXPECT_EQ(selected.indices, (std::vector<std::uint32_t>{1, 3, 5}));
+  EXPECT_EQ(selected.values, (std::vector<float>{-tiny, 3.0f, tiny}));
+  EXPECT_EQ(selection.residual(), std::vector<float>(6, 0.0f));
+}
+
+TEST(Nonzeros, SendsNothingOfNothing) {
+  const auto nonzeros = MakeSparsifier("nonzeros");
+  for (const int threads : {1, 3}) {
+    Selection selection(*nonzeros, 300'000, 0.01, threads, false);
+    EXPECT_TRUE(selection.Run(std::vector<float>(300'000, 0.0f), 0).indices.empty());
+  }
+}
+
+TEST(Nonzeros, AnOverflowBecomesAnExactTopK) {
+  const auto nonzeros = MakeSparsifier("nonzeros");
+  const auto x = MakeData("gaussian", 5000, 1);
+  std::vector<std::uint32_t> indices(100);
+  std::vector<float> values(100);
+  Slot slot{{indices.data(), 100, {}}, {values.data(), 100, {}}, 100, 0};
+  ThreadPool pool(1);
+  Workspace workspace;
+  SelectCounters counters;
+  nonzeros->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, 0.01,
+                   {0, "embedding.weight", {}, 0}, nullptr, slot);
+  indices.resize(slot.count);
+  EXPECT_EQ(indices, LargestByDefinition(x, 50).indices);
+  EXPECT_EQ(counters.overflows, 1u);
+}
+
+}  // namespace
+}  // namespace sparfuse
