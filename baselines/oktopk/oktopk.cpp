@@ -19,18 +19,18 @@
 namespace sparfuse::baselines {
 namespace {
 
-enum class Balance : std::uint8_t { kOff, kOn, kAuto };
+enum class Balancing : std::uint8_t { kOff, kOn, kAuto };
 
 struct OkTopkOptions {
   GlobalThreshold threshold;
   std::uint64_t repartition_period = 64;
   std::size_t bucket = 4;
-  Balance balance = Balance::kAuto;
+  Balancing balance = Balancing::kAuto;
   double balance_above = 4;
 
   // Whether so many elements a rank are moved to equal blocks.
   bool Balances(std::span<const std::uint64_t> counts) const {
-    if (balance != Balance::kAuto) return balance == Balance::kOn;
+    if (balance != Balancing::kAuto) return balance == Balancing::kOn;
     const auto total = std::accumulate(counts.begin(), counts.end(), 0.0);
     const auto most = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
     return most * static_cast<double>(counts.size()) > balance_above * total;
@@ -43,9 +43,9 @@ OkTopkOptions ReadOptions(const Options& resolved) {
       .threshold = ReadGlobalThreshold(resolved),
       .repartition_period = static_cast<std::uint64_t>(IntOption(resolved, "repartition_period")),
       .bucket = static_cast<std::size_t>(IntOption(resolved, "bucket_size")),
-      .balance = balance == "off"  ? Balance::kOff
-                 : balance == "on" ? Balance::kOn
-                                   : Balance::kAuto,
+      .balance = balance == "off"  ? Balancing::kOff
+                 : balance == "on" ? Balancing::kOn
+                                   : Balancing::kAuto,
       .balance_above = DoubleOption(resolved, "balance_above")};
 }
 

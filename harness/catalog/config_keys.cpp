@@ -132,8 +132,9 @@ std::span<const ConfigKey> ConfigKeys() {
        {},
        "",
        "the method's",
-       "options of the method's strategy, planner, collective and sending by name, and `collective`; "
-       "`strategy_options` and `planner_options` where both take a name"},
+       "options of the method's strategy, planner, collective and sending by name, and "
+       "`collective`; `strategy_options`, `planner_options`, `collective_options` where two take a "
+       "name"},
       {"sparsifier",
        kString,
        {},
