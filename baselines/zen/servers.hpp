@@ -10,7 +10,7 @@
 
 namespace sparfuse::baselines {
 
-enum class Balance : std::uint8_t {
+enum class ZenBalance : std::uint8_t {
   kHash,    // balanced parallelism: by h0 (hash_lists.hpp)
   kRanges,  // imbalanced parallelism: neighbours together, the s-th of P equal ranges
 };

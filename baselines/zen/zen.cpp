@@ -14,7 +14,7 @@ ZenOptions OptionsOf(const Options& resolved) {
   const std::string& form = StringOption(resolved, "index_form");
   ZenOptions options;
   options.balance =
-      StringOption(resolved, "balance") == "ranges" ? Balance::kRanges : Balance::kHash;
+      StringOption(resolved, "balance") == "ranges" ? ZenBalance::kRanges : ZenBalance::kHash;
   options.form = form == "bitmap" ? FormChoice::kBitmap
                  : form == "coo"  ? FormChoice::kCoo
                                   : FormChoice::kAuto;

@@ -301,7 +301,7 @@ struct Moved {
   std::uint64_t off_node_in = 0;
 };
 
-Round& AddRound(std::span<const Moved> by_rank, std::size_t messages, LinkClass link,
+Round& AddMoves(std::span<const Moved> by_rank, std::size_t messages, LinkClass link,
                 const Topology& topology, RoundPlan& plan) {
   Round round;
   round.messages = static_cast<std::uint32_t>(messages);
@@ -342,7 +342,7 @@ RoundPlan ZenRounds(const ZenOptions& options, const ExchangeSizes& sizes,
     for (std::size_t r = 0; r < grid.ranks; ++r) {
       moved[r] = {seen[r].local_out * kElement, seen[r].local_in * kElement, 0, 0};
     }
-    Round& round = AddRound(moved, grid.local - 1, LinkClass::kIntraNode, topology, plan);
+    Round& round = AddMoves(moved, grid.local - 1, LinkClass::kIntraNode, topology, plan);
     round[Work::kHash] = *std::ranges::max_element(sizes.payload_bytes) / kElement;
     for (const ZenSizes& rank : seen) {
       round[Work::kMerge] = std::max(round[Work::kMerge], rank.local_merged);
@@ -353,7 +353,9 @@ RoundPlan ZenRounds(const ZenOptions& options, const ExchangeSizes& sizes,
     moved[r] = {seen[r].out * kElement, seen[r].in * kElement, seen[r].off_node_out * kElement,
                 seen[r].off_node_in * kElement};
   }
-  Round& push = AddRound(moved, grid.nodes() - 1, link, topology, plan);
+  Round& push = AddMoves(moved, grid.nodes() - 1, link, topology, plan);
+  // The server's list of sums is cleared, and looked through for what was added.
+  push[Work::kAdd] = (sizes.shape.elements + grid.ranks - 1) / grid.ranks;
   for (const ZenSizes& rank : seen) {
     push[Work::kHash] = std::max(push[Work::kHash], rank.node_sum);
     push[Work::kMerge] = std::max(push[Work::kMerge], rank.Kept() + rank.in);
@@ -381,13 +383,13 @@ RoundPlan ZenRounds(const ZenOptions& options, const ExchangeSizes& sizes,
     moved[r].off_node_out = (grid.ranks - RanksBeside(topology, r)) * own;
     moved[r].off_node_in = all - nodes[node_of(r)];
   }
-  AddRound(moved, 2 * (grid.nodes() - 1), link, topology, plan);
+  AddMoves(moved, 2 * (grid.nodes() - 1), link, topology, plan);
   if (grid.local > 1) {
     for (std::size_t r = 0; r < grid.ranks; ++r) {
       const std::uint64_t column = columns[r % grid.local];
       moved[r] = {(grid.local - 1) * column, all - column, 0, 0};
     }
-    AddRound(moved, 2 * grid.nodes() * (grid.local - 1), LinkClass::kIntraNode, topology, plan);
+    AddMoves(moved, 2 * grid.nodes() * (grid.local - 1), LinkClass::kIntraNode, topology, plan);
   }
   plan.rounds.back()[Work::kMerge] = decoded;
   return plan;

@@ -18,7 +18,7 @@
 namespace sparfuse::baselines {
 
 struct ZenOptions {
-  Balance balance = Balance::kHash;
+  ZenBalance balance = ZenBalance::kHash;
   FormChoice form = FormChoice::kAuto;
   bool node_first = false;
   bool hierarchical = false;  // parts are found by hierarchical hashing (partition.hpp)
@@ -30,7 +30,7 @@ struct ZenOptions {
 // Of one range: the lists, and memory that is used again from step to step.
 struct ZenState final : CollectiveState {
   ZenState(const ZenOptions& options, std::size_t ranks)
-      : lists(options.balance == Balance::kHash ? SharedHashLists::Of(ranks) : nullptr) {}
+      : lists(options.balance == ZenBalance::kHash ? SharedHashLists::Of(ranks) : nullptr) {}
 
   std::shared_ptr<SharedHashLists> lists;  // null: contiguous ranges
   std::vector<std::uint32_t> part_of;

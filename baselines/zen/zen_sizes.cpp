@@ -11,12 +11,12 @@ std::uint64_t Whole(double elements) { return static_cast<std::uint64_t>(std::ll
 
 // `total` over servers or local owners.
 struct Spreading {
-  Balance balance;
+  ZenBalance balance;
   const OverlapModel& overlap;
 
   // `part` of the whole on average over `parts`: what the busiest has.
   double Busiest(double part, std::size_t parts) const {
-    if (balance == Balance::kRanges) return part * overlap.LargestRegion(parts);
+    if (balance == ZenBalance::kRanges) return part * overlap.LargestRegion(parts);
     return part + std::sqrt(2 * part * std::log(static_cast<double>(parts)));
   }
   // The first has the most, the others the rest evenly: together `total`.
@@ -82,7 +82,7 @@ std::size_t RanksBeside(const Topology& topology, std::size_t rank) {
 
 std::vector<ZenSizes> ExpectedZenSizes(const ExchangeSizes& sizes, const OverlapModel& overlap,
                                        const Topology& topology, const ZenGrid& grid,
-                                       Balance balance, FormChoice form) {
+                                       ZenBalance balance, FormChoice form) {
   const Spreading spreading{balance, overlap};
   const std::size_t ranks = grid.ranks;
   std::vector<ZenSizes> expected(ranks);
@@ -112,13 +112,13 @@ std::vector<ZenSizes> ExpectedZenSizes(const ExchangeSizes& sizes, const Overlap
 
   // Where ranges are not alike, neither are the parts of them that some rank selects.
   const auto list = static_cast<std::size_t>(std::ceil(elements / count));
-  const double largest = balance == Balance::kRanges ? overlap.LargestRegion(ranks) : 1;
+  const double largest = balance == ZenBalance::kRanges ? overlap.LargestRegion(ranks) : 1;
   const double others = (count - largest) / (count - 1);
   const auto sums_of = [&](double share) {
     return Whole(overlap.Union(std::min(1.0, density * share), ranks) * elements / count);
   };
   std::vector<std::uint64_t> summed(ranks, sums_of(others));
-  if (balance == Balance::kRanges) {
+  if (balance == ZenBalance::kRanges) {
     summed[0] = sums_of(largest);
   } else {
     summed = spreading.Over(Whole(overlap.Union(density, ranks) * elements), ranks);

@@ -56,6 +56,6 @@ std::size_t RanksBeside(const Topology& topology, std::size_t rank);
 // expected to have m + sqrt(2 m ln p). With contiguous ranges it has the skew of the largest one.
 std::vector<ZenSizes> ExpectedZenSizes(const ExchangeSizes& sizes, const OverlapModel& overlap,
                                        const Topology& topology, const ZenGrid& grid,
-                                       Balance balance, FormChoice form);
+                                       ZenBalance balance, FormChoice form);
 
 }  // namespace sparfuse::baselines

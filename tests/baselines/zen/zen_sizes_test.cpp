@@ -47,6 +47,7 @@ TEST(ZenRounds, CountWhatLeavesANode) {
   EXPECT_EQ(push.bytes, 13u * 8);
   EXPECT_EQ(push.node_bytes, 13u * 8);  // into node 0; 11 leave it
   EXPECT_EQ(push[Work::kHash], 20u);
+  EXPECT_EQ(push[Work::kAdd], 250u);        // a server's list
   EXPECT_EQ(push[Work::kMerge], 10u + 12);  // rank 0; the others 19, 19, 20
   // Heads of 8 bytes and 8 a sum: 40, 32, 24, 16 bytes of a server.
   const Round& pull = plan.rounds[1];
