@@ -6,7 +6,7 @@
 //
 // Ranks that do not have the same indices are found by a hash of them, which travels with the
 // values as two of them that no sum can round: 12 bits of it each, so that up to 2^12 ranks add.
-#include <cstring>
+#include <algorithm>
 #include <string>
 
 #include "core/base/error.hpp"
@@ -37,7 +37,7 @@ class SharedIndices final : public Collective {
     // As a payload, with the words of the hash behind the values.
     const std::size_t bytes = count * kSparseElementBytes + kHashWords * sizeof(float);
     if (buffers.kept.size() < bytes) buffers.kept = Buffer<std::byte>(bytes);
-    std::memcpy(buffers.kept.data(), buffers.own.data(), count * kSparseElementBytes);
+    std::ranges::copy(buffers.own, buffers.kept.data());
     const std::span<float> sums(
         reinterpret_cast<float*>(buffers.kept.data() + count * sizeof(std::uint32_t)),
         count + kHashWords);

@@ -1,4 +1,5 @@
 // Stages exchanges on the host: lanes and communicator use the same memory.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -52,7 +53,7 @@ class HostStaging final : public ExchangeStaging {
       const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
       const auto from = part->slot.indices.host();
       for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] = from[i] + base;
-      std::memcpy(values + merged, part->slot.values.data, part->slot.count * sizeof(float));
+      std::copy_n(part->slot.values.data, part->slot.count, values + merged);
       merged += part->slot.count;
     }
     exchange.payload_bytes =
