@@ -140,12 +140,10 @@ Task Gtopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) c
 
   const std::size_t result_bytes = buffers.own.size();
   const std::size_t message_bytes = wire_.Bytes(result_bytes / kSparseElementBytes);
-  if (buffers.kept.size() < result_bytes + message_bytes) {
-    buffers.kept = Buffer<std::byte>(result_bytes + message_bytes);
-  }
   // Doubles come first: they have to lie at multiples of their size.
-  const std::span<std::byte> message = buffers.kept.host().first(message_bytes);
-  const std::span<std::byte> result = buffers.kept.host().subspan(message_bytes, result_bytes);
+  const std::span<std::byte> room = buffers.Keep(message_bytes + result_bytes);
+  const std::span<std::byte> message = room.first(message_bytes);
+  const std::span<std::byte> result = room.subspan(message_bytes);
   // With two ranks or more there is room for a message of one even as doubles.
   const std::span<std::byte> received = buffers.gathered.first(2 * buffers.capacity_bytes);
 

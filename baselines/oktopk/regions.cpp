@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "baselines/oktopk/direct_rounds.hpp"
 #include "core/base/error.hpp"
+#include "core/collective/direct_rounds.hpp"
 
 namespace sparfuse::baselines {
 

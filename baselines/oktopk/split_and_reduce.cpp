@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "baselines/oktopk/direct_rounds.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/direct_rounds.hpp"
 #include "core/collective/off_thread.hpp"
 
 namespace sparfuse::baselines {

@@ -32,8 +32,7 @@ StreamExchange::StreamExchange(const OmniReduceOptions& options, ExchangeBuffers
     for (std::size_t peer = 0; peer < ranks; ++peer) words += 2 * words_of(peer, s);
     words += (ranks - 1) * words_of(rank, s);
   }
-  if (buffers.kept.size() < words * kWord) buffers.kept = Buffer<std::byte>(words * kWord);
-  float* room = reinterpret_cast<float*>(buffers.kept.data());
+  float* room = reinterpret_cast<float*>(buffers.Keep(words * kWord).data());
   const auto take = [&](std::size_t many) {
     return std::span<float>(std::exchange(room, room + many), many);
   };
@@ -186,8 +185,8 @@ void StreamExchange::Conclude(ExchangeBuffers& buffers) {
   std::ranges::stable_sort(
       segments_, {}, [](const Segment& segment) { return std::pair(segment.peer, segment.slot); });
   const std::size_t bytes = sums_.used * kSparseElementBytes;
-  if (buffers.kept.size() < bytes) buffers.kept = Buffer<std::byte>(bytes);
-  std::byte* indices = buffers.kept.data();
+  const std::span<std::byte> payload = buffers.Keep(bytes);
+  std::byte* indices = payload.data();
   std::byte* values = indices + sums_.used * sizeof(std::uint32_t);
   for (const Segment& segment : segments_) {
     const std::size_t size = segment.count * kWord;
@@ -198,7 +197,7 @@ void StreamExchange::Conclude(ExchangeBuffers& buffers) {
     values += size;
     if (segment.peer == rank_) seen_[kSums] += segment.count;
   }
-  buffers.payloads.assign(1, buffers.kept.host().first(bytes));
+  buffers.payloads.assign(1, payload);
   buffers.seen.assign(seen_.begin(), seen_.end());
 }
 

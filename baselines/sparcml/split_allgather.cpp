@@ -8,7 +8,7 @@
 
 #include "baselines/sparcml/block_gather.hpp"
 #include "baselines/sparcml/sum_form.hpp"
-#include "core/collective/algorithms.hpp"
+#include "core/collective/direct_rounds.hpp"
 #include "core/collective/off_thread.hpp"
 #include "core/payload/sums.hpp"
 
@@ -62,7 +62,7 @@ Task SplitAllgather::Split(Communicator& communicator, ExchangeBuffers& buffers,
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto rank = static_cast<std::size_t>(communicator.rank());
   const Regions regions{buffers.shape.elements, ranks};
-  Reserve(buffers.kept, buffers.own.size());
+  buffers.Keep(buffers.own.size());
   std::vector<std::span<const std::byte>> slices(ranks);
   const std::function<void()> slice = [&] {
     const SparsePayload own = ViewSparsePayload(buffers.own);
@@ -148,7 +148,7 @@ Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, i
   const std::vector<std::uint64_t> begins = Begins(counts, regions, dense);
   std::span<std::byte> result;
   const std::function<void()> write = [&] {
-    Reserve(buffers.kept, begins.back());
+    buffers.Keep(begins.back());
     result = buffers.kept.host().first(begins.back());
     const std::span<std::byte> own = result.subspan(begins[rank], begins[rank + 1] - begins[rank]);
     if (dense) {
@@ -234,34 +234,20 @@ void SplitAllgather::Expect(const OverlapModel& overlap, const Topology& topolog
 void AddSplitRound(const ExchangeSizes& sizes, const Regions& regions, const Topology& topology,
                    RoundPlan& plan) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
-  Round round;
-  round.messages = static_cast<std::uint32_t>(ranks - 1);
-  round.link = SlowestLink(topology);
-  std::vector<std::uint64_t> out(static_cast<std::size_t>(topology.nodes()));
-  std::vector<std::uint64_t> in(out.size());
+  std::vector<Traffic> of_rank;
+  std::uint64_t merged = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const std::uint64_t sent = sizes.seen[rank][kSent];
     const std::uint64_t received = sizes.seen[rank][kReceived];
     const std::uint64_t own = sizes.payload_bytes[rank] / kSparseElementBytes - sent;
-    plan.per_rank[rank] +=
-        {ranks - 1, ranks - 1, sent * kSparseElementBytes, received * kSparseElementBytes};
-    round.bytes =
-        std::max({round.bytes, sent * kSparseElementBytes, received * kSparseElementBytes});
-    round[Work::kMerge] = std::max(round[Work::kMerge], received + own);
-    const auto node = static_cast<std::size_t>(topology.NodeOf(static_cast<int>(rank)));
-    out[node] += sent * kSparseElementBytes;
-    in[node] += received * kSparseElementBytes;
+    of_rank.push_back(
+        {ranks - 1, ranks - 1, sent * kSparseElementBytes, received * kSparseElementBytes});
+    merged = std::max(merged, received + own);
   }
-  // Of a rank's peers so many are on other nodes, and they are taken to have an even part.
-  const auto per_node = static_cast<std::size_t>(topology.ranks_per_node);
-  for (std::size_t node = 0; node < out.size() && per_node > 1; ++node) {
-    const std::size_t here = std::min(per_node, ranks - node * per_node);
-    round.node_bytes =
-        std::max(round.node_bytes, std::max(out[node], in[node]) * (ranks - here) / (ranks - 1));
-  }
+  AddDirectRounds(of_rank, ranks - 1, topology, plan);
+  plan.rounds.back()[Work::kMerge] = merged;
   // The region is cleared, and looked through for what was added.
-  round[Work::kAdd] = regions.Largest();
-  plan.rounds.push_back(round);
+  plan.rounds.back()[Work::kAdd] = regions.Largest();
 }
 
 RoundPlan SplitAllgather::Rounds(const ExchangeSizes& sizes, const Topology& topology) const {

@@ -255,11 +255,7 @@ void Spardl::Finish(SpardlExchange& at) {
     count += at.applied[b].indices.size();
   }
   returned.WriteTo(at.buffers.returned);
-  Buffer<std::byte>& kept = at.buffers.kept;
-  if (kept.size() < count * kSparseElementBytes) {
-    kept = Buffer<std::byte>(count * kSparseElementBytes);
-  }
-  at.buffers.payloads.assign(1, Join(at.applied, kept.host()));
+  at.buffers.payloads.assign(1, Join(at.applied, at.buffers.Keep(count * kSparseElementBytes)));
 }
 
 // --- the same as rounds ---

@@ -15,7 +15,7 @@ ServerSums::ServerSums(const Servers& servers, ExchangeBuffers& buffers)
     sums_[s].head_begin = room;
     room += HeadBytes(IndexForm::kBitmap, sums_[s].list);
   }
-  if (buffers.kept.size() < room) buffers.kept = Buffer<std::byte>(room);
+  buffers.Keep(room);
 }
 
 std::span<std::byte> ServerSums::HeadRoom(std::size_t server) const {

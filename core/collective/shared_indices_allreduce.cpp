@@ -36,11 +36,10 @@ class SharedIndices final : public Collective {
     const std::uint32_t hash = HashOf(own.indices);
     // As a payload, with the words of the hash behind the values.
     const std::size_t bytes = count * kSparseElementBytes + kHashWords * sizeof(float);
-    if (buffers.kept.size() < bytes) buffers.kept = Buffer<std::byte>(bytes);
-    std::ranges::copy(buffers.own, buffers.kept.data());
+    const std::span<std::byte> room = buffers.Keep(bytes);
+    std::ranges::copy(buffers.own, room.data());
     const std::span<float> sums(
-        reinterpret_cast<float*>(buffers.kept.data() + count * sizeof(std::uint32_t)),
-        count + kHashWords);
+        reinterpret_cast<float*>(room.data() + count * sizeof(std::uint32_t)), count + kHashWords);
     for (std::size_t i = 0; i < kHashWords; ++i) sums[count + i] = Word(hash, i);
     co_await RunRingAllReduce(communicator, sums, tag);
     for (std::size_t i = 0; i < kHashWords; ++i) {
@@ -49,7 +48,7 @@ class SharedIndices final : public Collective {
                      "shared-indices-allreduce: ranks have selected different indices: expected a "
                      "sparsifier that selects the same ones on all ranks");
     }
-    buffers.payloads.assign(1, buffers.kept.host().first(count * kSparseElementBytes));
+    buffers.payloads.assign(1, room.first(count * kSparseElementBytes));
   }
 
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {

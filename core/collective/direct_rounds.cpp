@@ -1,10 +1,10 @@
-#include "baselines/oktopk/direct_rounds.hpp"
+#include "core/collective/direct_rounds.hpp"
 
 #include <algorithm>
 
 #include "core/collective/algorithms.hpp"
 
-namespace sparfuse::baselines {
+namespace sparfuse {
 namespace {
 
 // Bytes out of or into the busiest node.
@@ -55,4 +55,4 @@ void AddDirectRounds(std::span<const Traffic> of_rank, std::size_t bucket, const
   if (rest > 0) plan.rounds.push_back(round);
 }
 
-}  // namespace sparfuse::baselines
+}  // namespace sparfuse

@@ -6,7 +6,7 @@
 
 #include "core/collective/rounds.hpp"
 
-namespace sparfuse::baselines {
+namespace sparfuse {
 
 // Appends to `plan` the rounds in which ranks send to `bucket` others at a time, and counts them in
 // plan.per_rank. None for one rank.
@@ -16,4 +16,4 @@ namespace sparfuse::baselines {
 void AddDirectRounds(std::span<const Traffic> of_rank, std::size_t bucket, const Topology& topology,
                      RoundPlan& plan);
 
-}  // namespace sparfuse::baselines
+}  // namespace sparfuse
