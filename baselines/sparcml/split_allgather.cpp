@@ -8,6 +8,7 @@
 
 #include "baselines/sparcml/block_gather.hpp"
 #include "baselines/sparcml/sum_form.hpp"
+#include "core/collective/algorithms.hpp"
 #include "core/collective/direct_rounds.hpp"
 #include "core/collective/off_thread.hpp"
 #include "core/payload/sums.hpp"
