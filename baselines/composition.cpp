@@ -285,8 +285,7 @@ Composition Compose(const MethodParts& parts) {
 
 void CheckTopology(const Composition& composition, const Topology& topology) {
   const CollectiveDescriptor& collective = composition.sparse_collective->descriptor();
-  if (collective.refuses == nullptr) return;
-  const std::string why = collective.refuses(composition.collective_options, topology);
+  const std::string why = collective.WhyNot(composition.collective_options, topology);
   if (why.empty()) return;
   SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
                               std::to_string(topology.ranks_per_node) +

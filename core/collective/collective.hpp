@@ -109,6 +109,9 @@ struct CollectiveDescriptor {
   CollectiveTraits TraitsOf(const Options& resolved) const {
     return traits == nullptr ? CollectiveTraits() : traits(resolved);
   }
+  std::string WhyNot(const Options& resolved, const Topology& topology) const {
+    return refuses == nullptr ? std::string() : refuses(resolved, topology);
+  }
 };
 
 // Throws Error{kConfig} as ResolveOptions does.

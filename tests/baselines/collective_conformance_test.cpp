@@ -204,11 +204,9 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
   const CollectiveDescriptor& descriptor = FindCollective(name);
   const Topology topology{rank_count, per_node};
   const auto ranks = static_cast<std::size_t>(rank_count);
-  if (descriptor.refuses != nullptr) {
-    const std::string why =
-        descriptor.refuses(ResolveOptions(name, descriptor.options, options), topology);
-    if (!why.empty()) GTEST_SKIP() << why;
-  }
+  const std::string why =
+      descriptor.WhyNot(ResolveOptions(name, descriptor.options, options), topology);
+  if (!why.empty()) GTEST_SKIP() << why;
   const auto collective = MakeCollective(descriptor, options);
   if (descriptor.payload == PayloadKind::kDense) {
     for (const std::size_t n : {0, 1, 2, 3, 7, 8, 9, 1000, 100'003}) {
@@ -275,10 +273,7 @@ INSTANTIATE_TEST_SUITE_P(All, CollectiveRounds, ::testing::ValuesIn(AllCases()),
 TEST(Collectives, RoundsOfAThousandRanks) {
   for (const CollectiveDescriptor& each : Collectives()) {
     const Topology topology{1024, 8};
-    if (each.refuses != nullptr &&
-        !each.refuses(ResolveOptions(each.name, each.options, {}), topology).empty()) {
-      continue;
-    }
+    if (!each.WhyNot(ResolveOptions(each.name, each.options, {}), topology).empty()) continue;
     const auto collective = MakeCollective(each);
     const ExchangeSizes sizes =
         ExpectedSizes(*collective, {100'000'000, 1'000'000, 1},

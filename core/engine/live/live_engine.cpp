@@ -21,11 +21,9 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
       checks_(config_, layout()),
       jobs_(loop),
       lanes_(MakeLanes({config_, rank(), workers(), step_, checks_, pool, *this})),
-      staging_(lanes_->MakeStaging(
-          {config_.coding, static_cast<std::size_t>(workers()),
-           config_.sparse_collective != nullptr && config_.sparse_collective->traits().sums,
-           step_.flat.view(Stream{config_.device, nullptr})},
-          loop_)) {
+      staging_(lanes_->MakeStaging({config_.coding, static_cast<std::size_t>(workers()),
+                                    step_.flat.view(Stream{config_.device, nullptr})},
+                                   loop_)) {
   try {
     loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
     event_thread_ = std::thread([this] { RunEvents(); });
@@ -191,7 +189,7 @@ void LiveEngine::Account(const Op& done) {
     record_.received_bytes += state.traffic.bytes_received;
     record_.messages_sent += state.traffic.messages_sent;
     record_.returned += state.buffers.returned.size() / kSparseElementBytes;
-    if (!done.selections.empty() && state.summed) {
+    if (!done.selections.empty() && config_.sparse_collective->traits().sums) {
       record_.summed += state.buffers.sums.size();
       for (const auto payload : state.buffers.payloads) {
         record_.summed += payload.size() / kSparseElementBytes;

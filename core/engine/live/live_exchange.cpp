@@ -72,13 +72,19 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   const Traffic before = Total(communicator.traffic());
   const int tag = NextTag(exchange);
   co_await staging_->Gather(communicator, exchange, state);
+  const bool sums = collective.traits().sums;
+  if (sums && (state.coded || state.whole_bytes > 0)) {
+    SPARFUSE_THROW(kInternal, exchange.label +
+                                  ": payloads are summed on the way: expected no coding, and no "
+                                  "tensors that travel whole");
+  }
   state.buffers.jobs = &jobs_;
   state.buffers.sums = {};
   state.buffers.payloads.clear();
   state.buffers.returned.clear();
   state.buffers.seen.clear();
   co_await collective.Run(communicator, state.buffers, tag);
-  if (state.summed) RequireFiniteSums(exchange, state.buffers);
+  if (sums) RequireFiniteSums(exchange, state.buffers);
   co_await staging_->Deliver(communicator, exchange, state);
   state.traffic = collective.descriptor().native
                       ? NativeTraffic(collective, communicator, exchange, state)

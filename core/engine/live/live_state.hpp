@@ -94,7 +94,6 @@ struct ExchangeState {
   Buffer<float> dense;                  // where several ranges are reduced as one
   Buffer<std::byte> own;
   Buffer<std::byte> gathered;
-  bool summed = false;           // its collective gives sums
   std::size_t capacity = 0;      // elements with indices that one rank may send
   std::size_t with_indices = 0;  // that this rank sends
   std::size_t elements = 0;      // that this rank sends, those of whole tensors included

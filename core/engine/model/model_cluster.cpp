@@ -54,7 +54,7 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op, Contribution given) {
   const std::size_t index = next_meeting_[{op.channel, rank}]++;
   const auto key = std::pair(group, index);
   Meeting& meeting = meetings_[key];
-  meeting.members.push_back({rank, handle, &op, given.elements, given.kept});
+  meeting.members.push_back({rank, handle, &op, given});
   if (++meeting.arrived < size) return;
   Meeting complete = std::move(meeting);
   meetings_.erase(key);
@@ -67,7 +67,7 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   const Op& first = *meeting.members.front().op;
   if (first.kind == OpKind::kNegotiate) return AllReduceMaxRounds(first.values.size(), topology);
   ExchangeSizes sizes;
-  sizes.shape = {first.range.size(), meeting.members.front().kept, step_, {}};
+  sizes.shape = {first.range.size(), meeting.members.front().given.kept, step_, {}};
   for (const Member& member : meeting.members) {
     sizes.payload_bytes.push_back(member.op->payload_bytes);
   }
@@ -125,14 +125,14 @@ void ModelCluster::Start(const GroupKey& group, Meeting started) {
   const double began = simulation_.now();
   const auto finish = [this, meeting, rounds, began] {
     std::size_t entries = 0;
-    for (const Member& member : meeting->members) entries += member.elements;
+    for (const Member& member : meeting->members) entries += member.given.elements;
     if (rounds->sums) entries = *rounds->sums;
     for (std::size_t i = 0; i < meeting->members.size(); ++i) {
       const Member& member = meeting->members[i];
       ModelRank& rank = *ranks_[static_cast<std::size_t>(member.rank)];
-      rank.ExchangeDone(member.handle, began,
-                        rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i], member.elements,
-                        {entries, rounds->sums.has_value(), rounds->dense_sums});
+      rank.ExchangeDone(
+          member.handle, began, rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i],
+          member.given.elements, {entries, rounds->sums.has_value(), rounds->dense_sums});
     }
   };
   const auto local = [this, meeting, finish, seconds = phases.local_seconds] {

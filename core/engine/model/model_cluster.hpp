@@ -41,8 +41,7 @@ class ModelCluster {
     int rank = -1;
     Handle handle = 0;
     Op* op = nullptr;
-    std::size_t elements = 0;
-    std::size_t kept = 0;
+    Contribution given;
   };
   struct Meeting {
     std::vector<Member> members;

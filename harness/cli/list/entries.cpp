@@ -248,11 +248,8 @@ json RoundsJson(const CollectiveDescriptor& descriptor) {
   for (const std::uint64_t bytes : kListedBytes) {
     for (const std::size_t ranks : kListedRanks) {
       const Topology topology{static_cast<int>(ranks), 1};
-      if (descriptor.refuses != nullptr &&
-          !descriptor.refuses(ResolveOptions(descriptor.name, descriptor.options, {}), topology)
-               .empty()) {
-        continue;
-      }
+      const Options defaults = ResolveOptions(descriptor.name, descriptor.options, {});
+      if (!descriptor.WhyNot(defaults, topology).empty()) continue;
       const std::uint64_t kept = bytes / kSparseElementBytes;
       const ExchangeSizes sizes =
           ExpectedSizes(*collective, {100 * kept, kept, 1},

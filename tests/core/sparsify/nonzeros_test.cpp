@@ -8,7 +8,6 @@
 namespace sparfuse {
 namespace {
 
-using testing::LargestByDefinition;
 using testing::MakeData;
 using testing::MakeSparsifier;
 using testing::Selection;
@@ -51,22 +50,6 @@ TEST(Nonzeros, SendsNothingOfNothing) {
     Selection selection(*nonzeros, 300'000, 0.01, threads, false);
     EXPECT_TRUE(selection.Run(std::vector<float>(300'000, 0.0f), 0).indices.empty());
   }
-}
-
-TEST(Nonzeros, AnOverflowBecomesAnExactTopK) {
-  const auto nonzeros = MakeSparsifier("nonzeros");
-  const auto x = MakeData("gaussian", 5000, 1);
-  std::vector<std::uint32_t> indices(100);
-  std::vector<float> values(100);
-  Slot slot{{indices.data(), 100, {}}, {values.data(), 100, {}}, 100, 0};
-  ThreadPool pool(1);
-  Workspace workspace;
-  SelectCounters counters;
-  nonzeros->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, 0.01,
-                   {0, "embedding.weight", {}, 0}, nullptr, slot);
-  indices.resize(slot.count);
-  EXPECT_EQ(indices, LargestByDefinition(x, 50).indices);
-  EXPECT_EQ(counters.overflows, 1u);
 }
 
 }  // namespace

@@ -45,21 +45,5 @@ TEST(Threshold, NeverSendsNothingOfSomething) {
   EXPECT_EQ(selection.counters().fallbacks, 1u);
 }
 
-TEST(Threshold, AnOverflowBecomesAnExactTopK) {
-  const auto threshold = MakeSparsifier("threshold");
-  const auto x = MakeData("gaussian", 5000, 1);
-  std::vector<std::uint32_t> indices(100);
-  std::vector<float> values(100);
-  Slot slot{{indices.data(), 100, {}}, {values.data(), 100, {}}, 100, 0};
-  ThreadPool pool(1);
-  Workspace workspace;
-  SelectCounters counters;
-  threshold->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, 0.01,
-                    {0, "fc.bias", {}, 0}, nullptr, slot);
-  indices.resize(slot.count);
-  EXPECT_EQ(indices, LargestByDefinition(x, 50).indices);
-  EXPECT_EQ(counters.overflows, 1u);
-}
-
 }  // namespace
 }  // namespace sparfuse

@@ -33,7 +33,6 @@ class ExchangeStaging {
 struct StagingSetup {
   PayloadCoding coding;
   std::size_t workers = 1;
-  bool sums = false;       // the collective of payloads gives sums
   DeviceSpan<float> flat;  // packed gradients; after a dense exchange their sum
 };
 

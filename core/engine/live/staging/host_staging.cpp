@@ -138,12 +138,6 @@ void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState
       state.coded ? EncodedBytesBound(setup.coding, state.capacity, exchange.range.size())
                   : state.capacity * kSparseElementBytes;
   ExchangeBuffers& buffers = state.buffers;
-  state.summed = setup.sums;
-  if (state.summed && (state.coded || state.whole_bytes > 0)) {
-    SPARFUSE_THROW(kInternal, exchange.label +
-                                  ": payloads are summed on the way: expected no coding, and no "
-                                  "tensors that travel whole");
-  }
   buffers.element_bytes = state.coded             ? 1
                           : state.whole_bytes > 0 ? sizeof(float)
                                                   : kSparseElementBytes;

@@ -16,7 +16,7 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
     gpu::EventPool events(testing::kEmulated);
     const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
     const auto staging = MakeDeviceStaging(
-        {{}, 1, false, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+        {{}, 1, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
     Op exchange;
     exchange.kind = OpKind::kExchange;
     ExchangeState state;
@@ -43,7 +43,7 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     gpu::EventPool events(testing::kEmulated);
     const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
     const auto staging = MakeDeviceStaging(
-        {{}, 3, true, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+        {{}, 3, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
     std::vector<std::byte> sums(kElements * kSparseElementBytes);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
     Op exchange;

@@ -10,6 +10,7 @@
 namespace sparfuse {
 namespace {
 
+using testing::LargestByDefinition;
 using testing::MakeData;
 using testing::MakeSparsifier;
 using testing::Selection;
@@ -281,6 +282,24 @@ TEST(SelectionModels, OfCorrectedEstimatesHold) {
     const double tolerance = 0.002 + 0.2 * sigma;  // generators differ between libraries
     EXPECT_NEAR(model.mean, mean, tolerance) << name << " sigma " << sigma;
     EXPECT_NEAR(model.sigma, sigma, tolerance) << name << " mean " << mean;
+  }
+}
+
+// Of those that send whatever reaches a number of their own: the slot may be made for fewer.
+TEST(SparsifierCounts, AnOverflowBecomesAnExactTopK) {
+  for (const char* name : {"nonzeros", "threshold"}) {
+    const auto x = MakeData("gaussian", 5000, 1);
+    std::vector<std::uint32_t> indices(100);
+    std::vector<float> values(100);
+    Slot slot{{indices.data(), 100, {}}, {values.data(), 100, {}}, 100, 0};
+    ThreadPool pool(1);
+    Workspace workspace;
+    SelectCounters counters;
+    MakeSparsifier(name)->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}},
+                                 0.01, {0, "embedding.weight", {}, 0}, nullptr, slot);
+    indices.resize(slot.count);
+    EXPECT_EQ(indices, LargestByDefinition(x, 50).indices) << name;
+    EXPECT_EQ(counters.overflows, 1u) << name;
   }
 }
 
