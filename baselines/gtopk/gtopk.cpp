@@ -221,6 +221,7 @@ CollectiveDescriptor GtopkCollective() {
                                            StringOption(options, "wire") == "f64");
           },
           .host_memory = true,
+          .sums_on_host = true,
           .options = {{"compat",
                        false,
                        0,

@@ -377,6 +377,7 @@ CollectiveDescriptor OkTopkCollective() {
             return std::make_unique<OkTopk>(ReadOptions(resolved));
           },
           .host_memory = true,
+          .sums_on_host = true,
           .options = OkTopkOptionSpecs(),
           .traits =
               [](const Options&) {

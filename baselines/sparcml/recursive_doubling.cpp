@@ -203,6 +203,7 @@ CollectiveDescriptor SparcmlRecursiveDoubling() {
                                                        : DenseSwitch::kBytes);
       },
       .host_memory = true,
+      .sums_on_host = true,
       .options = {{"dense_switch",
                    std::string("bytes"),
                    0,

@@ -294,6 +294,7 @@ CollectiveDescriptor SparcmlSplitAllgather() {
         return std::make_unique<SplitAllgather>(RuleOf(options));
       },
       .host_memory = true,
+      .sums_on_host = true,
       .options = {{"dense_switch",
                    std::string("bytes"),
                    0,

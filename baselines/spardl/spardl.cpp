@@ -373,6 +373,7 @@ CollectiveDescriptor SpardlCollective() {
         return std::make_unique<Spardl>(resolved);
       },
       .host_memory = true,
+      .sums_on_host = true,
       .options = SpardlOptions(),
       .traits = TraitsOf,
       .refuses = WhyRefused,

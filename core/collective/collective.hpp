@@ -97,6 +97,9 @@ struct CollectiveDescriptor {
   // It reads and writes payloads in host memory: whoever runs it gives it communicator.host(), and
   // stages what lies on a device.
   bool host_memory = false;
+  // Its published system sums in host memory, so that on devices all that it takes and gives is
+  // copied, for models of clusters of devices. This project's engine stages more (host_memory).
+  bool sums_on_host = false;
   std::vector<OptionSpec> options = {};
   // With these options; null: CollectiveTraits().
   CollectiveTraits (*traits)(const Options& resolved) = nullptr;
@@ -128,5 +131,8 @@ std::shared_ptr<const Collective> CoreCollective(std::string_view name);
 ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& shape,
                             std::vector<std::uint64_t> payload_bytes, const OverlapModel& overlap,
                             const Topology& topology);
+// collective.Rounds, and the copies between host and device around them where it sums on the host.
+RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
+                         const Topology& topology);
 
 }  // namespace sparfuse

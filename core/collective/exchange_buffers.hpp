@@ -64,7 +64,8 @@ struct ExchangeBuffers {
   // The sizes that only this run knew (ExchangeSizes::seen). Empty on entry.
   std::vector<std::uint64_t> seen;
 
-  // The first `bytes` of `kept`, which is made larger where it has fewer: what it held is then gone.
+  // The first `bytes` of `kept`, which is made larger where it has fewer: what it held is then
+  // gone.
   std::span<std::byte> Keep(std::size_t bytes) {
     if (kept.size() < bytes) kept = Buffer<std::byte>(bytes);
     return kept.host().first(bytes);

@@ -1,4 +1,5 @@
 // Holds the one explicit table of core's collectives, and makes collectives of descriptors.
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -46,6 +47,21 @@ ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& s
   ExchangeSizes sizes{shape, std::move(payload_bytes), {}};
   collective.Expect(overlap, topology, sizes);
   return sizes;
+}
+
+RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
+                         const Topology& topology) {
+  constexpr std::uint64_t kWord = 4;
+  RoundPlan plan = collective.Rounds(sizes, topology);
+  if (!collective.descriptor().sums_on_host) return plan;
+  Round copies;
+  copies.messages = 0;
+  copies[Work::kToHost] = std::ranges::max(sizes.payload_bytes) / kWord;
+  const std::uint64_t words_each = plan.dense_sums ? 1 : kSparseElementBytes / kWord;
+  copies[Work::kToDevice] = words_each * plan.sums.value_or(0);
+  plan.rounds.push_back(copies);
+  plan.on_host = true;
+  return plan;
 }
 
 }  // namespace sparfuse

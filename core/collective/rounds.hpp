@@ -14,15 +14,17 @@
 
 namespace sparfuse {
 
-// What ranks do with elements between messages, each on its own host.
+// What ranks do with elements between messages, each with a processor of its own.
 enum class Work : std::uint8_t {
   kAdd,       // a float added to another that lies at the same place
   kMerge,     // an element with index read while sorted lists are summed, or scattered into a range
   kSelect,    // an element looked at to find the largest
   kHash,      // an element put where a hash of its index says
   kMultiply,  // a multiplication and addition of a product of matrices
+  kToHost,    // a word of four bytes copied from a device to its host
+  kToDevice,  // and back
 };
-inline constexpr std::size_t kWorkKinds = 5;
+inline constexpr std::size_t kWorkKinds = 7;
 using WorkByKind = std::array<std::uint64_t, kWorkKinds>;
 
 // A phase in which every rank does the same kind of step `repeat` times, one after another.
@@ -47,6 +49,7 @@ struct RoundPlan {
   // Elements that every rank applies, where that is a sum. Nothing: the payloads of all ranks.
   std::optional<std::uint64_t> sums;
   bool dense_sums = false;  // they are a dense range
+  bool on_host = false;     // work is the host's, also where gradients lie on a device
 };
 
 // One tensor of what is exchanged.

@@ -75,13 +75,20 @@ double CostModel::DecompressSeconds(std::size_t elements, std::size_t entries) c
          seconds_per_entry * static_cast<double>(entries);
 }
 
+double WorkSeconds::Of(const WorkByKind& elements) const {
+  double seconds = 0;
+  for (std::size_t kind = 0; kind < kWorkKinds; ++kind) {
+    seconds += static_cast<double>(elements[kind]) * seconds_[kind];
+  }
+  return seconds;
+}
+
 CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   Phases phases;
   double rounds = 0;
+  const WorkSeconds& work = plan.on_host ? host_work_seconds : work_seconds;
   for (const Round& round : plan.rounds) {
-    for (std::size_t kind = 0; kind < kWorkKinds; ++kind) {
-      phases.local_seconds += static_cast<double>(round.work[kind]) * work_seconds[kind];
-    }
+    phases.local_seconds += work.Of(round.work);
     if (round.messages == 0) continue;
     const LinkCost& link = links[static_cast<std::size_t>(round.link)];
     const PiecewiseLinear& seconds = link.round_seconds;

@@ -54,6 +54,16 @@ struct LinkCost {
   static LinkCost FromAlphaBeta(double alpha_seconds, double seconds_per_byte);
 };
 
+// Seconds of an element, by kind of work.
+class WorkSeconds {
+ public:
+  double& operator[](Work kind) { return seconds_[static_cast<std::size_t>(kind)]; }
+  double Of(const WorkByKind& elements) const;
+
+ private:
+  std::array<double, kWorkKinds> seconds_{};
+};
+
 struct CostModel {
   std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
   // The same on the host lane, where that is another processor; what is missing here is as there.
@@ -63,8 +73,10 @@ struct CostModel {
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
   PiecewiseLinear clear_seconds;  // by elements: decompression, the part that each element costs
   double seconds_per_entry = 0;   // decompression, the part that each received entry costs
-  // What collectives do with an element between messages, by kind of work.
-  std::array<double, kWorkKinds> work_seconds{};
+  // What collectives do with elements between messages; and on the host, where that is another
+  // processor.
+  WorkSeconds work_seconds;
+  WorkSeconds host_work_seconds;
   double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
   // What an exchange takes of the host for each element that it covers, sent or not, on top.
@@ -98,8 +110,6 @@ struct CostModel {
     double alone() const { return latency_seconds + on_links() + local_seconds; }
   };
   Phases PhasesOf(const RoundPlan& plan) const;
-
-  double& WorkSeconds(Work kind) { return work_seconds[static_cast<std::size_t>(kind)]; }
 };
 
 // What a step costs without communication, tensor by tensor in ready order. Seconds.

@@ -21,7 +21,7 @@ double SecondsOf(const CostModel& cost, const Collective& collective, std::size_
   const ExchangeSizes sizes = ExpectedSizes(
       collective, {elements, bytes / kSparseElementBytes, 1},
       std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes), {}, topology);
-  return cost.PhasesOf(collective.Rounds(sizes, topology)).alone();
+  return cost.PhasesOf(ModelledRounds(collective, sizes, topology)).alone();
 }
 
 }  // namespace

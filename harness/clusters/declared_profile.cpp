@@ -18,7 +18,8 @@ constexpr double kClearBytes = kFloatBytes;       // write
 constexpr double kReduceBytes = 3 * kFloatBytes;  // read two, write one
 // Parameter and momentum are read and written, the gradient is read.
 constexpr double kUpdateBytes = 5 * kFloatBytes;
-// A scattered addition reads and writes a sector of 32 bytes; the entry itself is 8.
+// A scattered addition reads and writes a sector of 32 bytes, half a line of a host's cache; the
+// entry itself is 8.
 constexpr double kEntryBytes = 2 * 32 + 8;
 
 double FactorOf(const CellConfig& config, const std::string& group) {
@@ -93,8 +94,13 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const double each = cluster.selection_seconds_each * cluster.reference_memory_gbytes /
                       cluster.Value("memory_gbytes_per_s");
   const double host = kGiga * FactorOf(config, "host");
-  const double host_each = kFloatBytes / (host * cluster.Value("host_link_gbytes_per_s")) +
-                           kFloatBytes / (host * cluster.Value("host_memory_gbytes_per_s"));
+  const double host_link = host * cluster.Value("host_link_gbytes_per_s");
+  const double host_memory = host * cluster.Value("host_memory_gbytes_per_s");
+  const double host_each = kFloatBytes / host_link + kFloatBytes / host_memory;
+  profile["host_work"] = {{"add", kReduceBytes / host_memory},
+                          {"merge", kEntryBytes / host_memory},
+                          {"to_host", kFloatBytes / host_link},
+                          {"to_device", kFloatBytes / host_link}};
   for (const auto& [name, cost] : cluster.selection_costs.items()) {
     const double relative = sparsify * cost.get<double>();
     profile["selection"][name] = {

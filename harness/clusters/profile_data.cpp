@@ -141,20 +141,35 @@ BackwardProfile BackwardOf(const json& profile, const GradientLayout& layout) {
   return backward;
 }
 
+namespace {
+
+// Of profiles from before these were measured: an entry is read and added as in decompression, an
+// element looked at as when it is added; and nothing is copied.
+WorkSeconds WorkOf(const json& work, double add, double entry) {
+  WorkSeconds seconds;
+  seconds[Work::kAdd] = add;
+  seconds[Work::kMerge] = work.value("merge", entry);
+  seconds[Work::kHash] = work.value("hash", entry);
+  seconds[Work::kSelect] = work.value("select", add);
+  seconds[Work::kMultiply] = work.value("multiply", add);
+  seconds[Work::kToHost] = work.value("to_host", 0.0);
+  seconds[Work::kToDevice] = work.value("to_device", 0.0);
+  return seconds;
+}
+
+}  // namespace
+
 CostModel KernelCosts(const json& profile) {
   CostModel cost;
   cost.pack_seconds = CurveOf(profile.at("pack"));
   cost.scale_seconds = CurveOf(profile.at("scale"));
   cost.clear_seconds = CurveOf(profile.at("clear"));
   cost.seconds_per_entry = profile.at("seconds_per_entry");
-  cost.WorkSeconds(Work::kAdd) = profile.at("seconds_per_reduced_element");
-  // Of profiles from before these were measured: an entry is read and added as in decompression, an
-  // element looked at as when it is added.
-  const json work = profile.value("collective_work", json::object());
-  cost.WorkSeconds(Work::kMerge) = work.value("merge", cost.seconds_per_entry);
-  cost.WorkSeconds(Work::kHash) = work.value("hash", cost.seconds_per_entry);
-  cost.WorkSeconds(Work::kSelect) = work.value("select", cost.WorkSeconds(Work::kAdd));
-  cost.WorkSeconds(Work::kMultiply) = work.value("multiply", cost.WorkSeconds(Work::kAdd));
+  cost.work_seconds = WorkOf(profile.value("collective_work", json::object()),
+                             profile.at("seconds_per_reduced_element"), cost.seconds_per_entry);
+  const json host = profile.value("host_work", json::object());
+  cost.host_work_seconds =
+      host.empty() ? cost.work_seconds : WorkOf(host, host.at("add"), host.at("merge"));
   cost.dispatch_seconds = profile.at("dispatch_seconds");
   cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
   cost.exchange_seconds_per_element = profile.value("exchange_seconds_per_element", 0.0);

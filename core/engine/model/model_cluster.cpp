@@ -79,7 +79,7 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   }
   sizes.shape.tensors = tensors;
   collective.Expect(config_.overlap, topology, sizes);
-  return collective.Rounds(sizes, topology);
+  return ModelledRounds(collective, sizes, topology);
 }
 
 SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {

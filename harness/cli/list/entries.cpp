@@ -282,6 +282,7 @@ json CollectivesJson(const Catalog& catalog, bool rounds) {
         FindCollective(entry["name"].get_ref<const std::string&>());
     entry["payload"] = collective.payload == PayloadKind::kSparse ? "sparse" : "dense";
     entry["native"] = collective.native;
+    entry["sums_on_host"] = collective.sums_on_host;
     if (rounds) entry["rounds"] = RoundsJson(collective);
   }
   return list;

@@ -50,8 +50,10 @@ std::string QuantizerLine(const json& quantizer) {
 }
 
 std::string CollectiveLine(const json& collective) {
-  return fmt::format("{} payloads{}", Text(collective, "payload"),
-                     collective["native"].get<bool>() ? "; the transport's own" : "");
+  return fmt::format(
+      "{} payloads{}{}", Text(collective, "payload"),
+      collective["native"].get<bool>() ? "; the transport's own" : "",
+      collective["sums_on_host"].get<bool>() ? "; published to sum on the host" : "");
 }
 
 // What is to be said of an entry beside its summary; "" where that is nothing.

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "baselines/powersgd/powersgd.hpp"
+#include "core/device/runtime.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/sums.hpp"
@@ -177,6 +178,24 @@ class Profiler {
     const Estimate multiply = MeanTimeOf([&] { factors.ComputeP(context, source, info); });
     record_.Number("/collective_work/multiply"_json_pointer,
                    PerItem(multiply, kFactorRank * matrix.size()));
+    if (rank_.device.kind != DeviceKind::kHost) HostCopies();
+  }
+
+  // Seconds of a word between the device and pinned memory of its host.
+  void HostCopies() {
+    const std::size_t count = gradient_.size();
+    gpu::PinnedBuffer<float> host(count, rank_.device, "what copies are timed with");
+    Buffer<float> device(count, rank_.device);
+    const gpu::GpuStream stream(rank_.device);
+    const auto copy = [&](void* to, const void* from) {
+      return PerItem(MeanTimeOf([&] {
+                       gpu::CopyAsync(stream.view(), to, from, count * sizeof(float));
+                       gpu::Synchronize(stream.view());
+                     }),
+                     count);
+    };
+    record_.Number("/collective_work/to_host"_json_pointer, copy(host.data(), device.data()));
+    record_.Number("/collective_work/to_device"_json_pointer, copy(device.data(), host.data()));
   }
 
   static Estimate PerItem(const Estimate& seconds, std::size_t items) {

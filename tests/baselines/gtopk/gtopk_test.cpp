@@ -200,9 +200,10 @@ TEST(Gtopk, SendsThePublishedBytes) {
 TEST(Gtopk, TakesThePublishedSeconds) {
   const auto seconds = [](const testing::TimedTensors& tensors, double density, const char* wire) {
     CostModel cost;
-    cost.WorkSeconds(Work::kSelect) = 1e-10;
+    cost.host_work_seconds[Work::kSelect] = 1e-10;
     cost.exchange_dispatch_seconds = 3 * 3e-5;
-    cost.exchange_seconds_per_element = 2 * density * 8 / 12e9;
+    cost.host_work_seconds[Work::kToHost] = 4 / 12e9;
+    cost.host_work_seconds[Work::kToDevice] = 4 / 12e9;
     return testing::GoldenStepSeconds(tensors, density, MakeGtopk({{"wire", std::string(wire)}}),
                                       cost);
   };

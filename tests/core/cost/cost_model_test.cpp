@@ -10,8 +10,8 @@ namespace {
 CostModel Simple() {
   CostModel cost;
   cost.links = {LinkCost::FromAlphaBeta(1e-3, 1e-6), LinkCost::FromAlphaBeta(1e-3, 1e-6)};
-  cost.WorkSeconds(Work::kAdd) = 1e-6;
-  cost.WorkSeconds(Work::kSelect) = 1e-5;
+  cost.work_seconds[Work::kAdd] = 1e-6;
+  cost.work_seconds[Work::kSelect] = 1e-5;
   cost.round_cpu_seconds = 1e-4;
   return cost;
 }
@@ -39,6 +39,20 @@ TEST(CostModel, ChargesARoundWithoutMessagesForItsWorkAlone) {
   EXPECT_EQ(phases.on_links(), 0);
   EXPECT_EQ(phases.cpu_seconds, 0);
   EXPECT_DOUBLE_EQ(phases.local_seconds, 70e-6);
+}
+
+TEST(CostModel, ChargesTheHostsWorkWhereACollectiveSumsThere) {
+  Round round{.messages = 0};
+  round[Work::kAdd] = 50;
+  round[Work::kToHost] = 3;
+  RoundPlan plan;
+  plan.rounds = {round};
+  CostModel cost = Simple();
+  cost.host_work_seconds[Work::kAdd] = 1e-4;
+  cost.host_work_seconds[Work::kToHost] = 1e-3;
+  EXPECT_DOUBLE_EQ(cost.PhasesOf(plan).local_seconds, 50e-6);
+  plan.on_host = true;
+  EXPECT_DOUBLE_EQ(cost.PhasesOf(plan).local_seconds, 5e-3 + 3e-3);
 }
 
 }  // namespace

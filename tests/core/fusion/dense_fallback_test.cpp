@@ -27,7 +27,7 @@ CostModel CostsAt(double gbps) {
   cost.scale_seconds = PiecewiseLinear({{0, 1e-6}, {1e8, 1e-6 + 1e-2}});
   cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e8, 1e-6 + 1e-2}});
   cost.seconds_per_entry = 1e-9;
-  cost.WorkSeconds(Work::kAdd) = 1e-10;
+  cost.work_seconds[Work::kAdd] = 1e-10;
   cost.dispatch_seconds = 2e-6;
   cost.exchange_dispatch_seconds = 5e-6;
   cost.exchange_seconds_per_element = 1e-11;

@@ -87,15 +87,17 @@ TEST(ProfileData, TensorsMustBeThoseOfTheLayout) {
 }
 
 TEST(ProfileData, KernelsOfAProfileFromBeforeTheNewerKeys) {
-  const CostModel cost = KernelCosts(Profile());
+  CostModel cost = KernelCosts(Profile());
   EXPECT_DOUBLE_EQ(cost.pack_seconds(500), 5e-4);
   EXPECT_DOUBLE_EQ(cost.scale_seconds(500), 7e-6);
   EXPECT_DOUBLE_EQ(cost.DecompressSeconds(500, 100), 5e-4 + 1e-6);
   EXPECT_DOUBLE_EQ(cost.dispatch_seconds, 1e-6);
   EXPECT_DOUBLE_EQ(cost.exchange_dispatch_seconds, 2e-6);
-  const auto work = [&](Work kind) { return cost.work_seconds[static_cast<std::size_t>(kind)]; };
-  EXPECT_DOUBLE_EQ(work(Work::kAdd), 2e-9);
-  EXPECT_DOUBLE_EQ(work(Work::kMerge), cost.seconds_per_entry) << "not measured";
+  for (WorkSeconds* const work : {&cost.work_seconds, &cost.host_work_seconds}) {
+    EXPECT_DOUBLE_EQ((*work)[Work::kAdd], 2e-9);
+    EXPECT_DOUBLE_EQ((*work)[Work::kMerge], cost.seconds_per_entry) << "not measured";
+    EXPECT_DOUBLE_EQ((*work)[Work::kToHost], 0) << "nothing is copied on a host";
+  }
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("topk", 500, 0.01), 5e-4);
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("topk", 500, 0.1), 3e-3);
   EXPECT_DOUBLE_EQ(cost.HostSelectionSeconds("topk", 500, 0.1), 3e-3);
