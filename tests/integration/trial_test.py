@@ -70,13 +70,47 @@ class Trials(unittest.TestCase):
         self.assertEqual(len(paths), 1)
         return json.loads(paths[0].read_text())
 
-
     def series(self, trial, name):
         """The file as numpy opens it; it is as trial.json says."""
         table = np.load(next(self.results.rglob(name)))
         self.assertEqual((len(table), set(table.dtype.names)),
                          (trial["series"][name]["rows"], set(trial["series"][name]["units"])))
         return table
+
+    def ranks(self):
+        """Process ids of the worker's ranks by rank."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                line = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"sparfuse-worker" not in line[0] or str(self.results).encode() not in b" ".join(line):
+                    continue
+                variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
+            except OSError:
+                continue
+            if b"OMPI_COMM_WORLD_RANK" in variables:
+                found[int(variables[b"OMPI_COMM_WORLD_RANK"])] = int(entry.name)
+        return found
+
+    def disturb(self, rank, what, workers=3, **experiment):
+        """Runs a long trial and sends `what` to a rank in the middle of its steps."""
+        self.write(workers=workers, steps=100000, deadline=4, **experiment)
+        controller = subprocess.Popen(self.command("run", self.file), text=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT)
+        self.addCleanup(controller.kill)
+        until = time.monotonic() + 120
+        while not any("measuring 100002 steps" in log.read_text() for log in self.results.rglob("log.txt")):
+            self.assertLess(time.monotonic(), until, "no step was made")
+            self.assertIsNone(controller.poll(), "the run ended before a step was made")
+            time.sleep(0.05)
+        os.kill(self.ranks()[rank], what)
+        output, _ = controller.communicate(timeout=60)
+        self.assertEqual(controller.returncode, 1, output)
+        trial = self.trial()
+        self.assertNotIn("throughput", trial.get("metrics") or {})
+        return trial, output
 
     def worker(self, name="sparfuse-worker"):
         return Path(SPARFUSE).parent / "worker" / name
@@ -140,41 +174,6 @@ class TrialsInTurnTest(Trials):
 
 
 class TrialTest(Trials):
-    def ranks(self):
-        """Process ids of the worker's ranks by rank."""
-        found = {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                line = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"sparfuse-worker" not in line[0] or str(self.results).encode() not in b" ".join(line):
-                    continue
-                variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
-            except OSError:
-                continue
-            if b"OMPI_COMM_WORLD_RANK" in variables:
-                found[int(variables[b"OMPI_COMM_WORLD_RANK"])] = int(entry.name)
-        return found
-
-    def disturb(self, rank, what, workers=3):
-        """Runs a long trial and sends `what` to a rank in the middle of its steps."""
-        self.write(workers=workers, steps=100000, deadline=4)
-        controller = subprocess.Popen(self.command("run", self.file), text=True, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT)
-        self.addCleanup(controller.kill)
-        until = time.monotonic() + 120
-        while not any("measuring 100002 steps" in log.read_text() for log in self.results.rglob("log.txt")):
-            self.assertLess(time.monotonic(), until, "no step was made")
-            self.assertIsNone(controller.poll(), "the run ended before a step was made")
-            time.sleep(0.05)
-        os.kill(self.ranks()[rank], what)
-        output, _ = controller.communicate(timeout=60)
-        self.assertEqual(controller.returncode, 1, output)
-        trial = self.trial()
-        self.assertNotIn("throughput", trial.get("metrics") or {})
-        return trial, output
-
     def test_a_trial_is_complete(self):
         trial = self.run_trial(mode="emulated", more="link = { gbps = 1.0, alpha_us = 100 }\ndensity = 0.01")
         self.assertEqual(trial["status"], "ok")

@@ -1,0 +1,38 @@
+"""Tests that a rank which stops in a step of a reducing collective is named by the others: some seconds each.
+
+  trial_collectives_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import os
+import shutil
+import signal
+import sys
+import unittest
+
+import trial_test
+
+METHODS = ("gtopk", "sparcml", "topk-dsa", "oktopk", "spardl", "omnireduce", "zen", "powersgd")
+
+
+class ReducingTrialTest(trial_test.Trials):
+    def test_a_stopped_rank_is_named_by_the_survivors(self):
+        for method in METHODS:
+            with self.subTest(method):
+                trial, output = self.disturb(2, signal.SIGSTOP, method=method)
+                self.assertEqual(trial["failure"]["kind"], "timeout", trial["failure"])
+                self.assertIn("rank 2 does not answer", trial["failure"]["message"])
+                self.assertIn(method, output)
+                self.assertEqual(self.ranks(), {})
+            shutil.rmtree(self.results)
+
+    def test_a_killed_rank_is_named_with_its_signal(self):
+        for method in METHODS:
+            with self.subTest(method):
+                trial, _ = self.disturb(1, signal.SIGKILL, method=method)
+                self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])
+            shutil.rmtree(self.results)
+
+
+if __name__ == "__main__":
+    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
