@@ -5,8 +5,8 @@
 
 namespace sparfuse::baselines {
 
-// One or two units. Selections and exchanges of their sizes are the profile's; selections are taken
-// to run within backward, on the compute lane, as the strategies of plans do it.
+// One or two units, selected from on the side lane, or the compute lane if told so. Selections and
+// exchanges of their sizes are the profile's, on that lane.
 extern const PlannerDescriptor kCupcakePlanner;
 
 }  // namespace sparfuse::baselines

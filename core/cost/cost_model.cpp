@@ -61,6 +61,13 @@ double CostModel::HostSelectionSeconds(std::string_view sparsifier, std::size_t 
                                     : it->second(elements, density);
 }
 
+double CostModel::SideSelectionSeconds(std::string_view sparsifier, std::size_t elements,
+                                       double density) const {
+  const auto it = side_selection.find(sparsifier);
+  return it == side_selection.end() ? SelectionSeconds(sparsifier, elements, density)
+                                    : it->second(elements, density);
+}
+
 double CostModel::EncodeSeconds(std::string_view quantizer, std::size_t elements) const {
   const auto n = static_cast<double>(elements);
   const auto it = encode_seconds.find(quantizer);

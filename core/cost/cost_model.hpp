@@ -68,6 +68,12 @@ struct CostModel {
   std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
   // The same on the host lane, where that is another processor; what is missing here is as there.
   std::map<std::string, SelectionCost, std::less<>> host_selection;
+  // The same on the side lane, where that has fewer threads; what is missing here is as on the
+  // compute lane.
+  std::map<std::string, SelectionCost, std::less<>> side_selection;
+  // What the side lane does takes so many times as long as these curves say, since it shares the
+  // memory with backward; 1: they do not disturb one another.
+  double side_slowdown = 1;
   std::map<std::string, PiecewiseLinear, std::less<>> encode_seconds;  // by quantizer; by elements
   PiecewiseLinear pack_seconds;   // by elements: checked copy into the flat gradient
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
@@ -92,6 +98,9 @@ struct CostModel {
   // Throws Error{kConfig} when there is no curve for `sparsifier`.
   double SelectionSeconds(std::string_view sparsifier, std::size_t elements, double density) const;
   double HostSelectionSeconds(std::string_view sparsifier, std::size_t elements,
+                              double density) const;
+  // Without side_slowdown.
+  double SideSelectionSeconds(std::string_view sparsifier, std::size_t elements,
                               double density) const;
   // Of a tensor that travels whole. Throws Error{kConfig} when there is no curve for `quantizer`.
   double EncodeSeconds(std::string_view quantizer, std::size_t elements) const;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/fusion/lane.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
 #include "core/transport/topology.hpp"
@@ -20,13 +21,6 @@ namespace sparfuse {
 // An operation asked for in this step. 0 is none.
 using Handle = std::uint32_t;
 using Continuation = std::function<void()>;
-
-// Where local work runs. kCompute is the thread or stream of forward and backward: work asked for
-// while a gradient is announced delays backward, as a hook does. kSide overlaps with it; kHost is a
-// processor beside an accelerator, on a machine without one another thread.
-enum class Lane : std::uint8_t { kCompute, kSide, kHost };
-inline constexpr std::size_t kLanes = 3;
-std::string_view LaneName(Lane lane);
 
 // An ordered queue of exchanges with a communicator of its own. Every rank must ask for the
 // exchanges of a channel in the same order; they are launched in that order, one at a time.

@@ -60,6 +60,7 @@ void UnitStrategy::Launch(Engine& engine, const Message& message) {
   if (unit.sparsified == Sparsified::kBehind && !message.reduced) {
     exchange.selections = {engine.Sparsify({.range = engine.layout().RangeOf(unit.first, unit.last),
                                             .density = unit.density,
+                                            .lane = unit.lane,
                                             .order = {.after = local, .then = {}}})};
   } else if (unit.sparsified == Sparsified::kAhead && !message.reduced) {
     exchange.selections = local;

@@ -18,6 +18,7 @@ constexpr int kRounds = 8;  // of looking at every unit again
 struct UnitTimes {
   struct Message {
     double ready = 0;  // since the unit's first piece of backward began
+    double side = 0;   // then on the side lane
     double exchange = 0;
     double average = 0;
   };
@@ -27,7 +28,8 @@ struct UnitTimes {
   // All of it, one after another.
   double Sum() const {
     double sum = compute;
-    for (const Message& message : messages) sum += message.exchange + message.average;
+    for (const Message& message : messages)
+      sum += message.side + message.exchange + message.average;
     return sum;
   }
 };
@@ -63,11 +65,10 @@ class Prediction {
         AddSelection(tensor.numel, tensor.shape, how.density, times.compute, payload);
       }
     }
+    double side = 0;
     if (fused.elements > 0) {
-      times.compute += cost_.dispatch_seconds +
-                       (unit.density < 1 ? cost_.SelectionSeconds(input_.sparsifier, fused.elements,
-                                                                  unit.density)
-                                         : cost_.pack_seconds(static_cast<double>(fused.elements)));
+      (unit.lane == Lane::kSide ? side : times.compute) +=
+          times_.SparsifyFused(fused.elements, unit.density, unit.lane);
       const TensorEntry& first = input_.layout.tensor(unit.first);
       const bool alone = unit.last - unit.first == 1;
       AddSelection(fused.elements, alone ? std::span(first.shape) : std::span<std::int64_t const>(),
@@ -75,7 +76,7 @@ class Prediction {
     }
     if (dense.elements > 0) {
       times.messages.push_back(
-          {dense.ready,
+          {dense.ready, 0,
            times_.Reduce(dense.elements) + times_.HostSecondsPerExchange(dense.elements),
            cost_.dispatch_seconds + cost_.scale_seconds(static_cast<double>(dense.elements))});
     }
@@ -86,7 +87,7 @@ class Prediction {
                                       : ExpectedPayloadBytes(form_.coding, payload.kept, range);
       const std::size_t entries = payload.kept + payload.run_elements;
       times.messages.push_back(
-          {payload.ready,
+          {payload.ready, side,
            times_.Gather(payload.whole_bytes + (payload.kept > 0 ? indexed : 0)) +
                times_.HostSecondsPerExchange(payload.elements),
            cost_.dispatch_seconds +
@@ -99,11 +100,14 @@ class Prediction {
   // units[u] is what unit u takes.
   double Seconds(const std::vector<const UnitTimes*>& units) const {
     double compute = 0;
+    double side = 0;  // until the side lane is free
     double channel = 0;
     averages_.clear();
     for (const UnitTimes* unit : units) {
       for (const UnitTimes::Message& message : unit->messages) {
-        channel = std::max(channel, compute + message.ready) + message.exchange;
+        double ready = compute + message.ready;
+        if (message.side > 0) ready = side = std::max(side, ready) + message.side;
+        channel = std::max(channel, ready) + message.exchange;
         averages_.emplace_back(channel, message.average);
       }
       compute += unit->compute;
@@ -153,6 +157,7 @@ void LeaveDense(Plan& plan, std::size_t unit) {
   Unit& left = plan.units[unit];
   left.sparsified = Sparsified::kNever;
   left.density = 1.0;
+  left.lane = Lane::kCompute;
   for (std::size_t t = left.first; t < left.last && !plan.tensors.empty(); ++t)
     plan.tensors[t] = {};
 }
@@ -170,8 +175,7 @@ double PredictedSeconds(const Plan& plan, const PlanInput& input, const PayloadF
 
 Plan WithDenseFallback(Plan plan, const PlanInput& input, const PayloadForm& form) {
   const Prediction prediction(input, form);
-  Plan all_dense = plan;
-  for (std::size_t u = 0; u < plan.units.size(); ++u) LeaveDense(all_dense, u);
+  const Plan all_dense = DensePlan(plan);
   std::vector<UnitTimes> sparse;
   std::vector<UnitTimes> dense;
   for (std::size_t u = 0; u < plan.units.size(); ++u) {

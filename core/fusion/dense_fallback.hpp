@@ -17,10 +17,10 @@ struct PayloadForm {
 };
 
 // Seconds from the begin of backward until the last unit is averaged, by the profile of `input`:
-// local work in turn on the compute lane, each exchange once its tensors are ready and the exchange
-// before it is over, averages after backward in that order. What UnitStrategy takes in the
-// ModelEngine where no core is shared and counts are as planned. Throws Error{kConfig} where the
-// profile lacks something.
+// local work in turn on the compute lane, but for units on the side lane, each exchange once its
+// tensors are ready and the exchange before it is over, averages after backward in that order. What
+// UnitStrategy takes in the ModelEngine where no core is shared and counts are as planned. Throws
+// Error{kConfig} where the profile lacks something.
 double PredictedSeconds(const Plan& plan, const PlanInput& input, const PayloadForm& form);
 
 // The plan with the units left unsparsified (Sparsified::kNever, density 1) for which

@@ -22,12 +22,9 @@ MergedTimes::MergedTimes(const PlanInput& input, std::string_view planner)
   }
 }
 
-double MergedTimes::Select(std::size_t elements) const {
+double MergedTimes::Select(std::size_t elements, Lane lane) const {
   if (input_.sparsified != Sparsified::kBehind) return 0;
-  const CostModel& cost = *input_.cost;
-  return cost.dispatch_seconds +
-         (input_.density < 1 ? cost.SelectionSeconds(input_.sparsifier, elements, input_.density)
-                             : cost.pack_seconds(static_cast<double>(elements)));
+  return times_.SparsifyFused(elements, input_.density, lane);
 }
 
 double MergedTimes::Exchange(std::size_t elements) const {

@@ -21,9 +21,9 @@ class MergedTimes {
   // Views of this object. What each tensor takes of the compute lane before it is merged counts as
   // its backward: the copy into the fused buffer, or the selection where that comes ahead.
   ReadyTensors tensors() const { return {elements_, seconds_}; }
-  // Selection from so many merged elements, dispatch included; 0 unless the strategy sparsifies
-  // behind.
-  double Select(std::size_t elements) const;
+  // Selection from so many merged elements on this lane, the compute or the side lane, dispatch
+  // included; 0 unless the strategy sparsifies behind.
+  double Select(std::size_t elements, Lane lane = Lane::kCompute) const;
   // The exchange of a unit of so many elements: all-reduce, or all-gather of what is kept of them.
   double Exchange(std::size_t elements) const;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/options.hpp"
+#include "core/fusion/lane.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/transport/topology.hpp"
 
@@ -29,6 +30,7 @@ struct Unit {
   std::size_t last = 0;
   Sparsified sparsified = Sparsified::kNever;
   double density = 1.0;
+  Lane lane = Lane::kCompute;  // behind: where it is selected from, there or on kSide
   bool operator==(const Unit&) const = default;
 };
 
@@ -58,8 +60,12 @@ struct Plan {
 // Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none
 // empty, and what is said of tensors is said of all, reduces dense ones only, and only in units
 // that are sparsified ahead, behind where the layout has them apart, or, all of them dense, not at
-// all.
+// all. Only units that are sparsified behind may have a lane beside that of backward, the side
+// lane.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
+
+// The same units, none of them sparsified: all-reduced whole.
+Plan DensePlan(const Plan& plan);
 
 // What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that
 // equal inputs give equal plans on every rank; ranks that disagree on a boundary would deadlock.

@@ -54,6 +54,15 @@ double PlanTimes::SparsifyOnHost(std::size_t tensor, double density) const {
                                            density);
 }
 
+double PlanTimes::SparsifyFused(std::size_t elements, double density, Lane lane) const {
+  const CostModel& cost = *input_.cost;
+  const bool beside = lane == Lane::kSide;
+  const double work = density >= 1 ? cost.pack_seconds(static_cast<double>(elements))
+                      : beside     ? cost.SideSelectionSeconds(input_.sparsifier, elements, density)
+                                   : cost.SelectionSeconds(input_.sparsifier, elements, density);
+  return cost.dispatch_seconds + (beside ? cost.side_slowdown : 1) * work;
+}
+
 double PlanTimes::Gather(std::uint64_t payload_bytes) const {
   const auto kept = static_cast<double>(payload_bytes / kSparseElementBytes);
   return SecondsOf(*input_.cost, *input_.sparse_collective,

@@ -24,6 +24,8 @@ class PlanTimes {
   double Sparsify(std::size_t tensor, double density) const;
   // The same on the host lane.
   double SparsifyOnHost(std::size_t tensor, double density) const;
+  // Selection from so many elements together on the compute or the side lane; else as Sparsify.
+  double SparsifyFused(std::size_t elements, double density, Lane lane) const;
   // All-gather of payloads of this many bytes a rank.
   double Gather(std::uint64_t payload_bytes) const;
   // All-reduce of this many elements.

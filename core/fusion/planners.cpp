@@ -114,7 +114,7 @@ std::uint64_t Plan::Hash() const {
   for (const Unit& unit : units) {
     mix(unit.first);
     mix(unit.last);
-    mix(static_cast<std::uint64_t>(unit.sparsified));
+    mix(static_cast<std::uint64_t>(unit.sparsified) | static_cast<std::uint64_t>(unit.lane) << 8);
     mix(static_cast<std::uint64_t>(unit.density * 1e12));
   }
   for (const TensorPlan& tensor : tensors) {
@@ -153,12 +153,26 @@ std::vector<std::size_t> Plan::UnitOfTensors() const {
   return unit_of;
 }
 
+Plan DensePlan(const Plan& plan) {
+  Plan dense;
+  for (const Unit& unit : plan.units) dense.units.push_back({unit.first, unit.last});
+  return dense;
+}
+
 void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   std::size_t next = 0;
   for (const Unit& unit : plan.units) {
     if (unit.first != next || unit.last <= unit.first || unit.last > layout.tensors()) {
       SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + " does not cover the " +
                                     std::to_string(layout.tensors()) + " tensors once, in order");
+    }
+    const bool beside = unit.lane == Lane::kSide && unit.sparsified == Sparsified::kBehind;
+    if (unit.lane != Lane::kCompute && !beside) {
+      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + ": the unit of tensor " +
+                                    layout.tensor(unit.first).name + " is on lane \"" +
+                                    std::string(LaneName(unit.lane)) +
+                                    "\": expected \"compute\", or \"side\" where it is "
+                                    "sparsified behind");
     }
     next = unit.last;
   }

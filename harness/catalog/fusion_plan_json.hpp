@@ -16,9 +16,10 @@ std::vector<std::uint8_t> EncodePlan(const Plan& plan);
 // Throws Error{kData} where the bytes cannot have come from EncodePlan.
 Plan DecodePlan(std::span<const std::uint8_t> bytes);
 
-// {"step", "unit_sizes", "dense_units", "tensors": {"dense", "offloaded", "reduced"}}: from which
-// step the plan held, the positions of units that are not sparsified, and how many tensors of
-// `layout` travel in which way.
+// {"step", "unit_sizes", "dense_units", "side_units", "tensors": {"dense", "offloaded",
+// "reduced"}}: from which step the plan held, the positions of units that are not sparsified and of
+// those that are selected from on the side lane, and how many tensors of `layout` travel in which
+// way.
 nlohmann::json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t step);
 
 }  // namespace sparfuse::harness

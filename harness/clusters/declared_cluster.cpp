@@ -19,6 +19,8 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr const char* kSideSlowdown = "side_slowdown";
+
 // What an input is called, what it means, and which factor scales it.
 struct InputSpec {
   const char* name;
@@ -35,13 +37,16 @@ constexpr InputSpec kInputs[] = {
     {"host_memory_gbytes_per_s", "host"},  // of the host
     // Of what the host takes for an exchange of one tensor, the part that goes with what it carries
     // and that fusing therefore does not save; the rest goes with the exchange.
-    {"host_carried_share", "host_carried"}};
+    {"host_carried_share", "host_carried"},
+    // What a selection beside backward takes, of what it takes alone. A file may leave it out.
+    {kSideSlowdown, "side"}};
 // A ratio of two clusters' compute rates has no unit.
 constexpr const char* kComputeRatio = "compute_ratio";
 
 constexpr Range kNodes{1, 65'536};
 constexpr Range kRanksPerNode{1, 1024};
 constexpr Range kInputValues{1e-9, 1e9};
+constexpr Range kSlowdowns{1, 100};
 constexpr Range kReferenceWorkers{2, 1024};  // reading the file simulates them
 
 // Of what a file may declare.
@@ -90,6 +95,7 @@ class ClusterParser {
     for (const std::string& name : known) {
       const std::string at = "/input/" + name;
       const std::vector<std::string> keys = {"value", "kind", "source"};
+      if (file_.Find(at) == nullptr && name == kSideSlowdown) continue;
       if (file_.Find(at) == nullptr) {
         file_.Fail("/input",
                    fmt::format("input {} is missing: expected {} = {{ value, kind, source }}", name,
@@ -98,7 +104,7 @@ class ClusterParser {
       file_.CheckKeys(at, name, keys);
       DeclaredInput input;
       input.name = name;
-      input.value = file_.Number(at, "value", 0, kInputValues);
+      input.value = file_.Number(at, "value", 0, name == kSideSlowdown ? kSlowdowns : kInputValues);
       if (file_.Find(at + "/value") == nullptr)
         file_.Fail(at, "value is missing: expected a number from " + Text(kInputValues));
       input.kind = file_.RequiredString(at, "kind");
@@ -231,12 +237,14 @@ double DeclaredCluster::Value(std::string_view input) const {
   return found->value;
 }
 
-double DeclaredCluster::ComputeRatio() const {
-  const bool given = std::any_of(inputs.begin(), inputs.end(), [](const DeclaredInput& each) {
-    return each.name == kComputeRatio;
-  });
-  return given ? Value(kComputeRatio) : 1.0;  // the calibration's own cluster has none
+double DeclaredCluster::ValueOrOne(std::string_view input) const {
+  return std::ranges::count(inputs, input, &DeclaredInput::name) > 0 ? Value(input) : 1.0;
 }
+
+// The calibration's own cluster has none.
+double DeclaredCluster::ComputeRatio() const { return ValueOrOne(kComputeRatio); }
+
+double DeclaredCluster::SideSlowdown() const { return ValueOrOne(kSideSlowdown); }
 
 std::vector<DeclaredInput> DeclaredCluster::CalibratedInputs(
     const ReferenceWorkload& reference) const {
@@ -271,9 +279,9 @@ const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workloa
 }
 
 const std::vector<std::string>& InputGroups() {
-  static const std::vector<std::string> kGroups = {"compute",      "sparsify", "host_overhead",
-                                                   "host_carried", "latency",  "bandwidth",
-                                                   "memory",       "kernel",   "host"};
+  static const std::vector<std::string> kGroups = {
+      "compute",   "sparsify", "host_overhead", "host_carried", "latency",
+      "bandwidth", "memory",   "kernel",        "host",         "side"};
   return kGroups;
 }
 

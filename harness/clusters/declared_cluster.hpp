@@ -60,8 +60,13 @@ struct DeclaredCluster {
   double Value(std::string_view input) const;
   // Seconds of forward and backward here for one there.
   double ComputeRatio() const;
+  // Seconds of a selection beside backward for one alone; 1 where the file does not say.
+  double SideSlowdown() const;
   std::vector<DeclaredInput> CalibratedInputs(const ReferenceWorkload& reference) const;
   const ReferenceWorkload& ReferenceOf(const std::string& workload) const;
+
+ private:
+  double ValueOrOne(std::string_view input) const;
 };
 
 // The groups of inputs that a cell's `inputs` may scale: compute (seconds of forward and backward),
@@ -69,7 +74,7 @@ struct DeclaredCluster {
 // share of these that goes with what an exchange carries, at most 1), latency (seconds a round),
 // bandwidth (of links), memory (bandwidth of the device's memory: packing, decompression, update),
 // kernel (seconds of the smallest kernel), host (bandwidth to and on the host: offloaded
-// selections).
+// selections), side (what selections take beside backward, at least as long as alone).
 const std::vector<std::string>& InputGroups();
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);

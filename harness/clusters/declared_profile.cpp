@@ -67,24 +67,26 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const double overhead = reference.host_seconds * FactorOf(config, "host_overhead");
   const double carried =
       std::min(1.0, cluster.Value("host_carried_share") * FactorOf(config, "host_carried"));
-  json profile = {{"backward",
-                   {{"steps", 0},
-                    {"begin_seconds", 0},
-                    {"forward_seconds", reference.forward_seconds * work},
-                    {"tail_seconds", 0},
-                    {"update_seconds", kUpdateBytes * static_cast<double>(layers.numel()) / memory},
-                    {"tensors", std::move(tensors)}}},
-                  {"pack", stream(kCopyBytes)},
-                  {"scale", stream(kCopyBytes)},
-                  {"clear", stream(kClearBytes)},
-                  {"seconds_per_entry", kEntryBytes / memory},
-                  {"seconds_per_reduced_element", kReduceBytes / memory},
-                  {"dispatch_seconds", 0},
-                  {"exchange_dispatch_seconds", overhead * (1 - carried)},
-                  // A tensor of the reference's mean size costs what it cost alone.
-                  {"exchange_seconds_per_element",
-                   overhead * carried * static_cast<double>(reference_layers.tensors.size()) /
-                       static_cast<double>(reference_layers.numel())}};
+  json profile = {
+      {"backward",
+       {{"steps", 0},
+        {"begin_seconds", 0},
+        {"forward_seconds", reference.forward_seconds * work},
+        {"tail_seconds", 0},
+        {"update_seconds", kUpdateBytes * static_cast<double>(layers.numel()) / memory},
+        {"tensors", std::move(tensors)}}},
+      {"pack", stream(kCopyBytes)},
+      {"scale", stream(kCopyBytes)},
+      {"clear", stream(kClearBytes)},
+      {"seconds_per_entry", kEntryBytes / memory},
+      {"seconds_per_reduced_element", kReduceBytes / memory},
+      {"side_slowdown", std::max(1.0, cluster.SideSlowdown() * FactorOf(config, "side"))},
+      {"dispatch_seconds", 0},
+      {"exchange_dispatch_seconds", overhead * (1 - carried)},
+      // A tensor of the reference's mean size costs what it cost alone.
+      {"exchange_seconds_per_element", overhead * carried *
+                                           static_cast<double>(reference_layers.tensors.size()) /
+                                           static_cast<double>(reference_layers.numel())}};
   for (const QuantizerDescriptor& quantizer : Quantizers())
     profile["encode"][std::string(quantizer.name)] = stream(kCopyBytes);
 

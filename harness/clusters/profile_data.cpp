@@ -178,6 +178,8 @@ CostModel KernelCosts(const json& profile) {
   if (profile.contains("host_selection")) {
     cost.host_selection = SelectionsOf(profile.at("host_selection"));
   }
+  cost.side_slowdown = profile.value("side_slowdown", 1.0);
+  if (profile.value("side_lane", "") == "host") cost.side_selection = cost.host_selection;
   if (profile.contains("encode")) {
     for (const auto& [name, points] : profile.at("encode").items())
       cost.encode_seconds[name] = CurveOf(points);

@@ -141,7 +141,8 @@ double ModelRank::LocalSeconds(Handle handle) {
     case OpKind::kPack:
       return cost.dispatch_seconds + cost.pack_seconds(n);
     case OpKind::kSparsify:
-      return cost.dispatch_seconds + SelectionSeconds(started);
+      return cost.dispatch_seconds +
+             SelectionSeconds(started) * (started.lane == Lane::kSide ? cost.side_slowdown : 1);
     default: {
       const Result& result = results_[started.exchange];
       const bool dense = op(started.exchange).selections.empty() || result.dense;
@@ -169,9 +170,15 @@ double ModelRank::SelectionSeconds(Op& sparsify) const {
   }
   sparsify.payload_bytes =
       SelectedCount(config, sparsify, rank(), cluster_.step()) * kSparseElementBytes;
-  return sparsify.lane == Lane::kHost
-             ? config.cost.HostSelectionSeconds(config.sparsifier, n, sparsify.density)
-             : config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
+  switch (sparsify.lane) {
+    case Lane::kHost:
+      return config.cost.HostSelectionSeconds(config.sparsifier, n, sparsify.density);
+    case Lane::kSide:
+      return config.cost.SideSelectionSeconds(config.sparsifier, n, sparsify.density);
+    case Lane::kCompute:
+      break;
+  }
+  return config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
 }
 
 bool ModelRank::IsWhole(const Op& sparsify) const {

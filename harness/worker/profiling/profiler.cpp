@@ -82,6 +82,8 @@ class Profiler {
     if (rank_.pool.threads() > 1 || rank_.device.kind != DeviceKind::kHost) {
       ThreadPool host(1);  // as the host lane has it
       Selections(*KernelsOnHost(gradient_, host), "host_selection");
+      // A card's side lane is a stream; a host's is such a thread, too.
+      if (rank_.device.kind == DeviceKind::kHost) record_.Set("/side_lane"_json_pointer, "host");
     }
     Encodings();
     if (rank_.size() > 1) {

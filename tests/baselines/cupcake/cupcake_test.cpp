@@ -200,24 +200,48 @@ TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
   const auto gather = [](std::size_t n) {
     return 3 * (1e-4 + 8e-9 * 8 * static_cast<double>(n / 4));
   };
+  // A selection takes 1.4 times as long on the side lane.
+  const auto beside = [&](std::size_t n) { return 1.4 * local(n); };
+  int differ = 0;
   for (int trial = 0; trial < 50; ++trial) {
     TimedTensors tensors;
     for (std::size_t t = 0; t < 30; ++t) {
       tensors.Add(4 * (1 + random() % 5000), 1e-6 * static_cast<double>(random() % 1000));
     }
-    const TimedProfile profile(tensors);
-    const Plan plan = testing::PlanOf("cupcake", profile.Input(Sparsified::kBehind));
+    TimedProfile profile(tensors);
+    profile.cost.side_slowdown = 1.4;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       tensors.backward_seconds[t] += local(tensors.elements[t]);
     }
-    Lengths lengths;
-    for (const Unit& unit : plan.units) {
-      lengths.push_back(unit.last - unit.first);
-      EXPECT_EQ(unit.sparsified, Sparsified::kBehind);
-      EXPECT_EQ(unit.density, 0.25);
-    }
-    EXPECT_EQ(lengths,
+    const auto planned = [&](const Options& options, Lane lane) {
+      Lengths lengths;
+      for (const Unit& unit :
+           testing::PlanOf("cupcake", profile.Input(Sparsified::kBehind), options).units) {
+        lengths.push_back(unit.last - unit.first);
+        EXPECT_EQ(unit.sparsified, Sparsified::kBehind);
+        EXPECT_EQ(unit.density, 0.25);
+        EXPECT_EQ(unit.lane, lane);
+      }
+      return lengths;
+    };
+    const Lengths side = planned({}, Lane::kSide);
+    EXPECT_EQ(side,
+              CupcakeUnits(tensors.view(), beside, gather, CupcakeSelection::kBesideBackward));
+    const Lengths compute = planned({{"lane", std::string("compute")}}, Lane::kCompute);
+    EXPECT_EQ(compute,
               CupcakeUnits(tensors.view(), local, gather, CupcakeSelection::kWithinBackward));
+    differ += side != compute;
+  }
+  EXPECT_GT(differ, 0);
+}
+
+// Only what is selected from as a whole has a lane to be selected from on.
+TEST(CupcakePlanner, LeavesOtherUnitsOnTheLaneOfBackward) {
+  const TimedProfile profile(testing::FiveTensors());
+  for (const Sparsified how : {Sparsified::kNever, Sparsified::kAhead}) {
+    for (const Unit& unit : testing::PlanOf("cupcake", profile.Input(how)).units) {
+      EXPECT_EQ(unit.lane, Lane::kCompute);
+    }
   }
 }
 

@@ -129,6 +129,23 @@ TEST(DenseFallback, PredictsByHand) {
             made.PlanOf("layer-wise", "dense-units"));
 }
 
+// Milliseconds: 1 and 2 of backward and of copying; selections of 3 and 6 beside it, half as long
+// again there, from 2 to 6.5 and from there to 15.5; averages of 1 and 2.
+TEST(DenseFallback, PredictsTheSideLaneByHand) {
+  Case made = ByHand({1000, 2000}, 3);
+  made.strategy = "behind";
+  made.cost.side_slowdown = 1.5;
+  Plan plan = made.PlanOf("layer-wise", "behind");
+  for (Unit& unit : plan.units) unit.lane = Lane::kSide;
+  CheckPlan(plan, made.layout);
+  const double seconds = PredictedSeconds(plan, made.Input(), made.Form());
+  EXPECT_NEAR(seconds, 15.5 + 20 * 8 / 8000.0 + 2, 1e-9);
+  EXPECT_NEAR(seconds, made.SimulatedSeconds(plan, "behind"), 1e-9);
+  for (const Unit& unit : WithDenseFallback(plan, made.Input(), made.Form()).units) {
+    EXPECT_EQ(unit.lane == Lane::kSide, unit.sparsified == Sparsified::kBehind);
+  }
+}
+
 // Taken alone the first unit takes less time sparse; beside the backward of the second its
 // all-reduce costs nothing and its selection delays everything.
 TEST(DenseFallback, LooksAtTheWholeStep) {

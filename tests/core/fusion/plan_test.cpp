@@ -72,6 +72,9 @@ TEST(Plan, HashTellsPlansApart) {
   const GradientLayout layout = LayoutOf({10, 20, 30});
   EXPECT_EQ(PlanOf("layer-wise", layout).Hash(), PlanOf("layer-wise", layout).Hash());
   EXPECT_NE(PlanOf("layer-wise", layout).Hash(), PlanOf("whole-model", layout).Hash());
+  Plan beside = PlanOf("whole-model", layout);
+  beside.units.front().lane = Lane::kSide;
+  EXPECT_NE(beside.Hash(), PlanOf("whole-model", layout).Hash());
 }
 
 TEST(Plan, RefusesWhatDoesNotCover) {
@@ -83,6 +86,11 @@ TEST(Plan, RefusesWhatDoesNotCover) {
   EXPECT_THROW(CheckPlan({{unit(0, 2), unit(1, 3)}}, layout), Error);
   EXPECT_THROW(CheckPlan({{unit(0, 2), unit(2, 4)}}, layout), Error);
   EXPECT_THROW(CheckPlan({{unit(0, 0), unit(0, 3)}}, layout), Error);
+  const auto on = [](Sparsified how, Lane lane) { return Plan{{Unit{0, 3, how, 0.1, lane}}}; };
+  EXPECT_NO_THROW(CheckPlan(on(Sparsified::kBehind, Lane::kSide), layout));
+  EXPECT_THROW(CheckPlan(on(Sparsified::kBehind, Lane::kHost), layout), Error);
+  EXPECT_THROW(CheckPlan(on(Sparsified::kAhead, Lane::kSide), layout), Error);
+  EXPECT_THROW(CheckPlan(on(Sparsified::kNever, Lane::kSide), layout), Error);
 }
 
 TEST(Layout, OffsetsFollowReadyOrder) {

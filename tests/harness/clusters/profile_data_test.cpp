@@ -285,6 +285,7 @@ Plan SomePlan() {
 
 TEST(PlanData, ComesBackEqual) {
   for (const Plan& plan : {SomePlan(), Plan{}, Plan{{{0, 5, Sparsified::kBehind, 1e-3}}, {}},
+                           Plan{{{0, 5, Sparsified::kBehind, 1e-3, Lane::kSide}}, {}},
                            Plan{{{0, 5, Sparsified::kNever, 1.0}}, {}}}) {
     const Plan decoded = DecodePlan(EncodePlan(plan));
     EXPECT_EQ(decoded, plan);
@@ -299,6 +300,9 @@ TEST(PlanData, DamagedBytesAreNamed) {
   const json unknown = {{"units", {{0, 1, 3, 1.0}}}, {"tensors", json::array()}};
   EXPECT_NE(MessageOf([&] { DecodePlan(json::to_cbor(unknown)); }).find("expected 0, 1 or 2"),
             std::string::npos);
+  const json nowhere = {{"units", {{0, 1, 2, 1.0, 3}}}, {"tensors", json::array()}};
+  EXPECT_NE(MessageOf([&] { DecodePlan(json::to_cbor(nowhere)); }).find("lane 3: expected 0 to 2"),
+            std::string::npos);
 }
 
 TEST(PlanData, SummaryCountsHowTensorsTravel) {
@@ -310,10 +314,13 @@ TEST(PlanData, SummaryCountsHowTensorsTravel) {
             (json{{"step", 7},
                   {"unit_sizes", "2,1"},
                   {"dense_units", json::array()},
+                  {"side_units", json::array()},
                   {"tensors", {{"dense", 2}, {"offloaded", 1}, {"reduced", 1}}}}));
   Plan plan = SomePlan();
   plan.units[1] = {2, 3, Sparsified::kNever, 1.0};
   EXPECT_EQ(PlanSummary(plan, layout, 0)["dense_units"], json::array({1}));
+  plan = {{{0, 2, Sparsified::kBehind, 0.1, Lane::kSide}, {2, 3, Sparsified::kBehind, 0.1}}};
+  EXPECT_EQ(PlanSummary(plan, layout, 0)["side_units"], json::array({0}));
 }
 
 }  // namespace

@@ -118,6 +118,53 @@ TEST(ModelEngine, ReproducesTheGoldenTimeline) {
   EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);
 }
 
+// Cupcake's two units, each selected from beside backward: S = max(S, ready) + h.
+TEST(ModelEngine, ReproducesTheGoldenTimelineOfTheSideLane) {
+  const Options halves = {{"boundary", std::string("count")}};
+  EXPECT_NEAR(StepSeconds("behind", "cupcake", halves, 0.01), 0.072051, 5.1e-7);
+  EXPECT_NEAR(StepSeconds("behind", "cupcake", halves, 0.1), 0.236441, 5.1e-7);
+  Options within = halves;
+  within["lane"] = std::string("compute");
+  EXPECT_GT(StepSeconds("behind", "cupcake", within, 0.01), 0.0725);
+}
+
+// Two tensors of 1,000 elements and 1 s of backward each; a selection takes 3 s on its own and half
+// as long again beside backward; nothing else takes time.
+TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
+  for (const Lane lane : {Lane::kCompute, Lane::kSide}) {
+    ModelConfig config;
+    for (const char* name : {"second", "first"}) config.layout.Add(name, {1000}, 1000);
+    config.topology = {2, 1};
+    config.plan = {
+        {Unit{0, 1, Sparsified::kBehind, 0.1, lane}, Unit{1, 2, Sparsified::kBehind, 0.1, lane}}};
+    config.make_strategy = [] { return FindStrategy("behind").make({}); };
+    config.sparsifier = "topk";
+    config.dense_collective = CoreCollective("ring-allreduce");
+    config.sparse_collective = CoreCollective("sparse-allgather");
+    config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 3}}));
+    config.cost.side_slowdown = 1.5;
+    config.backward.backward_seconds = {1, 1};
+    const ModelStep step = SimulateStep(config, 0, 1);
+    const StepRecord& record = step.records.front();
+    // Backward 1, selection 3, and again; or selections from 1 to 5.5 and from there to 10.
+    EXPECT_NEAR(record.step_seconds, lane == Lane::kCompute ? 8 : 10, 1e-9);
+    EXPECT_NEAR(record.sparsify_seconds, lane == Lane::kCompute ? 6 : 0, 1e-9);
+    EXPECT_NEAR(record.exposed_communication_seconds, lane == Lane::kCompute ? 0 : 8, 1e-9);
+    std::vector<std::pair<double, double>> selections;
+    for (const Span& span : step.spans.front()) {
+      if (span.kind != SpanKind::kSparsify) continue;
+      EXPECT_EQ(span.lane, LaneName(lane));
+      selections.emplace_back(span.begin_seconds, span.end_seconds);
+    }
+    ASSERT_EQ(selections.size(), 2u);
+    EXPECT_NEAR(selections[1].first, 5 + (lane == Lane::kSide ? 0.5 : 0), 1e-9);
+    // Where the lane has curves of its own, these are slowed down.
+    config.cost.side_selection["topk"].Add(0.1, PiecewiseLinear({{0, 1}}));
+    EXPECT_NEAR(SimulateStep(config, 0, 0).records.front().step_seconds,
+                lane == Lane::kCompute ? 8 : 4, 1e-9);
+  }
+}
+
 ModelConfig OneTensor(int ranks) {
   ModelConfig config;
   config.layout.Add("weight", {1000}, 1000);
