@@ -43,6 +43,16 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
        {},
        "epochs in which the density falls from density^(1 / (epochs + 1)) to its value"},
       {"epoch_steps", std::int64_t{1}, 1, 1e9, {}, "steps of such an epoch"}};
+  static const std::vector<OptionSpec> kResidual = [] {
+    std::vector<OptionSpec> specs = kWarmup;
+    specs.push_back({"decay",
+                     1.0,
+                     0,
+                     0,
+                     {},
+                     "x = gradient + decay * residual, in (0, 1]; below 1 what is not sent fades"});
+    return specs;
+  }();
   static const std::vector<OptionSpec> kMomentum = [] {
     const MomentumOptions defaults;
     std::vector<OptionSpec> specs = {
@@ -57,7 +67,7 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
     case FeedbackKind::kNone:
       return {};
     case FeedbackKind::kResidual:
-      return kWarmup;
+      return kResidual;
     case FeedbackKind::kMomentum:
       return kMomentum;
   }
@@ -70,6 +80,13 @@ Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   if (feedback.kind == FeedbackKind::kNone) return feedback;
   feedback.warmup_epochs = static_cast<std::size_t>(IntOption(resolved, "warmup_epochs"));
   feedback.epoch_steps = static_cast<std::size_t>(IntOption(resolved, "epoch_steps"));
+  if (feedback.kind == FeedbackKind::kResidual) {
+    feedback.decay = DoubleOption(resolved, "decay");
+    SPARFUSE_REQUIRE(feedback.decay > 0 && feedback.decay <= 1,  // false for NaN
+                     "feedback residual: decay = " + ToString(feedback.decay) +
+                         ": expected a number in (0, 1]; without a residual it is feedback "
+                         "\"none\"");
+  }
   if (feedback.kind == FeedbackKind::kMomentum) {
     feedback.momentum = {DoubleOption(resolved, "momentum"), BoolOption(resolved, "nesterov"),
                          BoolOption(resolved, "masking")};

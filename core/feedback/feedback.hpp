@@ -20,6 +20,10 @@ enum class FeedbackKind : std::uint8_t {
 struct Feedback {
   FeedbackKind kind = FeedbackKind::kNone;
   MomentumOptions momentum = {};  // kMomentum
+  // kResidual: what a residual is multiplied with where the next gradient is added, in (0, 1].
+  // Below 1 what is not sent fades, so that residuals and what is applied do not add up to the
+  // gradients.
+  double decay = 1;
   // kMomentum: largest norm of what is selected from (a tensor's gradient, or a fused unit's)
   // before momentum; 0: any. For a limit c on the average of P ranks pass c / sqrt(P), as DGC does.
   double clip = 0;
@@ -38,7 +42,8 @@ struct FeedbackDescriptor {
 // "none", "residual" and "momentum", in the order of FeedbackKind.
 std::span<const FeedbackDescriptor> Feedbacks();
 
-// `kind`: one of their names. Throws Error{kConfig} naming the nearest known name.
+// `kind`: one of their names. Throws Error{kConfig} naming the nearest known name, and for a decay
+// outside (0, 1].
 std::span<const OptionSpec> FeedbackOptions(std::string_view kind);
 Feedback MakeFeedback(std::string_view kind, const Options& resolved);
 

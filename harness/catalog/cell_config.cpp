@@ -320,7 +320,10 @@ TrialConfig TrialConfigOf(const json& stored) {
 std::span<const LaterKey> LaterKeys() {
   // A row is added with each key: {"/precision", "fp32"}.
   static const std::vector<LaterKey> kKeys = {
-      {"/method_options/collective_options", json::object()}};
+      {"/method_options/collective_options", json::object()},
+      {"/method_options/planner_options/lane", "compute"},
+      {"/method_options/dense_warmup_steps", 0},
+      {"/feedback_options/decay", 1}};
   return kKeys;
 }
 

@@ -165,8 +165,8 @@ std::span<const ConfigKey> ConfigKeys() {
        {},
        "",
        "the feedback's",
-       "both: warmup_epochs, epoch_steps (density warm-up); momentum: momentum, nesterov, masking, "
-       "clip"},
+       "both: warmup_epochs, epoch_steps (density warm-up); residual: decay; momentum: momentum, "
+       "nesterov, masking, clip"},
       {"dense_tensors",
        kTable,
        {},
@@ -246,7 +246,7 @@ std::span<const ConfigKey> ConfigKeys() {
        {0, 1e7},
        {},
        "steps",
-       "5; convergence: 0",
+       "5, behind a live method's dense_warmup_steps; convergence: 0",
        "steps before those measured"},
       {"steps",
        kInteger,

@@ -302,6 +302,7 @@ bool LiveEngine::KeepsMass() const {
       config_.sparsifier != nullptr ||
       (config_.sparse_collective != nullptr && config_.sparse_collective->traits().selects);
   return sparse && config_.feedback.kind == FeedbackKind::kResidual &&
+         config_.feedback.decay == 1 &&
          config_.sparse_collective->traits().mass != Conservation::kLost;
 }
 

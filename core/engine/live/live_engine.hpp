@@ -105,7 +105,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // Selections checked in steps with `verify`, and those found not to conserve mass.
   std::uint64_t mass_checks() const noexcept { return checks_.mass_checks(); }
   std::uint64_t mass_violations() const noexcept { return checks_.mass_violations(); }
-  // What is not sent is kept: sum over ranks of residuals + P * applied = sum of inputs.
+  // What is not sent is kept: sum over ranks of residuals + P * applied = sum of inputs. Not so
+  // with residuals that decay; of each selection it is checked all the same, behind the decay.
   bool KeepsMass() const;
   // Fibres along axis 1 (ADTopk's) that had something to send in these steps, and those that sent
   // nothing.

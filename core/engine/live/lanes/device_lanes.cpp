@@ -241,6 +241,11 @@ class DeviceLanes final : public Lanes {
     selection.report = &report.slot;
     selection.source.stream = selection.residual.stream = selection.velocity.stream = stream;
     if (selection.velocity.size > 0) CorrectMomentum(selection, lane, report);
+    if (setup_.config.feedback.decay != 1) {
+      const DeviceSpan<float>& residual = selection.residual;
+      ScaleDenseOnDevice(stream, {residual.data, residual.size, residual.stream},
+                         static_cast<float>(setup_.config.feedback.decay), residual);
+    }
     if (step_.verify) {
       enqueued.copies = std::make_unique<SelectionCopies>(stream, selection);
     }

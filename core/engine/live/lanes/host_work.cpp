@@ -56,6 +56,10 @@ void HostWork::Sparsify(Op& sparsify) {
   Selection& selection = *sparsify.selection;
   const bool verify = setup_.step.verify;
   if (selection.velocity.size > 0) CorrectMomentum(selection);
+  if (setup_.config.feedback.decay != 1) {
+    const std::span<float> residual = selection.residual.host();
+    ScaleDense(residual, static_cast<float>(setup_.config.feedback.decay), residual, pool_);
+  }
   const std::span<const float> source = selection.source.host();
   const std::span<const float> residual = selection.residual.host();
   std::vector<float> x;

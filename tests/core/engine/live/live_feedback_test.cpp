@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -273,6 +274,69 @@ TEST(Feedback, WarmsTheDensityUp) {
   EXPECT_NEAR(feedback.DensityFactor(3, 0.001), 10, 1e-9);
   EXPECT_EQ(feedback.DensityFactor(6, 0.001), 1);
   EXPECT_EQ(Feedback{}.DensityFactor(0, 0.001), 1);
+}
+
+// 4, 2 and 1 in every step, of which the first is sent: at half of the residual the others sum up
+// to twice themselves and never pass it; without decay 2 + 2 + 2 does in the third step.
+TEST_P(LiveFeedback, AResidualThatDecaysSumsUpLess) {
+  constexpr std::size_t kTensor = 5;
+  constexpr std::size_t kOffset = 10 + 1 + 640 + 64 + 9000;
+  const auto run = [&](double decay) {
+    return testing::RunLive(
+        [&] {
+          LiveConfig config = Configured();
+          config.feedback.decay = decay;
+          return config;
+        },
+        kWorkers,
+        [&](int rank, int step, std::size_t tensor) {
+          return tensor == kTensor ? std::vector<float>{4, 2, 1}
+                                   : IntegerGradient(rank, step, tensor);
+        },
+        999, [&](LiveEngine& engine, int) { EXPECT_EQ(engine.KeepsMass(), decay == 1); });
+  };
+  const auto of_tensor = [&](const std::vector<float>& flat) {
+    return std::vector<float>(flat.begin() + kOffset, flat.begin() + kOffset + 3);
+  };
+  const auto halved = run(0.5);
+  const auto kept = run(1);
+  for (const RankResult& rank : halved) {
+    EXPECT_EQ(of_tensor(rank.averaged[2]), (std::vector<float>{4, 0, 0}));
+    EXPECT_EQ(of_tensor(rank.averaged[3]), (std::vector<float>{4, 0, 0}));
+    EXPECT_EQ(of_tensor(rank.residual), (std::vector<float>{0, 3.75f, 1.875f}));
+    EXPECT_GT(rank.mass_checks, 0u);
+    EXPECT_EQ(rank.mass_violations, 0u);  // behind the decay a selection loses nothing
+    EXPECT_EQ(rank.averaged, halved[0].averaged);
+  }
+  EXPECT_EQ(of_tensor(kept[0].averaged[2]), (std::vector<float>{0, 6, 0}));
+  EXPECT_NE(halved[0].averaged, kept[0].averaged);
+  EXPECT_NE(LostMass(halved), Nothing(halved));
+}
+
+TEST(Feedback, TakesADecayAboveZeroUpToOne) {
+  const auto made = [](double decay) {
+    return MakeFeedback("residual", ResolveOptions("feedback residual", FeedbackOptions("residual"),
+                                                   {{"decay", decay}}))
+        .decay;
+  };
+  EXPECT_EQ(made(0.9), 0.9);
+  EXPECT_EQ(made(1), 1);
+  EXPECT_EQ(MakeFeedback("residual", ResolveOptions("r", FeedbackOptions("residual"), {})).decay,
+            1);
+  for (const double wrong : {0.0, -0.5, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
+    try {
+      made(wrong);
+      ADD_FAILURE() << wrong << " is taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig);
+      EXPECT_NE(std::string(error.what())
+                    .find("expected a number in (0, 1]; without a residual it "
+                          "is feedback \"none\""),
+                std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_THROW(ResolveOptions("momentum", FeedbackOptions("momentum"), {{"decay", 0.9}}), Error);
 }
 
 // Selects each tensor for the residual "local", which it sends and applies, and then, into
