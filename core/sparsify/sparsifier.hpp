@@ -195,9 +195,9 @@ struct SparsifierDescriptor {
   // Counts may lie anywhere up to n, as a rule or on data that the method does not suit: only a
   // slot of n elements shows what it selects. In a smaller one an overflow becomes an exact top-k.
   bool unbounded_count = false;
-  // It keeps, to a few, what reaches a threshold that it estimates from x: one that a period may be
-  // set for (reused_threshold.hpp). Not so where the count is exact, the threshold is given, or the
-  // position decides.
+  // It keeps, to a few, what reaches a threshold that it finds from x: one that a period may be set
+  // for (reused_threshold.hpp). Not so where the threshold is given or the position decides. An
+  // exact count is exact no more between its steps, so that a period is not its default.
   bool reusable_threshold = false;
 };
 

@@ -122,9 +122,9 @@ int ThresholdPeriod(const SparsifierDescriptor& sparsifier, std::int64_t given) 
                    period + ": expected a number of steps, or 0 for the default");
   SPARFUSE_REQUIRE(given <= 1 || sparsifier.reusable_threshold,
                    period + " with sparsifier \"" + std::string(sparsifier.name) +
-                       "\", which estimates no threshold that could be reused: expected 1");
+                       "\", which finds no threshold that could be reused: expected 1");
   if (given > 0) return static_cast<int>(given);
-  return sparsifier.reusable_threshold ? kThresholdPeriod : 1;
+  return sparsifier.reusable_threshold && !sparsifier.exact_count ? kThresholdPeriod : 1;
 }
 
 std::unique_ptr<Sparsifier> ReuseThreshold(std::unique_ptr<Sparsifier> inner, int period) {

@@ -14,8 +14,9 @@ namespace sparfuse {
 inline constexpr int kThresholdPeriod = 32;  // steps, where an experiment does not say
 
 // The period that an experiment means: `given`, or where that is 0 kThresholdPeriod for a
-// sparsifier with a reusable threshold, else 1. Throws Error{kConfig} for a period below 0 or
-// beyond an int, and for one above 1 with a sparsifier whose threshold cannot be reused.
+// sparsifier with a reusable threshold and a count that is not exact by itself, else 1. Throws
+// Error{kConfig} for a period below 0 or beyond an int, and for one above 1 with a sparsifier whose
+// threshold cannot be reused.
 int ThresholdPeriod(const SparsifierDescriptor& sparsifier, std::int64_t given);
 
 // `inner`, called for a tensor in its steps 0, period, 2 period, ...; between them one pass sends

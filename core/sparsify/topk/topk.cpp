@@ -60,7 +60,8 @@ SparsifierDescriptor TopKDescriptor() {
           .contraction = KeptFraction,
           .deviations = "",
           .options = {},
-          .make = Make};
+          .make = Make,
+          .reusable_threshold = true};
 }
 
 }  // namespace sparfuse

@@ -393,31 +393,32 @@ TEST(ReusedThreshold, IsDeterministicOnEveryPoolAndInstructionSet) {
 TEST(ThresholdPeriod, IsRefusedWhereThereIsNoThresholdToReuse) {
   for (const SparsifierDescriptor& sparsifier : Sparsifiers()) {
     EXPECT_EQ(ThresholdPeriod(sparsifier, 1), 1) << sparsifier.name;
-    if (sparsifier.exact_count || sparsifier.index_shared) {
+    if (sparsifier.index_shared || (sparsifier.exact_count && sparsifier.name != "topk")) {
       EXPECT_FALSE(sparsifier.reusable_threshold) << sparsifier.name;
     }
     if (sparsifier.reusable_threshold) {
-      EXPECT_EQ(ThresholdPeriod(sparsifier, 0), 32) << sparsifier.name;
+      // An exact count stays exact unless a period is asked for.
+      EXPECT_EQ(ThresholdPeriod(sparsifier, 0), sparsifier.exact_count ? 1 : 32) << sparsifier.name;
       EXPECT_EQ(ThresholdPeriod(sparsifier, 7), 7) << sparsifier.name;
     } else {
       EXPECT_EQ(ThresholdPeriod(sparsifier, 0), 1) << sparsifier.name;
       EXPECT_THROW(ThresholdPeriod(sparsifier, 2), Error) << sparsifier.name;
     }
   }
-  for (const char* name : {"dgc", "gaussiank", "sidco", "redsync@saf", "gaussiank@saf"}) {
+  for (const char* name : {"topk", "dgc", "gaussiank", "sidco", "redsync@saf", "gaussiank@saf"}) {
     EXPECT_TRUE(FindSparsifier(name).reusable_threshold) << name;
   }
-  for (const char* name : {"topk", "randomk", "threshold", "adtopk", "adtopk-interleaved",
+  for (const char* name : {"randomk", "mstopk", "threshold", "adtopk", "adtopk-interleaved",
                            "adtopk-threshold", "dgc@pool", "threshold@wfbp"}) {
     EXPECT_FALSE(FindSparsifier(name).reusable_threshold) << name;
   }
   try {
-    ThresholdPeriod(FindSparsifier("topk"), 8);
+    ThresholdPeriod(FindSparsifier("mstopk"), 8);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), FailureKind::kConfig);
     EXPECT_STREQ(error.what(),
-                 "threshold_period = 8 with sparsifier \"topk\", which estimates no threshold that "
+                 "threshold_period = 8 with sparsifier \"mstopk\", which finds no threshold that "
                  "could be reused: expected 1");
   }
   EXPECT_THROW(ThresholdPeriod(FindSparsifier("dgc"), -1), Error);
