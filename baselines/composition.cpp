@@ -96,6 +96,13 @@ void CheckTraits(const Composition& made) {
   }
   if (made.sparsifier == nullptr) return;  // CheckPayloads has refused what needs one
   const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
+  if (traits.equal_counts && made.threshold_period > 1) {
+    SPARFUSE_THROW(kConfig, "threshold_period = " + std::to_string(made.threshold_period) +
+                                " with " + sparsifier +
+                                ": what reaches a threshold of another step differs between "
+                                "ranks, and " +
+                                collective + " takes equal counts: expected 1");
+  }
   if (traits.equal_counts && !made.sparsifier->exact_count) {
     SPARFUSE_THROW(kConfig, sparsifier + " selects counts that differ between ranks, and " +
                                 collective +
@@ -124,6 +131,21 @@ void CheckDenseFallback(const Composition& made) {
       made.feedback.kind != FeedbackKind::kMomentum,
       "dense_fallback with feedback \"momentum\": what is sent dense has none; expected "
       "\"residual\" or \"none\"");
+}
+
+// Whether the units of a plan can be sent dense for some steps, and nothing is lost by it.
+void CheckDenseWarmup(const Composition& made) {
+  if (made.dense_warmup_steps == 0) return;
+  const std::string steps = "dense_warmup_steps = " + std::to_string(made.dense_warmup_steps);
+  SPARFUSE_REQUIRE(made.strategy->dense_units, steps + " with strategy \"" +
+                                                   std::string(made.strategy->name) +
+                                                   "\", which does not send the units of a plan: "
+                                                   "expected \"ahead\" or \"behind\", or 0");
+  SPARFUSE_REQUIRE(
+      made.feedback.kind != FeedbackKind::kMomentum,
+      steps +
+          " with feedback \"momentum\": what is sent dense has none; expected \"residual\" or "
+          "\"none\", or 0");
 }
 
 // The tensors that a name means; `key`: where it is given.
@@ -182,7 +204,8 @@ std::span<const OptionSpec> SendingOptions() {
        0,
        1e9,
        {},
-       "steps for which an estimated threshold is used; 0: 32, or 1 where none is estimated"},
+       "steps for which a threshold is used, an estimated one or topk's k-th largest magnitude; 0: "
+       "32, or 1 where none is estimated; Ok-Topk's is 32"},
       {"replan_every",
        std::int64_t{0},
        0,
@@ -194,7 +217,14 @@ std::span<const OptionSpec> SendingOptions() {
        0,
        0,
        {},
-       "units that by a profile take longer sparse than dense are sent dense"}};
+       "units that by a profile take longer sparse than dense are sent dense"},
+      {"dense_warmup_steps",
+       std::int64_t{0},
+       0,
+       1e6,
+       {},
+       "first steps, in which every unit is sent dense; Ok-Topk's code has 128 to 512, Cupcake's "
+       "1"}};
   return kOptions;
 }
 
@@ -266,6 +296,8 @@ Composition Compose(const MethodParts& parts) {
                                 std::string(made.planner->name) +
                                 "\", which looks at no times with these options: expected 0");
   }
+  made.dense_warmup_steps =
+      static_cast<std::uint64_t>(IntOption(made.sending, "dense_warmup_steps"));
   if (parts.sparsifier != nullptr) {
     made.sparsifier = parts.sparsifier;
     made.sparsifier_options = parts.sparsifier_options;
@@ -280,6 +312,7 @@ Composition Compose(const MethodParts& parts) {
   CheckPayloads(made, collective);
   CheckTraits(made);
   CheckDenseFallback(made);
+  CheckDenseWarmup(made);
   return made;
 }
 

@@ -25,7 +25,7 @@
 namespace sparfuse {
 
 // What a method that sends payloads takes beside the options of its parts: how payloads are coded,
-// how often thresholds are estimated and plans made, and whether units may be sent dense.
+// how often thresholds are estimated and plans made, and which units and steps may be sent dense.
 std::span<const OptionSpec> SendingOptions();
 
 // The options that a method takes, its parts' together.
@@ -67,6 +67,8 @@ struct Composition {
   PayloadCoding coding;  // of what has indices
   double density = 1.0;
   int threshold_period = 1;
+  // The first steps, in which units are sent dense: by DensePlan of the plan of those that follow.
+  std::uint64_t dense_warmup_steps = 0;
   Feedback feedback;
 
   std::unique_ptr<Strategy> MakeStrategy() const { return strategy->make(strategy_options); }

@@ -32,6 +32,7 @@ Method ParseMethodFile(std::string_view path, std::string_view text) {
                                                  "threshold_period",
                                                  "replan_every",
                                                  "dense_fallback",
+                                                 "dense_warmup_steps",
                                                  "planner_options",
                                                  "sparsifier_fixed",
                                                  "strategy_options",

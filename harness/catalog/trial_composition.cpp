@@ -31,6 +31,10 @@ Composition Compose(const CellConfig& config) {
   return Compose(parts);
 }
 
+int DenseWarmupSteps(const CellConfig& config) {
+  return config.is_profile() ? 0 : static_cast<int>(Compose(config).dense_warmup_steps);
+}
+
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const CellConfig& config) {
   TensorChoice choice;
   choice.max_ndim = static_cast<std::size_t>(config.dense_tensors.max_ndim);

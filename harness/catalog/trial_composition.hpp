@@ -9,8 +9,14 @@
 
 namespace sparfuse::harness {
 
+// The first steps that sparsify, as many, are checked to conserve mass.
+inline constexpr int kVerifiedSteps = 2;
+
 // Throws Error{kConfig} naming what does not exist or does not fit.
 Composition Compose(const CellConfig& config);
+
+// The first steps of a cell's trials in which it sends all units dense.
+int DenseWarmupSteps(const CellConfig& config);
 
 // Tensors in ready order, those of config.dense_tensors and config.no_feedback_tensors marked.
 // Throws Error{kConfig} when one fits no tensor.

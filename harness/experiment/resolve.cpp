@@ -205,6 +205,8 @@ class Resolver {
     config_.feedback_options =
         ResolveTable("feedback_options", "feedback " + config_.feedback,
                      At({"feedback"}, [&] { return FeedbackOptions(config_.feedback); }));
+    At({"feedback_options"},
+       [&] { return MakeFeedback(config_.feedback, config_.feedback_options); });
   }
 
   void ChosenSparsifier() {
@@ -357,8 +359,16 @@ class Resolver {
              fmt::format("{} = {} in kind throughput: expected it with kind = \"convergence\" only",
                          key, Shown(given_.at(key).value)));
       }
-      config_.warmup_steps = Given("warmup_steps", 5);
+      const int dense = config_.modelled() ? 0 : DenseWarmupSteps(config_);
+      config_.warmup_steps = Given("warmup_steps", 5 + dense);
       config_.steps = Given("steps", 15);
+      if (dense > 0 && config_.warmup_steps < dense + kVerifiedSteps) {
+        Fail({"warmup_steps", "method_options", "method"},
+             fmt::format("warmup_steps = {} with dense_warmup_steps = {}: steps that are sent "
+                         "dense, or checked, would be measured; expected at least {}: those and "
+                         "{} that are checked",
+                         config_.warmup_steps, dense, dense + kVerifiedSteps, kVerifiedSteps));
+      }
       return;
     }
     if (config_.modelled()) {

@@ -118,7 +118,9 @@ std::vector<std::string> ConfiguredMethod::TensorNames() const {
 std::vector<LiveConfig> ConfiguredMethod::MakeConfigs() const {
   std::vector<LiveConfig> configs;
   for (int rank = 0; rank < topology_.ranks; ++rank) {
-    configs.push_back(MakeLiveConfig(composition_, layout_, plan_, topology_, seed_));
+    const bool dense = composition_.dense_warmup_steps > 0;
+    configs.push_back(
+        MakeLiveConfig(composition_, layout_, dense ? DensePlan(plan_) : plan_, topology_, seed_));
   }
   return configs;
 }

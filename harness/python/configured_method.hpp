@@ -47,6 +47,8 @@ class ConfiguredMethod {
   ConfiguredMethod& operator=(const ConfiguredMethod&) = delete;
 
   const Composition& composition() const { return composition_; }
+  // Of the steps after the dense ones.
+  const Plan& plan() const { return plan_; }
   // Of the sparsifier, defaults included.
   pybind11::dict sparsifier_options() const { return sparsifier_options_; }
   // In ready order; nothing where there is no such tensor.

@@ -149,6 +149,11 @@ void MethodRanks::Step(std::span<const std::vector<std::span<const float>>> grad
   ++steps_;
 }
 
+void MethodRanks::Replan(const Plan& plan) {
+  RequireUsable();
+  RunOnAll([&](std::size_t rank) { engines_[rank]->Replan(plan); });
+}
+
 void MethodRanks::StepOf(std::size_t rank, std::span<const std::span<const float>> gradients,
                          double density_factor, bool verify) {
   LiveEngine& engine = *engines_[rank];

@@ -44,6 +44,9 @@ class MethodRanks {
   void Step(std::span<const std::vector<std::span<const float>>> gradients, double density_factor,
             bool verify);
 
+  // The next step goes by another plan; throws as Step does.
+  void Replan(const Plan& plan);
+
   std::uint64_t steps() const { return steps_; }
   int ranks() const { return static_cast<int>(loops_.size()); }
   // False in a process that was forked off, where the threads are not: there this object must never

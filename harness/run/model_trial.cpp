@@ -121,20 +121,21 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   }();
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(config.workload);
   const int ranks = model.topology.ranks;
-  // Else every step is like the first.
+  // A step is one of those after the dense ones. Else every one is like the first.
   const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
   const int steps = varies ? config.steps : 1;
+  const int first = DenseWarmupSteps(config);
 
   StepLog log(static_cast<std::size_t>(ranks));
   std::vector<TracedStep> traced;
   for (int step = 0; step < steps; ++step) {
-    ModelStep simulated =
-        SimulateStep(model, static_cast<std::uint64_t>(step), std::min(ranks, kTracedRanks));
+    ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step),
+                                       std::min(ranks, kTracedRanks));
     for (std::size_t r = 0; r < log.size(); ++r)
-      log[r].push_back({step, true, 0, simulated.records[r]});
+      log[r].push_back({first + step, true, 0, simulated.records[r]});
     if (step + 1 < steps) continue;
     simulated.spans.resize(static_cast<std::size_t>(std::min(ranks, kTracedRanks)));
-    traced.push_back({step, std::move(simulated.spans)});
+    traced.push_back({first + step, std::move(simulated.spans)});
   }
 
   StepLogContext context;

@@ -52,10 +52,11 @@ void Planning::Profile(std::span<const std::size_t> ready_order) {
 Plan Planning::First() { return Make(0); }
 
 std::optional<Plan> Planning::At(std::uint64_t step) {
-  if (replan_every_ == 0 || step <= warmup_steps_ || (step - warmup_steps_) % replan_every_ != 0) {
-    return std::nullopt;
-  }
-  if (rank_.rank() == 0) {
+  const bool replans = replan_every_ > 0 && step > warmup_steps_ &&
+                       (step - warmup_steps_) % replan_every_ == 0 && !IsDense(step);
+  const bool dense_no_more = step > 0 && step == composition_.dense_warmup_steps;
+  if (!replans && !dense_no_more) return std::nullopt;
+  if (replans && rank_.rank() == 0) {
     for (std::size_t t = 0; t < observed_.size(); ++t) {
       backward_.backward_seconds[t] = Median(observed_[t]);
       observed_[t].clear();
@@ -83,6 +84,7 @@ Plan Planning::Make(std::uint64_t step) {
   if (rank_.rank() == 0) {
     plan = MakePlan(composition_, layout_, topology_, profiled ? &backward_ : nullptr,
                     profiled ? &cost_ : nullptr);
+    if (IsDense(step)) plan = DensePlan(plan);
   }
   plan = Share(plan);
   CheckSamePlan(plan);

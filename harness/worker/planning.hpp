@@ -22,11 +22,12 @@ class Planning {
   Planning(const Rank& rank, const Composition& composition, const Topology& topology,
            const GradientLayout& layout, std::span<const std::size_t> ready_order);
 
-  // The plan to begin with. Collective.
+  // The plan to begin with: a dense one where dense steps come first. Collective.
   Plan First();
 
-  // Another plan from `step` on, every replan_every steps after warm-up: from the medians of rank
-  // 0's backward times in the steps since the last plan. Collective.
+  // Another plan from `step` on: where the dense steps have ended, and every replan_every steps
+  // after warm-up, then from the medians of rank 0's backward times in the steps since the last
+  // plan. Collective.
   std::optional<Plan> At(std::uint64_t step);
 
   // What happened in a step.
@@ -38,6 +39,7 @@ class Planning {
  private:
   void Profile(std::span<const std::size_t> ready_order);
   Plan Make(std::uint64_t step);
+  bool IsDense(std::uint64_t step) const { return step < composition_.dense_warmup_steps; }
   Plan Share(const Plan& own) const;
   void CheckSamePlan(const Plan& plan) const;
 

@@ -14,7 +14,6 @@
 namespace sparfuse::harness {
 namespace {
 
-constexpr std::uint64_t kVerifiedSteps = 2;  // which are checked to conserve mass
 constexpr std::size_t kTracedSteps = 3;
 
 }  // namespace
@@ -101,7 +100,8 @@ void Training::SayThatStepsRun() const {
 
 void Training::TrainOn(std::uint64_t step) {
   const int micro_steps = config_.accumulation;
-  const bool verified = step < kVerifiedSteps;
+  const std::uint64_t dense = composition_.dense_warmup_steps;
+  const bool verified = step < kVerifiedSteps || (step >= dense && step - dense < kVerifiedSteps);
   if (verified && engine_->KeepsMass()) mass_.Begin(*engine_);
   engine_->BeginStep(step, verified);
   workload_->ClearGradients();

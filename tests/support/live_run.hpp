@@ -97,19 +97,21 @@ inline std::vector<float> AveragedOf(const LiveEngine& engine) {
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 
 // `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
-// announced. `before_step` may change the engine between steps. `wrap` as RunRanks'.
+// announced. `before_step` may change the engine between steps. `wrap` as RunRanks'. Steps are
+// counted from `first_step` on.
 inline std::vector<RankResult> RunLive(
     const std::function<LiveConfig()>& configure, int workers, const Gradients& gradient_of,
     std::size_t without_gradient = 999,
     const std::function<void(LiveEngine&, int step)>& before_step = {},
-    const Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; }) {
+    const Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; },
+    int first_step = 0) {
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
   const auto body = [&](ProgressLoop& loop) {
     ThreadPool pool(1);
     std::deque<AnnouncedGradient> gradients;  // outlives the streams that an error leaves at work
     LiveEngine engine(configure(), loop, pool);
     RankResult& result = results[static_cast<std::size_t>(loop.rank())];
-    for (int step = 0; step < kLiveSteps; ++step) {
+    for (int step = first_step; step < first_step + kLiveSteps; ++step) {
       if (before_step) before_step(engine, step);
       engine.BeginStep(static_cast<std::uint64_t>(step), true);
       engine.BeginForward();

@@ -65,6 +65,8 @@ class BoundMethod : public MadeByInit {
     {
       const py::gil_scoped_release no_gil;
       for (std::size_t rank = 0; rank < spans.size(); ++rank) RequireFiniteOf(rank, spans[rank]);
+      const std::uint64_t dense = method_.composition().dense_warmup_steps;
+      if (dense > 0 && ranks_->steps() == dense) ranks_->Replan(method_.plan());
       ranks_->Step(spans,
                    method_.composition().feedback.DensityFactor(ranks_->steps(),
                                                                 method_.composition().density),
@@ -116,6 +118,7 @@ class BoundMethod : public MadeByInit {
       py::dict entry;
       entry["sparsified"] = kSparsified[static_cast<std::size_t>(unit.sparsified)];
       entry["density"] = unit.density;
+      entry["lane"] = std::string(LaneName(unit.lane));
       entry["elements"] = elements;
       entry["tensors"] = tensors;
       units.append(entry);

@@ -205,6 +205,7 @@ class Method:
         clip: Optional[float] = None,
         warmup_epochs: Optional[int] = None,
         epoch_steps: Optional[int] = None,
+        decay: Optional[float] = None,
         dense_tensors: Union[Sequence[str], Mapping[str, Any]] = (),
         no_feedback_tensors: Sequence[str] = (),
         order: Literal["ready", "forward"] = "ready",

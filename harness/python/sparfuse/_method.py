@@ -105,8 +105,10 @@ class Method:
                     density, seed and options; by default the method's own
     sparsifier_options  dict of its options
     feedback        "none", "residual" or "momentum"; by default the method's own. With "momentum":
-                    momentum, nesterov, masking, clip. With both kinds: warmup_epochs epochs of
-                    epoch_steps steps, in which more is sent (DGC's density warm-up).
+                    momentum, nesterov, masking, clip. With "residual": decay in (0, 1], what a
+                    residual is multiplied with before the next gradient is added; below 1 mass is
+                    not conserved. With both kinds: warmup_epochs epochs of epoch_steps steps, in
+                    which more is sent (DGC's density warm-up).
     dense_tensors   what is never sparsified: names or regular expressions, or a dict of "names" and
                     "max_ndim" (tensors of so many dimensions or fewer)
     no_feedback_tensors  names or regular expressions: what is not sent of them is lost
@@ -120,7 +122,8 @@ class Method:
                     run: {"gbps": 1.0, "alpha_us": 100.0} (10^9 bit/s, start-up time of a message)
                     and the seconds of backward of each tensor of the layout, by default 1 ns an
                     element. Local work takes 1 us and 1 ns an element.
-    options         of the method's strategy, planner and payload, and collective: see list_methods()
+    options         of the method's strategy, planner and payload, and collective: see
+                    list_methods(). The first dense_warmup_steps steps send everything.
 
     Methods that send dense gradients, whole, ignore density, sparsifier and feedback, so that a
     loop over methods may treat all alike.
@@ -159,6 +162,7 @@ class Method:
         clip=None,
         warmup_epochs=None,
         epoch_steps=None,
+        decay=None,
         dense_tensors=(),
         no_feedback_tensors=(),
         order="ready",
@@ -199,6 +203,7 @@ class Method:
             "clip": clip,
             "warmup_epochs": warmup_epochs,
             "epoch_steps": epoch_steps,
+            "decay": decay,
         }
         self._ranks = _core._Method(
             name=name,
@@ -258,6 +263,7 @@ class Method:
 
         sparsified  "never", "ahead" (tensor by tensor, before they are fused) or "behind"
         density     of the unit
+        lane        that it is selected on where that is behind: "compute", or "side" (beside it)
         elements    of all of its tensors
         tensors     dicts of name, elements, density (1: all of it), offloaded (selected by another
                     thread), reduced (dense, in an all-reduce of its own)

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
+#include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
 #include "tests/support/harness_fixture.hpp"
@@ -166,6 +167,25 @@ TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
                    base.at("links").at("inter_node").at("seconds_per_byte").get<double>());
   EXPECT_EQ(wider.at("links").at("inter_node").at("alpha_seconds"),
             base.at("links").at("inter_node").at("alpha_seconds"));
+}
+
+TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
+  const auto slowdown = [](const DeclaredCluster& cluster, double factor) {
+    const json profile =
+        DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, {{"side", factor}}))
+            .front()
+            .at("profile");
+    return KernelCosts(profile).side_slowdown;
+  };
+  const std::string given = "side_slowdown            = { value = 1.35,";
+  const DeclaredCluster local = Parse(LocalWith(given, given));
+  EXPECT_DOUBLE_EQ(slowdown(local, 1), 1.35);
+  EXPECT_DOUBLE_EQ(slowdown(local, 2), 2.7);
+  EXPECT_DOUBLE_EQ(slowdown(local, 0.5), 1);  // no faster than alone
+  const DeclaredCluster without = Parse(LocalWith(given, "# {"));
+  EXPECT_DOUBLE_EQ(slowdown(without, 1), 1);
+  const std::string error = ErrorOf([&] { Parse(LocalWith("value = 1.35", "value = 0.9")); });
+  EXPECT_NE(error.find("a number from 1 to 100"), std::string::npos) << error;
 }
 
 TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {

@@ -120,6 +120,10 @@ TEST(ProfileData, ShapesOfOneSizeCountWithTheirMean) {
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 100, 0.01), 2e-3);
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 200, 0.01), 3e-3);
   EXPECT_DOUBLE_EQ(cost.HostSelectionSeconds("adtopk", 100, 0.01), 9e-3);
+  // A card's side lane is a stream, as its compute lane; a host's a thread, as its host lane.
+  EXPECT_DOUBLE_EQ(cost.SideSelectionSeconds("adtopk", 100, 0.01), 2e-3);
+  profile["side_lane"] = "host";
+  EXPECT_DOUBLE_EQ(KernelCosts(profile).SideSelectionSeconds("adtopk", 100, 0.01), 9e-3);
   EXPECT_DOUBLE_EQ(cost.EncodeSeconds("fp16", 150), 1.5e-4);
 }
 

@@ -71,6 +71,57 @@ workers = [2, 4]
   EXPECT_EQ(hashes.size(), 8u);
 }
 
+// Line 7 is `line7`.
+std::string WfbpWith(const std::string& line7) {
+  return "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n"
+         "method = \"wfbp\"\nworkers = 2\n" +
+         line7 + "\n";
+}
+
+TEST(Experiment, DenseStepsComeBeforeThoseThatAreMeasured) {
+  const auto of = [](const std::string& line7) {
+    return Parse(WfbpWith(line7)).parts.at(0).cells.at(0).config;
+  };
+  const std::string dense = "method_options = { dense_warmup_steps = 8 }\n";
+  EXPECT_EQ(of("").warmup_steps, 5);
+  EXPECT_EQ(of(dense).warmup_steps, 13);
+  EXPECT_EQ(of(dense + "warmup_steps = 10").warmup_steps, 10);
+  EXPECT_EQ(of(dense + "kind = \"convergence\"").warmup_steps, 0);
+  const std::string refused = ErrorOf(WfbpWith(dense + "warmup_steps = 9"));
+  EXPECT_SAYS(refused, "file.toml:8");
+  EXPECT_SAYS(refused, "warmup_steps = 9 with dense_warmup_steps = 8");
+  EXPECT_SAYS(refused, "expected at least 10");
+  EXPECT_SAYS(ErrorOf(WfbpWith("method_options = { dense_warmup_steps = -1 }")),
+              "dense_warmup_steps = -1");
+}
+
+// What these keys' defaults do was done before there were any: cells keep their identity.
+TEST(Experiment, KeysThatCameLaterLeaveHashesAsTheyWere) {
+  const auto hash = [](const std::string& line7) {
+    return Parse(WfbpWith(line7)).parts.at(0).cells.at(0).config_hash;
+  };
+  json before = ToJson(Parse(WfbpWith("")).parts.at(0).cells.at(0).config);
+  ASSERT_EQ(before["method_options"].erase("dense_warmup_steps"), 1u);
+  ASSERT_EQ(before["feedback_options"].erase("decay"), 1u);
+  EXPECT_EQ(ConfigHash(before), hash(""));
+  EXPECT_EQ(hash("feedback_options = { decay = 1.0 }"), hash(""));
+  EXPECT_NE(hash("feedback_options = { decay = 0.9 }"), hash(""));
+  EXPECT_NE(hash("warmup_steps = 5\nmethod_options = { dense_warmup_steps = 1 }"), hash(""));
+}
+
+TEST(Experiment, AResidualDecaysByAboveZeroUpToOne) {
+  const auto config =
+      Parse(WfbpWith("feedback_options = { decay = 0.9 }")).parts[0].cells[0].config;
+  EXPECT_EQ(DoubleOption(config.feedback_options, "decay"), 0.9);
+  for (const char* wrong : {"0", "-0.5", "1.1"}) {
+    const std::string error =
+        ErrorOf(WfbpWith("feedback_options = { decay = " + std::string(wrong) + " }"));
+    EXPECT_SAYS(error, "file.toml:7");
+    EXPECT_SAYS(error, "feedback_options");
+    EXPECT_SAYS(error, "decay = " + std::string(wrong) + ": expected a number in (0, 1]");
+  }
+}
+
 TEST(Experiment, EveryDefaultIsResolved) {
   const CellConfig config = Parse(WithLine("")).parts.at(0).cells.at(2).config;
   const auto& workload = workloads::FindWorkload("digits-resnet");

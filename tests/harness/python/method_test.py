@@ -330,6 +330,26 @@ class Training(unittest.TestCase):
             density = sparfuse.warmup_density(step // 2, 0.01, 3)
             self.assertAlmostEqual(m.bytes()["payload"][0] / 8, int(1000 * density), delta=1)
 
+    def test_a_residual_may_decay(self):
+        layout = [("w", (3,))]
+        m = make("wfbp", 2, layout, decay=0.5, verify=True)
+        gradients = [{"w": np.array([4, 2, 1], np.float32)}] * 2
+        for _ in range(4):
+            self.assertEqual(m.step(gradients)["w"].tolist(), [4, 0, 0])
+        self.assertEqual(m.residual(1, "w").tolist(), [0, 3.75, 1.875])
+        for wrong in [0, -0.5, 1.5, float("nan")]:
+            with self.assertRaisesRegex(sparfuse.ConfigError, r"decay = .*expected .* \(0, 1\]"):
+                make("wfbp", 2, layout, decay=wrong)
+
+    def test_the_first_steps_may_be_dense(self):
+        m = make("syncea", dense_warmup_steps=2)
+        for step in range(4):
+            gradients = all_ranks(step)
+            averaged = m.step(gradients)
+            mean = sum(gradient["embedding"] for gradient in gradients) / WORKERS
+            self.assertEqual(np.array_equal(averaged["embedding"], mean), step < 2)
+            self.assertEqual(m.plan[0]["sparsified"], "never" if step < 2 else "behind")
+
 
 class Gradients(unittest.TestCase):
     def test_a_missing_one_is_zeros(self):

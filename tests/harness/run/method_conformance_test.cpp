@@ -266,6 +266,68 @@ TEST_P(EverySparseMethod, SendsUnitsDenseAndLosesNothing) {
   ExpectModelledAsLive(method, config, Workers());
 }
 
+// The first two of four steps are sent dense: they apply the average, and then everything is as if
+// nothing had been before.
+TEST_P(EverySparseMethod, BeginsWithDenseSteps) {
+  constexpr int kDense = 2;
+  const Method method = Which();
+  const CellConfig config =
+      ConfigOf(method, ExactSparsifier(method), {{"dense_warmup_steps", kDense}});
+  if (!FindStrategy(method.strategy).dense_units) {
+    EXPECT_THROW(Compose(config), Error);
+    return;
+  }
+  const Composition composition = Compose(config);
+  ASSERT_EQ(composition.dense_warmup_steps, 2u);
+  const Topology topology{Workers(), 1};
+  const GradientLayout layout = MakeLayout(Tensors(), config);
+  const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
+  const CostModel cost = CostOf(config);
+  const Plan sparse = MakePlan(composition, layout, topology, &backward, &cost);
+  const auto run = [&](const Plan& first, int first_step) {
+    const auto configure = [&] {
+      LiveConfig live = MakeLiveConfig(composition, layout, first, topology, 7);
+      live.deadline = testing::kLiveDeadline;
+      return live;
+    };
+    const auto before_step = [&](LiveEngine& engine, int step) {
+      if (first_step == 0 && step == kDense) engine.Replan(sparse);
+    };
+    return testing::RunLive(
+        configure, Workers(), IntegerGradient, 999, before_step,
+        [](std::unique_ptr<Communicator> world) { return world; }, first_step);
+  };
+  const auto results = run(DensePlan(sparse), 0);
+  const auto fresh = run(sparse, kDense);
+  for (int rank = 0; rank < Workers(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    for (std::size_t step = 0; step < kDense; ++step) {
+      EXPECT_EQ(results[r].records[step].exchanges, sparse.units.size());
+      EXPECT_EQ(results[r].records[step].summed, 0u);
+      for (std::size_t i = 0, t = 0; t < kTensorSizes.size(); i += kTensorSizes[t++]) {
+        std::vector<float> sum(kTensorSizes[t]);
+        for (int other = 0; other < Workers(); ++other) {
+          const auto gradient = IntegerGradient(other, static_cast<int>(step), t);
+          for (std::size_t e = 0; e < sum.size(); ++e) sum[e] += gradient[e];
+        }
+        const float scale = 1.0f / static_cast<float>(Workers());
+        for (std::size_t e = 0; e < sum.size(); ++e) {
+          ASSERT_EQ(results[r].averaged[step][i + e], sum[e] * scale);
+        }
+      }
+    }
+    for (std::size_t step = kDense; step < testing::kLiveSteps; ++step) {
+      EXPECT_EQ(results[r].averaged[step], fresh[r].averaged[step - kDense]);
+      EXPECT_EQ(results[r].records[step].sent_bytes, fresh[r].records[step - kDense].sent_bytes);
+    }
+    EXPECT_EQ(results[r].mass_violations, 0u);
+  }
+  if (TraitsOf(config).mass != Conservation::kLost && method.feedback != "none" &&
+      !config.method_options.quantizer()) {
+    EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
+  }
+}
+
 // As if dense tensors did not lie apart: tensor after tensor.
 void PutInOrder(const GradientLayout& layout, std::vector<float>& flat) {
   std::vector<float> ordered;
@@ -474,6 +536,32 @@ TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
     EXPECT_NEAR(static_cast<double>(modelled.payload_bytes), mean, 0.5 + 4 * error)
         << count << " of " << kElements;
   }
+}
+
+// Published Ok-Topk finds the k-th largest magnitude once in 32 steps: between, what reaches it is
+// sent, about as many.
+TEST(Oktopk, SelectsByTheThresholdOfAnEarlierStep) {
+  const Method method = MethodOf("oktopk");
+  const auto exact = RunLive(ConfigOf(method), 3, IntegerGradient);
+  const auto reused = RunLive(ConfigOf(method, "", {{"threshold_period", 32}}), 3, IntegerGradient);
+  const auto selected = [](const RankResult& rank, std::size_t step) {
+    return static_cast<double>(rank.records[step].selected);
+  };
+  EXPECT_EQ(LostMass(reused), std::vector<double>(reused.front().residual.size(), 0.0));
+  bool differs = false;
+  for (std::size_t r = 0; r < reused.size(); ++r) {
+    EXPECT_EQ(reused[r].averaged, reused[0].averaged);
+    EXPECT_EQ(reused[r].mass_violations, 0u);
+    EXPECT_EQ(reused[r].averaged[0], exact[r].averaged[0]);
+    for (std::size_t step = 0; step < testing::kLiveSteps; ++step) {
+      const double k = selected(exact[r], 0);
+      EXPECT_EQ(selected(exact[r], step), k);
+      EXPECT_GE(selected(reused[r], step), k / 2);
+      EXPECT_LE(selected(reused[r], step), 2 * k);
+      differs = differs || selected(reused[r], step) != k;
+    }
+  }
+  EXPECT_TRUE(differs);
 }
 
 // A threshold sparsifier gives the ranks different counts: buffers of the naive scheme would close
