@@ -36,12 +36,16 @@ constexpr InputSpec kInputs[] = {
     // Of what the host takes for an exchange of one tensor, the part that goes with what it carries
     // and that fusing therefore does not save; the rest goes with the exchange.
     {"host_carried_share", "host_carried"}};
+// May be left out, and is 0 then: of each message beyond the first that a rank sends at once,
+// within nodes and between them.
+constexpr InputSpec kMessage = {"message_us", "latency"};
 // A ratio of two clusters' compute rates has no unit.
 constexpr const char* kComputeRatio = "compute_ratio";
 
 constexpr Range kNodes{1, 65'536};
 constexpr Range kRanksPerNode{1, 1024};
 constexpr Range kInputValues{1e-9, 1e9};
+constexpr Range kMessageValues{0, 1e9};
 constexpr Range kReferenceWorkers{2, 1024};  // reading the file simulates them
 
 // Of what a file may declare.
@@ -86,7 +90,11 @@ class ClusterParser {
     std::vector<std::string> known;
     for (const InputSpec& spec : kInputs) known.push_back(spec.name);
     if (file_.Find("/reference_cluster") != nullptr) known.push_back(kComputeRatio);
-    file_.CheckKeys("/input", "[input]", known);
+    std::vector<std::string> allowed = known;
+    allowed.push_back(kMessage.name);
+    file_.CheckKeys("/input", "[input]", allowed);
+    if (file_.Find(std::string("/input/") + kMessage.name) != nullptr)
+      known.push_back(kMessage.name);
     for (const std::string& name : known) {
       const std::string at = "/input/" + name;
       const std::vector<std::string> keys = {"value", "kind", "source"};
@@ -98,9 +106,10 @@ class ClusterParser {
       file_.CheckKeys(at, name, keys);
       DeclaredInput input;
       input.name = name;
-      input.value = file_.Number(at, "value", 0, kInputValues);
+      const Range& values = name == kMessage.name ? kMessageValues : kInputValues;
+      input.value = file_.Number(at, "value", 0, values);
       if (file_.Find(at + "/value") == nullptr)
-        file_.Fail(at, "value is missing: expected a number from " + Text(kInputValues));
+        file_.Fail(at, "value is missing: expected a number from " + Text(values));
       input.kind = file_.RequiredString(at, "kind");
       if (std::find(std::begin(kInputKinds), std::end(kInputKinds), input.kind) ==
           std::end(kInputKinds)) {
@@ -113,7 +122,9 @@ class ClusterParser {
       input.source = file_.RequiredString(at, "source");
       const auto spec = std::find_if(std::begin(kInputs), std::end(kInputs),
                                      [&](const InputSpec& each) { return name == each.name; });
-      input.group = spec == std::end(kInputs) ? "compute" : spec->group;
+      input.group = name == kMessage.name       ? kMessage.group
+                    : spec == std::end(kInputs) ? "compute"
+                                                : spec->group;
       cluster_.inputs.push_back(std::move(input));
     }
   }
@@ -231,12 +242,17 @@ double DeclaredCluster::Value(std::string_view input) const {
   return found->value;
 }
 
-double DeclaredCluster::ComputeRatio() const {
-  const bool given = std::any_of(inputs.begin(), inputs.end(), [](const DeclaredInput& each) {
-    return each.name == kComputeRatio;
-  });
-  return given ? Value(kComputeRatio) : 1.0;  // the calibration's own cluster has none
+double DeclaredCluster::ValueOr(std::string_view input, double otherwise) const {
+  const bool given = std::any_of(inputs.begin(), inputs.end(),
+                                 [&](const DeclaredInput& each) { return each.name == input; });
+  return given ? Value(input) : otherwise;
 }
+
+double DeclaredCluster::ComputeRatio() const {
+  return ValueOr(kComputeRatio, 1.0);  // the calibration's own cluster has none
+}
+
+double DeclaredCluster::MessageMicroseconds() const { return ValueOr(kMessage.name, 0.0); }
 
 std::vector<DeclaredInput> DeclaredCluster::CalibratedInputs(
     const ReferenceWorkload& reference) const {

@@ -58,8 +58,11 @@ struct DeclaredCluster {
 
   int ranks() const { return nodes * ranks_per_node; }
   double Value(std::string_view input) const;
+  double ValueOr(std::string_view input, double otherwise) const;
   // Seconds of forward and backward here for one there.
   double ComputeRatio() const;
+  // What each further message of a rank's round costs; 0 where the file does not declare it.
+  double MessageMicroseconds() const;
   std::vector<DeclaredInput> CalibratedInputs(const ReferenceWorkload& reference) const;
   const ReferenceWorkload& ReferenceOf(const std::string& workload) const;
 };
