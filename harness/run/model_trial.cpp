@@ -73,9 +73,9 @@ ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
       MakeModelConfig(Compose(config), std::move(layout), {workers, config.ranks_per_node},
                       std::move(backward), std::move(cost), trial.seed);
   if (!model.index_shared) {
-    const OverlapModel overlap = workloads::OverlapOf(workloads::FindWorkload(config.workload));
-    model.overlap.theta = overlap.theta;
-    model.overlap.skew = overlap.skew;
+    const std::size_t together = model.overlap.together;
+    model.overlap = workloads::OverlapOf(workloads::FindWorkload(config.workload));
+    model.overlap.together = together;
   }
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;

@@ -9,9 +9,10 @@
 namespace sparfuse::workloads {
 
 OverlapModel OverlapOf(const WorkloadDescriptor& workload) {
-  constexpr OverlapModel kConvolutions{.theta = 0.067, .skew = 0};  // digits-resnet
-  constexpr OverlapModel kAttention{.theta = 0.042, .skew = 0};     // text-gpt
-  constexpr OverlapModel kRecurrent{.theta = 0.139, .skew = 0};     // text-lstm
+  constexpr OverlapModel kConvolutions{.theta = 0.067, .skew = 0.30};  // digits-resnet
+  constexpr OverlapModel kAttention{.theta = 0.042, .skew = 0.53};     // text-gpt
+  constexpr OverlapModel kRecurrent{
+      .theta = 0.139, .skew = 1.6, .grains = 4};  // text-lstm; four gates
   const std::string_view family = workload.family();
   if (family == LstmSize::kFamily) return kRecurrent;
   const bool attends = family == GptSize::kFamily || family == BertSize::kFamily ||

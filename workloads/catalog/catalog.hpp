@@ -47,11 +47,12 @@ struct WorkloadDescriptor {
 };
 
 // What the selections of ranks that train this workload have in common, and how unevenly they lie:
-// theta and skew, a number each a class of layers. theta is fitted to the union of four ranks'
+// theta, skew and grains, one set a class of layers. theta is fitted to the union of four ranks'
 // top-k (1 %, tensor by tensor, steps 50 to 150) of a small model of the class; the unions of 2, 8
 // and 16 ranks are then within 6 % (experiments/zen/densification.toml measures them). skew is
-// fitted to the largest of four regions of a tensor (the same selection of one rank, mean over
-// tensors by elements sent; tests/workloads/training/region_share_slow_test.cpp measures it).
+// fitted to the fullest of four and of eight regions of a tensor together (such a selection of one
+// rank alone, mean over tensors by elements sent), which are then within 6 % each
+// (tests/workloads/training/region_share_slow_test.cpp measures them).
 OverlapModel OverlapOf(const WorkloadDescriptor& workload);
 
 // All workloads, in the order in which they are listed.
