@@ -1,7 +1,8 @@
 # What the workloads are, without LibTorch. harness/ includes this where workloads/ is not built.
 set(here ${CMAKE_CURRENT_LIST_DIR})
-file(GLOB CATALOG_SOURCES CONFIGURE_DEPENDS ${here}/catalog/*.cpp ${here}/data/*.cpp
-     ${here}/optimizer/*.cpp ${here}/models/*.cpp)
+file(GLOB CATALOG_SOURCES CONFIGURE_DEPENDS ${here}/*.cpp ${here}/catalog/*.cpp ${here}/data/*.cpp
+     ${here}/optimizer/*.cpp
+     ${here}/recorded/*.cpp ${here}/models/*.cpp)
 list(FILTER CATALOG_SOURCES EXCLUDE REGEX "_forward\\.cpp$")
 add_library(sparfuse_workload_catalog STATIC ${CATALOG_SOURCES})
 if(SPARFUSE_WITH_CUDA)

@@ -4,6 +4,24 @@
 #include <cmath>
 
 namespace sparfuse {
+namespace {
+
+// Where the i-th largest of n normal deviates is expected, i <= (n + 1) / 2: about where a part
+// (i - 3/8) / (n + 1/4) of them lies above (G. Blom, Statistical Estimates and Transformed
+// Beta-Variables, 1958); by bisection.
+double ExpectedDeviate(std::size_t i, std::size_t n) {
+  const double above = (static_cast<double>(i) - 0.375) / (static_cast<double>(n) + 0.25);
+  double low = 0;
+  double high = 10;
+  for (int step = 0; step < 50; ++step) {
+    const double middle = (low + high) / 2;
+    (std::erfc(middle / std::sqrt(2.0)) / 2 > above ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
 double OverlapModel::Union(double density, std::size_t ranks) const {
   if (density <= 0) return 0;
   if (density >= 1 || theta >= 1) return std::min(density, 1.0);
@@ -24,18 +42,19 @@ double OverlapModel::BlockUnion(double density, std::size_t block, std::size_t r
 }
 
 double OverlapModel::LargestRegion(std::size_t regions) const {
-  if (regions <= 1) return 1;
-  // The largest of n normal deviates is expected about where a part 0.625 / (n + 0.25) of them lies
-  // above (G. Blom, Statistical Estimates and Transformed Beta-Variables, 1958); by bisection. The
-  // mean of a lognormal is exp(s^2 / 2).
-  const auto n = static_cast<double>(regions);
-  double low = 0;
-  double high = 10;
-  for (int i = 0; i < 50; ++i) {
-    const double middle = (low + high) / 2;
-    (std::erfc(middle / std::sqrt(2.0)) / 2 > 0.625 / (n + 0.25) ? low : high) = middle;
+  if (grains > 0) regions = std::min(regions, grains);
+  if (regions <= 1 || skew == 0) return 1;
+  // The mean is over the regions that there are, so that the largest has no more than everything.
+  // That of many changes little with their number.
+  constexpr std::size_t kMostOfMean = 64;
+  const std::size_t counted = std::min(regions, kMostOfMean);
+  double sum = counted % 2;  // the one in the middle
+  for (std::size_t i = 1; i <= counted / 2; ++i) {
+    sum += 2 * std::cosh(skew * ExpectedDeviate(i, counted));
   }
-  return std::clamp(std::exp(skew * low - skew * skew / 2), 1.0, n);
+  const auto n = static_cast<double>(regions);
+  const double largest = std::exp(skew * ExpectedDeviate(1, regions));
+  return std::clamp(largest * static_cast<double>(counted) / sum, 1.0, n);
 }
 
 double FitTheta(double density, std::size_t ranks, double measured) {

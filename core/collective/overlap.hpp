@@ -18,6 +18,9 @@ struct OverlapModel {
   double skew = 0;
   // Elements that are selected together (Sparsifier::block).
   std::size_t together = 1;
+  // Regions finer than this many are no more uneven than these: as many parts of a tensor have each
+  // a density of their own throughout, say the gates of a recurrent layer. 0: regions however fine.
+  std::size_t grains = 0;
 
   // The part of the elements that at least one of `ranks` selects, each with this density:
   // 1 - prod_{i < ranks} (b + i) / (a + b + i). density in [0, 1], ranks >= 1. Cost: O(ranks).
@@ -29,7 +32,7 @@ struct OverlapModel {
   // The part of the blocks of `block` elements in which one of `ranks` selects something. What is
   // selected together is taken to lie in as few blocks as it can.
   double BlockUnion(double density, std::size_t block, std::size_t ranks) const;
-  // max over `regions` equal regions of density / mean density, expected.
+  // max over `regions` equal regions of density / mean density of these, expected.
   double LargestRegion(std::size_t regions) const;
 };
 

@@ -37,11 +37,12 @@ double SelectionCost::operator()(std::size_t elements, double density) const {
   return (1 - weight) * below->second(n) + weight * above->second(n);
 }
 
-LinkCost LinkCost::FromAlphaBeta(double alpha_seconds, double seconds_per_byte) {
+LinkCost LinkCost::FromAlphaBeta(double alpha_seconds, double seconds_per_byte,
+                                 double seconds_per_extra_message) {
   constexpr double kGigabyte = 1e9;
   return {PiecewiseLinear(
               {{0, alpha_seconds}, {kGigabyte, alpha_seconds + kGigabyte * seconds_per_byte}}),
-          0};
+          seconds_per_extra_message};
 }
 
 double CostModel::SelectionSeconds(std::string_view sparsifier, std::size_t elements,
@@ -93,6 +94,7 @@ double WorkSeconds::Of(const WorkByKind& elements) const {
 CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   Phases phases;
   double rounds = 0;
+  double further_messages = 0;
   const WorkSeconds& work = plan.on_host ? host_work_seconds : work_seconds;
   for (const Round& round : plan.rounds) {
     phases.local_seconds += work.Of(round.work);
@@ -108,9 +110,11 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
     phases.link_seconds[static_cast<std::size_t>(round.link)] +=
         round.repeat * (seconds(bytes) - seconds(0));
     rounds += round.repeat;
+    further_messages += round.repeat * extra_messages;
   }
   phases.latency_seconds += exchange_dispatch_seconds;
   phases.cpu_seconds = exchange_cpu_seconds + rounds * round_cpu_seconds +
+                       further_messages * message_cpu_seconds +
                        exchange_cpu_fraction * (phases.latency_seconds + phases.on_links());
   return phases;
 }

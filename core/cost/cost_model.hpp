@@ -51,7 +51,8 @@ struct LinkCost {
   // For each message beyond the first that a rank sends at once.
   double seconds_per_extra_message = 0;
 
-  static LinkCost FromAlphaBeta(double alpha_seconds, double seconds_per_byte);
+  static LinkCost FromAlphaBeta(double alpha_seconds, double seconds_per_byte,
+                                double seconds_per_extra_message = 0);
 };
 
 // Seconds of an element, by kind of work.
@@ -88,9 +89,11 @@ struct CostModel {
   // What an exchange takes of the host for each element that it covers, sent or not, on top.
   double exchange_seconds_per_element = 0;
   // What an exchange takes of each rank's processor beside its time on the link, polling included:
-  // seconds once, seconds a round, and a fraction of the time it is under way.
+  // seconds once, seconds a round, seconds for each message beyond the first that a rank sends at
+  // once, and a fraction of the time it is under way.
   double exchange_cpu_seconds = 0;
   double round_cpu_seconds = 0;
+  double message_cpu_seconds = 0;
   double exchange_cpu_fraction = 0;
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
@@ -128,6 +131,7 @@ struct BackwardProfile {
   std::vector<double> backward_seconds;  // [tensors] since the previous gradient was ready
   double tail_seconds = 0;               // from the last gradient to the end of backward
   double update_seconds = 0;
+  bool sleeps = false;  // forward and backward take no core
 };
 
 }  // namespace sparfuse

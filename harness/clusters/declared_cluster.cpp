@@ -19,13 +19,23 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr const char* kSideSlowdown = "side_slowdown";
+constexpr Range kNodes{1, 65'536};
+constexpr Range kRanksPerNode{1, 1024};
+constexpr Range kInputValues{1e-9, 1e9};
+constexpr Range kMessages{0, 1e9};
+constexpr Range kSlowdowns{1, 100};
 
 // What an input is called, what it means, and which factor scales it.
 struct InputSpec {
   const char* name;
   const char* group;
+  Range values = kInputValues;
+  bool may_be_left_out = false;
 };
+constexpr const char* kMessage = "message_us";
+constexpr const char* kSideSlowdown = "side_slowdown";
+// A ratio of two clusters' compute rates, of those that have a reference_cluster.
+constexpr const char* kComputeRatio = "compute_ratio";
 constexpr InputSpec kInputs[] = {
     {"inter_node_gbps", "bandwidth"},      // of a rank's share of a node's network card
     {"inter_node_us", "latency"},          // of a round between nodes
@@ -38,15 +48,12 @@ constexpr InputSpec kInputs[] = {
     // Of what the host takes for an exchange of one tensor, the part that goes with what it carries
     // and that fusing therefore does not save; the rest goes with the exchange.
     {"host_carried_share", "host_carried"},
-    // What a selection beside backward takes, of what it takes alone. A file may leave it out.
-    {kSideSlowdown, "side"}};
-// A ratio of two clusters' compute rates has no unit.
-constexpr const char* kComputeRatio = "compute_ratio";
+    // Of each message beyond the first that a rank sends at once, within nodes and between them.
+    {kMessage, "latency", kMessages, true},
+    // What a selection beside backward takes, of what it takes alone.
+    {kSideSlowdown, "side", kSlowdowns, true}};
+constexpr InputSpec kRatio = {kComputeRatio, "compute"};
 
-constexpr Range kNodes{1, 65'536};
-constexpr Range kRanksPerNode{1, 1024};
-constexpr Range kInputValues{1e-9, 1e9};
-constexpr Range kSlowdowns{1, 100};
 constexpr Range kReferenceWorkers{2, 1024};  // reading the file simulates them
 
 // Of what a file may declare.
@@ -88,25 +95,27 @@ class ClusterParser {
 
  private:
   void Inputs() {
+    std::vector<InputSpec> specs(std::begin(kInputs), std::end(kInputs));
+    if (file_.Find("/reference_cluster") != nullptr) specs.push_back(kRatio);
     std::vector<std::string> known;
-    for (const InputSpec& spec : kInputs) known.push_back(spec.name);
-    if (file_.Find("/reference_cluster") != nullptr) known.push_back(kComputeRatio);
+    for (const InputSpec& spec : specs) known.push_back(spec.name);
     file_.CheckKeys("/input", "[input]", known);
-    for (const std::string& name : known) {
-      const std::string at = "/input/" + name;
+    for (const InputSpec& spec : specs) {
+      const std::string at = std::string("/input/") + spec.name;
       const std::vector<std::string> keys = {"value", "kind", "source"};
-      if (file_.Find(at) == nullptr && name == kSideSlowdown) continue;
       if (file_.Find(at) == nullptr) {
+        if (spec.may_be_left_out) continue;
         file_.Fail("/input",
-                   fmt::format("input {} is missing: expected {} = {{ value, kind, source }}", name,
-                               name));
+                   fmt::format("input {} is missing: expected {} = {{ value, kind, source }}",
+                               spec.name, spec.name));
       }
-      file_.CheckKeys(at, name, keys);
+      file_.CheckKeys(at, spec.name, keys);
       DeclaredInput input;
-      input.name = name;
-      input.value = file_.Number(at, "value", 0, name == kSideSlowdown ? kSlowdowns : kInputValues);
+      input.name = spec.name;
+      input.group = spec.group;
+      input.value = file_.Number(at, "value", 0, spec.values);
       if (file_.Find(at + "/value") == nullptr)
-        file_.Fail(at, "value is missing: expected a number from " + Text(kInputValues));
+        file_.Fail(at, "value is missing: expected a number from " + Text(spec.values));
       input.kind = file_.RequiredString(at, "kind");
       if (std::find(std::begin(kInputKinds), std::end(kInputKinds), input.kind) ==
           std::end(kInputKinds)) {
@@ -117,9 +126,6 @@ class ClusterParser {
                         fmt::join(kInputKinds, ", ")));
       }
       input.source = file_.RequiredString(at, "source");
-      const auto spec = std::find_if(std::begin(kInputs), std::end(kInputs),
-                                     [&](const InputSpec& each) { return name == each.name; });
-      input.group = spec == std::end(kInputs) ? "compute" : spec->group;
       cluster_.inputs.push_back(std::move(input));
     }
   }
@@ -237,14 +243,16 @@ double DeclaredCluster::Value(std::string_view input) const {
   return found->value;
 }
 
-double DeclaredCluster::ValueOrOne(std::string_view input) const {
-  return std::ranges::count(inputs, input, &DeclaredInput::name) > 0 ? Value(input) : 1.0;
+double DeclaredCluster::ValueOr(std::string_view input, double otherwise) const {
+  return std::ranges::count(inputs, input, &DeclaredInput::name) > 0 ? Value(input) : otherwise;
 }
 
 // The calibration's own cluster has none.
-double DeclaredCluster::ComputeRatio() const { return ValueOrOne(kComputeRatio); }
+double DeclaredCluster::ComputeRatio() const { return ValueOr(kComputeRatio, 1); }
 
-double DeclaredCluster::SideSlowdown() const { return ValueOrOne(kSideSlowdown); }
+double DeclaredCluster::SideSlowdown() const { return ValueOr(kSideSlowdown, 1); }
+
+double DeclaredCluster::MessageMicroseconds() const { return ValueOr(kMessage, 0); }
 
 std::vector<DeclaredInput> DeclaredCluster::CalibratedInputs(
     const ReferenceWorkload& reference) const {

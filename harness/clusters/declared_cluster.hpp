@@ -58,15 +58,15 @@ struct DeclaredCluster {
 
   int ranks() const { return nodes * ranks_per_node; }
   double Value(std::string_view input) const;
+  double ValueOr(std::string_view input, double otherwise) const;
   // Seconds of forward and backward here for one there.
   double ComputeRatio() const;
   // Seconds of a selection beside backward for one alone; 1 where the file does not say.
   double SideSlowdown() const;
+  // What each further message of a rank's round costs; 0 where the file does not declare it.
+  double MessageMicroseconds() const;
   std::vector<DeclaredInput> CalibratedInputs(const ReferenceWorkload& reference) const;
   const ReferenceWorkload& ReferenceOf(const std::string& workload) const;
-
- private:
-  double ValueOrOne(std::string_view input) const;
 };
 
 // The groups of inputs that a cell's `inputs` may scale: compute (seconds of forward and backward),

@@ -116,7 +116,8 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const double latency = FactorOf(config, "latency");
   const auto link = [&](double gbps, double microseconds) -> json {
     return {{"alpha_seconds", microseconds * kMicro * latency},
-            {"seconds_per_byte", 8 / (gbps * kGiga * bandwidth)}};
+            {"seconds_per_byte", 8 / (gbps * kGiga * bandwidth)},
+            {"seconds_per_extra_message", cluster.MessageMicroseconds() * kMicro * latency}};
   };
   profile["links"] = {
       {"intra_node", link(cluster.Value("intra_node_gbps"), cluster.Value("intra_node_us"))},

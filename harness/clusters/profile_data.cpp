@@ -187,6 +187,20 @@ CostModel KernelCosts(const json& profile) {
   return cost;
 }
 
+std::vector<std::string> AssumedWork(const json& profile) {
+  const json work = profile.value("collective_work", json::object());
+  std::vector<std::string> assumed;
+  for (const auto& [kind, as] : {std::pair{"merge", "seconds_per_entry"},
+                                 {"hash", "seconds_per_entry"},
+                                 {"select", "seconds_per_reduced_element"},
+                                 {"multiply", "seconds_per_reduced_element"}}) {
+    if (work.contains(kind)) continue;
+    assumed.push_back(std::string("collective_work/") + kind + " is not in the profile: " + as +
+                      " is taken");
+  }
+  return assumed;
+}
+
 void AddLink(CostModel& cost, const json& profile) {
   const json& measured = profile.at("link");
   cost.links.fill(LinkOf(measured));
@@ -195,6 +209,8 @@ void AddLink(CostModel& cost, const json& profile) {
   }
   cost.exchange_cpu_seconds = measured.at("cpu_seconds");
   cost.round_cpu_seconds = measured.at("round_cpu_seconds");
+  // Of profiles from before it was measured: one message at once costs what a round costs.
+  cost.message_cpu_seconds = measured.value("message_cpu_seconds", 0.0);
   cost.exchange_cpu_fraction = measured.at("cpu_fraction");
   if (profile.contains("native_all_reduce")) {
     cost.native_all_reduce_seconds = CurveOf(profile.at("native_all_reduce"));
@@ -205,7 +221,8 @@ void AddDeclaredLinks(CostModel& cost, const json& profile) {
   for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
     const json& declared = profile.at("links").at(std::string(LinkClassName(link)));
     cost.links[static_cast<std::size_t>(link)] =
-        LinkCost::FromAlphaBeta(declared.at("alpha_seconds"), declared.at("seconds_per_byte"));
+        LinkCost::FromAlphaBeta(declared.at("alpha_seconds"), declared.at("seconds_per_byte"),
+                                declared.value("seconds_per_extra_message", 0.0));
   }
 }
 

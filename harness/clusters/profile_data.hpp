@@ -23,6 +23,9 @@ BackwardProfile BackwardOf(const nlohmann::json& profile, const GradientLayout& 
 // tensors of one size and unlike shapes were, their mean counts.
 CostModel KernelCosts(const nlohmann::json& profile);
 
+// What KernelCosts takes in the place of work that the profile lacks, in words.
+std::vector<std::string> AssumedWork(const nlohmann::json& profile);
+
 // Adds the link between the profile's ranks, which must be more than one: for every class of links,
 // but for those within a node where the profile has these apart.
 void AddLink(CostModel& cost, const nlohmann::json& profile);

@@ -287,6 +287,12 @@ class Resolver {
     config_.precision = Named("precision", Precision::kFp32);
     config_.transport = Named("transport", Transport::kMpi);
     const bool cuda = config_.device == harness::Place::kCuda;
+    if (cuda && workload_->sleeps) {
+      Fail({"device", "workload"},
+           fmt::format("device = \"cuda\" with workload \"{}\": its compute sleeps on the host; "
+                       "expected device = \"cpu\"",
+                       workload_->name));
+    }
     if (cuda && config_.mode != Mode::kMeasured) {
       Fail({"device", "mode"},
            fmt::format("device = \"cuda\" in mode {}: {}; expected device = \"cpu\", or mode = "

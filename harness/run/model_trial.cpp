@@ -56,6 +56,7 @@ ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
   const json& times = compute->at("profile");
   GradientLayout layout = MakeLayout(TensorsOf(times), config);
   BackwardProfile backward = BackwardOf(times, layout);
+  backward.sleeps = workloads::FindWorkload(config.workload).sleeps;
   CostModel cost = KernelCosts(times);
   if (declared) {
     AddDeclaredLinks(cost, times);
@@ -72,7 +73,9 @@ ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
       MakeModelConfig(Compose(config), std::move(layout), {workers, config.ranks_per_node},
                       std::move(backward), std::move(cost), trial.seed);
   if (!model.index_shared) {
-    model.overlap.theta = workloads::OverlapOf(workloads::FindWorkload(config.workload));
+    const std::size_t together = model.overlap.together;
+    model.overlap = workloads::OverlapOf(workloads::FindWorkload(config.workload));
+    model.overlap.together = together;
   }
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;
@@ -169,6 +172,10 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   const json uncertainty = StepUncertainty(trial, profiles, model);
   if (!uncertainty.is_null())
     outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
+  if (!profiles.front().contains("declared")) {
+    const std::vector<std::string> assumed = AssumedWork(profiles.front().at("profile"));
+    if (!assumed.empty()) outcome["assumed"] = assumed;
+  }
   for (const char* key : {"calibration", "inputs"}) {
     if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
   }

@@ -53,9 +53,9 @@ TEST_P(Replanned, LosesNothingAndKeepsReplicasEqual) {
       [](LiveEngine& engine, int step) {
         if (step == 1) engine.Replan({{Unit{0, 8, Sparsified::kBehind, kDensity}}});
         if (step == 2) {
-          engine.Replan({{Unit{0, 2, Sparsified::kBehind, kDensity},
-                          Unit{2, 5, Sparsified::kNever, 1},
-                          Unit{5, 8, Sparsified::kBehind, 2 * kDensity}}});
+          engine.Replan(
+              {{Unit{0, 2, Sparsified::kBehind, kDensity}, Unit{2, 5, Sparsified::kNever, 1},
+                Unit{5, 8, Sparsified::kBehind, 2 * kDensity}}});
         }
         if (step == 3) engine.Replan({{Unit{0, 8, Sparsified::kBehind, kDensity}}});
       });

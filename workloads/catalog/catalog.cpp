@@ -8,10 +8,11 @@
 
 namespace sparfuse::workloads {
 
-double OverlapOf(const WorkloadDescriptor& workload) {
-  constexpr double kConvolutions = 0.067;  // digits-resnet
-  constexpr double kAttention = 0.042;     // text-gpt
-  constexpr double kRecurrent = 0.139;     // text-lstm
+OverlapModel OverlapOf(const WorkloadDescriptor& workload) {
+  constexpr OverlapModel kConvolutions{.theta = 0.067, .skew = 0.30};  // digits-resnet
+  constexpr OverlapModel kAttention{.theta = 0.042, .skew = 0.53};     // text-gpt
+  constexpr OverlapModel kRecurrent{
+      .theta = 0.139, .skew = 1.6, .grains = 4};  // text-lstm; four gates
   const std::string_view family = workload.family();
   if (family == LstmSize::kFamily) return kRecurrent;
   const bool attends = family == GptSize::kFamily || family == BertSize::kFamily ||
@@ -22,9 +23,10 @@ double OverlapOf(const WorkloadDescriptor& workload) {
 std::span<const WorkloadDescriptor> Workloads() {
   static const std::vector<WorkloadDescriptor> table = [] {
     std::vector<WorkloadDescriptor> all = TrainedWorkloads();
-    std::vector<WorkloadDescriptor> papers = PaperWorkloads();
-    all.insert(all.end(), std::make_move_iterator(papers.begin()),
-               std::make_move_iterator(papers.end()));
+    for (std::vector<WorkloadDescriptor> more : {RecordedWorkloads(), PaperWorkloads()}) {
+      all.insert(all.end(), std::make_move_iterator(more.begin()),
+                 std::make_move_iterator(more.end()));
+    }
     return all;
   }();
   return table;

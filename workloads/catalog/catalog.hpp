@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/options.hpp"
+#include "core/collective/overlap.hpp"
 #include "workloads/data/data_file.hpp"
 #include "workloads/models/model_sizes.hpp"
 
@@ -34,6 +35,9 @@ struct WorkloadDescriptor {
   // Where the papers' data is not here: training samples that it has. Batches are then made up from
   // the seed, and nothing can be learned from them; 0: the data files' own.
   std::size_t synthetic_samples = 0;
+  // It sleeps for recorded times in the place of forward and backward: throughput only, on the
+  // host.
+  bool sleeps = false;
   std::string small;  // a workload of the same family that has real data; empty: this one has
   // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.
   std::vector<OptionSpec> options;
@@ -42,11 +46,14 @@ struct WorkloadDescriptor {
   bool synthetic() const noexcept { return synthetic_samples > 0; }
 };
 
-// How much the selections of ranks that train this workload have in common: OverlapModel::theta
-// (core/collective/overlap.hpp), one number a class of layers. Fitted to the union of four ranks'
+// What the selections of ranks that train this workload have in common, and how unevenly they lie:
+// theta, skew and grains, one set a class of layers. theta is fitted to the union of four ranks'
 // top-k (1 %, tensor by tensor, steps 50 to 150) of a small model of the class; the unions of 2, 8
-// and 16 ranks are then within 6 % (experiments/zen/densification.toml measures them).
-double OverlapOf(const WorkloadDescriptor& workload);
+// and 16 ranks are then within 6 % (experiments/zen/densification.toml measures them). skew is
+// fitted to the fullest of four and of eight regions of a tensor together (such a selection of one
+// rank alone, mean over tensors by elements sent), which are then within 6 % each
+// (tests/workloads/training/region_share_slow_test.cpp measures them).
+OverlapModel OverlapOf(const WorkloadDescriptor& workload);
 
 // All workloads, in the order in which they are listed.
 std::span<const WorkloadDescriptor> Workloads();

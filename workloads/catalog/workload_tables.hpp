@@ -14,6 +14,9 @@ std::vector<WorkloadDescriptor> TrainedWorkloads();
 // The papers' models at their size, on data that is made up.
 std::vector<WorkloadDescriptor> PaperWorkloads();
 
+// Models that are not computed.
+std::vector<WorkloadDescriptor> RecordedWorkloads();
+
 // What all workloads of a kind have in common: units, metric, and the options with `recipe` as
 // defaults. The window is in tokens.
 WorkloadDescriptor ImageWorkload(std::string name, std::string summary, ModelSize model,

@@ -16,6 +16,7 @@
 #include "workloads/models/description.hpp"
 #include "workloads/models/forward_pass.hpp"
 #include "workloads/optimizer/optimizer.hpp"
+#include "workloads/recorded/recorded_workload.hpp"
 #include "workloads/tasks/task.hpp"
 #include "workloads/torch/parameter_set.hpp"
 #include "workloads/torch/pch.hpp"
@@ -318,15 +319,10 @@ class TorchWorkload final : public TrainingWorkload {
 
 }  // namespace
 
-std::vector<std::span<float>> TrainingWorkload::State() {
-  std::vector<std::span<float>> state;
-  for (const DeviceSpan<float>& part : DeviceState()) state.push_back(part.host());
-  return state;
-}
-
 std::unique_ptr<TrainingWorkload> MakeWorkload(std::string_view name,
                                                const WorkloadConfig& config) {
   const WorkloadDescriptor& descriptor = FindWorkload(name);
+  if (descriptor.sleeps) return MakeRecordedWorkload(descriptor, config);
   const Options options =
       ResolveOptions("workload " + descriptor.name, descriptor.options, config.options);
   SetThreads(config.threads);

@@ -207,20 +207,23 @@ void ModelRank::EndWork(Lane lane, Handle handle, double began) {
 void ModelRank::Compute(double seconds, SpanKind kind, double* total, std::string label,
                         Continuation next) {
   lanes_[0].busy = true;
-  const double began = Now();
-  cluster_.MachineOf(rank()).Use(
-      seconds, [this, kind, total, began, label = std::move(label), next = std::move(next)] {
-        lanes_[0].busy = false;
-        if (total != nullptr) {
-          *total += Now() - began;
-          Trace(kind, "compute", label, began, 0);
-        }
-        in_program_ = true;
-        next();
-        in_program_ = false;
-        idle_since_ = Now();
-        WakeCompute();
-      });
+  auto done = [this, kind, total, began = Now(), label = std::move(label), next = std::move(next)] {
+    lanes_[0].busy = false;
+    if (total != nullptr) {
+      *total += Now() - began;
+      Trace(kind, "compute", label, began, 0);
+    }
+    in_program_ = true;
+    next();
+    in_program_ = false;
+    idle_since_ = Now();
+    WakeCompute();
+  };
+  if (cluster_.config().backward.sleeps && kind != SpanKind::kUpdate) {
+    cluster_.simulation().After(seconds, std::move(done));
+  } else {
+    cluster_.MachineOf(rank()).Use(seconds, std::move(done));
+  }
 }
 
 void ModelRank::RunProgram() {

@@ -123,6 +123,7 @@ json WorkloadsJson(const Catalog& catalog) {
     entry["kind_of_data"] = workload.kind_of_data;
     entry["synthetic"] = !workload.small.empty();
     entry["small"] = workload.small;
+    entry["sleeps"] = workload.sleeps;
     const workloads::LayerTable& layers = workloads::LayersOf(workload.name);
     entry["parameters"] = layers.numel();
     entry["tensors"] = layers.tensors.size();

@@ -19,6 +19,7 @@ using Place = ProfileRecord::Place;
 
 constexpr int kTag = 16;
 constexpr std::size_t kLargestBytes = 4u << 20;
+constexpr int kBurst = 16;  // messages at once
 
 // In a ring of the `count` ranks from `first` on.
 RingNeighbours InRing(int rank, int first, int count) {
@@ -112,8 +113,9 @@ class LinkProfile {
     record.Number(place / "seconds_per_extra_message", SecondsPerExtraMessage());
   }
 
-  // Processor time of an exchange: once + a round + a fraction of the time under way; from a short
-  // exchange, one of many rounds, and a long one.
+  // Processor time of an exchange: once + a round + a further message of a round + a fraction of
+  // the time under way; from a short exchange, one of many rounds, one of many messages at once and
+  // a long one.
   void MeasureCpu(const Place& place, ProfileRecord& record) {
     constexpr int kRounds = 16;
     const ExchangeTime one = TimeRing(0, 1);
@@ -126,8 +128,11 @@ class LinkProfile {
       return time.cpu_seconds - fraction * time.wall.value;
     };
     const double round = std::max(0.0, (busy(many) - busy(one)) / (kRounds - 1));
+    const double further =
+        std::max(0.0, (busy(TimeBurst(kBurst)) - busy(TimeBurst(1))) / (kBurst - 1));
     record.Set(place / "cpu_seconds", std::max(0.0, busy(one) - round));
     record.Set(place / "round_cpu_seconds", round);
+    record.Set(place / "message_cpu_seconds", further);
     record.Set(place / "cpu_fraction", fraction);
   }
 
@@ -145,15 +150,15 @@ class LinkProfile {
   }
 
   Estimate SecondsPerExtraMessage() {
-    constexpr int kBurst = 16;
-    const auto burst = [&](int messages) {
-      const auto task = [&, messages](Communicator& world) {
-        return Burst(world, neighbours_, All(out_), All(in_), messages);
-      };
-      return TimeExchange(rank_, task, repeats_).wall;
-    };
-    const Estimate more = Excess(burst(kBurst), burst(1));
+    const Estimate more = Excess(TimeBurst(kBurst).wall, TimeBurst(1).wall);
     return {more.value / (kBurst - 1), more.standard_error / (kBurst - 1)};
+  }
+
+  ExchangeTime TimeBurst(int messages) {
+    const auto task = [this, messages](Communicator& world) {
+      return Burst(world, neighbours_, All(out_), All(in_), messages);
+    };
+    return TimeExchange(rank_, task, repeats_);
   }
 
   ExchangeTime TimeRing(std::size_t bytes, int rounds) {

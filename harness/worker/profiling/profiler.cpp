@@ -7,6 +7,9 @@
 #include <span>
 
 #include "baselines/powersgd/powersgd.hpp"
+#include "baselines/zen/hash_lists.hpp"
+#include "baselines/zen/partition.hpp"
+#include "baselines/zen/servers.hpp"
 #include "core/device/runtime.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/payload/accumulate.hpp"
@@ -163,6 +166,17 @@ class Profiler {
     }
     const Estimate merge = MeanTimeOf([&] { Merge(even.view(), odd.view(), merged); });
     record_.Number("/collective_work/merge"_json_pointer, PerItem(merge, 2 * count));
+    const std::size_t servers = std::max<std::size_t>(2, static_cast<std::size_t>(rank_.size()));
+    const baselines::Servers owners(3 * count, servers,
+                                    baselines::SharedHashLists::Of(servers)->Covering(3 * count));
+    const SparsePayload listed = even.view();
+    std::vector<std::uint32_t> owner(count);
+    baselines::Parts parts;
+    const Estimate hash = MeanTimeOf([&] {
+      owners.Find(listed.indices, owner);
+      baselines::SplitByCounting(listed, owner, servers, parts);
+    });
+    record_.Number("/collective_work/hash"_json_pointer, PerItem(hash, count));
     float kth = 0;
     const Estimate select = MeanTimeOf(
         [&] { kth += KthMagnitude(std::span(gradient_).first(count), count / 100 + 1); });

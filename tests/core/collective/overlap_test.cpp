@@ -82,7 +82,7 @@ TEST(Overlap, WhatIsSelectedTogetherAsksForFewBlocks) {
   }
 }
 
-TEST(Overlap, TheFullestRegionIsThatOfALognormal) {
+TEST(Overlap, TheFullestRegionIsThatOfLognormals) {
   const OverlapModel skewed{0, 0.5};
   std::mt19937_64 random(6);
   std::normal_distribution<double> normal;
@@ -90,17 +90,37 @@ TEST(Overlap, TheFullestRegionIsThatOfALognormal) {
     double sum = 0;
     constexpr int kDraws = 20'000;
     for (int draw = 0; draw < kDraws; ++draw) {
-      double most = 0;
+      double most = 0, all = 0;
       for (int r = 0; r < regions; ++r) {
-        most = std::max(most, std::exp(0.5 * normal(random) - 0.125));
+        const double density = std::exp(0.5 * normal(random));
+        most = std::max(most, density);
+        all += density;
       }
-      sum += most;
+      sum += most * regions / all;
     }
     EXPECT_NEAR(skewed.LargestRegion(static_cast<std::size_t>(regions)), sum / kDraws,
-                0.1 * sum / kDraws)
+                0.03 * sum / kDraws)
         << regions;
   }
   EXPECT_EQ(OverlapModel{}.LargestRegion(64), 1.0);
+}
+
+TEST(Overlap, TheFullestRegionHasNoMoreThanEverything) {
+  double before = 1;
+  for (const double skew : {0.5, 1.0, 2.0, 4.0, 8.0}) {
+    const double largest = OverlapModel{.skew = skew}.LargestRegion(4);
+    EXPECT_GT(largest, before);
+    EXPECT_LE(largest, 4.0);
+    before = largest;
+  }
+}
+
+TEST(Overlap, RegionsWithinAGrainAreAlike) {
+  const OverlapModel gates{.skew = 1.6, .grains = 4};
+  const OverlapModel any{.skew = 1.6};
+  EXPECT_EQ(gates.LargestRegion(2), any.LargestRegion(2));
+  EXPECT_EQ(gates.LargestRegion(4), any.LargestRegion(4));
+  EXPECT_EQ(gates.LargestRegion(64), any.LargestRegion(4));
 }
 
 }  // namespace

@@ -29,6 +29,18 @@ TEST(CostModel, ChargesMessagesBytesAndWorkOfRounds) {
   EXPECT_DOUBLE_EQ(phases.cpu_seconds, 3e-4);
 }
 
+TEST(CostModel, ChargesFurtherMessagesOfARound) {
+  CostModel cost = Simple();
+  cost.links.fill(LinkCost::FromAlphaBeta(1e-3, 1e-6, 2e-5));
+  cost.message_cpu_seconds = 7e-6;
+  RoundPlan plan;
+  plan.rounds = {{.repeat = 2, .messages = 4, .bytes = 600}, {.repeat = 5, .bytes = 0}};
+  const CostModel::Phases phases = cost.PhasesOf(plan);
+  EXPECT_DOUBLE_EQ(phases.latency_seconds, 7 * 1e-3 + 2 * 3 * 2e-5);
+  EXPECT_DOUBLE_EQ(phases.on_links(), 600e-6);
+  EXPECT_DOUBLE_EQ(phases.cpu_seconds, 7 * 1e-4 + 2 * 3 * 7e-6);
+}
+
 TEST(CostModel, ChargesARoundWithoutMessagesForItsWorkAlone) {
   Round round{.messages = 0};
   round[Work::kSelect] = 7;

@@ -188,6 +188,34 @@ TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
   EXPECT_NE(error.find("a number from 1 to 100"), std::string::npos) << error;
 }
 
+// Without the input, of 0 and of 12 us a message, of both classes of links.
+TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
+  const std::string line = "message_us               = { value = 0,";
+  const auto profile = [](const DeclaredCluster& cluster, std::map<std::string, double> inputs) {
+    return DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs)))
+        .front()
+        .at("profile");
+  };
+  const DeclaredCluster none = Parse(LocalWith(line, "message_us = { value = 0.0,"));
+  const DeclaredCluster some = Parse(LocalWith(line, "message_us = { value = 12,"));
+  const std::string text = TextOf(kResults / "profiles" / "safusion-local.toml");
+  const auto begin = text.find("message_us ");
+  const std::string undeclared = std::string(text).erase(begin, text.find('\n', begin) - begin);
+  EXPECT_EQ(profile(Parse(undeclared), {}), profile(none, {}));
+  EXPECT_EQ(Parse(undeclared).inputs.size() + 1, none.inputs.size());
+  CostModel cost;
+  AddDeclaredLinks(cost, profile(some, {{"latency", 2}}));
+  for (const LinkCost& link : cost.links) EXPECT_DOUBLE_EQ(link.seconds_per_extra_message, 24e-6);
+  AddDeclaredLinks(cost, profile(none, {}));
+  for (const LinkCost& link : cost.links) EXPECT_EQ(link.seconds_per_extra_message, 0);
+  const auto refused = [&](const std::string& now) {
+    return ErrorOf([&] { Parse(LocalWith(line, now)); });
+  };
+  EXPECT_NE(refused("message_us = { value = -1,").find("a number from 0 to 1000000000"),
+            std::string::npos);
+  EXPECT_NE(refused("message_us = { valu = 0,").find("valu"), std::string::npos);
+}
+
 TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
   const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
   const DeclaredCluster& cloud = LoadDeclaredCluster(kResults / "profiles", "safusion-cloud");

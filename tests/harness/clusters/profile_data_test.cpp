@@ -127,6 +127,21 @@ TEST(ProfileData, ShapesOfOneSizeCountWithTheirMean) {
   EXPECT_DOUBLE_EQ(cost.EncodeSeconds("fp16", 150), 1.5e-4);
 }
 
+TEST(ProfileData, WorkThatAProfileLacksIsTakenFromAnotherAndNamed) {
+  json profile = Profile();
+  CostModel cost = KernelCosts(profile);
+  EXPECT_DOUBLE_EQ(cost.work_seconds[Work::kHash], 1e-8);
+  EXPECT_EQ(AssumedWork(profile).size(), 4u);
+  profile["collective_work"] = {{"merge", 1e-9}, {"select", 2e-9}, {"multiply", 3e-9}};
+  EXPECT_DOUBLE_EQ(KernelCosts(profile).work_seconds[Work::kHash], 1e-8);
+  EXPECT_EQ(AssumedWork(profile),
+            std::vector<std::string>{"collective_work/hash is not in the profile: "
+                                     "seconds_per_entry is taken"});
+  profile["collective_work"]["hash"] = 4e-9;
+  EXPECT_DOUBLE_EQ(KernelCosts(profile).work_seconds[Work::kHash], 4e-9);
+  EXPECT_TRUE(AssumedWork(profile).empty());
+}
+
 TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
   const json profile = {{"link",
                          {{"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
@@ -142,6 +157,7 @@ TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
   }
   EXPECT_DOUBLE_EQ(cost.exchange_cpu_seconds, 1e-5);
   EXPECT_DOUBLE_EQ(cost.round_cpu_seconds, 2e-5);
+  EXPECT_EQ(cost.message_cpu_seconds, 0);  // a profile from before it was measured
   EXPECT_DOUBLE_EQ(cost.exchange_cpu_fraction, 0.5);
   EXPECT_TRUE(cost.native_all_reduce_seconds.empty());
 }
@@ -151,6 +167,7 @@ TEST(ProfileData, LinksWithinANodeMayBeApart) {
                         {"seconds_per_extra_message", 1e-6},
                         {"cpu_seconds", 0},
                         {"round_cpu_seconds", 0},
+                        {"message_cpu_seconds", 3e-6},
                         {"cpu_fraction", 0}};
   const json within = {{"round_seconds", json::array({{0, 1e-5}})},
                        {"seconds_per_extra_message", 2e-6}};
@@ -158,6 +175,7 @@ TEST(ProfileData, LinksWithinANodeMayBeApart) {
   AddLink(cost, {{"link", between}, {"node_link", within}});
   const auto link = [&](LinkClass of) { return cost.links[static_cast<std::size_t>(of)]; };
   EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).round_seconds(500), 1.5e-3);
+  EXPECT_DOUBLE_EQ(cost.message_cpu_seconds, 3e-6);
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_seconds(500), 1e-5);
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).seconds_per_extra_message, 2e-6);
 }

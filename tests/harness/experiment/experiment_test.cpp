@@ -316,6 +316,15 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
               "gbps = a number from 0.001 to 100000");
 }
 
+TEST(Experiment, NothingConvergesOrRunsOnADeviceWhereComputeSleeps) {
+  std::string text = WithLine("kind = \"convergence\"");
+  text.replace(text.find("digits-resnet"), 13, "recorded-resnet");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"recorded-resnet\"");
+  EXPECT_SAYS(ErrorOf(text), "workload = \"digits-resnet\", which has real data");
+  text.replace(text.find("kind = \"convergence\""), 20, "device = \"cuda\"");
+  EXPECT_SAYS(ErrorOf(text), "its compute sleeps on the host; expected device = \"cpu\"");
+}
+
 TEST(Experiment, NothingConvergesOnDataThatIsMadeUp) {
   std::string text = WithLine("kind = \"convergence\"");
   text.replace(text.find("digits-resnet"), 13, "resnet50-imagenet");

@@ -15,8 +15,8 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
   testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
     gpu::EventPool events(testing::kEmulated);
     const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
-    const auto staging = MakeDeviceStaging(
-        {{}, 1, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+    const auto staging =
+        MakeDeviceStaging({{}, 1, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
     Op exchange;
     exchange.kind = OpKind::kExchange;
     ExchangeState state;
@@ -42,8 +42,8 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     constexpr std::size_t kCapacity = 20;  // of one rank of three
     gpu::EventPool events(testing::kEmulated);
     const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
-    const auto staging = MakeDeviceStaging(
-        {{}, 3, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+    const auto staging =
+        MakeDeviceStaging({{}, 3, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
     std::vector<std::byte> sums(kElements * kSparseElementBytes);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
     Op exchange;

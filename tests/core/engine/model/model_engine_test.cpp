@@ -204,6 +204,16 @@ TEST(ModelEngine, MakesRanksOnOneMachineShareItsCores) {
   EXPECT_NEAR(shared - alone, 0.036, 1e-9);  // all computation takes twice as long
 }
 
+TEST(ModelEngine, LeavesTheCoresToOthersWhereComputeSleeps) {
+  ModelConfig config = OneTensor(4);
+  config.cores_per_machine = 2;
+  config.backward.sleeps = true;
+  const double alone = SimulateStep(config, 0, 0).records.front().step_seconds;
+  config.ranks_per_machine = 4;
+  const double shared = SimulateStep(config, 0, 0).records.front().step_seconds;
+  EXPECT_NEAR(shared - alone, 0.005, 1e-9);  // the update alone takes twice as long
+}
+
 TEST(ModelEngine, DrawsTheSameCountsAgain) {
   ModelConfig config = OneTensor(3);
   config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
