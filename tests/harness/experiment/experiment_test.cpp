@@ -633,5 +633,34 @@ TEST(ExperimentKeys, DefaultsAreAsStated) {
   EXPECT_GE(stated, 7u);
 }
 
+// Of what an axis says beside a method's name, that tells cells of one method apart; options on an
+// axis of their own, and keys that are no method's, do not.
+TEST(Labels, NameTheOptionsThatTellCellsOfAMethodApart) {
+  const auto part = [](const std::string& axes) {
+    const std::string file =
+        "id = \"e\"\n[defaults]\nmode = \"modelled\"\ncluster = \"this-machine\"\n"
+        "workload = \"digits-resnet\"\nworkers = 2\n" +
+        axes;
+    std::vector<std::string> labels;
+    for (const Cell& cell :
+         ParseExperiment(TomlFile::Parse(file, "f.toml"), SmallCatalog(), "/nonexistent")
+             .parts.at(0)
+             .cells) {
+      labels.push_back(cell.label);
+    }
+    return labels;
+  };
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"dense\", \"wfbp\", \"wfbp\"]\n"
+                 "sparsifier = [\"topk\", \"topk\", \"dgc\"]\n"),
+            (std::vector<std::string>{"dense", "wfbp (topk)", "wfbp (dgc)"}));
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\n"
+                 "method_options = [{}, { payload_values = \"f16\" }]\n"),
+            (std::vector<std::string>{"wfbp", "wfbp (payload values f16)"}));
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\"]\n[[axis]]\nsparsifier = [\"topk\", \"dgc\"]\n"),
+            (std::vector<std::string>{"wfbp", "wfbp"}));
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\ndensity = [0.01, 0.1]\n"),
+            (std::vector<std::string>{"wfbp", "wfbp"}));
+}
+
 }  // namespace
 }  // namespace sparfuse::harness
