@@ -243,6 +243,7 @@ void AddSplitRound(const ExchangeSizes& sizes, const Regions& regions, const Top
     const std::uint64_t own = sizes.payload_bytes[rank] / kSparseElementBytes - sent;
     of_rank.push_back(
         {ranks - 1, ranks - 1, sent * kSparseElementBytes, received * kSparseElementBytes});
+    plan.served.push_back(received + own);
     merged = std::max(merged, received + own);
   }
   AddDirectRounds(of_rank, ranks - 1, topology, plan);

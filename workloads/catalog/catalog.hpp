@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/options.hpp"
@@ -14,6 +16,18 @@
 #include "workloads/models/model_sizes.hpp"
 
 namespace sparfuse::workloads {
+
+// How sparse a model's gradient is by nature: a batch touches some rows of an embedding, and the
+// gradient of the others is 0.
+struct NaturalSparsity {
+  // (samples, part of the whole gradient's elements that are not 0), measured; samples increasing.
+  std::vector<std::pair<double, double>> measured;
+  double skew = 0;      // OverlapModel::skew of contiguous ranges of the gradient
+  std::size_t row = 1;  // elements that are touched together
+
+  // Between measured points, and beyond them, along a straight line of logarithms; at most 1.
+  double Density(double samples) const;
+};
 
 struct WorkloadDescriptor {
   std::string name;          // stable: results are keyed by it
@@ -34,6 +48,7 @@ struct WorkloadDescriptor {
   // Where the papers' data is not here: training samples that it has. Batches are then made up from
   // the seed, and nothing can be learned from them; 0: the data files' own.
   std::size_t synthetic_samples = 0;
+  std::optional<NaturalSparsity> natural;  // of workloads whose gradient is sparse without selection
   std::string small;  // a workload of the same family that has real data; empty: this one has
   // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.
   std::vector<OptionSpec> options;
@@ -45,7 +60,8 @@ struct WorkloadDescriptor {
 // How much the selections of ranks that train this workload have in common: OverlapModel::theta
 // (core/collective/overlap.hpp), one number a class of layers. Fitted to the union of four ranks'
 // top-k (1 %, tensor by tensor, steps 50 to 150) of a small model of the class; the unions of 2, 8
-// and 16 ranks are then within 6 % (experiments/zen/densification.toml measures them).
+// and 16 ranks are then within 6 % (experiments/zen/densification.toml measures them). Of an
+// embedding of n-grams it is that of what is not 0, and unions of 16 ranks are within 10 %.
 double OverlapOf(const WorkloadDescriptor& workload);
 
 // All workloads, in the order in which they are listed.
