@@ -140,6 +140,7 @@ Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, i
   const std::size_t own_bytes = received[rank].size();
   buffers.seen = {(buffers.own.size() - own_bytes) / kSparseElementBytes,
                   (received_bytes - own_bytes) / kSparseElementBytes, counts[rank]};
+  buffers.served = received_bytes / kSparseElementBytes;
 
   std::vector<std::uint64_t> words(ranks + 1);
   for (std::size_t r = 0; r <= ranks; ++r) words[r] = r * sizeof(std::uint64_t);

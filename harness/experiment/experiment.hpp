@@ -25,7 +25,7 @@ struct Cell {
   // What figures and tables call its method: with what the method's axis says of options, where one
   // axis lists a method with several, "zen (balance ranges)".
   std::string label;
-  bool joined = false;  // of a method that the file does not name
+  bool joined = false;                  // of a method that the file does not name
   std::vector<int> first_blocks = {0};  // of live trials: each begins the part's number of blocks
 
   Cell() = default;

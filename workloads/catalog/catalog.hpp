@@ -48,7 +48,8 @@ struct WorkloadDescriptor {
   // Where the papers' data is not here: training samples that it has. Batches are then made up from
   // the seed, and nothing can be learned from them; 0: the data files' own.
   std::size_t synthetic_samples = 0;
-  std::optional<NaturalSparsity> natural;  // of workloads whose gradient is sparse without selection
+  std::optional<NaturalSparsity>
+      natural;        // of workloads whose gradient is sparse without selection
   std::string small;  // a workload of the same family that has real data; empty: this one has
   // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.
   std::vector<OptionSpec> options;

@@ -98,10 +98,10 @@ void AddOwn(std::vector<WorkloadDescriptor>& table) {
   // Measured in steps 5 to 17 of two ranks. The skew is fitted to four ranks' ranges, of which the
   // busiest has 1.75 times the average: no lognormal reaches it (1.73), and the model's busiest of
   // 8 and 16 ranges have 2.6 and 3.7 times, those measured 3.3 and 6.5.
-  table.back().natural = NaturalSparsity{
-      .measured = {{1, 0.00178}, {8, 0.00297}, {32, 0.00538}, {128, 0.00979}},
-      .skew = 1.05,
-      .row = 16};
+  table.back().natural =
+      NaturalSparsity{.measured = {{1, 0.00178}, {8, 0.00297}, {32, 0.00538}, {128, 0.00979}},
+                      .skew = 1.05,
+                      .row = 16};
 }
 
 void AddSiblingsOnDigits(std::vector<WorkloadDescriptor>& table) {

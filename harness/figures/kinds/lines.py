@@ -11,6 +11,7 @@ from caption import caption
 from drawn import Drawn
 
 BAND_FROM = 5  # seeds: below, every seed is a line of its own
+LONGEST_LABEL = 26  # characters of a vertical axis in one line
 DODGE = 0.5  # octaves of workers over which the timed points of one x are set apart
 
 
@@ -266,7 +267,9 @@ def scaling(experiment, part, figure, styles):
             upper.set_ylim(bottom=0)
             style.thousands(upper.yaxis)
         words = ", ".join(word for word in (unit, "log scale" if log else "") if word)
-        upper.set_ylabel(wording.metric_name(y) + (f" ({words})" if words else ""))
+        named = wording.metric_name(y)
+        wraps = len(named) + len(words) > LONGEST_LABEL
+        upper.set_ylabel(named + (f"{chr(10) if wraps else ' '}({words})" if words else ""))
         if lower is not None:
             lower.axhline(1.0, color=style.QUIET, linewidth=0.7, zorder=1)
             lower.set_ylim(bottom=0)

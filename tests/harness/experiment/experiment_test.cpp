@@ -661,13 +661,10 @@ TEST(Labels, NameTheOptionsThatTellCellsOfAMethodApart) {
         "id = \"e\"\n[defaults]\nmode = \"modelled\"\ncluster = \"this-machine\"\n"
         "workload = \"digits-resnet\"\nworkers = 2\n" +
         axes;
+    const Experiment experiment =
+        ParseExperiment(TomlFile::Parse(file, "f.toml"), SmallCatalog(), "/nonexistent");
     std::vector<std::string> labels;
-    for (const Cell& cell :
-         ParseExperiment(TomlFile::Parse(file, "f.toml"), SmallCatalog(), "/nonexistent")
-             .parts.at(0)
-             .cells) {
-      labels.push_back(cell.label);
-    }
+    for (const Cell& cell : experiment.parts.at(0).cells) labels.push_back(cell.label);
     return labels;
   };
   EXPECT_EQ(part("[[axis]]\nmethod = [\"dense\", \"wfbp\", \"wfbp\"]\n"
