@@ -186,6 +186,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   seen.distinct = state.sums.size();
   seen.segment = state.segment.size();
   buffers.seen = seen.words();
+  buffers.served = seen.split.kept + seen.split.received;
 
   std::vector<std::uint64_t> counts(ranks);
   counts[rank] = seen.segment;
@@ -291,7 +292,8 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
     const Seen seen = Seen::Of(sizes.seen[rank], sizes.payload_bytes[rank]);
     split.push_back(seen.split);
     counts.push_back(seen.segment);
-    scattered = std::max(scattered, seen.split.kept + seen.split.received);
+    plan.served.push_back(seen.split.kept + seen.split.received);
+    scattered = std::max(scattered, plan.served.back());
     region = std::max(region, seen.region);
     distinct = std::max(distinct, seen.distinct);
     own = std::max(own, seen.split.kept + seen.split.sent);

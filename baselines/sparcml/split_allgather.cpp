@@ -140,6 +140,7 @@ Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, i
   const std::size_t own_bytes = received[rank].size();
   buffers.seen = {(buffers.own.size() - own_bytes) / kSparseElementBytes,
                   (received_bytes - own_bytes) / kSparseElementBytes, counts[rank]};
+  buffers.served = received_bytes / kSparseElementBytes;
 
   std::vector<std::uint64_t> words(ranks + 1);
   for (std::size_t r = 0; r <= ranks; ++r) words[r] = r * sizeof(std::uint64_t);
@@ -243,6 +244,7 @@ void AddSplitRound(const ExchangeSizes& sizes, const Regions& regions, const Top
     const std::uint64_t own = sizes.payload_bytes[rank] / kSparseElementBytes - sent;
     of_rank.push_back(
         {ranks - 1, ranks - 1, sent * kSparseElementBytes, received * kSparseElementBytes});
+    plan.served.push_back(received + own);
     merged = std::max(merged, received + own);
   }
   AddDirectRounds(of_rank, ranks - 1, topology, plan);

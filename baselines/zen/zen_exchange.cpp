@@ -73,6 +73,7 @@ class ZenExchange {
     }
     co_await OffThread(buffers_, decode);
     buffers_.seen = sizes_.Words();
+    buffers_.served = sizes_.Kept() + sizes_.in;
   }
 
  private:
@@ -358,7 +359,8 @@ RoundPlan ZenRounds(const ZenOptions& options, const ExchangeSizes& sizes,
   push[Work::kAdd] = (sizes.shape.elements + grid.ranks - 1) / grid.ranks;
   for (const ZenSizes& rank : seen) {
     push[Work::kHash] = std::max(push[Work::kHash], rank.node_sum);
-    push[Work::kMerge] = std::max(push[Work::kMerge], rank.Kept() + rank.in);
+    plan.served.push_back(rank.Kept() + rank.in);
+    push[Work::kMerge] = std::max(push[Work::kMerge], plan.served.back());
   }
 
   // By column and by node, what the servers there give.

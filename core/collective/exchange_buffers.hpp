@@ -63,6 +63,9 @@ struct ExchangeBuffers {
   std::vector<std::byte> returned;
   // The sizes that only this run knew (ExchangeSizes::seen). Empty on entry.
   std::vector<std::uint64_t> seen;
+  // Of collectives that share sums out among ranks: elements, own ones included, that this rank
+  // has read for the sums that are its to make. 0 on entry.
+  std::uint64_t served = 0;
 
   // The first `bytes` of `kept`, which is made larger where it has fewer: what it held is then
   // gone.

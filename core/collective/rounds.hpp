@@ -48,8 +48,9 @@ struct RoundPlan {
   std::vector<Traffic> per_rank;  // exact totals, [ranks]
   // Elements that every rank applies, where that is a sum. Nothing: the payloads of all ranks.
   std::optional<std::uint64_t> sums;
-  bool dense_sums = false;  // they are a dense range
-  bool on_host = false;     // work is the host's, also where gradients lie on a device
+  bool dense_sums = false;            // they are a dense range
+  bool on_host = false;               // work is the host's, also where gradients lie on a device
+  std::vector<std::uint64_t> served;  // ExchangeBuffers::served of each rank, or empty
 };
 
 // One tensor of what is exchanged.

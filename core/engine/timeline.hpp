@@ -70,6 +70,7 @@ struct StepRecord {
   // Of exchanges that give sums: elements of the sums, and what came back to this rank.
   std::uint64_t summed = 0;
   std::uint64_t returned = 0;
+  std::uint64_t served = 0;  // ExchangeBuffers::served
   std::uint64_t tensors_missing = 0;
   std::uint64_t exchanges = 0;
   double residual_norm = 0;

@@ -149,7 +149,7 @@ std::span<const ConfigKey> ConfigKeys() {
        {},
        {},
        "fraction of elements",
-       "0.01",
+       "0.01; nonzeros: the workload's, where it is sparse by nature",
        "how much of a gradient is kept; 1 for methods that send dense gradients"},
       {"feedback",
        kString,

@@ -1,6 +1,7 @@
 #include "harness/experiment/cells.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -143,6 +144,67 @@ bool DiffersOnlyInSparsity(json a, json b) {
   return a == b;
 }
 
+std::string_view AxisOf(const GivenValue& value) {  // "/axis/1" of "/axis/1/method/0"
+  std::string_view at = value.pointer;
+  for (int levels = 0; levels < 2; ++levels) at = at.substr(0, at.rfind('/'));
+  return at;
+}
+
+// What the axis that lists methods says of a cell's own: options, and parts by name.
+json SaidOfMethod(const GivenKeys& given) {
+  json said = json::object();
+  const std::string_view axis = AxisOf(given.at("method"));
+  for (const std::string& key : MethodKeys()) {
+    const auto value = given.find(key);
+    if (key == "method" || key == "density" || value == given.end()) continue;
+    if (AxisOf(value->second) == axis) said[key] = value->second.value;
+  }
+  return said;
+}
+
+std::string WordsOf(const std::string& key, const json& value) {
+  const std::string words = value.is_string() ? value.get<std::string>() : value.dump();
+  if (key == "collective" || key == "sparsifier" || key == "feedback") return words;
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name + " " + words;
+}
+
+// The words of each value in `said` that not all of `others` have; tables are gone into.
+void AddWords(const json& said, const std::vector<const json*>& others,
+              std::vector<std::string>& words) {
+  static const json kNothing;
+  for (const auto& [key, value] : said.items()) {
+    std::vector<const json*> theirs;
+    bool alike = true;
+    for (const json* other : others) {
+      const bool has = other->is_object() && other->contains(key);
+      theirs.push_back(has ? &other->at(key) : &kNothing);
+      alike = alike && *theirs.back() == value;
+    }
+    if (alike) continue;
+    if (value.is_object()) {
+      AddWords(value, theirs, words);
+    } else if (!value.is_null()) {
+      words.push_back(WordsOf(key, value));
+    }
+  }
+}
+
+// said: of each cell. Methods that an axis lists once, and dense ones, go by their names.
+void NameCells(const std::vector<json>& said, std::vector<Cell>& cells) {
+  std::map<std::string, std::vector<const json*>> of_method;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    of_method[cells[i].config.method].push_back(&said[i]);
+  }
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    std::vector<std::string> words;
+    AddWords(said[i], of_method[cells[i].config.method], words);
+    cells[i].label = cells[i].config.method;
+    if (!words.empty()) cells[i].label += fmt::format(" ({})", fmt::join(words, ", "));
+  }
+}
+
 // Whether `table`, or a table in it, has the key with a value that fits: options are written flat
 // and resolved by their owners.
 bool HasOption(const json& table, const std::string& key, const json& wanted) {
@@ -219,6 +281,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
     }
   }
   auto exclusions = ReadExclusions(source, pointer, known);
+  std::vector<json> said;            // of each cell
   std::map<std::string, json> seen;  // config hash -> the keys that gave it
   for (const auto& given : products) {
     if (const Exclusion* exclusion = FindExclusion(exclusions, given)) {
@@ -242,6 +305,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
       if (joined && std::find(part.joined.begin(), part.joined.end(), method) == part.joined.end())
         part.joined.push_back(method);
       part.cells.push_back(std::move(cell));
+      said.push_back(SaidOfMethod(given));
     } else if (cell.config.sparsifier != "none" || earlier->second == plain ||
                !DiffersOnlyInSparsity(earlier->second, plain)) {
       source.file.Fail(source.file.Find(at) ? at + "/0" : pointer,
@@ -249,6 +313,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
                                    CellName(cell.config)));
     }
   }
+  NameCells(said, part.cells);
   for (const auto& exclusion : exclusions) {
     if (exclusion.matched == 0) {
       source.file.Fail(exclusion.pointer, fmt::format("[[exclude]] when = {}: matches no cell",

@@ -288,7 +288,7 @@ Part PredictedPart(const Part& part) {
     CellConfig twin = cell.config;
     twin.mode = Mode::kModelled;
     twin.cluster = kThisMachine;
-    twins.cells.emplace_back(std::move(twin));
+    twins.cells.emplace_back(std::move(twin)).label = cell.label;
   }
   return twins;
 }

@@ -22,7 +22,10 @@ struct Cell {
   CellConfig config;
   std::string config_hash;
   nlohmann::json json;  // the configuration as it is stored, for what chooses keys by name
-  bool joined = false;  // of a method that the file does not name
+  // What figures and tables call its method: with what the method's axis says of options, where one
+  // axis lists a method with several, "zen (balance ranges)".
+  std::string label;
+  bool joined = false;                  // of a method that the file does not name
   std::vector<int> first_blocks = {0};  // of live trials: each begins the part's number of blocks
 
   Cell() = default;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/feedback/feedback.hpp"
+#include "core/sparsify/nonzeros/nonzeros.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/options_json.hpp"
 #include "harness/catalog/python_file.hpp"
@@ -197,7 +198,14 @@ class Resolver {
                                        config_.sparsifier, method.name, method.sparsifier));
     }
     ChosenSparsifier();
-    config_.density = Given("density", 0.01);
+    config_.density = Given("density", UsualDensity());
+  }
+
+  // What is not 0 is the workload's and the batch's to say, where these are known.
+  double UsualDensity() const {
+    const auto& natural = workload_->natural;
+    if (!natural || config_.sparsifier != kNonzeros) return 0.01;
+    return natural->Density(static_cast<double>(config_.batch_per_worker) * config_.accumulation);
   }
 
   void FeedbackOf(const harness::Method& method) {

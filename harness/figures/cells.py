@@ -60,7 +60,7 @@ class Trial:
 
 class Cell:
     def __init__(self, part, fields):
-        for name in ("config", "config_hash", "metrics", "trials"):
+        for name in ("config", "config_hash", "label", "metrics", "trials"):
             if name not in fields:
                 raise SpecError(
                     f"part '{part.id}': a cell without {name}: {canonical(fields)[:200]}"
@@ -75,11 +75,14 @@ class Cell:
             trial["block"]: Trial(trial, part.experiment.results) for trial in fields["trials"]
         }
         self.method, self.workload = self.config["method"], self.config["workload"]
+        self.label = fields["label"]  # the method's name, with options where these tell two apart
         self.workers, self.mode = self.config["workers"], self.config["mode"]
         self.density = self.config.get("density")
 
     def get(self, key):
-        """A field of the configuration; "link_gbps" and dotted names reach inside."""
+        """A field of the configuration, or "label"; "link_gbps" and dotted names reach inside."""
+        if key == "label":
+            return self.label
         if key == "link_gbps":
             return (self.config.get("link") or {}).get("gbps")
         value = self.config
@@ -133,7 +136,7 @@ class Cell:
 
     def describe(self):
         words = [
-            str(self.method),
+            self.label,
             str(self.workload),
             f"{self.workers} workers",
             wording.link_in_full(self.config),
@@ -189,7 +192,9 @@ class Experiment:
         self.parts = []
         for part in spec["parts"]:
             self.parts.append(Part(self, part))
-        self.methods = list(dict.fromkeys(cell.method for cell in self.all_cells()))
+        self.methods = list(  # and their labels
+            dict.fromkeys(name for cell in self.all_cells() for name in (cell.method, cell.label))
+        )
 
     def part(self, name):
         for part in self.parts:
@@ -290,7 +295,7 @@ def field_words(key, value, full_link=False):
         return "unshaped" if value is None else f"{value:g} Gbit/s"
     if key == "workers":
         return f"{value} worker{'s' if value != 1 else ''}"
-    if key in ("workload", "mode", "method", "sparsifier"):
+    if key in ("workload", "mode", "method", "label", "sparsifier"):
         return str(value)
     if isinstance(value, dict):
         return (

@@ -46,6 +46,7 @@ def axis_words(key):
         "density": "Density",
         "workload": "Workload",
         "method": "Method",
+        "label": "Method",
         "sparsifier": "Sparsifier",
         "method_options.planner_options.degree": "Fusion degree",
     }.get(key, key.split(".")[-1].replace("_", " ").capitalize())

@@ -46,6 +46,14 @@ _METHODS = {
     "omgs-fixed": ("#d08fb4", "***", "d", (1.6, 1.6)),  # L 67
     "omgs": ("#a03a6e", "**", "d", (3, 1, 1, 1)),  # L 41
     "cupcake": ("#3f8fb0", "++", "h", (5, 1, 1, 1)),  # L 56
+    "gtopk": ("#c5dc8f", "ooo", ">", (1, 1.4)),  # L 84
+    "topk-dsa": ("#97b34f", "oo", "v", (2.4, 1.2)),  # L 69
+    "oktopk": ("#637d1f", "o", "H", (7, 1.2)),  # L 49
+    "sparcml": ("#6b4f2a", "|-", "^", (4.5, 1, 1, 1)),  # L 36
+    "spardl": ("#b9976a", "+-", "^", (1.4, 1.4)),  # L 64
+    "omnireduce": ("#86d3e6", "\\\\\\", "p", (2.2, 1.6)),  # L 80
+    "zen": ("#cf3d6b", "", "D", (8, 1.4, 1.2, 1.4)),  # L 49
+    "powersgd": ("#5f62a6", "//|", "8", (3, 1.2)),  # L 44
 }
 _OTHERS = (
     ("#a8c686", "oo", "<", (2.4, 1)),
@@ -130,15 +138,26 @@ class MethodStyle:
         )
 
 
+def _other(position):
+    """The look of a series that no method of _METHODS is, unlike those of all others: where colours
+    begin again they are paler, and hatches, markers and dashes go with others."""
+    count = len(_OTHERS)
+    again, at = divmod(position, count)
+    colour = matplotlib.colors.to_rgb(_OTHERS[at][0])
+    paler = [1 - (1 - part) * 0.55**again for part in colour]
+    of = [_OTHERS[(at + turn * again) % count] for turn in (1, 2, 3)]
+    return MethodStyle(matplotlib.colors.to_hex(paler), of[0][1], of[1][2], of[2][3])
+
+
 class Styles:
     """Order and look of methods (or of any other series), the same for all figures of a report."""
 
     def __init__(self, methods):
-        unknown = sorted(str(method) for method in methods if method not in _METHODS)
+        unknown = sorted({str(method) for method in methods if method not in _METHODS})
         self.order = [method for method in _METHODS if method in methods] + unknown
         self.looks = {name: MethodStyle(*look) for name, look in _METHODS.items()}
         for position, name in enumerate(unknown):
-            self.looks[name] = MethodStyle(*_OTHERS[position % len(_OTHERS)])
+            self.looks[name] = _other(position)
 
     def __getitem__(self, name):
         return self.looks[str(name)]

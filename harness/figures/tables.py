@@ -64,7 +64,7 @@ def _throughput_row(part, cell):
     missing = cell.mean("tensors_missing")
     reference = part.is_reference(cell)
     return [
-        str(cell.method),
+        cell.label,
         _density(cell.density),
         _density(cell.mean("achieved_density")),
         wording.with_interval(throughput, cell.unit("throughput")) if throughput else NONE,
@@ -85,7 +85,7 @@ def _convergence_row(part, cell):
     reference = part.is_reference(cell)
     target = cell.config.get("target")
     return [
-        str(cell.method),
+        cell.label,
         _density(cell.density),
         wording.with_interval(final, cell.unit("final_metric")) if final else NONE,
         f"{target:g}" if target is not None else NONE,
@@ -153,10 +153,10 @@ def part_table(part, styles):
             ]
         )
     reasons = []
-    for fields, inside in selection.panels(part.cells, ["method"]):
+    for fields, inside in selection.panels(part.cells, ["label"]):
         rows = []
-        for cell in sorted(inside, key=lambda cell: styles.order.index(cell.method)):
-            rows.append(row_of(part, cell) if cell.n else Failed(str(cell.method), cell.failure()))
+        for cell in sorted(inside, key=lambda cell: styles.order.index(cell.label)):
+            rows.append(row_of(part, cell) if cell.n else Failed(cell.label, cell.failure()))
         rows += _excluded_rows(part, fields, reasons)
         table.groups.append(
             (

@@ -195,6 +195,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
     }
     json entry = {{"config", cell.cell->json},
                   {"config_hash", cell.cell->config_hash},
+                  {"label", cell.cell->label},
                   {"dense", config.sparsifier == "none"},
                   {"trials", std::move(trials)},
                   {"metrics", MetricsJson(cell, rates, folder)},

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/engine/model/model_engine.hpp"
+#include "core/sparsify/nonzeros/nonzeros.hpp"
 #include "harness/catalog/fusion_plan_json.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/own_clusters.hpp"
@@ -76,6 +77,10 @@ ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
     const std::size_t together = model.overlap.together;
     model.overlap = workloads::OverlapOf(workloads::FindWorkload(config.workload));
     model.overlap.together = together;
+  }
+  const auto& natural = workloads::FindWorkload(config.workload).natural;
+  if (natural && config.sparsifier == kNonzeros) {
+    model.overlap.together = std::max(model.overlap.together, natural->row);
   }
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;

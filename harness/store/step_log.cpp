@@ -51,6 +51,18 @@ double AccountedSeconds(const StepRecord& record) {
          record.exposed_communication_seconds + record.decompress_seconds + record.update_seconds;
 }
 
+// What the busiest rank of a step has served over what the average rank has; 0 where none has.
+double ServedImbalance(const StepLog& log, std::size_t step) {
+  double most = 0;
+  double all = 0;
+  for (const auto& rank : log) {
+    const auto served = static_cast<double>(rank[step].record.served);
+    most = std::max(most, served);
+    all += served;
+  }
+  return all == 0 ? 0 : most * static_cast<double>(log.size()) / all;
+}
+
 // A column: what `of` makes of each row.
 template <class Row, class Of>
 auto Collect(const std::vector<Row>& rows, const Of& of) {
@@ -71,6 +83,7 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
   double measured = 0;
   double loss = 0;
   double residual_norm = 0;
+  double imbalance = 0;
   std::array<double, kCounters.size()> sums{};
   for (std::size_t s = 0; s < log.front().size(); ++s) {
     if (!log.front()[s].measured) continue;
@@ -85,6 +98,7 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
       ++measured;
     }
     slowest.push_back(slow);
+    imbalance += ServedImbalance(log, s);
   }
   nlohmann::json metrics;
   if (slowest.empty()) return metrics;
@@ -109,9 +123,16 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
   }
   metrics["achieved_density"] =
       Value(metrics["selected"]["value"].get<double>() / context.dense_elements, "");
+  if (const double payload = metrics["payload_bytes"]["value"]; payload > 0) {
+    metrics["sent_over_payload"] =
+        Value(metrics["sent_bytes"]["value"].get<double>() / payload, "");
+  }
   // gamma(P): of collectives that sum on the way.
   if (const double summed = metrics["summed"]["value"]; summed > 0) {
     metrics["densification"] = Value(summed / metrics["selected"]["value"].get<double>(), "");
+  }
+  if (imbalance > 0) {
+    metrics["imbalance"] = Value(imbalance / static_cast<double>(slowest.size()), "");
   }
   if (context.knows_missing) {  // a model moves no data, so that it has neither of these
     metrics["residual_norm"] = Value(residual_norm / measured, "");

@@ -246,6 +246,9 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
         EXPECT_EQ(plan.dense_sums, outcomes[0].dense);
         EXPECT_EQ(*plan.sums, outcomes[0].dense ? sent.elements : outcomes[0].summed);
       }
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(outcomes[rank].served, plan.served.empty() ? 0 : plan.served[rank]) << rank;
+      }
       // What a model expects has the form of what a run notes.
       ExchangeSizes expected = recorded;
       expected.seen.clear();

@@ -255,6 +255,7 @@ class Synthetic:
         return {
             "config": {key: value for key, value in cell.items() if key != "config_hash"},
             "config_hash": hash,
+            "label": cell["method"],
             "dense": cell["sparsifier"] == "none",
             "trials": [
                 {key: trial[key] for key in ("id", "block", "directory")}

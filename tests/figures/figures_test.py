@@ -436,6 +436,33 @@ class Rendering(unittest.TestCase):
                 if one is not other and one.hatch[:1] == other.hatch[:1]:
                     self.assertGreater(abs(grey(one) - grey(other)), 8, (one.colour, other.colour))
 
+    def test_no_two_series_look_alike(self):
+        # As cells name them: once each, however many there are.
+        looks = style.Styles([f"workload-{i % 20}" for i in range(60)]).looks
+        others = [look for name, look in looks.items() if name.startswith("workload-")]
+        self.assertEqual(len(others), 20)
+        self.assertEqual(len({look.colour for look in others}), 20)
+        self.assertEqual(len({(look.marker, look.dashes) for look in others}), 20)
+        self.assertEqual(len({(look.colour, look.hatch) for look in others}), 20)
+
+    def test_a_method_with_several_options_has_a_bar_for_each(self):
+        part = next(part for part in self.spec["parts"] if part["id"] == "throughput")
+        entry = {"kind": "grouped_bars", "x": "workers", "y": "throughput", "methods": ["wfbp"]}
+        one, _ = self.drawn("throughput", entry)
+        kept = part["cells"]
+        try:
+            part["cells"] = list(kept)
+            for i, cell in enumerate(kept):
+                if cell["config"]["method"] != "syncea":
+                    continue
+                config = {**cell["config"], "method": "wfbp", "method_options": {"collective": "c"}}
+                part["cells"][i] = {**cell, "config": config, "label": "wfbp (c)"}
+            other, _ = self.drawn("throughput", entry)
+        finally:
+            part["cells"] = kept
+        self.assertEqual([handle.get_label() for handle in other.handles[:2]], ["wfbp", "wfbp (c)"])
+        self.assertEqual(len(other.figure.axes), len(one.figure.axes))  # no panels of options
+
     def test_report_is_one_self_contained_page(self):
         code, out, _ = self.render("report", out="report.html")
         self.assertEqual(code, 0)

@@ -59,6 +59,7 @@ struct Outcome {
   bool dense = false;
   bool increasing = true;  // indices of each payload
   std::vector<std::uint64_t> seen;
+  std::uint64_t served = 0;
   Traffic traffic;
 };
 
@@ -114,6 +115,7 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
       buffers.payloads.clear();
       buffers.returned.clear();
       buffers.seen.clear();
+      buffers.served = 0;
       loop.RunBlocking([&](Communicator& world) -> Task {
         const Traffic before = Total(world.traffic());
         co_await collective.Run(world, buffers, 32);
@@ -135,6 +137,7 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
         outcome.returned[i] += accumulated[i] - before[i];
       }
       outcome.seen = buffers.seen;
+      outcome.served = buffers.served;
     }
   });
   return outcomes;

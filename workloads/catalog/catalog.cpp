@@ -1,5 +1,7 @@
 #include "workloads/catalog/catalog.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -8,13 +10,24 @@
 
 namespace sparfuse::workloads {
 
+double NaturalSparsity::Density(double samples) const {
+  auto next = std::ranges::find_if(measured, [&](const auto& at) { return samples <= at.first; });
+  next = std::clamp(next, measured.begin() + 1, measured.end() - 1);
+  const auto& [from, low] = *(next - 1);
+  const auto& [to, high] = *next;
+  const double way = std::log(samples / from) / std::log(to / from);
+  return std::min(1.0, low * std::pow(high / low, way));
+}
+
 OverlapModel OverlapOf(const WorkloadDescriptor& workload) {
   constexpr OverlapModel kConvolutions{.theta = 0.067, .skew = 0.30};  // digits-resnet
   constexpr OverlapModel kAttention{.theta = 0.042, .skew = 0.53};     // text-gpt
   constexpr OverlapModel kRecurrent{
-      .theta = 0.139, .skew = 1.6, .grains = 4};  // text-lstm; four gates
+      .theta = 0.139, .skew = 1.6, .grains = 4};                 // text-lstm; four gates
+  constexpr OverlapModel kNgrams{.theta = 0.605, .skew = 0.65};  // text-trigram
   const std::string_view family = workload.family();
   if (family == LstmSize::kFamily) return kRecurrent;
+  if (family == NgramSize::kFamily) return kNgrams;
   const bool attends = family == GptSize::kFamily || family == BertSize::kFamily ||
                        family == VitSize::kFamily || family == TransformerSize::kFamily;
   return attends ? kAttention : kConvolutions;

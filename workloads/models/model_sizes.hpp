@@ -119,6 +119,21 @@ struct LstmSize {
   friend ForwardPass Build(const LstmSize& size, const ParameterSet& parameters);
 };
 
+// Looks whole n-grams of characters up, of which most never occur: its embedding's gradient is
+// sparse by nature.
+struct NgramSize {
+  std::int64_t vocabulary = 0;
+  std::int64_t window = 0;
+  std::int64_t order = 3;     // characters of an n-gram; the embedding has vocabulary^order rows
+  std::int64_t contexts = 2;  // n-grams before the character that is predicted, end to end
+  std::int64_t width = 16;    // of a row
+  std::int64_t hidden = 64;
+
+  static constexpr std::string_view kFamily = "ngram";
+  friend ModelDescription Describe(const NgramSize& size);
+  friend ForwardPass Build(const NgramSize& size, const ParameterSet& parameters);
+};
+
 struct TransformerSize {
   std::int64_t vocabulary = 0;
   std::int64_t window = 0;
@@ -134,7 +149,7 @@ struct TransformerSize {
 };
 
 using ModelSize = std::variant<DigitsResnetSize, ResnetSize, VggSize, VitSize, BertSize, GptSize,
-                               LstmSize, TransformerSize>;
+                               LstmSize, NgramSize, TransformerSize>;
 
 inline std::string_view FamilyOf(const ModelSize& size) {
   return std::visit([](const auto& family) { return family.kFamily; }, size);

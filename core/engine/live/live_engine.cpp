@@ -188,6 +188,7 @@ void LiveEngine::Account(const Op& done) {
     record_.sent_bytes += state.traffic.bytes_sent;
     record_.received_bytes += state.traffic.bytes_received;
     record_.messages_sent += state.traffic.messages_sent;
+    record_.served += state.buffers.served;
     record_.returned += state.buffers.returned.size() / kSparseElementBytes;
     if (!done.selections.empty() && config_.sparse_collective->traits().sums) {
       record_.summed += state.buffers.sums.size();

@@ -83,6 +83,7 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   state.buffers.payloads.clear();
   state.buffers.returned.clear();
   state.buffers.seen.clear();
+  state.buffers.served = 0;
   co_await collective.Run(communicator, state.buffers, tag);
   if (sums) RequireFiniteSums(exchange, state.buffers);
   co_await staging_->Deliver(communicator, exchange, state);

@@ -130,9 +130,10 @@ void ModelCluster::Start(const GroupKey& group, Meeting started) {
     for (std::size_t i = 0; i < meeting->members.size(); ++i) {
       const Member& member = meeting->members[i];
       ModelRank& rank = *ranks_[static_cast<std::size_t>(member.rank)];
+      const std::uint64_t served = rounds->served.empty() ? 0 : rounds->served[i];
       rank.ExchangeDone(
           member.handle, began, rounds->per_rank.empty() ? Traffic{} : rounds->per_rank[i],
-          member.given.elements, {entries, rounds->sums.has_value(), rounds->dense_sums});
+          member.given.elements, {entries, rounds->sums.has_value(), rounds->dense_sums, served});
     }
   };
   const auto local = [this, meeting, finish, seconds = phases.local_seconds] {

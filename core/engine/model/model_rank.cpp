@@ -33,6 +33,7 @@ void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic
     record_.sent_bytes += traffic.bytes_sent;
     record_.received_bytes += traffic.bytes_received;
     record_.messages_sent += traffic.messages_sent;
+    record_.served += result.served;
     if (result.summed && !done.selections.empty()) record_.summed += result.entries;
     results_[handle] = result;
   }

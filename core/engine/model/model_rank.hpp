@@ -26,6 +26,7 @@ class ModelRank final : public StepScheduler {
     std::size_t entries = 0;  // elements that Apply reads
     bool summed = false;      // they are sums
     bool dense = false;       // of a range without indices
+    std::uint64_t served = 0;
   };
   // The exchange that this rank waits for is over; `traffic` is its share.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, std::size_t elements,

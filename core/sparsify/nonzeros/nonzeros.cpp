@@ -23,7 +23,7 @@ constexpr std::uint32_t kSmallestKey = 1;  // of the smallest denormal; 0 and -0
 
 class Nonzeros final : public Sparsifier {
  public:
-  std::string_view name() const noexcept override { return "nonzeros"; }
+  std::string_view name() const noexcept override { return kNonzeros; }
 
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
@@ -113,7 +113,7 @@ double Everything(std::span<const std::int64_t> /*shape*/, double /*density*/) {
 }  // namespace
 
 SparsifierDescriptor NonzerosDescriptor() {
-  return {.name = "nonzeros",
+  return {.name = kNonzeros,
           .paper = "Wang et al., Zen, OSDI 2025",
           .revision = 1,
           .exact_count = false,

@@ -46,7 +46,7 @@ def _by_method(part, figure, metric):
     chosen = part.shown(figure)
     if not any(cell.values(metric) for cell in chosen):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
-    return chosen, selection.panels(chosen, ["method"])
+    return chosen, selection.panels(chosen, ["label"])
 
 
 def _rows_of_panels(panels, widest, room, names):
@@ -97,7 +97,7 @@ def breakdown(experiment, part, figure, styles):
     rows_of, elsewhere = papers.spread(printed, panels, None)
     inputs = papers.calibration(chosen)
     parts_of = [_published_parts(rows_of[i], printed.name) for i in range(len(panels))]
-    names = styles.sort(cell.method for cell in chosen)
+    names = styles.sort(cell.label for cell in chosen)
     names += dict.fromkeys(name for parts in parts_of for name in parts if name not in names)
     made, places = _rows_of_panels(
         [(fields, (inside, parts)) for (fields, inside), parts in zip(panels, parts_of)],
@@ -115,7 +115,7 @@ def breakdown(experiment, part, figure, styles):
         for name in names:
             place = names.index(name)
             theirs = parts.get(name, {})
-            cell = next((cell for cell in inside if cell.method == name), None)
+            cell = next((cell for cell in inside if cell.label == name), None)
             at = place - 0.2 if theirs and cell else place
             if cell and cell.n:
                 longest = max(
@@ -235,7 +235,7 @@ def _table_rows(name, cell, theirs, paper, inputs):
 def bytes_per_step(experiment, part, figure, styles):
     """Payload and sent bytes per step and rank, on a declared logarithmic axis."""
     chosen, panels = _by_method(part, figure, "payload_bytes")
-    names = styles.sort(cell.method for cell in chosen)
+    names = styles.sort(cell.label for cell in chosen)
     made, places = _rows_of_panels(panels, 3, 0.24, names)
     looks = (
         ("payload_bytes", "payload: what the rank contributes", "#7fa3c7", ""),
@@ -254,7 +254,7 @@ def bytes_per_step(experiment, part, figure, styles):
     for (fields, inside), axes in places:
         axes.set_xscale("log")
         for cell in inside:
-            place = names.index(cell.method)
+            place = names.index(cell.label)
             if not cell.n:
                 quiet = cell.failure() == "not run"
                 colour = style.QUIET if quiet else style.ALARM

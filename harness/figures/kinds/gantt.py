@@ -11,7 +11,7 @@ from drawn import Drawn
 def _choose(part, figure):
     """Of the panels a figure leaves, the one where most methods kept spans; the first of equals."""
     best = None
-    for fields, inside in selection.panels(part.shown(figure), ["method"]):
+    for fields, inside in selection.panels(part.shown(figure), ["label"]):
         kept = [(cell, trial) for cell in inside if (trial := timeline.typical_trial(cell))]
         if kept and (best is None or len(kept) > len(best[1])):
             best = (inside, kept)
@@ -24,7 +24,7 @@ def gantt(experiment, part, figure, styles):
     inside, kept = _choose(part, figure)
     rank = figure.get("rank", 0)
     steps = []  # (cell, trial, step, spans)
-    for cell, trial in sorted(kept, key=lambda pair: styles.order.index(pair[0].method)):
+    for cell, trial in sorted(kept, key=lambda pair: styles.order.index(pair[0].label)):
         spans = trial.series("spans.npy")
         spans = spans[spans["rank"] == rank]
         if len(spans):
@@ -44,7 +44,7 @@ def gantt(experiment, part, figure, styles):
         drawn, _, last = timeline.draw(axes, spans, scale)
         seen |= drawn
         timeline.note_end(axes, last, end * scale, unit)
-        axes.set_title(cell.method, fontweight="bold", fontsize=8, pad=2.5)
+        axes.set_title(cell.label, fontweight="bold", fontsize=8, pad=2.5)
         axes.set_xlim(0, end * scale * 1.01)
     style.thousands(grid[-1, 0].xaxis)
     grid[-1, 0].set_xlabel(f"Time since the step began on rank {rank} ({unit})")
@@ -53,10 +53,10 @@ def gantt(experiment, part, figure, styles):
     title = figure.get("title") or f"One step of each method, lane by lane: {same}"
     chosen = [cell for cell, *_ in steps]
     shown = ", ".join(
-        f"{cell.method} step {step} of block {trial.block}" for cell, trial, step, _ in steps
+        f"{cell.label} step {step} of block {trial.block}" for cell, trial, step, _ in steps
     )
     missing = [
-        f"{cell.method} ({cell.failure() or 'no spans kept'})"
+        f"{cell.label} ({cell.failure() or 'no spans kept'})"
         for cell in inside
         if cell not in chosen
     ]

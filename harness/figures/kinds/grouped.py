@@ -115,7 +115,7 @@ def _published_bars(panel, published, x, normalise):
 
 def _series_looks(styles, cells, series):
     names = {str(cell.get(series)) for cell in cells}
-    if series == "method":
+    if series in ("method", "label"):
         return styles, styles.sort(names)
     other = style.Styles([str(cell.get(series)) for cell in cells])
     ordered = []
@@ -190,6 +190,8 @@ def grouped_bars(experiment, part, figure, styles):
         figure.get("series", "method"),
     )
     x = "link" if x == "link_gbps" else x
+    if series == "method" and not x.startswith(("method_options", "sparsifier")):
+        series = "label"
     normalise, published = figure.get("normalise"), papers.Published(figure)
     chosen = part.shown(figure)
     if not any(cell.values(y) for cell in chosen):
@@ -248,7 +250,7 @@ def grouped_bars(experiment, part, figure, styles):
             f"{name} over {normalise}'s" if normalise else f"{name} ({unit})" if unit else name
         )
     labels = {name: name for name in order}
-    if series != "method":
+    if series not in ("method", "label"):
         labels = {
             str(cell.get(series)): selection.field_words(series, cell.get(series))
             for cell in chosen
@@ -265,7 +267,7 @@ def grouped_bars(experiment, part, figure, styles):
         handles.append(marks.dot_handle("one block"))
     words = f"{name} over {normalise}'s" if normalise else name
     title = figure.get("title") or (
-        f"{words} by {layout.axis_words(x).lower()} and {series.replace('_', ' ')}"
+        f"{words} by {layout.axis_words(x).lower()} and {layout.axis_words(series).lower()}"
     )
     over = normalise or part.reference
     ends = "; the longest are cut by the axis" if cut else ""

@@ -11,6 +11,7 @@ from caption import caption
 from drawn import Drawn
 
 BAND_FROM = 5  # seeds: below, every seed is a line of its own
+LONGEST_LABEL = 26  # characters of a vertical axis in one line
 DODGE = 0.5  # octaves of workers over which the timed points of one x are set apart
 
 
@@ -33,7 +34,7 @@ def _target(cell):
 def convergence(experiment, part, figure, styles):
     """The evaluated metric against training time (left) and against steps (right)."""
     chosen = part.shown(figure)
-    panels = selection.panels(chosen, ["method"])
+    panels = selection.panels(chosen, ["label"])
     curves = {}  # config hash -> [(step, seconds, metric)]
     units = {}  # workload -> unit of its metric
     for cell in chosen:
@@ -48,12 +49,12 @@ def convergence(experiment, part, figure, styles):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has evaluations")
     panels = [panel for panel in panels if any(cell.hash in curves for cell in panel[1])]
     made, grid = style.figure(len(panels), 2, 2.5, sharey="row")
-    names = styles.sort(cell.method for cell in chosen)
+    names = styles.sort(cell.label for cell in chosen)
     banded = targeted = reached = False
     for (fields, inside), axes_row in zip(panels, grid):
         for column, (axes, words) in enumerate(zip(axes_row, ("Training time (s)", "Steps"))):
-            for cell in sorted(inside, key=lambda cell: names.index(cell.method)):
-                look, runs = styles[cell.method], curves.get(cell.hash, [])
+            for cell in sorted(inside, key=lambda cell: names.index(cell.label)):
+                look, runs = styles[cell.label], curves.get(cell.hash, [])
                 lines = [(run[1] if column == 0 else run[0], run[2]) for run in runs]
                 if len(lines) >= BAND_FROM:
                     banded = True
@@ -124,10 +125,10 @@ def convergence(experiment, part, figure, styles):
             label=name,
         )
         for name in names
-        if any(cell.hash in curves and cell.method == name for cell in chosen)
+        if any(cell.hash in curves and cell.label == name for cell in chosen)
     ]
     title = figure.get("title") or "Convergence against training time and against steps"
-    failed = [f"{cell.method}: {cell.failure()}" for cell in chosen if cell.hash not in curves]
+    failed = [f"{cell.label}: {cell.failure()}" for cell in chosen if cell.hash not in curves]
     text = caption(
         [cell for cell in chosen if cell.hash in curves],
         "Time is training alone, without evaluation.",
@@ -153,8 +154,8 @@ def scaling(experiment, part, figure, styles):
     chosen = [cell for cell in part.shown(figure) if cell.mode == "modelled"]
     if not any(cell.values(y) for cell in chosen):
         raise selection.NoData(f"no modelled trial of part '{part.id}' counts that has '{y}'")
-    panels = selection.panels(chosen, ["workers", "method"])
-    names = styles.sort(cell.method for cell in chosen)
+    panels = selection.panels(chosen, ["workers", "label"])
+    names = styles.sort(cell.label for cell in chosen)
     with_ratio = any(part.ratio(cell, y) for cell in chosen)
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
@@ -177,7 +178,7 @@ def scaling(experiment, part, figure, styles):
         for name in names:
             look = styles[name]
             line = sorted(
-                (cell for cell in inside if cell.method == name and cell.interval(y)),
+                (cell for cell in inside if cell.label == name and cell.interval(y)),
                 key=lambda cell: cell.workers,
             )
             heights = [(cell, cell.interval(y).value * scale) for cell in line]
@@ -266,7 +267,9 @@ def scaling(experiment, part, figure, styles):
             upper.set_ylim(bottom=0)
             style.thousands(upper.yaxis)
         words = ", ".join(word for word in (unit, "log scale" if log else "") if word)
-        upper.set_ylabel(wording.metric_name(y) + (f" ({words})" if words else ""))
+        named = wording.metric_name(y)
+        wraps = len(named) + len(words) > LONGEST_LABEL
+        upper.set_ylabel(named + (f"{chr(10) if wraps else ' '}({words})" if words else ""))
         if lower is not None:
             lower.axhline(1.0, color=style.QUIET, linewidth=0.7, zorder=1)
             lower.set_ylim(bottom=0)

@@ -74,7 +74,7 @@ def prediction(experiment, part, figure, styles):
     )
     axes.plot(line, line, color=style.QUIET, linewidth=0.9)
     for pair in pairs:
-        look = styles[pair.live.method]
+        look = styles[pair.live.label]
         observed, guess = pair.observed.value * scale, pair.predicted * scale
         if pair.observed.low is not None:
             axes.plot(
@@ -105,7 +105,7 @@ def prediction(experiment, part, figure, styles):
     axes.grid(axis="x", visible=True)
     axes.set_xlabel(f"Observed step time ({unit}, log scale)")
     axes.set_ylabel(f"Predicted step time ({unit}, log scale)")
-    names = styles.sort(pair.live.method for pair in pairs)
+    names = styles.sort(pair.live.label for pair in pairs)
     handles = [
         Line2D(
             [],

@@ -57,6 +57,7 @@ TEST(ZenRounds, CountWhatLeavesANode) {
   EXPECT_EQ(plan.per_rank[0], (Traffic{9, 9, 80 + 3 * 40, 96 + 32 + 24 + 16}));
   EXPECT_EQ(plan.per_rank[3], (Traffic{9, 9, 104 + 3 * 16, 104 + 40 + 32 + 24}));
   EXPECT_EQ(plan.sums, 10u);
+  EXPECT_EQ(plan.served, (std::vector<std::uint64_t>{22, 19, 19, 20}));
 }
 
 // --- what a model expects ---

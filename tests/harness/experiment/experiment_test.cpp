@@ -693,5 +693,51 @@ TEST(ExperimentKeys, DefaultsAreAsStated) {
   EXPECT_GE(stated, 7u);
 }
 
+// What is not 0 is known of the workload, by the samples of a step; a density that is given counts.
+TEST(Density, OfNonzerosIsTheWorkloadsOwn) {
+  const auto density = [](const std::string& more) {
+    const std::string file =
+        "id = \"e\"\n[defaults]\nmode = \"modelled\"\ncluster = \"this-machine\"\n"
+        "method = \"wfbp\"\nworkers = 2\n" +
+        more;
+    return ParseExperiment(TomlFile::Parse(file, "f.toml"), BuiltInCatalog(), "/nonexistent")
+        .parts.at(0)
+        .cells.at(0)
+        .config.density;
+  };
+  const std::string trigrams = "workload = \"text-trigram\"\nsparsifier = \"nonzeros\"\n";
+  EXPECT_DOUBLE_EQ(density(trigrams), 0.00538);
+  EXPECT_DOUBLE_EQ(density(trigrams + "batch_per_worker = 4\naccumulation = 2\n"), 0.00297);
+  EXPECT_EQ(density(trigrams + "density = 0.5\n"), 0.5);
+  EXPECT_EQ(density("workload = \"text-trigram\"\n"), 0.01);
+  EXPECT_EQ(density("workload = \"text-lstm\"\nsparsifier = \"nonzeros\"\n"), 0.01);
+}
+
+// Of what an axis says beside a method's name, that tells cells of one method apart; options on an
+// axis of their own, and keys that are no method's, do not.
+TEST(Labels, NameTheOptionsThatTellCellsOfAMethodApart) {
+  const auto part = [](const std::string& axes) {
+    const std::string file =
+        "id = \"e\"\n[defaults]\nmode = \"modelled\"\ncluster = \"this-machine\"\n"
+        "workload = \"digits-resnet\"\nworkers = 2\n" +
+        axes;
+    const Experiment experiment =
+        ParseExperiment(TomlFile::Parse(file, "f.toml"), SmallCatalog(), "/nonexistent");
+    std::vector<std::string> labels;
+    for (const Cell& cell : experiment.parts.at(0).cells) labels.push_back(cell.label);
+    return labels;
+  };
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"dense\", \"wfbp\", \"wfbp\"]\n"
+                 "sparsifier = [\"topk\", \"topk\", \"dgc\"]\n"),
+            (std::vector<std::string>{"dense", "wfbp (topk)", "wfbp (dgc)"}));
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\n"
+                 "method_options = [{}, { payload_values = \"f16\" }]\n"),
+            (std::vector<std::string>{"wfbp", "wfbp (payload values f16)"}));
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\"]\n[[axis]]\nsparsifier = [\"topk\", \"dgc\"]\n"),
+            (std::vector<std::string>{"wfbp", "wfbp"}));
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\ndensity = [0.01, 0.1]\n"),
+            (std::vector<std::string>{"wfbp", "wfbp"}));
+}
+
 }  // namespace
 }  // namespace sparfuse::harness

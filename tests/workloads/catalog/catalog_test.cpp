@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <regex>
 #include <set>
@@ -29,6 +30,37 @@ TEST(Catalog, DescribesEachWorkloadOnce) {
     EXPECT_EQ(IntOption(defaults, "nan_step"), -1);
   }
   EXPECT_TRUE(names.contains("digits-resnet"));
+}
+
+TEST(NaturalSparsity, GrowsAlongLogarithmsThroughWhatWasMeasured) {
+  const NaturalSparsity natural{
+      .measured = {{1, 0.01}, {4, 0.02}, {16, 0.08}}, .row = 1};
+  EXPECT_DOUBLE_EQ(natural.Density(1), 0.01);
+  EXPECT_DOUBLE_EQ(natural.Density(4), 0.02);
+  EXPECT_NEAR(natural.Density(2), 0.01 * std::sqrt(2.0), 1e-12);
+  EXPECT_NEAR(natural.Density(8), 0.04, 1e-12);
+  EXPECT_NEAR(natural.Density(32), 0.16, 1e-12);  // as between the last two
+  EXPECT_DOUBLE_EQ(natural.Density(1e6), 1.0);
+}
+
+// No more than the rows that all samples together can touch, and no less than one sample's.
+TEST(NaturalSparsity, OfWorkloadsIsOfAModelThatHasRows) {
+  int natural = 0;
+  for (const WorkloadDescriptor& workload : Workloads()) {
+    if (!workload.natural) continue;
+    ++natural;
+    const auto& measured = workload.natural->measured;
+    ASSERT_GE(measured.size(), 2u) << workload.name;
+    for (std::size_t i = 1; i < measured.size(); ++i) {
+      EXPECT_GT(measured[i].first, measured[i - 1].first);
+      EXPECT_GT(measured[i].second, measured[i - 1].second);
+    }
+    const double at_batch =
+        workload.natural->Density(static_cast<double>(workload.batch_per_worker));
+    EXPECT_GT(at_batch, 0);
+    EXPECT_LT(at_batch, 0.05) << workload.name;
+  }
+  EXPECT_GE(natural, 1);
 }
 
 // "ViT of three layers", "a two-layer LSTM".
