@@ -92,7 +92,7 @@ TEST(PartSources, AreThoseOfTheFolderThatTheNameStandsIn) {
     const std::string quoted = "\"" + std::string(name) + "\"";
     for (const auto& entry :
          std::filesystem::directory_iterator(SPARFUSE_SOURCE_DIRECTORY "/" + folder)) {
-      if (entry.path().extension() != ".cpp") continue;
+      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".hpp") continue;
       if (ReadFile(entry.path()).find(quoted) != std::string::npos) return true;
     }
     return false;
