@@ -33,8 +33,7 @@ TEST(Catalog, DescribesEachWorkloadOnce) {
 }
 
 TEST(NaturalSparsity, GrowsAlongLogarithmsThroughWhatWasMeasured) {
-  const NaturalSparsity natural{
-      .measured = {{1, 0.01}, {4, 0.02}, {16, 0.08}}, .row = 1};
+  const NaturalSparsity natural{.measured = {{1, 0.01}, {4, 0.02}, {16, 0.08}}, .row = 1};
   EXPECT_DOUBLE_EQ(natural.Density(1), 0.01);
   EXPECT_DOUBLE_EQ(natural.Density(4), 0.02);
   EXPECT_NEAR(natural.Density(2), 0.01 * std::sqrt(2.0), 1e-12);
