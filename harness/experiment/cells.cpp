@@ -170,7 +170,8 @@ std::string WordsOf(const std::string& key, const json& value) {
   return name + " " + words;
 }
 
-// The words of each value in `said` that not all of `others` have; tables are gone into.
+// The words of each value in `said` that not all of `others` have, and of a collective, which makes
+// a method another one; tables are gone into.
 void AddWords(const json& said, const std::vector<const json*>& others,
               std::vector<std::string>& words) {
   static const json kNothing;
@@ -182,7 +183,7 @@ void AddWords(const json& said, const std::vector<const json*>& others,
       theirs.push_back(has ? &other->at(key) : &kNothing);
       alike = alike && *theirs.back() == value;
     }
-    if (alike) continue;
+    if (alike && key != "collective") continue;
     if (value.is_object()) {
       AddWords(value, theirs, words);
     } else if (!value.is_null()) {

@@ -733,6 +733,11 @@ TEST(Labels, NameTheOptionsThatTellCellsOfAMethodApart) {
   EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\n"
                  "method_options = [{}, { payload_values = \"f16\" }]\n"),
             (std::vector<std::string>{"wfbp", "wfbp (payload values f16)"}));
+  const std::string collective = "collective = \"sparcml-recursive-doubling\"";
+  EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\nmethod_options = [{ " + collective +
+                 " }, { " + collective + ", dense_switch = \"never\" }]\n"),
+            (std::vector<std::string>{"wfbp (sparcml-recursive-doubling)",
+                                      "wfbp (sparcml-recursive-doubling, dense switch never)"}));
   EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\"]\n[[axis]]\nsparsifier = [\"topk\", \"dgc\"]\n"),
             (std::vector<std::string>{"wfbp", "wfbp"}));
   EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\ndensity = [0.01, 0.1]\n"),
