@@ -434,19 +434,19 @@ class Resolver {
   void DeclaredClusterFits() const {
     const DeclaredCluster& declared =
         *At({"cluster"}, [&] { return &LoadDeclaredCluster(source_.profiles, config_.cluster); });
-    At({"cluster", "workload"}, [&] { return &declared.ReferenceOf(config_.workload); });
+    if (config_.link && config_.link->host_us > 0) {
+      Fail({"link"}, fmt::format("link: host_us = {:g} on cluster {}: its file says what its host "
+                                 "takes; expected gbps and alpha_us alone",
+                                 config_.link->host_us, config_.cluster));
+    }
+    At({"cluster", "workload"}, [&] { declared.CheckWorkload(config_.workload); });
+    At({"cluster", "sparsifier"}, [&] { declared.CheckSparsifier(config_.sparsifier); });
     if (config_.workers > declared.ranks()) {
       Fail({"workers"},
            fmt::format("workers = {}: cluster {} has {} devices ({} nodes of {}); for more, copy "
                        "its file and declare them",
                        config_.workers, config_.cluster, declared.ranks(), declared.nodes,
                        declared.ranks_per_node));
-    }
-    if (config_.sparsifier != "none" && !declared.selection_costs.contains(config_.sparsifier)) {
-      Fail({"sparsifier"},
-           fmt::format("sparsifier = \"{}\" on cluster {}: its [selection_costs] have no such "
-                       "entry",
-                       config_.sparsifier, config_.cluster));
     }
   }
 

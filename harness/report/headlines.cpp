@@ -98,6 +98,9 @@ std::string SettingWords(const CellConfig& config) {
       fmt::format("{}, {} worker{}", config.workload, workers, workers == 1 ? "" : "s");
   if (config.link) {
     words += fmt::format(", {:g} Gbit/s", config.link->gbps);
+    if (config.link->host_us > 0) {
+      words += fmt::format(", {:g} us of the host an exchange", config.link->host_us);
+    }
   } else if (!config.cluster.empty() && !IsOwnCluster(config.cluster)) {
     words += ", " + config.cluster;
   }
