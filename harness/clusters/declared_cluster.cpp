@@ -282,8 +282,10 @@ const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workloa
       kConfig,
       fmt::format(
           "cluster \"{}\": no [[reference]] stands for workload {} of family {}; they stand "
-          "for {}",
-          name, workload, family, fmt::join(known, ", ")));
+          "for {}{}",
+          name, workload, family, fmt::join(known, ", "),
+          workloads::IsTable(workload) ? "; the key \"family\" of its file names one of them"
+                                       : ""));
 }
 
 const std::vector<std::string>& InputGroups() {

@@ -1,4 +1,6 @@
 // Writes a declared cluster as the profile that the model takes.
+#include <numeric>
+
 #include "core/quantize/quantizer.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "workloads/models/layers.hpp"
@@ -48,17 +50,20 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const workloads::LayerTable& reference_layers = workloads::LayersOf(reference.workload);
 
   // Forward and backward take the bar's time a multiply-accumulate; backward is spread over tensors
-  // as theirs are.
+  // as theirs are, or as it was measured.
   const double work = layers.macs() * batch /
                       (reference_layers.macs() * reference.batch_per_worker) *
                       cluster.ComputeRatio() * FactorOf(config, "compute");
   const double backward_seconds = reference.backward_seconds * work;
+  const std::vector<double> weights = workloads::BackwardWeights(workload);
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   json tensors = json::array();
-  for (const workloads::LayerTensor& tensor : layers.tensors) {
+  for (std::size_t t = 0; t < weights.size(); ++t) {
+    const workloads::LayerTensor& tensor = layers.tensors[t];
     tensors.push_back({{"name", tensor.name},
                        {"shape", tensor.shape},
                        {"numel", tensor.numel},
-                       {"seconds", backward_seconds * tensor.macs / layers.macs()}});
+                       {"seconds", backward_seconds * weights[t] / all}});
   }
 
   const double memory = kGiga * cluster.Value("memory_gbytes_per_s") * FactorOf(config, "memory");
