@@ -92,6 +92,10 @@ class Resolver {
 
   void Workload() {
     config_.workload = Given<std::string>("workload", "");
+    if (config_.workload.ends_with(".json") && !workloads::IsTable(config_.workload)) {
+      Fail({"workload"}, fmt::format("workload = \"{0}\": expected \"table:{0}\" for a model table",
+                                     config_.workload));
+    }
     workload_ = workloads::IsTable(config_.workload) ? Table() : At({"workload"}, [&] {
       return &NeedEntry(source_.catalog.workloads, "workload", config_.workload);
     });

@@ -265,6 +265,7 @@ TEST_F(TableWorkload, IsRefusedWithTheReason) {
       "kind = \"convergence\" in mode modelled");
   EXPECT_SAYS(ErrorOf("\"table:mine\""), "expected \"table:FILE.json\"");
   EXPECT_SAYS(ErrorOf("\"table:mine@0123456789ab\""), "the hash is worked out");
+  EXPECT_SAYS(ErrorOf("\"mine.json\""), "expected \"table:mine.json\"");
   json alone = Small();
   alone.erase("family");
   Write("mine.json", alone);
