@@ -114,7 +114,14 @@ std::span<const ConfigKey> ConfigKeys() {
        "",
        "how numbers are obtained: on this machine, over a link that is slowed down, or by the "
        "model"},
-      {"workload", kString, {}, {}, "", "", "what is trained: a name of `sparfuse list workloads`"},
+      {"workload",
+       kString,
+       {},
+       {},
+       "",
+       "",
+       "what is trained: a name of `sparfuse list workloads`, or in mode modelled a model table, "
+       "relative to this file: \"table:FILE.json\""},
       {"workload_options",
        kTable,
        {},

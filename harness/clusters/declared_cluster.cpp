@@ -56,7 +56,7 @@ class ClusterParser {
     Keys("", "cluster",
          {"title", "source", "hardware", "nodes", "ranks_per_node", "reference",
           "reference_cluster", "input", "selection_costs", "compute", "coder", "curve",
-          "calibrate", "calibrate_by_family"});
+          "all_reduce", "nccl", "calibrate", "calibrate_by_family"});
     cluster_.name = fs::path(file_.name()).stem().string();
     cluster_.title = file_.RequiredString("", "title");
     cluster_.source = file_.RequiredString("", "source");
@@ -68,6 +68,7 @@ class ClusterParser {
     SelectionCosts();
     ForEach("compute", [&](const std::string& at) { Compute(at); });
     ForEach("coder", [&](const std::string& at) { ReadCoder(at); });
+    AllReduce();
     ForEach("curve", [&](const std::string& at) { Curve(at); });
     ForEach("reference", [&](const std::string& at) { Reference(at); });
     Calibrate();
@@ -307,6 +308,42 @@ class ClusterParser {
       std::erase_if(cluster_.coders, [&](const Coder& each) { return each.name == coder.name; });
       cluster_.coders.push_back(coder);
     }
+  }
+
+  // The position of a string among `names`.
+  std::size_t OneOf(const std::string& at, const char* key, std::span<const char* const> names,
+                    const char* otherwise) const {
+    const std::string given = file_.String(at, key, otherwise);
+    const auto found = std::ranges::find(names, given);
+    if (found == names.end()) {
+      file_.FailValue(at + "/" + key, fmt::format("one of {}", fmt::join(names, ", ")));
+    }
+    return static_cast<std::size_t>(found - names.begin());
+  }
+
+  void AllReduce() {
+    cluster_.all_reduce =
+        static_cast<AllReduceBy>(OneOf("", "all_reduce", kAllReduceNames, kAllReduceNames[0]));
+    const bool nccl = cluster_.all_reduce >= AllReduceBy::kNccl2_8;
+    if (!nccl) {
+      if (file_.Find("/nccl") != nullptr)
+        file_.Fail("/nccl", "expected it with all_reduce = \"nccl-2.8\" or \"nccl-2.20\" only");
+      return;
+    }
+    Keys("/nccl", "[nccl]", {"within", "cards", "processor", "channels", "ll128", "simple_tree"});
+    if (file_.Find("/nccl") == nullptr) {
+      file_.Fail("", "the table [nccl] is missing: expected within, cards, processor and channels");
+    }
+    static constexpr const char* kWithin[] = {"nvlink", "pcie"};
+    static constexpr const char* kCards[] = {"volta", "ampere", "hopper"};
+    static constexpr const char* kProcessors[] = {"intel", "amd"};
+    NcclMachine& machine = cluster_.nccl;
+    machine.within = static_cast<NcclHop>(OneOf("/nccl", "within", kWithin, "nvlink"));
+    machine.cards = static_cast<NcclCards>(OneOf("/nccl", "cards", kCards, "volta"));
+    machine.processor = static_cast<NcclProcessor>(OneOf("/nccl", "processor", kProcessors, "intel"));
+    machine.channels = Count("/nccl", "channels", {1, 64});
+    machine.ll128 = file_.Boolean("/nccl", "ll128", false);
+    machine.simple_tree = file_.Boolean("/nccl", "simple_tree", cluster_.ranks_per_node == 1);
   }
 
   std::vector<double> Numbers(const std::string& at, const char* key, Range range) const {
@@ -626,16 +663,23 @@ const ComputeTime* DeclaredCluster::ComputeOf(const std::string& workload) const
 }
 
 void DeclaredCluster::CheckWorkload(const std::string& workload) const {
-  if (ComputeOf(workload) != nullptr || Value("compute_tflops") > 0) return;
+  if (ComputeOf(workload) != nullptr || Value("compute_tflops") > 0 ||
+      MeasuredTimesOf(workload) != nullptr) {
+    return;
+  }
   std::vector<std::string> known;
   for (const ComputeTime& time : compute)
     known.insert(known.end(), time.families.begin(), time.families.end());
   SPARFUSE_THROW(
       kConfig,
       fmt::format("cluster \"{}\": nothing says what workload {} of family {} takes to compute; its "
-                  "times stand for {}: expected a [[compute]] of it, or an input compute_tflops",
+                  "times stand for {}: expected a [[compute]] of it, or an input compute_tflops{}",
                   name, workload, workloads::FindWorkload(workload).family(),
-                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+                  workloads::IsTable(workload)
+                      ? "; or the key \"family\" of its file, naming one of them, or its own "
+                        "forward_us and backward_us"
+                      : ""));
 }
 
 void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
@@ -646,6 +690,13 @@ void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
   SPARFUSE_THROW(kConfig, fmt::format("sparsifier = \"{}\" on cluster {}: neither its "
                                       "[selection_costs] nor a [[coder]] has it",
                                       sparsifier, name));
+}
+
+const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload) {
+  const auto& table = workloads::FindWorkload(workload).table;
+  const bool all = table && table->times && table->times->forward_us &&
+                   !table->times->backward_us.empty() && table->times->batch > 0;
+  return all ? &*table->times : nullptr;
 }
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {

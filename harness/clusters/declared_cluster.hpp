@@ -9,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cost/collective_choice.hpp"
 #include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
+#include "workloads/catalog/model_table.hpp"
 
 namespace sparfuse::harness {
 
@@ -84,12 +86,19 @@ struct OperationCurve {
   std::string kind, source;
 };
 
+// How a dense all-reduce is done.
+enum class AllReduceBy : std::uint8_t { kRing, kTree, kTwoLevel, kNccl2_8, kNccl2_20 };
+inline constexpr const char* kAllReduceNames[] = {"ring", "tree", "two-level", "nccl-2.8",
+                                                  "nccl-2.20"};
+
 struct DeclaredCluster {
   std::string name, title, source, hardware;
   int nodes = 1, ranks_per_node = 1;
   std::vector<DeclaredInput> inputs;  // those calibrated among them
   std::vector<ComputeTime> compute;
   std::vector<Coder> coders;
+  AllReduceBy all_reduce = AllReduceBy::kRing;
+  NcclMachine nccl;  // links apart; of kNccl*
   std::vector<OperationCurve> curves;
   std::vector<ReferenceStep> references;
   std::string calibrated_on;          // another cluster, whose calibration this one takes over
@@ -132,6 +141,9 @@ std::span<const InputKind> InputKinds();
 // to and on the host: offloaded selections), side (what selections take beside backward, at least
 // as long as alone), overlap (at most 1).
 const std::vector<std::string>& InputGroups();
+
+// What a table has of a step on one card, if it has times for all of it; else null.
+const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload);
 
 // Of the optimizer on one card: momentum, over device memory.
 double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload);

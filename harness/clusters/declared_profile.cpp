@@ -1,6 +1,7 @@
 // Writes a declared cluster as the profile that the model takes.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/quantize/quantizer.hpp"
 #include "harness/clusters/declared_cluster.hpp"
@@ -72,7 +73,8 @@ struct ComputeSeconds {
 };
 
 // By the time of the workload, or of another one of its family in the ratio of
-// multiply-accumulates; else by the rate, backward taking twice as long as forward.
+// multiply-accumulates; else by the rate, backward taking twice as long as forward; else by what
+// was measured of a table, wherever that was.
 ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& config) {
   const double factor = FactorOf(config, "compute");
   const double work = workloads::LayersOf(config.workload).macs() * config.batch_per_worker;
@@ -81,6 +83,13 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
         factor * work / (workloads::LayersOf(time->workload).macs() * time->batch_per_worker);
     return {ratio * time->forward_seconds, ratio * time->backward_seconds};
   }
+  if (const workloads::MeasuredTimes* times = MeasuredTimesOf(config.workload);
+      times != nullptr && cluster.Value("compute_tflops") <= 0) {
+    const double us = std::accumulate(times->backward_us.begin(), times->backward_us.end(), 0.0);
+    const double steps = factor * kMicro * config.batch_per_worker /
+                         static_cast<double>(times->batch);
+    return {steps * times->forward_us.value_or(0), steps * us};
+  }
   const double forward = factor * 2 * work / (1e12 * cluster.Value("compute_tflops"));
   return {forward, 2 * forward};
 }
@@ -88,12 +97,15 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
 json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config, double memory) {
   const workloads::LayerTable& layers = workloads::LayersOf(config.workload);
   const ComputeSeconds compute = ComputeOf(cluster, config);
+  const std::vector<double> weights = workloads::BackwardWeights(config.workload);
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   json tensors = json::array();
-  for (const workloads::LayerTensor& tensor : layers.tensors) {
+  for (std::size_t t = 0; t < weights.size(); ++t) {
+    const workloads::LayerTensor& tensor = layers.tensors[t];
     tensors.push_back({{"name", tensor.name},
                        {"shape", tensor.shape},
                        {"numel", tensor.numel},
-                       {"seconds", compute.backward * tensor.macs / layers.macs()}});
+                       {"seconds", compute.backward * weights[t] / all}});
   }
   double update = kUpdateBytes * static_cast<double>(layers.numel()) / memory;
   if (config.workers > 1) {
@@ -144,6 +156,49 @@ json AllReduceOf(const OperationCurve& curve, int ranks) {
   for (const auto& [bytes, seconds] : curve.seconds)
     on_link.push_back({bytes, std::max(0.0, seconds - curve.seconds.front().second) * scale});
   return {{"start_seconds", json::array({{0, start}})}, {"inter_node", std::move(on_link)}};
+}
+
+// By the formulas of core/cost, at sizes from 64 bytes to 8 GiB.
+json AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config, const LinkRate& within,
+                 const LinkRate& between) {
+  const Topology topology{config.workers, config.ranks_per_node};
+  CollectiveLinks links;
+  links[LinkClass::kIntraNode] = {within.bytes_per_second, within.alpha_seconds};
+  links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
+  links[LinkClass::kInterNode] = {between.bytes_per_second / links.cards_per_node,
+                                  between.alpha_seconds};
+  const auto cost_of = [&](double bytes) {
+    switch (cluster.all_reduce) {
+      case AllReduceBy::kTree:
+        return TreeAllReduceCost(links, topology, bytes);
+      case AllReduceBy::kTwoLevel:
+        return TwoLevelAllReduceCost(links, topology, bytes);
+      default:
+        break;
+    }
+    NcclMachine machine = cluster.nccl;
+    machine.links = links;
+    return NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
+                      cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20)
+        .cost;
+  };
+  json start = json::array();
+  json by_link[kLinkClasses] = {json::array(), json::array()};
+  constexpr int kSmallest = 6, kLargest = 33;  // powers of 2
+  for (int power = kSmallest; power <= kLargest; ++power) {
+    const double bytes = std::exp2(power);
+    const CollectiveCost cost = cost_of(bytes);
+    start.push_back({bytes, cost.startup_seconds});
+    // What is pipelined occupies the links at once: the slower ones decide.
+    const std::size_t slower = cost.link_seconds[0] > cost.link_seconds[1] ? 0 : 1;
+    for (std::size_t link = 0; link < kLinkClasses; ++link) {
+      const bool counts = !cost.pipelined || link == slower;
+      by_link[link].push_back({bytes, counts ? cost.link_seconds[link] : 0.0});
+    }
+  }
+  return {{"start_seconds", std::move(start)},
+          {"intra_node", std::move(by_link[0])},
+          {"inter_node", std::move(by_link[1])}};
 }
 
 // Of as many ranks as possible that are no more than the cell's; where the cell has fewer, of the
@@ -236,11 +291,16 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   }
 
   const double message = kMicro * input("message_us");
-  profile["links"] = {{"intra_node", LinkJson(WithinNodes(input), message)},
-                      {"inter_node", LinkJson(BetweenNodes(input, config), message)}};
+  const LinkRate within = WithinNodes(input);
+  const LinkRate between = BetweenNodes(input, config);
+  profile["links"] = {{"intra_node", LinkJson(within, message)},
+                      {"inter_node", LinkJson(between, message)}};
   const OperationCurve* curve = NearestCurve(cluster, config);
-  if (curve != nullptr && config.workers > config.ranks_per_node)
+  if (curve != nullptr && config.workers > config.ranks_per_node) {
     profile["all_reduce"] = AllReduceOf(*curve, config.workers);
+  } else if (cluster.all_reduce != AllReduceBy::kRing && config.workers > 1) {
+    profile["all_reduce"] = AllReduceOf(cluster, config, within, between);
+  }
 
   json inputs = json::array();
   const std::string_view family = workloads::FindWorkload(config.workload).family();

@@ -9,6 +9,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/options_json.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/own_clusters.hpp"
@@ -91,12 +92,31 @@ class Resolver {
 
   void Workload() {
     config_.workload = Given<std::string>("workload", "");
-    workload_ = At({"workload"}, [&] {
+    if (config_.workload.ends_with(".json") && !workloads::IsTable(config_.workload)) {
+      Fail({"workload"}, fmt::format("workload = \"{0}\": expected \"table:{0}\" for a model table",
+                                     config_.workload));
+    }
+    workload_ = workloads::IsTable(config_.workload) ? Table() : At({"workload"}, [&] {
       return &NeedEntry(source_.catalog.workloads, "workload", config_.workload);
     });
     config_.workload_options = ResolveTable("workload_options", "workload " + config_.workload,
                                             OptionsWithoutRecipe(*workload_));
     config_.recipe = ResolveTable("recipe", "recipe of " + config_.workload, RecipeOf(*workload_));
+  }
+
+  // Of a file, which the cell then names by its content.
+  const workloads::WorkloadDescriptor* Table() {
+    if (!config_.modelled()) {
+      Fail({"workload", "mode"},
+           fmt::format("workload = \"{}\" in mode {}: a table lists a model's tensors and cannot "
+                       "train it; expected mode = \"modelled\", or one of `sparfuse list "
+                       "workloads`",
+                       config_.workload, ModeName()));
+    }
+    return At({"workload"}, [&] {
+      config_.workload = TableWorkloadName(config_.workload, FolderOfFile());
+      return &workloads::FindWorkload(config_.workload);
+    });
   }
 
   // The method of a name, or of a file outside the tree.
@@ -428,7 +448,14 @@ class Resolver {
       Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}", cluster,
                                     Suggestion(cluster, known), source_.profiles.Text()));
     }
-    if (IsDeclared(source_.profiles, cluster)) DeclaredClusterFits();
+    if (IsDeclared(source_.profiles, cluster)) return DeclaredClusterFits();
+    if (workload_->table) {
+      Fail({"cluster", "workload"},
+           fmt::format("cluster = \"{}\" with a model table: its times would be measured by "
+                       "training, which a table cannot; expected a declared cluster (a .toml file "
+                       "of results/profiles)",
+                       cluster));
+    }
   }
 
   void DeclaredClusterFits() const {

@@ -200,6 +200,10 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
     const std::vector<std::string> assumed = AssumedWork(profiles.front().at("profile"));
     if (!assumed.empty()) outcome["assumed"] = assumed;
   }
+  if (const auto& table = workload.table) {
+    outcome["table"] = {{"source", workload.summary},
+                        {"measured_on", table->times ? json(table->times->measured_on) : json()}};
+  }
   for (const char* key : {"calibration", "inputs"}) {
     if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
   }
