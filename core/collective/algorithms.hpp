@@ -17,6 +17,11 @@ CollectiveDescriptor SharedIndicesAllReduce();
 Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag);
 RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology);
 
+// `steps` of a ring, at most one time around it, in each of which every rank sends to the next one;
+// bytes: of the busiest rank in all of them. Ranks are in order around the ring: one hop leaves
+// each node.
+Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology);
+
 // sparse_allgather.cpp. Throw Error{kInternal} when payload, capacity and room of a gathering
 // `collective` do not fit one another, Error{kComm} when another rank's payload has no whole
 // elements.

@@ -77,6 +77,18 @@ Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag
   }
 }
 
+Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology) {
+  Round round{.repeat = static_cast<std::uint32_t>(steps),
+              .bytes = bytes,
+              .link = SlowestLink(topology)};
+  if (topology.nodes() > 1 && topology.ranks_per_node > 1) {
+    const auto crossings = static_cast<std::uint32_t>(topology.nodes());
+    round.within_bytes = bytes;
+    round.within_starts = round.repeat - std::min(round.repeat, crossings);
+  }
+  return round;
+}
+
 RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
   RoundPlan plan;
   const auto ranks = static_cast<std::size_t>(topology.ranks);
@@ -85,10 +97,7 @@ RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
   const Chunks chunks{elements, ranks};
 
   // In every step the ranks send all chunks, each another one: the largest sets the pace.
-  Round round;
-  round.repeat = static_cast<std::uint32_t>(ranks - 1);
-  round.bytes = (ranks - 1) * chunks.Size(0) * sizeof(float);
-  round.link = SlowestLink(topology);
+  Round round = RingRound(ranks - 1, (ranks - 1) * chunks.Size(0) * sizeof(float), topology);
   round[Work::kAdd] = elements - chunks.Size(ranks - 1);  // all but the own, smallest chunk
   plan.rounds.push_back(round);
   round[Work::kAdd] = 0;

@@ -36,6 +36,13 @@ struct Round {
   // Where the ranks of a node send over its network side by side: sum over the repetitions of max
   // over nodes of bytes in or out. 0: no more than `bytes`, as around a ring.
   std::uint64_t node_bytes = 0;
+  // Of a round between nodes in which ranks of a node also send to one another: sum over the
+  // repetitions of max over ranks of bytes in or out on the links within nodes. A repetition ends
+  // with the slower of the two.
+  std::uint64_t within_bytes = 0;
+  // Of the repetitions, those that start up as a hop within a node does: what goes around a ring
+  // crosses from node to node only now and then.
+  std::uint32_t within_starts = 0;
   // Elements that the busiest rank works on, all repetitions.
   WorkByKind work{};
 

@@ -77,11 +77,8 @@ RoundPlan SparseGather::Rounds(const ExchangeSizes& sizes, const Topology& topol
   plan.per_rank.resize(ranks);
   if (ranks <= 1) return plan;
   // In every step the ranks send all payloads, each another one: the largest sets the pace.
-  Round round;
-  round.repeat = static_cast<std::uint32_t>(ranks - 1);
-  round.bytes = (ranks - 1) * *std::max_element(bytes.begin(), bytes.end());
-  round.link = SlowestLink(topology);
-  plan.rounds.push_back(round);
+  plan.rounds.push_back(
+      RingRound(ranks - 1, (ranks - 1) * *std::max_element(bytes.begin(), bytes.end()), topology));
   // A rank sends every payload but its successor's, and receives all but its own.
   const std::uint64_t total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
   for (std::size_t rank = 0; rank < ranks; ++rank) {

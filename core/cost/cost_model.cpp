@@ -78,7 +78,15 @@ double CostModel::EncodeSeconds(std::string_view quantizer, std::size_t elements
                               std::string(quantizer) + "\"; measure it with sparfuse profile");
 }
 
-double CostModel::DecompressSeconds(std::size_t elements, std::size_t entries) const {
+double DecodeCost::Seconds(std::size_t elements, std::size_t entries, int ranks) const {
+  return per_call + per_call_and_rank * ranks + per_entry * static_cast<double>(entries) +
+         (per_element + per_element_and_rank * ranks) * static_cast<double>(elements);
+}
+
+double CostModel::DecompressSeconds(std::string_view coder, std::size_t elements,
+                                    std::size_t entries, int ranks) const {
+  const auto it = decode.find(coder);
+  if (it != decode.end()) return it->second.Seconds(elements, entries, ranks);
   return clear_seconds(static_cast<double>(elements)) +
          seconds_per_entry * static_cast<double>(entries);
 }
@@ -101,14 +109,21 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
     if (round.messages == 0) continue;
     const LinkCost& link = links[static_cast<std::size_t>(round.link)];
     const PiecewiseLinear& seconds = link.round_seconds;
+    const PiecewiseLinear& within =
+        links[static_cast<std::size_t>(LinkClass::kIntraNode)].round_seconds;
     // Rounds of one phase are alike: the mean size stands for each repetition.
     const double bytes =
         static_cast<double>(std::max(round.bytes, round.node_bytes)) / round.repeat;
     const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
     phases.latency_seconds +=
-        round.repeat * (seconds(0) + extra_messages * link.seconds_per_extra_message);
-    phases.link_seconds[static_cast<std::size_t>(round.link)] +=
-        round.repeat * (seconds(bytes) - seconds(0));
+        (round.repeat - round.within_starts) * seconds(0) + round.within_starts * within(0) +
+        round.repeat * extra_messages * link.seconds_per_extra_message;
+    const double between = seconds(bytes) - seconds(0);
+    const double inside =
+        within(static_cast<double>(round.within_bytes) / round.repeat) - within(0);
+    const LinkClass slower = inside > between ? LinkClass::kIntraNode : round.link;
+    phases.link_seconds[static_cast<std::size_t>(slower)] +=
+        round.repeat * std::max(between, inside);
     rounds += round.repeat;
     further_messages += round.repeat * extra_messages;
   }
@@ -116,6 +131,25 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   phases.cpu_seconds = exchange_cpu_seconds + rounds * round_cpu_seconds +
                        further_messages * message_cpu_seconds +
                        exchange_cpu_fraction * (phases.latency_seconds + phases.on_links());
+  return phases;
+}
+
+CostModel::Phases CostModel::AllReducePhases(const RoundPlan& plan, bool native,
+                                             std::uint64_t bytes) const {
+  const auto x = static_cast<double>(bytes);
+  Phases phases;
+  if (!all_reduce.empty()) {
+    phases.latency_seconds = exchange_dispatch_seconds + all_reduce.start_seconds(x);
+    for (std::size_t link = 0; link < kLinkClasses; ++link) {
+      phases.link_seconds[link] = all_reduce.link_seconds[link](x);
+    }
+    return phases;
+  }
+  phases = PhasesOf(plan);
+  if (!native || native_all_reduce_seconds.empty()) return phases;
+  phases.latency_seconds = exchange_dispatch_seconds + native_all_reduce_seconds(x);
+  phases.link_seconds = {};
+  phases.local_seconds = 0;
   return phases;
 }
 

@@ -65,6 +65,26 @@ class WorkSeconds {
   std::array<double, kWorkKinds> seconds_{};
 };
 
+// Seconds of adding what an exchange has brought into a tensor.
+struct DecodeCost {
+  double per_call = 0;
+  double per_call_and_rank = 0;     // of the ranks that take part
+  double per_element = 0;           // of the range
+  double per_element_and_rank = 0;  // where each rank's payload is made a dense tensor first
+  double per_entry = 0;             // received
+
+  double Seconds(std::size_t elements, std::size_t entries, int ranks) const;
+};
+
+// A dense all-reduce of so many bytes at the modelled ranks, as its library chooses to do it, in
+// the place of rounds: start-up, and time on the links of each class.
+struct AllReduceCost {
+  PiecewiseLinear start_seconds;
+  std::array<PiecewiseLinear, kLinkClasses> link_seconds;
+
+  bool empty() const { return start_seconds.empty(); }
+};
+
 struct CostModel {
   std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
   // The same on the host lane, where that is another processor; what is missing here is as there.
@@ -80,12 +100,18 @@ struct CostModel {
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
   PiecewiseLinear clear_seconds;  // by elements: decompression, the part that each element costs
   double seconds_per_entry = 0;   // decompression, the part that each received entry costs
+  // By sparsifier or quantizer, in the place of the two above.
+  std::map<std::string, DecodeCost, std::less<>> decode;
   // What collectives do with elements between messages; and on the host, where that is another
   // processor.
   WorkSeconds work_seconds;
   WorkSeconds host_work_seconds;
   double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
+  // What the host takes to prepare an exchange, and for each rank that takes part: one after
+  // another, beside the network (StepScheduler).
+  double exchange_host_seconds = 0;
+  double exchange_host_seconds_per_rank = 0;
   // What an exchange takes of the host for each element that it covers, sent or not, on top.
   double exchange_seconds_per_element = 0;
   // What an exchange takes of each rank's processor beside its time on the link, polling included:
@@ -97,7 +123,15 @@ struct CostModel {
   double exchange_cpu_fraction = 0;
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
+  AllReduceCost all_reduce;                   // empty: by rounds
+  // What of an exchange goes on while its ranks compute: 1 all of it, 0 none before backward ends.
+  double overlap = 1;
+  // All that the device computes takes so many times as long while an exchange is under way.
+  double compute_slowdown = 1;
 
+  double ExchangeHostSeconds(int ranks) const {
+    return exchange_host_seconds + ranks * exchange_host_seconds_per_rank;
+  }
   // Throws Error{kConfig} when there is no curve for `sparsifier`.
   double SelectionSeconds(std::string_view sparsifier, std::size_t elements, double density) const;
   double HostSelectionSeconds(std::string_view sparsifier, std::size_t elements,
@@ -107,8 +141,9 @@ struct CostModel {
                               double density) const;
   // Of a tensor that travels whole. Throws Error{kConfig} when there is no curve for `quantizer`.
   double EncodeSeconds(std::string_view quantizer, std::size_t elements) const;
-  // entries: received from all ranks together.
-  double DecompressSeconds(std::size_t elements, std::size_t entries) const;
+  // entries: received from all ranks together; coder: what encoded them.
+  double DecompressSeconds(std::string_view coder, std::size_t elements, std::size_t entries,
+                           int ranks) const;
 
   // A collective by its rounds: start-up time, time on the link, time on a core of every rank.
   struct Phases {
@@ -122,6 +157,9 @@ struct CostModel {
     double alone() const { return latency_seconds + on_links() + local_seconds; }
   };
   Phases PhasesOf(const RoundPlan& plan) const;
+  // Of a dense all-reduce of `bytes`, the backend's own where it is `native`: as measured or
+  // declared in the place of rounds, where it is.
+  Phases AllReducePhases(const RoundPlan& plan, bool native, std::uint64_t bytes) const;
 };
 
 // What a step costs without communication, tensor by tensor in ready order. Seconds.

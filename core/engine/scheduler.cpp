@@ -23,8 +23,13 @@ std::size_t Op::elements() const {
   return sum;
 }
 
-StepScheduler::StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank)
-    : layout_(std::move(layout)), plan_(std::move(plan)), topology_(topology), rank_(rank) {
+StepScheduler::StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank,
+                             double exchange_host_seconds)
+    : layout_(std::move(layout)),
+      plan_(std::move(plan)),
+      topology_(topology),
+      rank_(rank),
+      exchange_host_seconds_(exchange_host_seconds) {
   CheckPlan(plan_, layout_);
 }
 
@@ -36,6 +41,7 @@ void StepScheduler::SetPlan(Plan plan) {
 void StepScheduler::ResetStep() {
   ops_.clear();
   for (auto& channel : channels_) channel = {};
+  host_ = {};
   done_ = ordered_ = {};
   complete_ = false;
 }
@@ -76,7 +82,10 @@ void StepScheduler::Release(Handle handle) {
   switch (ready.kind) {
     case OpKind::kExchange:
     case OpKind::kNegotiate:
-      return AdvanceChannel(ready.channel);
+      if (exchange_host_seconds_ <= 0) return AdvanceChannel(ready.channel);
+      ++ready.waits_for;  // for the host
+      host_.queue.push_back(handle);
+      return PrepareNextOnHost();
     case OpKind::kTimer:
       return StartTimerOp(handle, ready);
     default:
@@ -108,6 +117,19 @@ void StepScheduler::AdvanceChannel(Channel which) {
     if (op(head).selections.empty()) op(head).payload_bytes = sizeof(float) * op(head).elements();
   }
   StartExchange(head, op(head));
+}
+
+void StepScheduler::PrepareNextOnHost() {
+  if (host_.busy || host_.queue.empty()) return;
+  host_.busy = true;
+  const Handle prepared = host_.queue.front();
+  host_.queue.pop_front();
+  StartTimer(exchange_host_seconds_, [this, prepared] {
+    host_.busy = false;
+    --op(prepared).waits_for;
+    AdvanceChannel(op(prepared).channel);
+    PrepareNextOnHost();
+  });
 }
 
 void StepScheduler::Finish(Handle handle) {

@@ -66,7 +66,11 @@ struct Op {
 // read a started Op from the thread that works on it.
 class StepScheduler : public Engine {
  public:
-  StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank);
+  // exchange_host_seconds: what the host takes to prepare an exchange or a negotiation (to agree
+  // with other ranks that it is due, to launch it) once it comes next after what it waits for. One
+  // after another, beside the network: the next is prepared while one is on the way.
+  StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank,
+                double exchange_host_seconds = 0);
 
   int rank() const noexcept final { return rank_; }
   int workers() const noexcept final { return topology_.ranks; }
@@ -80,7 +84,7 @@ class StepScheduler : public Engine {
   Handle Negotiate(NegotiateRequest request) final;
   Handle Apply(ApplyRequest request) final;
   Handle StartTimer(double seconds, Continuation then) final;
-  std::uint64_t PayloadBytes(Handle sparsified) const final;
+  std::uint64_t PayloadBytes(Handle sparsified) const override;
 
  protected:
   // Between steps: what follows goes by another plan of the same layout.
@@ -114,17 +118,20 @@ class StepScheduler : public Engine {
   void Release(Handle handle);
   void TakeAsOrdered(const Op& over);
   void AdvanceChannel(Channel channel);
+  void PrepareNextOnHost();
 
   GradientLayout layout_;
   Plan plan_;
   Topology topology_;
   int rank_;
+  double exchange_host_seconds_;
   std::deque<Op> ops_;  // stable addresses while it grows
   struct ChannelState {
     std::deque<Handle> queue;
     bool busy = false;
   };
   std::array<ChannelState, kChannels> channels_;
+  ChannelState host_;  // exchanges of all channels that wait for nothing but the host
   struct Progress {
     std::size_t applied = 0;  // elements
     std::size_t open = 0;     // operations other than timers

@@ -12,16 +12,14 @@ namespace {
 // `elements`: what is exchanged covers so many.
 double SecondsOf(const CostModel& cost, const Collective& collective, std::size_t elements,
                  std::uint64_t bytes, const Topology& topology) {
-  const CollectiveDescriptor& which = collective.descriptor();
-  if (which.native && which.payload == PayloadKind::kDense &&
-      !cost.native_all_reduce_seconds.empty()) {
-    return cost.exchange_dispatch_seconds +
-           cost.native_all_reduce_seconds(static_cast<double>(bytes));
-  }
   const ExchangeSizes sizes = ExpectedSizes(
       collective, {elements, bytes / kSparseElementBytes, 1},
       std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes), {}, topology);
-  return cost.PhasesOf(ModelledRounds(collective, sizes, topology)).alone();
+  const RoundPlan rounds = ModelledRounds(collective, sizes, topology);
+  const CollectiveDescriptor& which = collective.descriptor();
+  return (which.payload == PayloadKind::kDense ? cost.AllReducePhases(rounds, which.native, bytes)
+                                               : cost.PhasesOf(rounds))
+      .alone();
 }
 
 }  // namespace
@@ -75,11 +73,13 @@ double PlanTimes::Reduce(std::size_t elements) const {
 }
 
 double PlanTimes::HostSecondsPerExchange(std::size_t elements) const {
-  return input_.cost->exchange_seconds_per_element * static_cast<double>(elements);
+  return input_.cost->ExchangeHostSeconds(input_.topology.ranks) +
+         input_.cost->exchange_seconds_per_element * static_cast<double>(elements);
 }
 
 double PlanTimes::Decompress(std::size_t elements, std::size_t entries) const {
-  return input_.cost->DecompressSeconds(elements, entries);
+  return input_.cost->DecompressSeconds(input_.sparsifier, elements, entries,
+                                        input_.topology.ranks);
 }
 
 std::uint64_t PlannedPayloadBytes(const GradientLayout& layout, std::size_t tensor,

@@ -20,7 +20,7 @@ namespace sparfuse::harness {
 
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
-inline constexpr int kModelEngineRevision = 4;
+inline constexpr int kModelEngineRevision = 5;
 inline constexpr int kProfileRevision = 4;  // of what profile trials measure
 
 struct Catalog {

@@ -208,11 +208,13 @@ template Precision ValueOf<Precision>(const std::string&);
 
 void to_json(json& to, const LinkShape& link) {
   to = {{"gbps", Number(link.gbps)}, {"alpha_us", Number(link.alpha_us)}};
+  if (link.host_us > 0) to["host_us"] = Number(link.host_us);  // identities without it stay
 }
 
 void from_json(const json& from, LinkShape& link) {
   from.at("gbps").get_to(link.gbps);
   from.at("alpha_us").get_to(link.alpha_us);
+  link.host_us = from.value("host_us", 0.0);
 }
 
 json ToJson(const std::optional<LinkShape>& link) { return ValueOrNull(link); }

@@ -39,6 +39,12 @@ Enum ValueOf(const std::string& name);
 struct LinkShape {
   double gbps = 0;
   double alpha_us = 0;
+  // What the host takes to prepare an exchange, one after another beside the network
+  // (StepScheduler).
+  double host_us = 0;
+
+  // What profiles measure.
+  LinkShape WithoutHost() const { return {gbps, alpha_us}; }
   bool operator==(const LinkShape&) const = default;
 };
 void to_json(nlohmann::json& to, const LinkShape& link);

@@ -17,15 +17,19 @@ namespace {
 
 std::string WhatIsWrongWithLink(const nlohmann::json& value) {
   static const std::string kExpected =
-      fmt::format("\"none\" or {{ gbps = a number from {}, alpha_us = a number from {} }}",
-                  Text(kLinkGbps), Text(kLinkAlphaMicroseconds));
+      fmt::format("\"none\" or {{ gbps = a number from {}, alpha_us = a number from {} }}, and "
+                  "host_us = a number from {} where the host takes long for an exchange",
+                  Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
   if (value.is_string()) return value == "none" ? "" : kExpected;
-  if (!value.is_object() || value.size() != 2 || !value.contains("gbps") ||
-      !value.contains("alpha_us")) {
+  if (!value.is_object() || value.size() != (value.contains("host_us") ? 3 : 2) ||
+      !value.contains("gbps") || !value.contains("alpha_us")) {
     return kExpected;
   }
-  const bool good = WhatIsWrongWithNumber(value["gbps"], kLinkGbps).empty() &&
-                    WhatIsWrongWithNumber(value["alpha_us"], kLinkAlphaMicroseconds).empty();
+  const bool good =
+      WhatIsWrongWithNumber(value["gbps"], kLinkGbps).empty() &&
+      WhatIsWrongWithNumber(value["alpha_us"], kLinkAlphaMicroseconds).empty() &&
+      WhatIsWrongWithNumber(value.value("host_us", nlohmann::json(0)), kLinkHostMicroseconds)
+          .empty();
   return good ? "" : kExpected;
 }
 
@@ -110,7 +114,14 @@ std::span<const ConfigKey> ConfigKeys() {
        "",
        "how numbers are obtained: on this machine, over a link that is slowed down, or by the "
        "model"},
-      {"workload", kString, {}, {}, "", "", "what is trained: a name of `sparfuse list workloads`"},
+      {"workload",
+       kString,
+       {},
+       {},
+       "",
+       "",
+       "what is trained: a name of `sparfuse list workloads`, or in mode modelled a model table, "
+       "relative to this file: \"table:FILE.json\""},
       {"workload_options",
        kTable,
        {},
@@ -331,7 +342,7 @@ std::string TypeText(const ConfigKey& key) {
     case KeyType::kStrings:
       return "list of strings";
     case KeyType::kLink:
-      return fmt::format("\"none\" or {{ gbps, alpha_us }}, {} and {}", Text(kLinkGbps),
+      return fmt::format("\"none\" or {{ gbps, alpha_us }}, {} and {}; host_us", Text(kLinkGbps),
                          Text(kLinkAlphaMicroseconds));
   }
   return "";

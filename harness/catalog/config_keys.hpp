@@ -15,6 +15,7 @@ namespace sparfuse::harness {
 // machine drowns in what a misplaced digit asks for.
 inline constexpr Range kLinkGbps{0.001, 100'000};
 inline constexpr Range kLinkAlphaMicroseconds{0, 1'000'000};
+inline constexpr Range kLinkHostMicroseconds{0, 1'000'000};
 // Of a shaped link: sleeping cannot emulate less.
 inline constexpr double kMinEmulableAlphaMicroseconds = 100;
 

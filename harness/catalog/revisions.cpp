@@ -4,6 +4,7 @@
 
 #include "core/quantize/quantizer.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/tables/model_table_file.hpp"
 #include "harness/files/toml_file.hpp"
 
 namespace sparfuse::harness {
@@ -19,7 +20,12 @@ nlohmann::json RevisionsOf(const Catalog& catalog, const CellConfig& config) {
     if (!IsPythonSparsifier(name)) return add(catalog.sparsifiers, "sparsifier", name);
     revisions["sparsifier:" + name] = kPythonSparsifierRevision;
   };
-  add(catalog.workloads, "workload", config.workload);
+  // The content of a table is part of its name.
+  if (workloads::IsTable(config.workload)) {
+    revisions["workload:" + config.workload] = kModelTableRevision;
+  } else {
+    add(catalog.workloads, "workload", config.workload);
+  }
   if (config.is_profile()) {
     revisions["profile"] = kProfileRevision;
     for (const auto& name : config.sparsifiers) add_sparsifier(name);

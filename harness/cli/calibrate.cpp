@@ -17,56 +17,101 @@ Table InputTable(const DeclaredCluster& cluster) {
   Table table;
   table.title = cluster.name + ": " + cluster.title;
   table.caption = cluster.hardware + " (" + cluster.source + ")";
-  table.columns = {"input", "value", "kind", "scaled by", "source"};
+  table.columns = {"input", "value", "from", "to", "kind", "scaled by", "source"};
   for (const DeclaredInput& input : cluster.inputs) {
-    table.rows.push_back({input.name, Number(input.value), input.kind, input.group, input.source});
+    const bool solved = input.kind == "calibrated";
+    std::string name = input.name;
+    if (!input.families.empty()) name += fmt::format(" ({})", fmt::join(input.families, ", "));
+    table.rows.push_back({std::move(name), Number(input.value), solved ? "–" : Number(input.low),
+                          solved ? "–" : Number(input.high), input.kind, input.group,
+                          input.source});
   }
   for (const auto& [sparsifier, cost] : cluster.selection_costs.items()) {
-    table.rows.push_back({"selection by " + sparsifier, Number(cost) + " x dgc", "declared",
-                          "sparsify", "[selection_costs]"});
+    table.rows.push_back({"selection by " + sparsifier, Number(cost) + " x", "–", "–", "declared",
+                          "sparsify", "[selection_costs], of the selection_* inputs"});
+  }
+  for (const Coder& coder : cluster.coders) {
+    table.rows.push_back({"coding by " + coder.name,
+                          fmt::format("{:.4g} us + {:.4g} ns an element",
+                                      1e6 * coder.encode_seconds,
+                                      1e9 * coder.encode_seconds_per_element),
+                          "–", fmt::format("{:.4g} x", coder.spread), coder.kind, "sparsify",
+                          coder.source});
+  }
+  for (const OperationCurve& curve : cluster.curves) {
+    table.rows.push_back({fmt::format("all-reduce of {} ranks", curve.ranks),
+                          fmt::format("{} points", curve.seconds.size()), "–", "–", curve.kind,
+                          "–", curve.source});
+  }
+  if (!cluster.calibrated_on.empty())
+    table.notes = {"what is calibrated is so on " + cluster.calibrated_on};
+  return table;
+}
+
+Table ComputeTable(const DeclaredCluster& cluster) {
+  Table table;
+  table.title = "Forward and backward on one card";
+  table.columns = {"workload", "batch", "stands for", "forward", "backward", "kind", "source"};
+  for (const ComputeTime& time : cluster.compute) {
+    table.rows.push_back({time.workload, std::to_string(time.batch_per_worker),
+                          fmt::format("{}", fmt::join(time.families, ", ")),
+                          fmt::format("{:.4g} ms", 1e3 * time.forward_seconds),
+                          fmt::format("{:.4g} ms", 1e3 * time.backward_seconds), time.kind,
+                          time.source});
   }
   return table;
 }
 
-Table ReferenceTable(const DeclaredCluster& cluster, const ReferenceWorkload& reference) {
+const char* NameOfPart(StepPart part) {
+  static constexpr const char* kNames[] = {"step", "exposed communication", "sparsification"};
+  return kNames[static_cast<std::size_t>(part)];
+}
+
+// A reference's measured and modelled times.
+Table ReferenceTable(const DeclaredCluster& cluster) {
   Table table;
-  table.title = "Calibrated for " + fmt::format("{}", fmt::join(reference.families, ", "));
-  table.caption =
-      fmt::format("{} at {} workers, batch {} ({})", reference.workload, reference.workers,
-                  reference.batch_per_worker, reference.batch_source);
-  table.columns = {"input", "value", "scaled by", "from"};
-  for (const DeclaredInput& input : cluster.CalibratedInputs(reference))
-    table.rows.push_back({input.name, Number(input.value), input.group, input.source});
-  table.notes = {fmt::format(
-      "the host's share of an exchange of one tensor: so that a modelled step exposes {:.4g} "
-      "ms of communication and decompression, as the bar does",
-      reference.exposed_seconds * 1e3)};
+  table.title = "Calibrated with";
+  table.columns = {"workload", "workers", "method", "part", "measured", "modelled", "off", "from"};
+  for (const ReferenceStep& step : cluster.references) {
+    table.rows.push_back(
+        {step.workload, std::to_string(step.workers), step.method, NameOfPart(step.part),
+         fmt::format("{:.4g} ms", 1e3 * step.seconds),
+         fmt::format("{:.4g} ms", 1e3 * step.modelled_seconds),
+         fmt::format("{:+.1f} %", 100 * (step.modelled_seconds / step.seconds - 1)),
+         step.bar ? step.bar->name() : step.source});
+  }
   return table;
 }
 
 json InputJson(const DeclaredInput& input) {
-  return {{"name", input.name},
-          {"value", input.value},
-          {"kind", input.kind},
-          {"group", input.group},
-          {"source", input.source}};
+  return {{"name", input.name},   {"value", input.value}, {"low", input.low},
+          {"high", input.high},   {"kind", input.kind},   {"group", input.group},
+          {"source", input.source}, {"families", input.families}};
 }
 
 json Describe(const DeclaredCluster& cluster) {
   json inputs = json::array();
   for (const DeclaredInput& input : cluster.inputs) inputs.push_back(InputJson(input));
+  json compute = json::array();
+  for (const ComputeTime& time : cluster.compute) {
+    compute.push_back({{"workload", time.workload},
+                       {"families", time.families},
+                       {"batch_per_worker", time.batch_per_worker},
+                       {"forward_seconds", time.forward_seconds},
+                       {"backward_seconds", time.backward_seconds},
+                       {"kind", time.kind},
+                       {"source", time.source}});
+  }
   json references = json::array();
-  for (const ReferenceWorkload& reference : cluster.references) {
-    json calibrated = json::array();
-    for (const DeclaredInput& input : cluster.CalibratedInputs(reference))
-      calibrated.push_back(InputJson(input));
-    references.push_back({{"families", reference.families},
-                          {"workload", reference.workload},
-                          {"workers", reference.workers},
-                          {"batch_per_worker", reference.batch_per_worker},
-                          {"bar", reference.bar.name()},
-                          {"exposed_seconds", reference.exposed_seconds},
-                          {"calibrated", std::move(calibrated)}});
+  for (const ReferenceStep& step : cluster.references) {
+    references.push_back({{"workload", step.workload},
+                          {"workers", step.workers},
+                          {"batch_per_worker", step.batch_per_worker},
+                          {"method", step.method},
+                          {"part", NameOfPart(step.part)},
+                          {"bar", step.bar ? json(step.bar->name()) : json()},
+                          {"seconds", step.seconds},
+                          {"modelled_seconds", step.modelled_seconds}});
   }
   return {{"name", cluster.name},
           {"title", cluster.title},
@@ -75,6 +120,7 @@ json Describe(const DeclaredCluster& cluster) {
           {"nodes", cluster.nodes},
           {"ranks_per_node", cluster.ranks_per_node},
           {"inputs", std::move(inputs)},
+          {"compute", std::move(compute)},
           {"references", std::move(references)},
           {"selection_costs", cluster.selection_costs}};
 }
@@ -93,9 +139,9 @@ int CalibrateVerb(Program& program, const std::string& name) {
     return kDone;
   }
   fmt::print("{}\n", Render(InputTable(cluster), TableFormat::kMarkdown));
-  for (const ReferenceWorkload& reference : cluster.references) {
-    fmt::print("{}\n", Render(ReferenceTable(cluster, reference), TableFormat::kMarkdown));
-  }
+  fmt::print("{}\n", Render(ComputeTable(cluster), TableFormat::kMarkdown));
+  if (!cluster.references.empty())
+    fmt::print("{}\n", Render(ReferenceTable(cluster), TableFormat::kMarkdown));
   return kDone;
 }
 

@@ -5,6 +5,7 @@
 
 #include "baselines/registry.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/machine/system.hpp"
 
@@ -39,7 +40,7 @@ void CheckName(const Catalog& catalog, const std::string& kind, const std::strin
                                         name));
   }
   if (kind == "workload") {
-    const auto& workload = NeedEntry(catalog.workloads, kind, name);
+    const auto& workload = NeedTrainable(catalog, name);
     if (!workload.small.empty()) {
       SPARFUSE_THROW(kConfig, fmt::format("check workload {}: its data is made up and a step of it "
                                           "takes long; expected {}, of its family, which has data",

@@ -69,7 +69,9 @@ CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks 
 void AddList(CommandLine& line) {
   const auto request = std::make_shared<ListRequest>();
   auto* verb =
-      AddVerb(line, "list", "what experiment files may name, and the experiments there are",
+      AddVerb(line, "list",
+              "what experiment files may name beside files of their own (methods, Python "
+              "sparsifiers, model tables), and the experiments there are",
               Speaks::kTextOrJson, [=](Program& program) { return ListVerb(program, *request); });
   verb->add_option("what", request->what, fmt::format("{}", fmt::join(Listings(), ", ")))
       ->required();

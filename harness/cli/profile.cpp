@@ -7,6 +7,7 @@
 #include "core/quantize/quantizer.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
@@ -120,7 +121,7 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
   Experiment experiment;
   experiment.id = "profile";
   for (const std::string& workload : request.workloads) {
-    const auto& entry = NeedEntry(catalog.workloads, "workload", workload);
+    const auto& entry = NeedTrainable(catalog, workload);
     needs.workload = workload;
     needs.workload_options = ResolveOptions("workload", OptionsWithoutRecipe(entry), {});
     needs.recipe = ResolveOptions("recipe", RecipeOf(entry), {});

@@ -1,114 +1,252 @@
 #include "harness/clusters/cluster_calibration.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "baselines/composition.hpp"
 #include "core/engine/model/model_engine.hpp"
+#include "harness/catalog/catalog.hpp"
+#include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/profile_data.hpp"
-#include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using Vector = std::vector<double>;
 
 constexpr std::uint64_t kCalibrationSeed = 1;  // of the selections' counts
 
-// x and y of a[0] x + a[1] y = p, b[0] x + b[1] y = q.
-std::array<double, 2> SolvePair(std::array<double, 2> a, std::array<double, 2> b, double p,
-                                double q) {
-  const double determinant = a[0] * b[1] - a[1] * b[0];
-  return {(p * b[1] - q * a[1]) / determinant, (a[0] * q - b[0] * p) / determinant};
+bool IsSameStep(const ReferenceStep& a, const ReferenceStep& b) {
+  return a.workload == b.workload && a.batch_per_worker == b.batch_per_worker &&
+         a.workers == b.workers && a.method == b.method &&
+         a.method_options == b.method_options && a.sparsifier == b.sparsifier &&
+         a.density == b.density && a.link == b.link;
 }
 
-StepRecord ModelBar(const DeclaredCluster& cluster, const ReferenceWorkload& reference) {
+StepRecord SimulateReference(const DeclaredCluster& cluster, const ReferenceStep& step) {
+  static const Catalog catalog = BuiltInCatalog();
   CellConfig config;
-  config.workload = reference.workload;
-  config.batch_per_worker = reference.batch_per_worker;
-  config.workers = reference.workers;
+  config.workload = step.workload;
+  config.batch_per_worker = step.batch_per_worker;
+  config.workers = step.workers;
+  config.ranks_per_node = std::min(cluster.ranks_per_node, step.workers);
   config.cluster = cluster.name;
+  config.link = step.link;
+  const Method& method = NeedEntry(catalog.methods, "method", step.method);
+  config.method = step.method;
+  config.method_options = ResolveMethodOptions(catalog, method, step.method_options);
+  config.sparsifier = step.sparsifier;
+  config.density = step.density;
+  if (step.sparsifier != "none") config.feedback = method.feedback;
   const json profile = DeclaredProfile(cluster, config);
-  MethodParts parts;  // layer-wise: what the paper calls WFBP
-  parts.strategy = "ahead";
-  parts.planner = "layer-wise";
-  parts.collective = "sparse-allgather";
-  parts.sparsifier = &FindSparsifier(kCalibrationSparsifier);
-  parts.sparsifier_options = ResolveOptions(kCalibrationSparsifier, parts.sparsifier->options, {});
-  parts.density = kCalibrationDensity;
-  parts.feedback = "residual";
   const json& times = profile.front().at("profile");
-  GradientLayout layout = MakeLayout(TensorsOf(times), {}, "workload " + reference.workload);
+  GradientLayout layout = MakeLayout(TensorsOf(times), {}, "workload " + step.workload);
   BackwardProfile backward = BackwardOf(times, layout);
   CostModel cost = KernelCosts(times);
   AddDeclaredLinks(cost, times);
-  const ModelConfig model = MakeModelConfig(Compose(parts), std::move(layout),
-                                            {reference.workers, cluster.ranks_per_node},
-                                            std::move(backward), std::move(cost), kCalibrationSeed);
+  const ModelConfig model =
+      MakeModelConfig(Compose(config), std::move(layout), {step.workers, config.ranks_per_node},
+                      std::move(backward), std::move(cost), kCalibrationSeed);
   return SimulateStep(model, 0, 0).records.front();
 }
 
-// once * tensors + each * elements = sparsification, of both bars.
-void SolveSelection(DeclaredCluster& cluster) {
-  const auto row = [&](std::size_t bar) {
-    const workloads::LayerTable& layers = workloads::LayersOf(cluster.references[bar].workload);
-    return std::array{static_cast<double>(layers.tensors.size()),
-                      static_cast<double>(layers.numel())};
-  };
-  const auto [once, each] = SolvePair(row(0), row(1), cluster.references[0].sparsify_seconds,
-                                      cluster.references[1].sparsify_seconds);
-  if (!(once >= 0) || !(each > 0)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("the bars' sparsification gives {} s a tensor and {} s an element: "
-                               "expected times of at least 0",
-                               once, each));
+double PartOf(const StepRecord& record, StepPart part) {
+  switch (part) {
+    case StepPart::kSparsify:
+      return record.sparsify_seconds;
+    case StepPart::kExposed:
+      return record.exposed_communication_seconds + record.decompress_seconds;
+    case StepPart::kStep:
+      break;
   }
-  cluster.selection_seconds_once = once;
-  cluster.selection_seconds_each = each;
+  return record.step_seconds;
 }
 
-// Regula falsi, Illinois form: exposed communication bends where exchanges begin to wait for one
-// another, and grows by at most one overhead an exchange.
-void SolveHostOverhead(const DeclaredCluster& cluster, ReferenceWorkload& reference) {
-  const auto error = [&](double overhead) {
-    reference.host_seconds = overhead;
-    const StepRecord record = ModelBar(cluster, reference);
-    return record.exposed_communication_seconds + record.decompress_seconds -
-           reference.exposed_seconds;
-  };
-  double low = 0, high = reference.exposed_seconds;
-  double below = error(low), above = error(high);
-  if (below > 0 || above < 0) {
-    SPARFUSE_THROW(
-        kConfig, fmt::format("{}: a modelled step exposes {:.4g} ms more than the bar without any "
-                             "host overhead, {:.4g} ms more with the whole bar an exchange: "
-                             "expected the bar in between",
-                             reference.bar.name(), below * 1e3, above * 1e3));
+const InputSpec& SpecOf(const std::string& name) {
+  return *std::ranges::find_if(InputSpecs(),
+                               [&](const InputSpec& spec) { return name == spec.name; });
+}
+
+// Levenberg-Marquardt on logarithms of inputs and of modelled over measured times.
+class LeastSquares {
+ public:
+  explicit LeastSquares(DeclaredCluster& cluster) : cluster_(cluster) {
+    for (DeclaredInput& input : cluster.inputs) {
+      if (!input.calibrated) continue;
+      if (input.value <= 0) {
+        SPARFUSE_THROW(kConfig, fmt::format("calibrate: input {} = {:g}: expected a value above 0 "
+                                            "to begin with",
+                                            input.name, input.value));
+      }
+      const Range values = SpecOf(input.name).values;
+      constexpr double kWay = 1e6;  // from where it begins
+      least_.push_back(std::log(std::max(values.least, input.value / kWay)));
+      most_.push_back(std::log(std::min(values.most, input.value * kWay)));
+      at_.push_back(std::log(input.value));
+      solved_.push_back(&input);
+    }
   }
-  constexpr int kMostSteps = 100;
-  constexpr double kTolerance = 1e-6;
-  bool last_was_high = false;
-  for (int step = 0; step < kMostSteps; ++step) {
-    const double middle = (low * above - high * below) / (above - below);
-    const double now = error(middle);
-    if (std::abs(now) < kTolerance * reference.exposed_seconds) return;
-    const bool is_high = now > 0;
-    (is_high ? high : low) = middle;
-    (is_high ? above : below) = now;
-    if (step > 0 && is_high == last_was_high) (is_high ? below : above) /= 2;
-    last_was_high = is_high;
+
+  void Solve() {
+    constexpr int kMostSteps = 60;
+    constexpr double kDone = 1e-7;
+    Vector off = Residuals(at_);
+    double damping = 1e-3;
+    for (int step = 0; step < kMostSteps && Squares(off) > kDone * kDone; ++step) {
+      const std::vector<Vector> slopes = Slopes(off);
+      Vector next;
+      Vector next_off;
+      for (; damping < 1e8; damping *= 4) {
+        next = Step(slopes, off, damping);
+        next_off = Residuals(next);
+        if (Squares(next_off) < Squares(off)) break;
+      }
+      if (damping >= 1e8) break;
+      damping = std::max(1e-9, damping / 10);
+      double moved = 0;
+      for (std::size_t i = 0; i < at_.size(); ++i) moved += std::abs(next[i] - at_[i]);
+      at_ = std::move(next);
+      off = std::move(next_off);
+      if (moved < kDone) break;
+    }
+    Residuals(at_);  // leaves the cluster there
   }
-  SPARFUSE_THROW(kConfig, reference.bar.name() + ": no host overhead reproduces the bar");
+
+ private:
+  static double Squares(const Vector& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return sum;
+  }
+
+  Vector Residuals(const Vector& at) {
+    for (std::size_t i = 0; i < at.size(); ++i) solved_[i]->value = std::exp(at[i]);
+    Vector off;
+    StepRecord record;
+    const ReferenceStep* simulated = nullptr;
+    for (ReferenceStep& step : cluster_.references) {
+      if (simulated == nullptr || !IsSameStep(*simulated, step)) {
+        record = SimulateReference(cluster_, step);
+        simulated = &step;
+      }
+      step.modelled_seconds = PartOf(record, step.part);
+      constexpr double kNothing = 1e-12;  // seconds
+      off.push_back(std::log(std::max(step.modelled_seconds, kNothing) / step.seconds));
+    }
+    return off;
+  }
+
+  // slopes[i][r]: of residual r over input i.
+  std::vector<Vector> Slopes(const Vector& off) {
+    constexpr double kStep = 1e-3;
+    std::vector<Vector> slopes;
+    for (std::size_t i = 0; i < at_.size(); ++i) {
+      Vector moved = at_;
+      const double way = moved[i] + kStep <= most_[i] ? kStep : -kStep;
+      moved[i] += way;
+      Vector slope = Residuals(moved);
+      for (std::size_t r = 0; r < slope.size(); ++r) slope[r] = (slope[r] - off[r]) / way;
+      slopes.push_back(std::move(slope));
+    }
+    return slopes;
+  }
+
+  // From at_, by the damped normal equations, within the inputs' ranges.
+  Vector Step(const std::vector<Vector>& slopes, const Vector& off, double damping) const {
+    const std::size_t n = at_.size();
+    std::vector<Vector> rows(n, Vector(n + 1));
+    const auto dot = [](const Vector& a, const Vector& b) {
+      double sum = 0;
+      for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+      return sum;
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) rows[i][j] = dot(slopes[i], slopes[j]);
+      constexpr double kFlat = 1e-12;  // an input that nothing depends on stays
+      rows[i][i] += damping * rows[i][i] + kFlat;
+      rows[i][n] = -dot(slopes[i], off);
+    }
+    for (std::size_t i = 0; i < n; ++i) {  // Gauss, with the largest row first
+      std::size_t pivot = i;
+      for (std::size_t j = i + 1; j < n; ++j) {
+        if (std::abs(rows[j][i]) > std::abs(rows[pivot][i])) pivot = j;
+      }
+      std::swap(rows[i], rows[pivot]);
+      for (std::size_t j = 0; j < n; ++j) {
+        if (j == i) continue;
+        const double factor = rows[j][i] / rows[i][i];
+        for (std::size_t k = i; k <= n; ++k) rows[j][k] -= factor * rows[i][k];
+      }
+    }
+    Vector next = at_;
+    constexpr double kFurthest = 1.5;  // of a logarithm at once
+    for (std::size_t i = 0; i < n; ++i) {
+      const double way = std::clamp(rows[i][n] / rows[i][i], -kFurthest, kFurthest);
+      next[i] = std::clamp(next[i] + way, least_[i], most_[i]);
+    }
+    return next;
+  }
+
+  DeclaredCluster& cluster_;
+  std::vector<DeclaredInput*> solved_;
+  Vector at_, least_, most_;  // logarithms
+};
+
+const char* NameOfPart(StepPart part) {
+  static constexpr const char* kNames[] = {"step", "exposed communication", "sparsification"};
+  return kNames[static_cast<std::size_t>(part)];
+}
+
+[[noreturn]] void FailToMeet(const DeclaredCluster& cluster, const ReferenceStep& step) {
+  const StepRecord record = SimulateReference(cluster, step);
+  std::vector<std::string> inputs;
+  for (const DeclaredInput& input : cluster.inputs) {
+    if (input.calibrated) inputs.push_back(fmt::format("{} = {:.4g}", input.name, input.value));
+  }
+  SPARFUSE_THROW(
+      kConfig,
+      fmt::format("{} of {} with {} on {} workers: {:.4g} ms measured, {:.4g} ms modelled at the "
+                  "nearest, with {}. Of its {:.4g} ms forward and backward take {:.4g}, "
+                  "sparsification {:.4g}, exposed communication {:.4g}, decompression {:.4g}, the "
+                  "update {:.4g}: expected inputs that leave room for what was measured",
+                  NameOfPart(step.part), step.workload, step.method, step.workers,
+                  step.seconds * 1e3, step.modelled_seconds * 1e3, fmt::join(inputs, ", "),
+                  record.step_seconds * 1e3,
+                  (record.forward_seconds + record.backward_seconds) * 1e3,
+                  record.sparsify_seconds * 1e3, record.exposed_communication_seconds * 1e3,
+                  record.decompress_seconds * 1e3, record.update_seconds * 1e3));
 }
 
 }  // namespace
 
-void CalibrateOnBars(DeclaredCluster& cluster) {
-  SolveSelection(cluster);
-  for (ReferenceWorkload& reference : cluster.references) SolveHostOverhead(cluster, reference);
+double ModelledSeconds(const DeclaredCluster& cluster, const ReferenceStep& step) {
+  return PartOf(SimulateReference(cluster, step), step.part);
+}
+
+void CalibrateOnSteps(DeclaredCluster& cluster) {
+  LeastSquares(cluster).Solve();
+  std::size_t solved = 0;
+  for (DeclaredInput& input : cluster.inputs) {
+    if (!input.calibrated) continue;
+    input.kind = "calibrated";
+    input.low = input.high = input.value;
+    ++solved;
+  }
+  if (cluster.references.size() > solved) return;
+  constexpr double kQuarter = 0.2231;  // of a logarithm
+  for (const ReferenceStep& step : cluster.references) {
+    if (std::abs(std::log(step.modelled_seconds / step.seconds)) > kQuarter)
+      FailToMeet(cluster, step);
+  }
+}
+
+void RecalibrateOnSteps(DeclaredCluster& cluster) {
+  if (std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated))
+    LeastSquares(cluster).Solve();
 }
 
 }  // namespace sparfuse::harness

@@ -4,10 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <mutex>
+#include <tuple>
 #include <utility>
 
+#include "core/base/random_stream.hpp"
+#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "harness/catalog/catalog.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/published/published.hpp"
@@ -21,49 +27,25 @@ namespace fs = std::filesystem;
 
 constexpr Range kNodes{1, 65'536};
 constexpr Range kRanksPerNode{1, 1024};
-constexpr Range kInputValues{1e-9, 1e9};
-constexpr Range kMessages{0, 1e9};
-constexpr Range kSlowdowns{1, 100};
+constexpr Range kWorkers{1, 65'536};
+constexpr Range kMilliseconds{1e-6, 1e9};
+constexpr Range kCodingTimes{0, 1e9};
+constexpr Range kBytes{1, 1e15};
+constexpr Range kCosts{1e-9, 1e9};
+constexpr Range kSpreads{1, 1000};
+constexpr Range kDensities{1e-9, 1};
 
-// What an input is called, what it means, and which factor scales it.
-struct InputSpec {
-  const char* name;
-  const char* group;
-  Range values = kInputValues;
-  bool may_be_left_out = false;
-};
-constexpr const char* kMessage = "message_us";
-constexpr const char* kSideSlowdown = "side_slowdown";
-// A ratio of two clusters' compute rates, of those that have a reference_cluster.
-constexpr const char* kComputeRatio = "compute_ratio";
-constexpr InputSpec kInputs[] = {
-    {"inter_node_gbps", "bandwidth"},      // of a rank's share of a node's network card
-    {"inter_node_us", "latency"},          // of a round between nodes
-    {"intra_node_gbps", "bandwidth"},      // between the devices of a node
-    {"intra_node_us", "latency"},          // of a round within a node
-    {"memory_gbytes_per_s", "memory"},     // of the device
-    {"kernel_us", "kernel"},               // of any kernel on the device, however small
-    {"host_link_gbytes_per_s", "host"},    // from the device to its host
-    {"host_memory_gbytes_per_s", "host"},  // of the host
-    // Of what the host takes for an exchange of one tensor, the part that goes with what it carries
-    // and that fusing therefore does not save; the rest goes with the exchange.
-    {"host_carried_share", "host_carried"},
-    // Of each message beyond the first that a rank sends at once, within nodes and between them.
-    {kMessage, "latency", kMessages, true},
-    // What a selection beside backward takes, of what it takes alone.
-    {kSideSlowdown, "side", kSlowdowns, true}};
-constexpr InputSpec kRatio = {kComputeRatio, "compute"};
+double SpreadOf(const std::string& kind) {
+  for (const InputKind& each : InputKinds()) {
+    if (kind == each.name) return each.spread;
+  }
+  return 1;
+}
 
-constexpr Range kReferenceWorkers{2, 1024};  // reading the file simulates them
-
-// Of what a file may declare.
-constexpr const char* kInputKinds[] = {"published text", "data sheet", "declared"};
-
-// The only results of a paper that may be inputs: everything else that it measured is there to be
-// predicted.
-constexpr const char* kCalibrationPaper = "SAFusion (HPDC 25)";
-constexpr const char* kCalibrationArtifacts[] = {"Fig15a", "Fig15b"};
-constexpr const char* kCalibrationMethod = "WFBP";
+// Which of its values are a workload's.
+bool StandsFor(const std::vector<std::string>& families, std::string_view family) {
+  return std::ranges::find(families, family) != families.end();
+}
 
 class ClusterParser {
  public:
@@ -71,226 +53,650 @@ class ClusterParser {
       : file_(file), profiles_(profiles) {}
 
   DeclaredCluster Parse() {
-    const std::vector<std::string> known = {
-        "title",          "source",    "hardware",          "nodes",
-        "ranks_per_node", "reference", "reference_cluster", "input",
-        "selection_costs"};
-    file_.CheckKeys("", "cluster", known);
+    Keys("", "cluster",
+         {"title", "source", "hardware", "nodes", "ranks_per_node", "reference",
+          "reference_cluster", "input", "selection_costs", "compute", "coder", "curve",
+          "all_reduce", "nccl", "calibrate", "calibrate_by_family"});
     cluster_.name = fs::path(file_.name()).stem().string();
     cluster_.title = file_.RequiredString("", "title");
     cluster_.source = file_.RequiredString("", "source");
     cluster_.hardware = file_.RequiredString("", "hardware");
-    cluster_.nodes = static_cast<int>(file_.Integer("", "nodes", 0, kNodes));
-    cluster_.ranks_per_node =
-        static_cast<int>(file_.Integer("", "ranks_per_node", 0, kRanksPerNode));
-    for (const char* key : {"nodes", "ranks_per_node"}) {
-      if (file_.Find(std::string("/") + key) == nullptr)
-        file_.Fail(
-            "", fmt::format("the key \"{}\" is missing: expected an integer of at least 1", key));
-    }
+    cluster_.nodes = Count("", "nodes", kNodes);
+    cluster_.ranks_per_node = Count("", "ranks_per_node", kRanksPerNode);
+    TakeOver();
     Inputs();
-    References();
+    SelectionCosts();
+    ForEach("compute", [&](const std::string& at) { Compute(at); });
+    ForEach("coder", [&](const std::string& at) { ReadCoder(at); });
+    AllReduce();
+    ForEach("curve", [&](const std::string& at) { Curve(at); });
+    ForEach("reference", [&](const std::string& at) { Reference(at); });
+    Calibrate();
     return std::move(cluster_);
   }
 
  private:
-  void Inputs() {
-    std::vector<InputSpec> specs(std::begin(kInputs), std::end(kInputs));
-    if (file_.Find("/reference_cluster") != nullptr) specs.push_back(kRatio);
-    std::vector<std::string> known;
-    for (const InputSpec& spec : specs) known.push_back(spec.name);
-    file_.CheckKeys("/input", "[input]", known);
-    for (const InputSpec& spec : specs) {
-      const std::string at = std::string("/input/") + spec.name;
-      const std::vector<std::string> keys = {"value", "kind", "source"};
-      if (file_.Find(at) == nullptr) {
-        if (spec.may_be_left_out) continue;
-        file_.Fail("/input",
-                   fmt::format("input {} is missing: expected {} = {{ value, kind, source }}",
-                               spec.name, spec.name));
+  void Keys(const std::string& at, const char* what, const std::vector<std::string>& known) const {
+    file_.CheckKeys(at, what, known);
+  }
+
+  void ForEach(const std::string& tables, const auto& read) const {
+    const json* list = file_.Find("/" + tables);
+    if (list == nullptr) return;
+    if (!list->is_array())
+      file_.Fail("/" + tables, fmt::format("expected [[{}]] tables", tables));
+    for (std::size_t i = 0; i < list->size(); ++i) read(fmt::format("/{}/{}", tables, i));
+  }
+
+  int Count(const std::string& at, const char* key, Range range) const {
+    if (file_.Find(at + "/" + key) == nullptr) {
+      file_.Fail(at,
+                 fmt::format("the key \"{}\" is missing: expected an integer of at least 1", key));
+    }
+    return static_cast<int>(file_.Integer(at, key, 0, range));
+  }
+
+  double Needed(const std::string& at, const char* key, Range range) const {
+    if (file_.Find(at + "/" + key) == nullptr)
+      file_.Fail(at, fmt::format("{} is missing: expected a number from {}", key, Text(range)));
+    return file_.Number(at, key, 0, range);
+  }
+
+  std::string Kind(const std::string& at) const {
+    const std::string kind = file_.RequiredString(at, "kind");
+    std::vector<std::string> names;
+    for (const InputKind& each : InputKinds()) names.emplace_back(each.name);
+    if (std::ranges::find(names, kind) == names.end()) {
+      file_.FailValue(at + "/kind",
+                      fmt::format("one of {}: a published result is no input, but for the steps "
+                                  "that [[reference]] names",
+                                  fmt::join(names, ", ")));
+    }
+    return kind;
+  }
+
+  double Spread(const std::string& at, const std::string& kind) const {
+    return file_.Number(at, "spread", SpreadOf(kind), kSpreads);
+  }
+
+  // Another cluster's compute, coders and calibration; what this file has itself comes first.
+  void TakeOver() {
+    if (file_.Find("/reference_cluster") == nullptr) return;
+    const std::string name = file_.RequiredString("", "reference_cluster");
+    if (!IsDeclared(profiles_, name)) {
+      file_.FailValue("/reference_cluster", "a declared cluster in " + profiles_.Text());
+    }
+    const DeclaredCluster& other = LoadDeclaredCluster(profiles_, name);
+    other_ = &other;
+    cluster_.calibrated_on = name;
+    cluster_.compute = other.compute;
+    const double ratio = file_.Find("/input/compute_ratio") == nullptr
+                             ? 1
+                             : Needed("/input/compute_ratio", "value", {1e-9, 1e9});
+    for (ComputeTime& time : cluster_.compute) {
+      time.forward_seconds *= ratio;
+      time.backward_seconds *= ratio;
+      time.source += ", on " + name;
+    }
+    cluster_.coders = other.coders;
+    cluster_.selection_costs = other.selection_costs;
+    cluster_.references = other.references;  // that the experiments that use it must name
+  }
+
+  DeclaredInput ReadInput(const InputSpec& spec, const std::string& at) const {
+    Keys(at, spec.name, {"value", "low", "high", "kind", "source"});
+    DeclaredInput input;
+    input.name = spec.name;
+    input.group = spec.group;
+    input.value = Needed(at, "value", spec.values);
+    input.kind = Kind(at);
+    input.source = file_.RequiredString(at, "source");
+    const double spread = SpreadOf(input.kind);
+    input.low = file_.Number(at, "low", std::max(spec.values.least, input.value / spread),
+                             {spec.values.least, input.value});
+    input.high = file_.Number(at, "high", std::min(spec.values.most, input.value * spread),
+                              {input.value, spec.values.most});
+    return input;
+  }
+
+  // Of those that another cluster was calibrated for and this one does not have.
+  void TakeCalibrated(const InputSpec& spec) {
+    if (other_ == nullptr) return;
+    for (DeclaredInput input : other_->inputs) {
+      if (input.name != spec.name) continue;
+      if (input.kind != "calibrated" && input.group != "sparsify") continue;
+      // Published selections stream through memory many times: they scale with its bandwidth.
+      if (input.name == "selection_ns_an_element") {
+        const double ratio = other_->Value("memory_gbytes_per_s") /
+                             Needed("/input/memory_gbytes_per_s", "value", {1e-9, 1e9});
+        for (double* each : {&input.value, &input.low, &input.high}) *each *= ratio;
       }
-      file_.CheckKeys(at, spec.name, keys);
-      DeclaredInput input;
-      input.name = spec.name;
-      input.group = spec.group;
-      input.value = file_.Number(at, "value", 0, spec.values);
-      if (file_.Find(at + "/value") == nullptr)
-        file_.Fail(at, "value is missing: expected a number from " + Text(spec.values));
-      input.kind = file_.RequiredString(at, "kind");
-      if (std::find(std::begin(kInputKinds), std::end(kInputKinds), input.kind) ==
-          std::end(kInputKinds)) {
-        file_.FailValue(
-            at + "/kind",
-            fmt::format("one of {}: a published result is no input, but for the bars that "
-                        "[[reference]] names",
-                        fmt::join(kInputKinds, ", ")));
-      }
-      input.source = file_.RequiredString(at, "source");
+      input.calibrated = false;
       cluster_.inputs.push_back(std::move(input));
     }
   }
 
-  // Calibration is done on the cluster that the bars are of; another takes its results over.
-  void References() {
-    const json* other = file_.Find("/reference_cluster");
-    if ((other != nullptr) == (file_.Find("/reference") != nullptr)) {
-      file_.Fail("", "expected either [[reference]] tables or a reference_cluster");
-    }
-    if (other != nullptr) {
-      const std::string name = file_.RequiredString("", "reference_cluster");
-      if (!IsDeclared(profiles_, name)) {
-        file_.FailValue("/reference_cluster",
-                        "a cluster with [[reference]] tables in " + profiles_.Text());
+  void Inputs() {
+    std::vector<std::string> known;
+    for (const InputSpec& spec : InputSpecs()) known.emplace_back(spec.name);
+    Keys("/input", "[input]", known);
+    for (const InputSpec& spec : InputSpecs()) {
+      const std::string at = std::string("/input/") + spec.name;
+      if (file_.Find(at) != nullptr) {
+        cluster_.inputs.push_back(ReadInput(spec, at));
+        continue;
       }
-      const DeclaredCluster& reference = LoadDeclaredCluster(profiles_, name);
-      cluster_.references = reference.references;
-      cluster_.selection_seconds_once = reference.selection_seconds_once;
-      cluster_.selection_seconds_each = reference.selection_seconds_each;
-      cluster_.reference_memory_gbytes = reference.reference_memory_gbytes;
-      cluster_.selection_costs = reference.selection_costs;
+      TakeCalibrated(spec);
+      if (cluster_.Find(spec.name) == nullptr && !spec.otherwise) {
+        file_.Fail("/input",
+                   fmt::format("input {} is missing ({}): expected {} = {{ value, kind, source }}",
+                               spec.name, spec.meaning, spec.name));
+      }
+    }
+    if (cluster_.Find("compute_ratio") != nullptr && other_ == nullptr) {
+      file_.Fail("/input/compute_ratio", "expected it with a reference_cluster only");
+    }
+  }
+
+  void SelectionCosts() {
+    const json* costs = file_.Find("/selection_costs");
+    if (costs == nullptr) return;
+    std::vector<std::string> known;
+    for (const SparsifierDescriptor& each : Sparsifiers()) known.emplace_back(each.name);
+    Keys("/selection_costs", "[selection_costs]", known);
+    for (const auto& [name, cost] : costs->items())
+      file_.Number("/selection_costs", name, 0, kCosts);
+    if (cluster_.Value("selection_ns_an_element") <= 0) {
+      file_.Fail("/selection_costs",
+                 "expected an input selection_ns_an_element above 0: costs are its multiples");
+    }
+    cluster_.selection_costs = *costs;
+  }
+
+  std::vector<std::string> Families(const std::string& at, const std::string& workload) const {
+    const json* families = file_.Find(at + "/families");
+    if (families == nullptr)
+      return {std::string(workloads::FindWorkload(workload).family())};
+    const bool good = families->is_array() && !families->empty() &&
+                      std::ranges::all_of(*families, [](const json& e) { return e.is_string(); });
+    if (!good) file_.FailValue(at + "/families", "a list of workload families");
+    return families->get<std::vector<std::string>>();
+  }
+
+  std::string Workload(const std::string& at) const {
+    const std::string workload = file_.RequiredString(at, "workload");
+    try {
+      workloads::FindWorkload(workload);
+    } catch (const Error& error) {
+      file_.Fail(at + "/workload", error.what());
+    }
+    return workload;
+  }
+
+  // Later entries come first: what a file says itself, before what it takes over.
+  void AddCompute(ComputeTime time) { cluster_.compute.insert(cluster_.compute.begin(), time); }
+
+  // What step_ms leaves for forward and backward: a third and two, less the update.
+  void SplitStep(double step_seconds, ComputeTime& time) const {
+    const double update = UpdateSeconds(cluster_, time.workload);
+    if (step_seconds <= update) {
+      file_.Fail("", fmt::format("a step of {} takes {:.4g} ms, its update alone {:.4g} ms at "
+                                 "memory_gbytes_per_s = {:g}: the two conflict",
+                                 time.workload, step_seconds * 1e3, update * 1e3,
+                                 cluster_.Value("memory_gbytes_per_s")));
+    }
+    time.forward_seconds = (step_seconds - update) / 3;
+    time.backward_seconds = 2 * time.forward_seconds;
+  }
+
+  void Compute(const std::string& at) {
+    Keys(at, "[[compute]]",
+         {"families", "workload", "batch_per_worker", "forward_ms", "backward_ms", "step_ms",
+          "samples_per_s", "spread", "kind", "source"});
+    ComputeTime time;
+    time.workload = Workload(at);
+    time.families = Families(at, time.workload);
+    time.batch_per_worker = Count(at, "batch_per_worker", FindConfigKey("batch_per_worker")->range);
+    time.kind = Kind(at);
+    time.source = file_.RequiredString(at, "source");
+    time.spread = Spread(at, time.kind);
+    if (file_.Find(at + "/step_ms") != nullptr) {
+      SplitStep(1e-3 * Needed(at, "step_ms", kMilliseconds), time);
+    } else if (file_.Find(at + "/samples_per_s") != nullptr) {
+      SplitStep(time.batch_per_worker / Needed(at, "samples_per_s", kCosts), time);
+    } else {
+      time.forward_seconds = 1e-3 * Needed(at, "forward_ms", kMilliseconds);
+      time.backward_seconds = 1e-3 * Needed(at, "backward_ms", kMilliseconds);
+    }
+    AddCompute(std::move(time));
+  }
+
+  void ReadCoder(const std::string& at) {
+    Keys(at, "[[coder]]",
+         {"names", "encode_us", "encode_ns_an_element", "decode_us", "decode_us_a_rank",
+          "decode_ns_an_element", "decode_ns_an_element_and_rank", "decode_ns_an_entry", "spread",
+          "kind", "source"});
+    const json* names = file_.Find(at + "/names");
+    if (names == nullptr || !names->is_array())
+      file_.Fail(at, "names is missing: expected a list of sparsifiers or quantizers");
+    std::vector<std::string> known;
+    for (const SparsifierDescriptor& each : Sparsifiers()) known.emplace_back(each.name);
+    for (const QuantizerDescriptor& each : Quantizers()) known.emplace_back(each.name);
+    Coder coder;
+    coder.encode_seconds = 1e-6 * file_.Number(at, "encode_us", 0, kCodingTimes);
+    coder.encode_seconds_per_element = 1e-9 * file_.Number(at, "encode_ns_an_element", 0, kCodingTimes);
+    for (const char* key : {"decode_us", "decode_us_a_rank", "decode_ns_an_element",
+                            "decode_ns_an_element_and_rank", "decode_ns_an_entry"}) {
+      coder.decodes |= file_.Find(at + "/" + key) != nullptr;
+    }
+    coder.decode_seconds = 1e-6 * file_.Number(at, "decode_us", 0, kCodingTimes);
+    coder.decode_seconds_per_rank = 1e-6 * file_.Number(at, "decode_us_a_rank", 0, kCodingTimes);
+    coder.decode_seconds_per_element = 1e-9 * file_.Number(at, "decode_ns_an_element", 0, kCodingTimes);
+    coder.decode_seconds_per_element_and_rank =
+        1e-9 * file_.Number(at, "decode_ns_an_element_and_rank", 0, kCodingTimes);
+    coder.decode_seconds_per_entry = 1e-9 * file_.Number(at, "decode_ns_an_entry", 0, kCodingTimes);
+    coder.kind = Kind(at);
+    coder.source = file_.RequiredString(at, "source");
+    coder.spread = Spread(at, coder.kind);
+    for (const json& name : *names) {
+      if (!name.is_string() || std::ranges::find(known, name.get<std::string>()) == known.end()) {
+        file_.Fail(at + "/names",
+                   fmt::format("unknown sparsifier or quantizer {}{}", Shown(name),
+                               name.is_string() ? Suggestion(name.get<std::string>(), known) : ""));
+      }
+      coder.name = name;
+      std::erase_if(cluster_.coders, [&](const Coder& each) { return each.name == coder.name; });
+      cluster_.coders.push_back(coder);
+    }
+  }
+
+  // The position of a string among `names`.
+  std::size_t OneOf(const std::string& at, const char* key, std::span<const char* const> names,
+                    const char* otherwise) const {
+    const std::string given = file_.String(at, key, otherwise);
+    const auto found = std::ranges::find(names, given);
+    if (found == names.end()) {
+      file_.FailValue(at + "/" + key, fmt::format("one of {}", fmt::join(names, ", ")));
+    }
+    return static_cast<std::size_t>(found - names.begin());
+  }
+
+  void AllReduce() {
+    cluster_.all_reduce =
+        static_cast<AllReduceBy>(OneOf("", "all_reduce", kAllReduceNames, kAllReduceNames[0]));
+    const bool nccl = cluster_.all_reduce >= AllReduceBy::kNccl2_8;
+    if (!nccl) {
+      if (file_.Find("/nccl") != nullptr)
+        file_.Fail("/nccl", "expected it with all_reduce = \"nccl-2.8\" or \"nccl-2.20\" only");
       return;
     }
-    cluster_.reference_memory_gbytes = cluster_.Value("memory_gbytes_per_s");
-    SelectionCosts();
-    if (file_.Find("/reference")->size() != 2) {
-      file_.Fail("/reference",
-                 "expected two [[reference]] tables: two constants of selections are solved for");
+    Keys("/nccl", "[nccl]", {"within", "cards", "processor", "channels", "ll128", "simple_tree"});
+    if (file_.Find("/nccl") == nullptr) {
+      file_.Fail("", "the table [nccl] is missing: expected within, cards, processor and channels");
     }
-    const auto published = ReadPublished(profiles_.File("../published/published-numbers.csv"));
-    for (std::size_t i = 0; i < 2; ++i) Reference("/reference/" + std::to_string(i), published);
+    static constexpr const char* kWithin[] = {"nvlink", "pcie"};
+    static constexpr const char* kCards[] = {"volta", "ampere", "hopper"};
+    static constexpr const char* kProcessors[] = {"intel", "amd"};
+    NcclMachine& machine = cluster_.nccl;
+    machine.within = static_cast<NcclHop>(OneOf("/nccl", "within", kWithin, "nvlink"));
+    machine.cards = static_cast<NcclCards>(OneOf("/nccl", "cards", kCards, "volta"));
+    machine.processor = static_cast<NcclProcessor>(OneOf("/nccl", "processor", kProcessors, "intel"));
+    machine.channels = Count("/nccl", "channels", {1, 64});
+    machine.ll128 = file_.Boolean("/nccl", "ll128", false);
+    machine.simple_tree = file_.Boolean("/nccl", "simple_tree", cluster_.ranks_per_node == 1);
+  }
+
+  std::vector<double> Numbers(const std::string& at, const char* key, Range range) const {
+    const json* list = file_.Find(at + "/" + key);
+    const bool good = list != nullptr && list->is_array() && list->size() >= 2 &&
+                      std::ranges::all_of(*list, [&](const json& each) {
+                        return WhatIsWrongWithNumber(each, range).empty();
+                      });
+    if (!good)
+      file_.Fail(at, fmt::format("{}: expected a list of at least two numbers from {}", key,
+                                 Text(range)));
+    return list->get<std::vector<double>>();
+  }
+
+  void Curve(const std::string& at) {
+    Keys(at, "[[curve]]", {"operation", "ranks", "bytes", "us", "kind", "source"});
+    if (file_.RequiredString(at, "operation") != "all-reduce")
+      file_.FailValue(at + "/operation", "\"all-reduce\"");
+    OperationCurve curve;
+    curve.ranks = Count(at, "ranks", {2, 65'536});
+    const std::vector<double> bytes = Numbers(at, "bytes", kBytes);
+    const std::vector<double> us = Numbers(at, "us", kMilliseconds);
+    if (bytes.size() != us.size()) {
+      file_.Fail(at, fmt::format("bytes has {} numbers and us {}: expected as many", bytes.size(),
+                                 us.size()));
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (i > 0 && bytes[i] <= bytes[i - 1])
+        file_.Fail(at + "/bytes", "expected them to grow from one to the next");
+      curve.seconds.emplace_back(bytes[i], 1e-6 * us[i]);
+    }
+    curve.kind = Kind(at);
+    curve.source = file_.RequiredString(at, "source");
+    cluster_.curves.push_back(std::move(curve));
+  }
+
+  const std::vector<PublishedNumber>& Published(const std::string& name) {
+    const auto found = published_.find(name);
+    if (found != published_.end()) return found->second;
+    const fs::path path = profiles_.File("../published/" + name);
+    return published_.emplace(name, ReadPublished(path)).first->second;
+  }
+
+  // One number of results/published; nothing where there is none.
+  std::optional<double> PublishedValue(const std::string& name, const CalibrationBar& bar,
+                                       const std::string& metric, const std::string& unit) {
+    for (const PublishedNumber& row : Published(name)) {
+      if (row.paper == bar.paper && row.artifact == bar.artifact && row.method == bar.method &&
+          row.metric == metric && row.unit == unit && row.value) {
+        return row.value;
+      }
+    }
+    return std::nullopt;
+  }
+
+  CalibrationBar Bar(const std::string& at) const {
+    const std::string name = file_.RequiredString(at, "bar");
+    std::vector<std::string> parts(1);
+    for (const char c : name) {
+      if (c == '/') {
+        parts.emplace_back();
+      } else {
+        parts.back() += c;
+      }
+    }
+    if (parts.size() != 3) file_.FailValue(at + "/bar", "\"PAPER/ARTIFACT/METHOD\"");
+    return {parts[0], parts[1], parts[2], {}};
+  }
+
+  void Reference(const std::string& at) {
+    Keys(at, "[[reference]]",
+         {"families", "workload", "batch_per_worker", "workers", "method", "method_options",
+          "sparsifier", "density", "link", "bar", "forward_ms", "backward_ms", "sparsify_ms", "exposed_ms", "step_ms",
+          "samples_per_s", "source"});
+    ReferenceStep step;
+    step.workload = Workload(at);
+    step.families = Families(at, step.workload);
+    step.batch_per_worker = Count(at, "batch_per_worker", FindConfigKey("batch_per_worker")->range);
+    step.workers = Count(at, "workers", kWorkers);
+    step.source = file_.RequiredString(at, "source");
+    if (step.workers > cluster_.ranks()) {
+      file_.FailValue(at + "/workers",
+                      fmt::format("at most the cluster's {} devices", cluster_.ranks()));
+    }
+    Method(at, step);
+    if (const json* link = file_.Find(at + "/link")) {
+      const std::string wrong = WhatIsWrong(*FindConfigKey("link"), *link);
+      if (!wrong.empty() || !link->is_object()) file_.FailValue(at + "/link", wrong);
+      step.link = link->get<LinkShape>();
+    }
+    std::map<std::string, double> seconds;
+    for (const char* key : {"forward_ms", "backward_ms", "sparsify_ms", "exposed_ms", "step_ms"}) {
+      if (file_.Find(at + "/" + key) != nullptr) {
+        seconds[key] = 1e-3 * Needed(at, key, kMilliseconds);
+      }
+    }
+    if (file_.Find(at + "/samples_per_s") != nullptr) {
+      seconds["step_ms"] = static_cast<double>(step.workers) * step.batch_per_worker /
+                           Needed(at, "samples_per_s", kCosts);
+    }
+    if (file_.Find(at + "/bar") != nullptr) {
+      step.bar = Bar(at);
+      for (const auto& [key, metric] : {std::pair{"forward_ms", "time/iter:Forward"},
+                                        {"backward_ms", "time/iter:Backward"},
+                                        {"sparsify_ms", "time/iter:Sparsification"},
+                                        {"exposed_ms", "time/iter:NOCT"}}) {
+        const auto value = PublishedValue("published-numbers.csv", *step.bar, metric, "ms");
+        if (value) seconds[key] = 1e-3 * *value;
+      }
+      if (seconds.empty()) {
+        file_.FailValue(at + "/bar",
+                        "a bar of results/published/published-numbers.csv with time/iter:Forward, "
+                        "Backward, Sparsification or NOCT in ms");
+      }
+    }
+    if (seconds.empty()) {
+      file_.Fail(at, "expected a measured time: forward_ms and backward_ms, sparsify_ms, "
+                     "exposed_ms, step_ms, samples_per_s, or a bar");
+    }
+    Use(at, seconds, step);
+  }
+
+  void Method(const std::string& at, ReferenceStep& step) const {
+    static const Catalog catalog = BuiltInCatalog();
+    const std::string name = file_.String(at, "method", "wfbp");
+    const harness::Method* method = FindEntry(catalog.methods, name);
+    if (method == nullptr) {
+      file_.Fail(at + "/method", fmt::format("unknown method \"{}\"{}", name,
+                                             Suggestion(name, Names(catalog.methods))));
+    }
+    step.method = name;
+    if (const json* options = file_.Find(at + "/method_options")) step.method_options = *options;
     try {
-      CalibrateOnBars(cluster_);
+      ResolveMethodOptions(catalog, *method, step.method_options);
+    } catch (const Error& error) {
+      file_.Fail(at + "/method_options", error.what());
+    }
+    step.sparsifier = file_.String(at, "sparsifier", method->dense() ? "none" : "dgc");
+    if (step.sparsifier != "none") {
+      NeedEntry(catalog.sparsifiers, "sparsifier", step.sparsifier);
+      step.density = file_.Number(at, "density", 0.01, kDensities);
+      try {
+        cluster_.CheckSparsifier(step.sparsifier);
+      } catch (const Error& error) {
+        file_.Fail(at, error.what());
+      }
+    }
+  }
+
+  // Forward and backward are compute times; the other parts are to be reproduced.
+  void Use(const std::string& at, const std::map<std::string, double>& seconds,
+           const ReferenceStep& step) {
+    const auto has = [&](const char* key) { return seconds.contains(key); };
+    if (has("forward_ms") != has("backward_ms"))
+      file_.Fail(at, "expected both of forward_ms and backward_ms");
+    const std::string source = step.bar ? step.bar->name() : step.source;
+    ComputeTime time{step.families,
+                     step.workload,
+                     step.batch_per_worker,
+                     0,
+                     0,
+                     SpreadOf("measured"),
+                     step.bar ? "calibrated" : "measured",
+                     source};
+    if (has("forward_ms")) {
+      time.forward_seconds = seconds.at("forward_ms");
+      time.backward_seconds = seconds.at("backward_ms");
+      AddCompute(time);
+    } else if (step.workers == 1 && has("step_ms")) {
+      SplitStep(seconds.at("step_ms"), time);
+      AddCompute(time);
+    }
+    const auto reproduce = [&](const char* key, StepPart part) {
+      if (!has(key)) return;
+      ReferenceStep wanted = step;
+      wanted.part = part;
+      wanted.seconds = seconds.at(key);
+      cluster_.references.push_back(std::move(wanted));
+    };
+    reproduce("sparsify_ms", StepPart::kSparsify);
+    if (step.workers == 1) return;
+    reproduce("exposed_ms", StepPart::kExposed);
+    reproduce("step_ms", StepPart::kStep);
+  }
+
+  // The inputs that the list at `key` names.
+  std::vector<std::string> ToCalibrate(const char* key) const {
+    const std::string at = std::string("/") + key;
+    const json* wanted = file_.Find(at);
+    if (wanted == nullptr) return {};
+    if (other_ != nullptr)
+      file_.Fail(at, "expected it without a reference_cluster, which has its own");
+    if (file_.Find("/reference") == nullptr)
+      file_.Fail(at, "expected [[reference]] tables that say with what");
+    if (!wanted->is_array()) file_.FailValue(at, "a list of inputs");
+    std::vector<std::string> known;
+    for (const DeclaredInput& input : cluster_.inputs) known.push_back(input.name);
+    for (const json& name : *wanted) {
+      if (name.is_string() && std::ranges::count(known, name.get<std::string>()) > 0) continue;
+      file_.Fail(at, fmt::format("{} is no input of this file: expected some of {}", Shown(name),
+                                 fmt::join(known, ", ")));
+    }
+    return wanted->get<std::vector<std::string>>();
+  }
+
+  void Calibrate() {
+    std::size_t count = 0;
+    for (const std::string& name : ToCalibrate("calibrate")) {
+      cluster_.Find(name)->calibrated = true;
+      ++count;
+    }
+    for (const std::string& name : ToCalibrate("calibrate_by_family")) {
+      DeclaredInput input = *cluster_.Find(name);
+      if (input.calibrated) {
+        file_.Fail("/calibrate_by_family",
+                   fmt::format("{} is in calibrate, too: expected it in one of them", name));
+      }
+      std::erase_if(cluster_.inputs, [&](const DeclaredInput& each) { return each.name == name; });
+      input.calibrated = true;
+      for (const ReferenceStep& step : cluster_.references) {
+        input.families = step.families;
+        const bool there = std::ranges::any_of(cluster_.inputs, [&](const DeclaredInput& each) {
+          return each.name == name && each.families == input.families;
+        });
+        if (there) continue;
+        cluster_.inputs.push_back(input);
+        ++count;
+      }
+    }
+    if (count == 0) return;
+    if (count > cluster_.references.size()) {
+      file_.Fail("/calibrate",
+                 fmt::format("{} inputs, and [[reference]] has {} times to reproduce: expected at "
+                             "most as many inputs",
+                             count, cluster_.references.size()));
+    }
+    try {
+      CalibrateOnSteps(cluster_);
     } catch (const Error& error) {
       file_.Fail("/reference", error.what());
     }
   }
 
-  void SelectionCosts() {
-    std::vector<std::string> known;
-    for (const SparsifierDescriptor& each : Sparsifiers()) known.emplace_back(each.name);
-    file_.CheckKeys("/selection_costs", "[selection_costs]", known);
-    const json* costs = file_.Find("/selection_costs");
-    cluster_.selection_costs = costs == nullptr ? json::object() : *costs;
-    for (const auto& [name, cost] : cluster_.selection_costs.items())
-      file_.Number("/selection_costs", name, 0, kInputValues);
-    if (cluster_.selection_costs.value(kCalibrationSparsifier, 0.0) != 1) {
-      file_.Fail("/selection_costs",
-                 fmt::format("expected {} = 1: the bars are of it, and others are its multiples",
-                             kCalibrationSparsifier));
-    }
-  }
-
-  void Reference(const std::string& at, const std::vector<PublishedNumber>& published) {
-    const std::vector<std::string> known = {"families", "workload", "batch_per_worker",
-                                            "workers",  "bar",      "batch_source"};
-    file_.CheckKeys(at, "[[reference]]", known);
-    ReferenceWorkload reference;
-    const json* families = file_.Find(at + "/families");
-    if (families == nullptr || !families->is_array())
-      file_.Fail(at, "families is missing: expected a list of workload families");
-    reference.families = families->get<std::vector<std::string>>();
-    reference.workload = file_.RequiredString(at, "workload");
-    workloads::FindWorkload(reference.workload);  // throws
-    reference.batch_per_worker = static_cast<int>(
-        file_.Integer(at, "batch_per_worker", 1, FindConfigKey("batch_per_worker")->range));
-    reference.workers = static_cast<int>(file_.Integer(at, "workers", 1, kReferenceWorkers));
-    reference.batch_source = file_.RequiredString(at, "batch_source");
-    reference.bar = Bar(at);
-    const auto seconds = [&](const std::string& part) {
-      const std::string metric = "time/iter:" + part;
-      for (const PublishedNumber& row : published) {
-        if (row.paper == reference.bar.paper && row.artifact == reference.bar.artifact &&
-            row.method == reference.bar.method && row.metric == metric && row.unit == "ms" &&
-            row.value) {
-          return *row.value * 1e-3;
-        }
-      }
-      file_.Fail(at + "/bar", fmt::format("{}: results/published has no {} in ms",
-                                          reference.bar.name(), metric));
-    };
-    reference.forward_seconds = seconds("Forward");
-    reference.backward_seconds = seconds("Backward");
-    reference.sparsify_seconds = seconds("Sparsification");
-    reference.exposed_seconds = seconds("NOCT");
-    cluster_.references.push_back(std::move(reference));
-  }
-
-  CalibrationBar Bar(const std::string& at) const {
-    const std::string name = file_.RequiredString(at, "bar");
-    std::vector<std::string> allowed;
-    for (const char* artifact : kCalibrationArtifacts) {
-      CalibrationBar bar{kCalibrationPaper, artifact, kCalibrationMethod};
-      if (name == bar.name()) return bar;
-      allowed.push_back(bar.name());
-    }
-    file_.FailValue(at + "/bar",
-                    fmt::format("one of {}: every other published result is there to be predicted",
-                                fmt::join(allowed, ", ")));
-  }
-
   const TomlFile& file_;
   const ProfileFolders& profiles_;
+  const DeclaredCluster* other_ = nullptr;
+  std::map<std::string, std::vector<PublishedNumber>> published_;
   DeclaredCluster cluster_;
 };
 
+// Half of all draws below the value, half above; even steps of its logarithm on either side.
+double Draw(double value, double low, double high, const std::string& name, int draw) {
+  if (draw == 0 || value <= 0) return value;
+  std::uint64_t key = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  const double u =
+      static_cast<double>(RandomStream(key, static_cast<std::uint64_t>(draw), 0).At(0) >> 11) *
+      0x1p-53;
+  const double end = u < 0.5 ? low : high;
+  const double way = u < 0.5 ? 1 - 2 * u : 2 * u - 1;
+  constexpr double kLeast = 1e-12;
+  return value * std::pow(std::max(end, kLeast * value) / value, way);
+}
+
+DeclaredCluster DrawnFrom(const DeclaredCluster& declared, int draw) {
+  DeclaredCluster drawn = declared;
+  for (DeclaredInput& input : drawn.inputs)
+    input.value = Draw(input.value, input.low, input.high, input.name, draw);
+  for (ComputeTime& time : drawn.compute) {
+    const double factor = Draw(1, 1 / time.spread, time.spread, "compute/" + time.workload, draw);
+    time.forward_seconds *= factor;
+    time.backward_seconds *= factor;
+  }
+  for (Coder& coder : drawn.coders) {
+    const double factor = Draw(1, 1 / coder.spread, coder.spread, "coder/" + coder.name, draw);
+    for (double* each :
+         {&coder.encode_seconds, &coder.encode_seconds_per_element, &coder.decode_seconds,
+          &coder.decode_seconds_per_rank, &coder.decode_seconds_per_element,
+          &coder.decode_seconds_per_element_and_rank, &coder.decode_seconds_per_entry}) {
+      *each *= factor;
+    }
+  }
+  return drawn;
+}
+
 }  // namespace
 
-double DeclaredCluster::Value(std::string_view input) const {
-  const auto found = std::find_if(inputs.begin(), inputs.end(),
-                                  [&](const DeclaredInput& each) { return each.name == input; });
-  if (found == inputs.end())
-    SPARFUSE_THROW(kInternal, "cluster " + name + " has no input " + std::string(input));
-  return found->value;
+const DeclaredInput* DeclaredCluster::Find(std::string_view input, std::string_view family) const {
+  const auto found = std::ranges::find_if(inputs, [&](const DeclaredInput& each) {
+    return each.name == input && (each.families.empty() || family.empty() ||
+                                  StandsFor(each.families, family));
+  });
+  return found == inputs.end() ? nullptr : &*found;
 }
 
-double DeclaredCluster::ValueOr(std::string_view input, double otherwise) const {
-  return std::ranges::count(inputs, input, &DeclaredInput::name) > 0 ? Value(input) : otherwise;
+DeclaredInput* DeclaredCluster::Find(std::string_view input, std::string_view family) {
+  return const_cast<DeclaredInput*>(std::as_const(*this).Find(input, family));
 }
 
-// The calibration's own cluster has none.
-double DeclaredCluster::ComputeRatio() const { return ValueOr(kComputeRatio, 1); }
-
-double DeclaredCluster::SideSlowdown() const { return ValueOr(kSideSlowdown, 1); }
-
-double DeclaredCluster::MessageMicroseconds() const { return ValueOr(kMessage, 0); }
-
-std::vector<DeclaredInput> DeclaredCluster::CalibratedInputs(
-    const ReferenceWorkload& reference) const {
-  const std::string bar = reference.bar.name();
-  const std::string both = "both bars";
-  const auto calibrated = [](const char* name, double value, const std::string& source,
-                             const char* group) {
-    return DeclaredInput{name, value, "calibrated", source, group};
-  };
-  return {calibrated("forward_ms", reference.forward_seconds * 1e3, bar, "compute"),
-          calibrated("backward_ms", reference.backward_seconds * 1e3, bar, "compute"),
-          calibrated("selection_us_a_tensor", selection_seconds_once * 1e6, both, "sparsify"),
-          calibrated("selection_ns_an_element", selection_seconds_each * 1e9, both, "sparsify"),
-          calibrated("host_us_an_exchange", reference.host_seconds * 1e6, bar, "host_overhead")};
-}
-
-const ReferenceWorkload& DeclaredCluster::ReferenceOf(const std::string& workload) const {
-  const std::string_view family = workloads::FindWorkload(workload).family();
-  std::vector<std::string> known;
-  for (const ReferenceWorkload& reference : references) {
-    if (std::find(reference.families.begin(), reference.families.end(), family) !=
-        reference.families.end())
-      return reference;
-    known.insert(known.end(), reference.families.begin(), reference.families.end());
+double DeclaredCluster::Value(std::string_view input, std::string_view family) const {
+  if (const DeclaredInput* there = Find(input, family)) return there->value;
+  for (const InputSpec& spec : InputSpecs()) {
+    if (spec.name == input && spec.otherwise) return *spec.otherwise;
   }
+  SPARFUSE_THROW(kInternal, "cluster " + name + " has no input " + std::string(input));
+}
+
+const ComputeTime* DeclaredCluster::ComputeOf(const std::string& workload) const {
+  for (const ComputeTime& time : compute) {
+    if (time.workload == workload) return &time;
+  }
+  const std::string_view family = workloads::FindWorkload(workload).family();
+  for (const ComputeTime& time : compute) {
+    if (StandsFor(time.families, family)) return &time;
+  }
+  return nullptr;
+}
+
+void DeclaredCluster::CheckWorkload(const std::string& workload) const {
+  if (ComputeOf(workload) != nullptr || Value("compute_tflops") > 0 ||
+      MeasuredTimesOf(workload) != nullptr) {
+    return;
+  }
+  std::vector<std::string> known;
+  for (const ComputeTime& time : compute)
+    known.insert(known.end(), time.families.begin(), time.families.end());
   SPARFUSE_THROW(
       kConfig,
-      fmt::format(
-          "cluster \"{}\": no [[reference]] stands for workload {} of family {}; they stand "
-          "for {}",
-          name, workload, family, fmt::join(known, ", ")));
+      fmt::format("cluster \"{}\": nothing says what workload {} of family {} takes to compute; its "
+                  "times stand for {}: expected a [[compute]] of it, or an input compute_tflops{}",
+                  name, workload, workloads::FindWorkload(workload).family(),
+                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+                  workloads::IsTable(workload)
+                      ? "; or the key \"family\" of its file, naming one of them, or its own "
+                        "forward_us and backward_us"
+                      : ""));
 }
 
-const std::vector<std::string>& InputGroups() {
-  static const std::vector<std::string> kGroups = {
-      "compute",   "sparsify", "host_overhead", "host_carried", "latency",
-      "bandwidth", "memory",   "kernel",        "host",         "side"};
-  return kGroups;
+void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
+  if (sparsifier == "none" || selection_costs.contains(sparsifier) ||
+      std::ranges::count(coders, sparsifier, &Coder::name) > 0) {
+    return;
+  }
+  SPARFUSE_THROW(kConfig, fmt::format("sparsifier = \"{}\" on cluster {}: neither its "
+                                      "[selection_costs] nor a [[coder]] has it",
+                                      sparsifier, name));
+}
+
+const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload) {
+  const auto& table = workloads::FindWorkload(workload).table;
+  const bool all = table && table->times && table->times->forward_us &&
+                   !table->times->backward_us.empty() && table->times->batch > 0;
+  return all ? &*table->times : nullptr;
 }
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
@@ -301,14 +707,37 @@ DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders&
   return ClusterParser(file, profiles).Parse();
 }
 
+const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
+                                    int draw) {
+  // Calibration simulates; an experiment asks once a cell.
+  static std::map<std::pair<fs::path, int>, DeclaredCluster> loaded;
+  const fs::path file = fs::absolute(profiles.File(cluster + ".toml"));
+  const auto found = loaded.find({file, draw});
+  if (found != loaded.end()) return found->second;
+  DeclaredCluster read;
+  if (draw == 0) {
+    read = ParseDeclaredCluster(TomlFile::Read(file), profiles);
+  } else {
+    const DeclaredCluster& declared = DrawnCluster(profiles, cluster, 0);
+    read = DrawnFrom(declared, draw);
+    if (declared.calibrated_on.empty()) {
+      RecalibrateOnSteps(read);
+    } else {
+      const DeclaredCluster& before = DrawnCluster(profiles, declared.calibrated_on, 0);
+      const DeclaredCluster& after = DrawnCluster(profiles, declared.calibrated_on, draw);
+      for (DeclaredInput& input : read.inputs) {
+        if (input.kind != "calibrated") continue;
+        const std::string family = input.families.empty() ? "" : input.families.front();
+        input.value *= after.Value(input.name, family) / before.Value(input.name, family);
+      }
+    }
+  }
+  return loaded.emplace(std::pair(file, draw), std::move(read)).first->second;
+}
+
 const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
                                            const std::string& cluster) {
-  // Calibration simulates; an experiment asks once a cell.
-  static std::map<fs::path, DeclaredCluster> loaded;
-  const fs::path file = fs::absolute(profiles.File(cluster + ".toml"));
-  const auto found = loaded.find(file);
-  if (found != loaded.end()) return found->second;
-  return loaded.emplace(file, ParseDeclaredCluster(TomlFile::Read(file), profiles)).first->second;
+  return DrawnCluster(profiles, cluster, 0);
 }
 
 }  // namespace sparfuse::harness

@@ -1,92 +1,167 @@
 // Reads clusters that nobody here has: files of results/profiles whose numbers are declared, each
-// with its source, and calibrated on a published bar where the file says so. They yield what has
-// the form of a measured profile, so that the model does not know the difference.
+// with its source and its range, and calibrated on measured steps where the file gives some. They
+// yield what has the form of a measured profile, so that the model does not know the difference.
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/cost/collective_choice.hpp"
 #include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
+#include "workloads/catalog/model_table.hpp"
 
 namespace sparfuse::harness {
 
 // A number that a cluster's file declares, or that calibration found.
 struct DeclaredInput {
-  std::string name;  // "inter_node_gbps"
-  double value = 0;  // in the unit that the name ends with
-  std::string kind;  // "published text", "data sheet", "declared", "calibrated"
+  std::string name;             // "inter_node_gbps"
+  double value = 0;             // in the unit that the name ends with
+  double low = 0, high = 0;     // what it may be
+  std::string kind;             // of InputKinds(), or "calibrated"
   std::string source;
-  std::string group;  // the key of `inputs` that scales it
+  std::string group;                  // the key of `inputs` that scales it
+  std::vector<std::string> families;  // of workloads that it is for; empty: all
+  bool calibrated = false;            // by this file's references
 };
 
-// A bar of a published figure that calibration reads, by its columns in results/published.
-struct CalibrationBar {
-  std::string paper, artifact, method;
-  std::string name() const { return paper + "/" + artifact + "/" + method; }
-};
-
-// Calibration result for a family of workloads, fitted to the published bar of one of them.
-struct ReferenceWorkload {
+// What forward and backward of a workload take on one card.
+struct ComputeTime {
   std::vector<std::string> families;  // of workloads that it stands for
   std::string workload;
   int batch_per_worker = 0;
-  int workers = 0;
-  std::string batch_source;
-  CalibrationBar bar;
-  // The bar, seconds a step.
-  double forward_seconds = 0, backward_seconds = 0, sparsify_seconds = 0, exposed_seconds = 0;
-  // Solved: what the host adds to an exchange of a tensor of mean size, so that a modelled step of
-  // `bar.method` on the calibration's cluster exposes as much communication, decompression
-  // included, as the bar says. A layer-wise bar cannot tell which part of it goes with the exchange
-  // and which with what it carries: the input host_carried_share says.
-  double host_seconds = 0;
+  double forward_seconds = 0, backward_seconds = 0;
+  double spread = 1;  // both may be so many times as long or as short
+  std::string kind, source;
 };
+
+// What a selection, or an encoding, and its decoding take.
+struct Coder {
+  std::string name;  // of a sparsifier or a quantizer
+  double encode_seconds = 0, encode_seconds_per_element = 0;
+  bool decodes = false;  // else as device memory streams
+  double decode_seconds = 0, decode_seconds_per_rank = 0;
+  double decode_seconds_per_element = 0, decode_seconds_per_element_and_rank = 0;
+  double decode_seconds_per_entry = 0;
+  double spread = 1;
+  std::string kind, source;
+};
+
+// A published number that calibration reads, by its columns in results/published; `row` tells one
+// of several of an artifact and a method apart: "ResNet-50/8/10GbE".
+struct CalibrationBar {
+  std::string paper, artifact, method, row;
+  std::string name() const {
+    return paper + "/" + artifact + "/" + method + (row.empty() ? "" : "/" + row);
+  }
+};
+
+enum class StepPart : std::uint8_t { kStep, kExposed, kSparsify };
+
+// A step, or a part of one, that was measured on the cluster: what calibration must reproduce.
+struct ReferenceStep {
+  std::vector<std::string> families;  // of workloads that it stands for
+  std::string workload;
+  int batch_per_worker = 0, workers = 0;
+  std::string method;
+  nlohmann::json method_options = nlohmann::json::object();
+  std::string sparsifier;  // "none": it sends dense gradients
+  double density = 1;
+  std::optional<LinkShape> link;  // another than the cluster's
+  StepPart part = StepPart::kStep;
+  double seconds = 0;
+  double modelled_seconds = 0;  // after calibration
+  std::optional<CalibrationBar> bar;
+  std::string source;
+};
+
+// All-reduces of `ranks` that were measured one by one.
+struct OperationCurve {
+  int ranks = 0;
+  std::vector<std::pair<double, double>> seconds;  // by bytes
+  std::string kind, source;
+};
+
+// How a dense all-reduce is done.
+enum class AllReduceBy : std::uint8_t { kRing, kTree, kTwoLevel, kNccl2_8, kNccl2_20 };
+inline constexpr const char* kAllReduceNames[] = {"ring", "tree", "two-level", "nccl-2.8",
+                                                  "nccl-2.20"};
 
 struct DeclaredCluster {
   std::string name, title, source, hardware;
   int nodes = 1, ranks_per_node = 1;
-  std::vector<DeclaredInput> inputs;
-  std::vector<ReferenceWorkload> references;
-  // Selection of the bars' sparsifier, from all bars together: seconds = once + each * elements.
-  double selection_seconds_once = 0, selection_seconds_each = 0;
-  double reference_memory_gbytes = 0;  // of the calibration's cluster
-  nlohmann::json selection_costs;      // by sparsifier: its time as a multiple of the bars'
+  std::vector<DeclaredInput> inputs;  // those calibrated among them
+  std::vector<ComputeTime> compute;
+  std::vector<Coder> coders;
+  AllReduceBy all_reduce = AllReduceBy::kRing;
+  NcclMachine nccl;  // links apart; of kNccl*
+  std::vector<OperationCurve> curves;
+  std::vector<ReferenceStep> references;
+  std::string calibrated_on;          // another cluster, whose calibration this one takes over
+  nlohmann::json selection_costs = nlohmann::json::object();  // times the selection_* inputs
 
   int ranks() const { return nodes * ranks_per_node; }
-  double Value(std::string_view input) const;
-  double ValueOr(std::string_view input, double otherwise) const;
-  // Seconds of forward and backward here for one there.
-  double ComputeRatio() const;
-  // Seconds of a selection beside backward for one alone; 1 where the file does not say.
-  double SideSlowdown() const;
-  // What each further message of a rank's round costs; 0 where the file does not declare it.
-  double MessageMicroseconds() const;
-  std::vector<DeclaredInput> CalibratedInputs(const ReferenceWorkload& reference) const;
-  const ReferenceWorkload& ReferenceOf(const std::string& workload) const;
+  // That of the file for a workload's family, else what InputSpecs() says; Error{kInternal} where
+  // it is needed.
+  double Value(std::string_view input, std::string_view family = {}) const;
+  const DeclaredInput* Find(std::string_view input, std::string_view family = {}) const;
+  DeclaredInput* Find(std::string_view input, std::string_view family = {});
+  // The time that stands for the workload's family; null where compute_tflops must.
+  const ComputeTime* ComputeOf(const std::string& workload) const;
+  // Throws Error{kConfig} saying what the file lacks for this workload or sparsifier.
+  void CheckWorkload(const std::string& workload) const;
+  void CheckSparsifier(const std::string& sparsifier) const;
 };
 
+struct InputSpec {
+  const char* name;
+  const char* group;
+  Range values;
+  std::optional<double> otherwise;  // where the file has none; nothing: it must have it
+  const char* meaning;
+};
+std::span<const InputSpec> InputSpecs();
+
+// Of what a file may declare, and by what factor a value of the kind may be off either way where
+// its range is not given.
+struct InputKind {
+  const char* name;
+  double spread;
+};
+std::span<const InputKind> InputKinds();
+
 // The groups of inputs that a cell's `inputs` may scale: compute (seconds of forward and backward),
-// sparsify (seconds of selections), host_overhead (seconds an exchange), host_carried (the
-// share of these that goes with what an exchange carries, at most 1), latency (seconds a round),
-// bandwidth (of links), memory (bandwidth of the device's memory: packing, decompression, update),
-// kernel (seconds of the smallest kernel), host (bandwidth to and on the host: offloaded
-// selections), side (what selections take beside backward, at least as long as alone).
+// sparsify (seconds of selections and encodings), host_overhead (seconds of the host for an
+// exchange), host_staging (those that go with what it carries), latency (seconds a round), bandwidth (of links), memory (bandwidth of the device's
+// memory: packing, decompression, update), kernel (seconds of the smallest kernel), host (bandwidth
+// to and on the host: offloaded selections), side (what selections take beside backward, at least
+// as long as alone), overlap (at most 1).
 const std::vector<std::string>& InputGroups();
+
+// What a table has of a step on one card, if it has times for all of it; else null.
+const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload);
+
+// Of the optimizer on one card: momentum, over device memory.
+double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload);
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);
 
-// Reads, checks and calibrates. Only the WFBP bars of SAFusion's Fig. 15 may calibrate; numbers of
-// other published figures are refused as inputs: they are what is to be predicted. Throws
-// Error{kConfig} naming file, line, key, value and what was expected. Cost: some simulated steps,
-// about 0.1 s; done once a file.
+// Reads, checks and calibrates. Throws Error{kConfig} naming file, line, key, value and what was
+// expected. Cost: some simulated steps, about 0.1 s; done once a file.
 const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
                                            const std::string& cluster);
 // The same of a file that is read already; `profiles` has the cluster that it may refer to.
 DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles);
+
+// The cluster as its inputs' ranges allow it to be: each value drawn between its ends, the median
+// of draws being the declared one; then calibrated again. Equal draws give equal values of inputs
+// of equal names, on every cluster. draw 0: as declared.
+const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
+                                    int draw);
 
 // An array of one outcome in the form of a profile trial's, of the cell's workload, batch and
 // `inputs`: links by class, what was calibrated (key "calibration") and all inputs (key "inputs").

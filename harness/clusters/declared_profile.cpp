@@ -1,6 +1,11 @@
 // Writes a declared cluster as the profile that the model takes.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "core/quantize/quantizer.hpp"
-#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "workloads/catalog/catalog.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -11,6 +16,8 @@ using nlohmann::json;
 constexpr double kFloatBytes = 4;
 constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
+
+constexpr double kAnyDensity = 0.01;  // declared times do not depend on it
 
 // Streams over device memory, in bytes an element or entry.
 constexpr double kCopyBytes = 2 * kFloatBytes;    // read, write
@@ -28,9 +35,10 @@ double FactorOf(const CellConfig& config, const std::string& group) {
 }
 
 json Described(const DeclaredInput& input, const CellConfig& config) {
-  return {{"name", input.name},   {"value", input.value},
-          {"kind", input.kind},   {"source", input.source},
-          {"group", input.group}, {"factor", FactorOf(config, input.group)}};
+  return {{"name", input.name},     {"value", input.value},
+          {"low", input.low},       {"high", input.high},
+          {"kind", input.kind},     {"source", input.source},
+          {"group", input.group},   {"factor", FactorOf(config, input.group)}};
 }
 
 json CurveThrough(double once, double each) {
@@ -38,106 +46,280 @@ json CurveThrough(double once, double each) {
   return json::array({{0, once}, {kFar, once + each * kFar}});
 }
 
-}  // namespace
+// A cluster with a cell's factors.
+class Scaled {
+ public:
+  Scaled(const DeclaredCluster& cluster, const CellConfig& config)
+      : cluster_(cluster),
+        config_(config),
+        family_(workloads::FindWorkload(config.workload).family()) {}
 
-json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
-  const std::string& workload = config.workload;
-  const double batch = config.batch_per_worker;
-  const workloads::LayerTable& layers = workloads::LayersOf(workload);
-  const ReferenceWorkload& reference = cluster.ReferenceOf(workload);
-  const workloads::LayerTable& reference_layers = workloads::LayersOf(reference.workload);
+  double Factor(const char* group) const { return FactorOf(config_, group); }
+  double operator()(const char* input) const {
+    const auto spec = std::ranges::find_if(
+        InputSpecs(), [&](const InputSpec& each) { return std::string_view(each.name) == input; });
+    return cluster_.Value(input, family_) * Factor(spec->group);
+  }
 
-  // Forward and backward take the bar's time a multiply-accumulate; backward is spread over tensors
-  // as theirs are.
-  const double work = layers.macs() * batch /
-                      (reference_layers.macs() * reference.batch_per_worker) *
-                      cluster.ComputeRatio() * FactorOf(config, "compute");
-  const double backward_seconds = reference.backward_seconds * work;
+ private:
+  const DeclaredCluster& cluster_;
+  const CellConfig& config_;
+  std::string_view family_;
+};
+
+// Forward and backward of a batch.
+struct ComputeSeconds {
+  double forward = 0, backward = 0;
+};
+
+// By the time of the workload, or of another one of its family in the ratio of
+// multiply-accumulates; else by the rate, backward taking twice as long as forward; else by what
+// was measured of a table, wherever that was.
+ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& config) {
+  const double factor = FactorOf(config, "compute");
+  const double work = workloads::LayersOf(config.workload).macs() * config.batch_per_worker;
+  if (const ComputeTime* time = cluster.ComputeOf(config.workload)) {
+    const double ratio =
+        factor * work / (workloads::LayersOf(time->workload).macs() * time->batch_per_worker);
+    return {ratio * time->forward_seconds, ratio * time->backward_seconds};
+  }
+  if (const workloads::MeasuredTimes* times = MeasuredTimesOf(config.workload);
+      times != nullptr && cluster.Value("compute_tflops") <= 0) {
+    const double us = std::accumulate(times->backward_us.begin(), times->backward_us.end(), 0.0);
+    const double steps = factor * kMicro * config.batch_per_worker /
+                         static_cast<double>(times->batch);
+    return {steps * times->forward_us.value_or(0), steps * us};
+  }
+  const double forward = factor * 2 * work / (1e12 * cluster.Value("compute_tflops"));
+  return {forward, 2 * forward};
+}
+
+json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config, double memory) {
+  const workloads::LayerTable& layers = workloads::LayersOf(config.workload);
+  const ComputeSeconds compute = ComputeOf(cluster, config);
+  const std::vector<double> weights = workloads::BackwardWeights(config.workload);
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   json tensors = json::array();
-  for (const workloads::LayerTensor& tensor : layers.tensors) {
+  for (std::size_t t = 0; t < weights.size(); ++t) {
+    const workloads::LayerTensor& tensor = layers.tensors[t];
     tensors.push_back({{"name", tensor.name},
                        {"shape", tensor.shape},
                        {"numel", tensor.numel},
-                       {"seconds", backward_seconds * tensor.macs / layers.macs()}});
+                       {"seconds", compute.backward * weights[t] / all}});
   }
+  double update = kUpdateBytes * static_cast<double>(layers.numel()) / memory;
+  if (config.workers > 1) {
+    update += kMicro * Scaled(cluster, config)("update_host_us_a_tensor") *
+              static_cast<double>(layers.tensors.size());
+  }
+  return {{"steps", 0},        {"begin_seconds", 0},         {"forward_seconds", compute.forward},
+          {"tail_seconds", 0}, {"update_seconds", update}, {"tensors", std::move(tensors)}};
+}
 
-  const double memory = kGiga * cluster.Value("memory_gbytes_per_s") * FactorOf(config, "memory");
-  const double kernel = kMicro * cluster.Value("kernel_us") * FactorOf(config, "kernel");
+struct LinkRate {
+  double alpha_seconds = 0;
+  double bytes_per_second = 0;
+};
+
+LinkRate WithinNodes(const Scaled& input) {
+  return {kMicro * input("intra_node_us"),
+          kGiga / 8 * input("intra_node_gbps") * input("intra_node_efficiency") /
+              input.Factor("bandwidth")};
+}
+
+// The rate of a node.
+LinkRate BetweenNodes(const Scaled& input, const CellConfig& config) {
+  const double factor = input.Factor("bandwidth");
+  const double nominal = config.link ? config.link->gbps : input("inter_node_gbps") / factor;
+  const double alpha =
+      config.link ? config.link->alpha_us * input.Factor("latency") : input("inter_node_us");
+  const double cards = input("network_cards") / factor;
+  const double delivered = nominal * cards * input("inter_node_efficiency") / factor;
+  return {kMicro * alpha,
+          kGiga / 8 * factor * std::min(delivered, input("host_path_gbps") / factor)};
+}
+
+json LinkJson(const LinkRate& rate, double message_seconds) {
+  return {{"alpha_seconds", rate.alpha_seconds},
+          {"seconds_per_byte", 1 / rate.bytes_per_second},
+          {"seconds_per_extra_message", message_seconds}};
+}
+
+// A curve of so many ranks at others: start-up as the steps of a ring, the rest as what a rank
+// passes on around it.
+json AllReduceOf(const OperationCurve& curve, int ranks) {
+  const auto steps = [](double p) { return p - 1; };
+  const auto passed = [](double p) { return (p - 1) / p; };
+  const double start = curve.seconds.front().second * steps(ranks) / steps(curve.ranks);
+  const double scale = passed(ranks) / passed(curve.ranks);
+  json on_link = json::array({{0, 0}});
+  for (const auto& [bytes, seconds] : curve.seconds)
+    on_link.push_back({bytes, std::max(0.0, seconds - curve.seconds.front().second) * scale});
+  return {{"start_seconds", json::array({{0, start}})}, {"inter_node", std::move(on_link)}};
+}
+
+// By the formulas of core/cost, at sizes from 64 bytes to 8 GiB.
+json AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config, const LinkRate& within,
+                 const LinkRate& between) {
+  const Topology topology{config.workers, config.ranks_per_node};
+  CollectiveLinks links;
+  links[LinkClass::kIntraNode] = {within.bytes_per_second, within.alpha_seconds};
+  links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
+  links[LinkClass::kInterNode] = {between.bytes_per_second / links.cards_per_node,
+                                  between.alpha_seconds};
+  const auto cost_of = [&](double bytes) {
+    switch (cluster.all_reduce) {
+      case AllReduceBy::kTree:
+        return TreeAllReduceCost(links, topology, bytes);
+      case AllReduceBy::kTwoLevel:
+        return TwoLevelAllReduceCost(links, topology, bytes);
+      default:
+        break;
+    }
+    NcclMachine machine = cluster.nccl;
+    machine.links = links;
+    return NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
+                      cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20)
+        .cost;
+  };
+  json start = json::array();
+  json by_link[kLinkClasses] = {json::array(), json::array()};
+  constexpr int kSmallest = 6, kLargest = 33;  // powers of 2
+  for (int power = kSmallest; power <= kLargest; ++power) {
+    const double bytes = std::exp2(power);
+    const CollectiveCost cost = cost_of(bytes);
+    start.push_back({bytes, cost.startup_seconds});
+    // What is pipelined occupies the links at once: the slower ones decide.
+    const std::size_t slower = cost.link_seconds[0] > cost.link_seconds[1] ? 0 : 1;
+    for (std::size_t link = 0; link < kLinkClasses; ++link) {
+      const bool counts = !cost.pipelined || link == slower;
+      by_link[link].push_back({bytes, counts ? cost.link_seconds[link] : 0.0});
+    }
+  }
+  return {{"start_seconds", std::move(start)},
+          {"intra_node", std::move(by_link[0])},
+          {"inter_node", std::move(by_link[1])}};
+}
+
+// Of as many ranks as possible that are no more than the cell's; where the cell has fewer, of the
+// fewest.
+const OperationCurve* NearestCurve(const DeclaredCluster& cluster, const CellConfig& config) {
+  const OperationCurve* best = nullptr;
+  for (const OperationCurve& curve : cluster.curves) {
+    if (best == nullptr ||
+        std::abs(std::log(static_cast<double>(curve.ranks) / config.workers)) <
+            std::abs(std::log(static_cast<double>(best->ranks) / config.workers))) {
+      best = &curve;
+    }
+  }
+  return best;
+}
+
+void AddCoders(const DeclaredCluster& cluster, const Scaled& input, json& profile) {
+  const double factor = input.Factor("sparsify") * cluster.Value("coding_in_step");
+  const auto select = [&](const std::string& name, double once, double each) {
+    profile["selection"][name] = {
+        {{"density", kAnyDensity}, {"seconds", CurveThrough(once, each)}}};
+  };
+  const double each = factor * 1e-9 * cluster.Value("selection_ns_an_element");
+  const double once = factor * kMicro * cluster.Value("selection_us");
+  for (const auto& [name, cost] : cluster.selection_costs.items())
+    select(name, cost.get<double>() * once, cost.get<double>() * each);
+  std::vector<std::string> quantizers;
+  for (const QuantizerDescriptor& quantizer : Quantizers())
+    quantizers.emplace_back(quantizer.name);
+  for (const Coder& coder : cluster.coders) {
+    const double encode = factor * coder.encode_seconds;
+    const double encode_each = factor * coder.encode_seconds_per_element;
+    if (std::ranges::count(quantizers, coder.name) > 0) {
+      profile["encode"][coder.name] = CurveThrough(encode, encode_each);
+    } else {
+      select(coder.name, encode, encode_each);
+    }
+    if (!coder.decodes) continue;
+    profile["decode"][coder.name] = {
+        {"per_call", factor * coder.decode_seconds},
+        {"per_call_and_rank", factor * coder.decode_seconds_per_rank},
+        {"per_element", factor * coder.decode_seconds_per_element},
+        {"per_element_and_rank", factor * coder.decode_seconds_per_element_and_rank},
+        {"per_entry", factor * coder.decode_seconds_per_entry}};
+  }
+}
+
+}  // namespace
+
+double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload) {
+  return kUpdateBytes * static_cast<double>(workloads::LayersOf(workload).numel()) /
+         (kGiga * cluster.Value("memory_gbytes_per_s"));
+}
+
+json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
+  const Scaled input(cluster, config);
+  const double memory = kGiga * input("memory_gbytes_per_s");
+  const double kernel = kMicro * input("kernel_us");
   const auto stream = [&](double bytes) { return CurveThrough(kernel, bytes / memory); };
-  const double overhead = reference.host_seconds * FactorOf(config, "host_overhead");
-  const double carried =
-      std::min(1.0, cluster.Value("host_carried_share") * FactorOf(config, "host_carried"));
   json profile = {
-      {"backward",
-       {{"steps", 0},
-        {"begin_seconds", 0},
-        {"forward_seconds", reference.forward_seconds * work},
-        {"tail_seconds", 0},
-        {"update_seconds", kUpdateBytes * static_cast<double>(layers.numel()) / memory},
-        {"tensors", std::move(tensors)}}},
+      {"backward", BackwardProfileOf(cluster, config, memory)},
       {"pack", stream(kCopyBytes)},
       {"scale", stream(kCopyBytes)},
       {"clear", stream(kClearBytes)},
       {"seconds_per_entry", kEntryBytes / memory},
       {"seconds_per_reduced_element", kReduceBytes / memory},
-      {"side_slowdown", std::max(1.0, cluster.SideSlowdown() * FactorOf(config, "side"))},
+      {"side_slowdown", std::max(1.0, input("side_slowdown"))},
+      {"compute_slowdown", std::max(1.0, input("compute_slowdown"))},
+      {"overlap", std::min(1.0, input("overlap"))},
       {"dispatch_seconds", 0},
-      {"exchange_dispatch_seconds", overhead * (1 - carried)},
-      // A tensor of the reference's mean size costs what it cost alone.
-      {"exchange_seconds_per_element", overhead * carried *
-                                           static_cast<double>(reference_layers.tensors.size()) /
-                                           static_cast<double>(reference_layers.numel())}};
+      {"exchange_dispatch_seconds", 0},
+      {"exchange_host_seconds", kMicro * input("exchange_host_us")},
+      {"exchange_host_seconds_per_rank", kMicro * input("exchange_host_us_a_rank")},
+      {"exchange_seconds_per_element", 1e-9 * input("exchange_host_ns_an_element")},
+      {"selection", json::object()}};
   for (const QuantizerDescriptor& quantizer : Quantizers())
     profile["encode"][std::string(quantizer.name)] = stream(kCopyBytes);
+  AddCoders(cluster, input, profile);
 
-  // The published code's selections stream through memory many times: they scale with its
-  // bandwidth.
-  const double sparsify = FactorOf(config, "sparsify");
-  const double each = cluster.selection_seconds_each * cluster.reference_memory_gbytes /
-                      cluster.Value("memory_gbytes_per_s");
-  const double host = kGiga * FactorOf(config, "host");
-  const double host_link = host * cluster.Value("host_link_gbytes_per_s");
-  const double host_memory = host * cluster.Value("host_memory_gbytes_per_s");
+  const double host_link = kGiga * input("host_link_gbytes_per_s");
+  const double host_memory = kGiga * input("host_memory_gbytes_per_s");
   const double host_each = kFloatBytes / host_link + kFloatBytes / host_memory;
   profile["host_work"] = {{"add", kReduceBytes / host_memory},
                           {"merge", kEntryBytes / host_memory},
                           {"to_host", kFloatBytes / host_link},
                           {"to_device", kFloatBytes / host_link}};
-  for (const auto& [name, cost] : cluster.selection_costs.items()) {
-    const double relative = sparsify * cost.get<double>();
-    profile["selection"][name] = {
-        {{"density", kCalibrationDensity},
-         {"seconds", CurveThrough(relative * cluster.selection_seconds_once, relative * each)}}};
+  for (const auto& [name, curves] : profile["selection"].items()) {
     profile["host_selection"][name] = {
-        {{"density", kCalibrationDensity}, {"seconds", CurveThrough(kernel, host_each)}}};
+        {{"density", kAnyDensity}, {"seconds", CurveThrough(kernel, host_each)}}};
   }
 
-  const double bandwidth = FactorOf(config, "bandwidth");
-  const double latency = FactorOf(config, "latency");
-  const auto link = [&](double gbps, double microseconds) -> json {
-    return {{"alpha_seconds", microseconds * kMicro * latency},
-            {"seconds_per_byte", 8 / (gbps * kGiga * bandwidth)},
-            {"seconds_per_extra_message", cluster.MessageMicroseconds() * kMicro * latency}};
-  };
-  profile["links"] = {
-      {"intra_node", link(cluster.Value("intra_node_gbps"), cluster.Value("intra_node_us"))},
-      {"inter_node", config.link
-                         ? link(config.link->gbps, config.link->alpha_us)
-                         : link(cluster.Value("inter_node_gbps"), cluster.Value("inter_node_us"))}};
+  const double message = kMicro * input("message_us");
+  const LinkRate within = WithinNodes(input);
+  const LinkRate between = BetweenNodes(input, config);
+  profile["links"] = {{"intra_node", LinkJson(within, message)},
+                      {"inter_node", LinkJson(between, message)}};
+  const OperationCurve* curve = NearestCurve(cluster, config);
+  if (curve != nullptr && config.workers > config.ranks_per_node) {
+    profile["all_reduce"] = AllReduceOf(*curve, config.workers);
+  } else if (cluster.all_reduce != AllReduceBy::kRing && config.workers > 1) {
+    profile["all_reduce"] = AllReduceOf(cluster, config, within, between);
+  }
 
   json inputs = json::array();
-  for (const DeclaredInput& input : cluster.inputs) inputs.push_back(Described(input, config));
-  for (const DeclaredInput& input : cluster.CalibratedInputs(reference))
-    inputs.push_back(Described(input, config));
-  const json calibration = json::array({{{"paper", reference.bar.paper},
-                                         {"artifact", reference.bar.artifact},
-                                         {"method", reference.bar.method},
-                                         {"workload", reference.workload},
-                                         {"workers", reference.workers}}});
+  const std::string_view family = workloads::FindWorkload(config.workload).family();
+  for (const DeclaredInput& each : cluster.inputs) {
+    if (cluster.Find(each.name, family) == &each) inputs.push_back(Described(each, config));
+  }
+  json calibration = json::array();
+  for (const ReferenceStep& step : cluster.references) {
+    if (!step.bar) continue;
+    calibration.push_back({{"paper", step.bar->paper},
+                           {"artifact", step.bar->artifact},
+                           {"method", step.bar->method},
+                           {"workload", step.workload},
+                           {"workers", step.workers}});
+  }
   return json::array({{{"config", ToJson(config)},
                        {"declared", true},
                        {"profile", std::move(profile)},
-                       {"calibration", calibration},
+                       {"calibration", std::move(calibration)},
                        {"inputs", std::move(inputs)},
                        {"machine", {{"hardware", cluster.hardware}, {"source", cluster.source}}},
                        {"software", json::object()}}});

@@ -172,6 +172,17 @@ CostModel KernelCosts(const json& profile) {
       host.empty() ? cost.work_seconds : WorkOf(host, host.at("add"), host.at("merge"));
   cost.dispatch_seconds = profile.at("dispatch_seconds");
   cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
+  cost.exchange_host_seconds = profile.value("exchange_host_seconds", 0.0);
+  cost.exchange_host_seconds_per_rank = profile.value("exchange_host_seconds_per_rank", 0.0);
+  cost.overlap = profile.value("overlap", 1.0);
+  cost.compute_slowdown = profile.value("compute_slowdown", 1.0);
+  if (profile.contains("decode")) {
+    for (const auto& [coder, seconds] : profile.at("decode").items()) {
+      cost.decode[coder] = {seconds.at("per_call"), seconds.at("per_call_and_rank"),
+                            seconds.at("per_element"), seconds.at("per_element_and_rank"),
+                            seconds.at("per_entry")};
+    }
+  }
   cost.exchange_seconds_per_element = profile.value("exchange_seconds_per_element", 0.0);
   cost.selection = SelectionsOf(profile.at("selection"));
   // Profiles from before these were measured lack them.
@@ -223,6 +234,14 @@ void AddDeclaredLinks(CostModel& cost, const json& profile) {
     cost.links[static_cast<std::size_t>(link)] =
         LinkCost::FromAlphaBeta(declared.at("alpha_seconds"), declared.at("seconds_per_byte"),
                                 declared.value("seconds_per_extra_message", 0.0));
+  }
+  if (!profile.contains("all_reduce")) return;
+  const json& all_reduce = profile.at("all_reduce");
+  cost.all_reduce.start_seconds = CurveOf(all_reduce.at("start_seconds"));
+  for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
+    const std::string name(LinkClassName(link));
+    if (!all_reduce.contains(name)) continue;
+    cost.all_reduce.link_seconds[static_cast<std::size_t>(link)] = CurveOf(all_reduce.at(name));
   }
 }
 

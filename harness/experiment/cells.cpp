@@ -9,6 +9,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/method_file.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/joined_methods.hpp"
 
@@ -206,6 +207,21 @@ void NameCells(const std::vector<json>& said, std::vector<Cell>& cells) {
   }
 }
 
+// Tables of models go by their names.
+void RequireNamesOfTablesOnce(const CellSource& source, const std::string& pointer,
+                              const std::vector<Cell>& cells) {
+  std::map<std::string, std::string> tables;  // name -> the workload of cells
+  for (const Cell& cell : cells) {
+    const std::string& workload = cell.config.workload;
+    if (!workloads::IsTable(workload)) continue;
+    const auto [other, is_new] = tables.emplace(WorkloadLabel(workload), workload);
+    if (is_new || other->second == workload) continue;
+    source.file.Fail(pointer, fmt::format("workload: {} and {} have one name; expected another one "
+                                          "for one of the two files",
+                                          other->second, workload));
+  }
+}
+
 // Whether `table`, or a table in it, has the key with a value that fits: options are written flat
 // and resolved by their owners.
 bool HasOption(const json& table, const std::string& key, const json& wanted) {
@@ -231,7 +247,10 @@ bool Matches(const json& wanted, const json& given) {
   if (wanted.is_string() && given.is_string()) {
     const auto& name = wanted.get_ref<const std::string&>();
     const auto& resolved = given.get_ref<const std::string&>();
-    if (MeansPythonSparsifier(name, resolved) || MeansMethodFile(name, resolved)) return true;
+    if (MeansPythonSparsifier(name, resolved) || MeansMethodFile(name, resolved) ||
+        MeansTable(name, resolved)) {
+      return true;
+    }
   }
   return wanted == given;
 }
@@ -314,6 +333,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
                                    CellName(cell.config)));
     }
   }
+  RequireNamesOfTablesOnce(source, source.file.Find(at) ? at + "/0" : pointer, part.cells);
   NameCells(said, part.cells);
   for (const auto& exclusion : exclusions) {
     if (exclusion.matched == 0) {

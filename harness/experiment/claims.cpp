@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 
@@ -156,7 +157,8 @@ void ReadExpectation(const TomlFile& file, const std::string& at, Claim& claim) 
 std::string SettingText(const std::vector<std::string>& keys, const json& setting) {
   std::string text;
   for (const auto& key : keys) {
-    const json& value = setting[key];
+    const json& value =
+        key == "workload" ? json(WorkloadLabel(setting[key].get<std::string>())) : setting[key];
     text += (text.empty() ? "" : ", ") + (value.is_string() ? value.get<std::string>()
                                           : value.is_null() ? key + " not given"
                                                             : key + " " + value.dump());

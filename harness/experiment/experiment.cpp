@@ -111,8 +111,9 @@ void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
     for (const auto& cell : part.cells) {
       const std::string& cluster = cell.config.cluster;
       if (cluster.empty() || !IsDeclared(profiles, cluster)) continue;
-      for (const auto& reference : LoadDeclaredCluster(profiles, cluster).references)
-        used.insert(reference.bar.name());
+      for (const ReferenceStep& reference : LoadDeclaredCluster(profiles, cluster).references) {
+        if (reference.bar) used.insert(reference.bar->name());
+      }
     }
   }
   const std::set<std::string> named(experiment.calibration.begin(), experiment.calibration.end());

@@ -9,6 +9,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/options_json.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/own_clusters.hpp"
@@ -91,12 +92,31 @@ class Resolver {
 
   void Workload() {
     config_.workload = Given<std::string>("workload", "");
-    workload_ = At({"workload"}, [&] {
+    if (config_.workload.ends_with(".json") && !workloads::IsTable(config_.workload)) {
+      Fail({"workload"}, fmt::format("workload = \"{0}\": expected \"table:{0}\" for a model table",
+                                     config_.workload));
+    }
+    workload_ = workloads::IsTable(config_.workload) ? Table() : At({"workload"}, [&] {
       return &NeedEntry(source_.catalog.workloads, "workload", config_.workload);
     });
     config_.workload_options = ResolveTable("workload_options", "workload " + config_.workload,
                                             OptionsWithoutRecipe(*workload_));
     config_.recipe = ResolveTable("recipe", "recipe of " + config_.workload, RecipeOf(*workload_));
+  }
+
+  // Of a file, which the cell then names by its content.
+  const workloads::WorkloadDescriptor* Table() {
+    if (!config_.modelled()) {
+      Fail({"workload", "mode"},
+           fmt::format("workload = \"{}\" in mode {}: a table lists a model's tensors and cannot "
+                       "train it; expected mode = \"modelled\", or one of `sparfuse list "
+                       "workloads`",
+                       config_.workload, ModeName()));
+    }
+    return At({"workload"}, [&] {
+      config_.workload = TableWorkloadName(config_.workload, FolderOfFile());
+      return &workloads::FindWorkload(config_.workload);
+    });
   }
 
   // The method of a name, or of a file outside the tree.
@@ -428,25 +448,32 @@ class Resolver {
       Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}", cluster,
                                     Suggestion(cluster, known), source_.profiles.Text()));
     }
-    if (IsDeclared(source_.profiles, cluster)) DeclaredClusterFits();
+    if (IsDeclared(source_.profiles, cluster)) return DeclaredClusterFits();
+    if (workload_->table) {
+      Fail({"cluster", "workload"},
+           fmt::format("cluster = \"{}\" with a model table: its times would be measured by "
+                       "training, which a table cannot; expected a declared cluster (a .toml file "
+                       "of results/profiles)",
+                       cluster));
+    }
   }
 
   void DeclaredClusterFits() const {
     const DeclaredCluster& declared =
         *At({"cluster"}, [&] { return &LoadDeclaredCluster(source_.profiles, config_.cluster); });
-    At({"cluster", "workload"}, [&] { return &declared.ReferenceOf(config_.workload); });
+    if (config_.link && config_.link->host_us > 0) {
+      Fail({"link"}, fmt::format("link: host_us = {:g} on cluster {}: its file says what its host "
+                                 "takes; expected gbps and alpha_us alone",
+                                 config_.link->host_us, config_.cluster));
+    }
+    At({"cluster", "workload"}, [&] { declared.CheckWorkload(config_.workload); });
+    At({"cluster", "sparsifier"}, [&] { declared.CheckSparsifier(config_.sparsifier); });
     if (config_.workers > declared.ranks()) {
       Fail({"workers"},
            fmt::format("workers = {}: cluster {} has {} devices ({} nodes of {}); for more, copy "
                        "its file and declare them",
                        config_.workers, config_.cluster, declared.ranks(), declared.nodes,
                        declared.ranks_per_node));
-    }
-    if (config_.sparsifier != "none" && !declared.selection_costs.contains(config_.sparsifier)) {
-      Fail({"sparsifier"},
-           fmt::format("sparsifier = \"{}\" on cluster {}: its [selection_costs] have no such "
-                       "entry",
-                       config_.sparsifier, config_.cluster));
     }
   }
 

@@ -52,6 +52,8 @@ def sample(cells):
         seeds = wording.blocks(modelled).replace("block", "seed")
         if any(cell.mean("step_uncertainty") is not None for cell in cells):
             how = "computed; intervals are what the profile's errors of measurement leave"
+        elif any(wording.declared_cluster(cell.config) for cell in cells):
+            how = "computed; intervals are what the ranges of the cluster's inputs leave"
         else:
             how = "computed, so without an interval"
         words.append(

@@ -74,15 +74,17 @@ class Cell:
         self.trials = {
             trial["block"]: Trial(trial, part.experiment.results) for trial in fields["trials"]
         }
-        self.method, self.workload = self.config["method"], self.config["workload"]
+        self.method = self.config["method"]
+        self.workload = wording.workload(self.config["workload"])
         self.label = fields["label"]  # the method's name, with options where these tell two apart
         self.workers, self.mode = self.config["workers"], self.config["mode"]
         self.density = self.config.get("density")
 
     def get(self, key):
-        """A field of the configuration, or "label"; "link_gbps" and dotted names reach inside."""
-        if key == "label":
-            return self.label
+        """A field of the configuration, of a model table its name alone, or "label"; "link_gbps" and
+        dotted names reach inside."""
+        if key in ("label", "workload"):
+            return getattr(self, key)
         if key == "link_gbps":
             return (self.config.get("link") or {}).get("gbps")
         value = self.config

@@ -23,7 +23,8 @@ class Row:
 
     def __init__(self, fields):
         self.fields = fields
-        self.workload = fields.get("of")  # ours; None: whichever the figure shows
+        of = fields.get("of")  # ours; None: whichever the figure shows
+        self.workload = of and wording.workload(of)
         self.artifact, self.method = fields["artifact"], fields["method"]
         self.model, self.metric, self.unit = fields["model"], fields["metric"], fields["unit"]
         self.value = _number(fields["value"])

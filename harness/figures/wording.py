@@ -1,6 +1,7 @@
 """Writes numbers, units, modes and links, the same in every figure and table."""
 
 import math
+import pathlib
 
 THIN = "\u202f"  # narrow no-break space: between thousands, and between a number and its unit
 NONE = "\u2013"  # a cell that has no number
@@ -36,6 +37,14 @@ METRICS = {  # name -> (what an axis calls it, the unit it has where the store g
     "steps_to_target": ("Steps to target", "steps"),
     "seconds_to_target": ("Training time to target", "s"),
 }
+
+
+def workload(name):
+    """A model table by its name alone: "mine" of "table:path/mine.json" and of "table:mine@HASH"."""
+    if not name.startswith("table:"):
+        return name
+    rest = name.removeprefix("table:")
+    return pathlib.PurePath(rest).stem if rest.endswith(".json") else rest.rpartition("@")[0]
 
 
 def metric_name(name):

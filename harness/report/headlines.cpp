@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/clusters/own_clusters.hpp"
 
 namespace sparfuse::harness {
@@ -94,10 +95,13 @@ Comparisons OfReference(const PartResult& result, const std::string& own) {
 // "digits-resnet, 2 workers, 1 Gbit/s"
 std::string SettingWords(const CellConfig& config) {
   const int workers = config.workers;
-  std::string words =
-      fmt::format("{}, {} worker{}", config.workload, workers, workers == 1 ? "" : "s");
+  std::string words = fmt::format("{}, {} worker{}", WorkloadLabel(config.workload), workers,
+                                  workers == 1 ? "" : "s");
   if (config.link) {
     words += fmt::format(", {:g} Gbit/s", config.link->gbps);
+    if (config.link->host_us > 0) {
+      words += fmt::format(", {:g} us of the host an exchange", config.link->host_us);
+    }
   } else if (!config.cluster.empty() && !IsOwnCluster(config.cluster)) {
     words += ", " + config.cluster;
   }

@@ -189,8 +189,41 @@ std::size_t CellResult::blocks() const {
   return trials.size() - (disturbed_trials == DisturbedTrials::kApart ? disturbed.size() : 0);
 }
 
+namespace {
+
+// What a declared cluster's inputs leave of a metric of a model, by draws: those of step_seconds
+// also of a throughput, in reverse.
+std::vector<double> DrawsOf(const CellResult& result, const std::string& metric) {
+  if (result.trials.size() != 1) return {};
+  const auto& draws = result.trials.begin()->second->launch.draws;
+  const bool rate = metric == "throughput";
+  const auto found = draws.find(rate ? "step_seconds" : metric);
+  if (found == draws.end()) return {};
+  std::vector<double> values = found->second;
+  if (rate) {
+    for (double& value : values) value = 1 / value;
+  }
+  return values;
+}
+
+// `value`, and the ends between which all draws but one on either side put it.
+Interval BandOf(double value, std::vector<double> draws, double scale) {
+  std::ranges::sort(draws);
+  const std::size_t apart = draws.size() > 2 ? 1 : 0;
+  return {value, std::min(value, scale * draws[apart]),
+          std::max(value, scale * draws[draws.size() - 1 - apart]), 1};
+}
+
+}  // namespace
+
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
   std::optional<Interval> over = LogInterval(OfBlocks(Values(metric)));
+  if (const std::vector<double> draws = DrawsOf(*this, metric); over && !draws.empty()) {
+    // A throughput is what a step processes over its time.
+    const auto step = Mean("step_seconds");
+    const double scale = metric == "throughput" && step ? over->value * *step : 1;
+    return BandOf(over->value, draws, scale);
+  }
   // What is computed varies as its profile does, not from block to block.
   const auto uncertainty = Mean("step_uncertainty");
   if (over && uncertainty && (metric == "step_seconds" || metric == "throughput")) {
@@ -235,7 +268,21 @@ std::map<int, double> RatiosByBlock(const CellResult& of, const CellResult& over
 
 std::optional<Interval> RatioOf(const CellResult& of, const CellResult& over,
                                 const std::string& metric) {
-  return LogInterval(OfBlocks(RatiosByBlock(of, over, metric)));
+  const auto ratio = LogInterval(OfBlocks(RatiosByBlock(of, over, metric)));
+  std::vector<double> ours = DrawsOf(of, metric);
+  const std::vector<double> other = DrawsOf(over, metric);
+  // Draws of equal numbers have equal values of inputs of equal names.
+  if (!ratio || ours.empty() || ours.size() != other.size()) return ratio;
+  for (std::size_t draw = 0; draw < ours.size(); ++draw) ours[draw] /= other[draw];
+  if (!std::ranges::all_of(ours, [](double each) { return std::isfinite(each) && each > 0; }))
+    return ratio;
+  // What steps process, in which cells may differ, is in the ratio of throughputs.
+  double scale = 1;
+  if (metric == "throughput") {
+    const auto steps = LogInterval(OfBlocks(RatiosByBlock(of, over, "step_seconds")));
+    if (steps) scale = ratio->value * steps->value;
+  }
+  return BandOf(ratio->value, std::move(ours), scale);
 }
 
 std::size_t BlocksInTurn(const CellResult& of, const CellResult& over) {

@@ -62,12 +62,15 @@ ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
   if (declared) {
     AddDeclaredLinks(cost, times);
   } else if (workers > 1) {
-    const json wanted = ToJson(config.link);
+    std::optional<LinkShape> shape;
+    if (config.link) shape = config.link->WithoutHost();
+    const json wanted = ToJson(shape);
     const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
       return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted;
     });
     if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
     AddLink(cost, link->at("profile"));
+    if (config.link) cost.exchange_host_seconds = 1e-6 * config.link->host_us;
   }
 
   ModelConfig model =
@@ -97,26 +100,41 @@ double StepSeconds(const ModelStep& step) {
 // leave: the first step of the same plan again with other draws of what was measured. Null where
 // the profiles do not say how well they are known.
 json StepUncertainty(const TrialConfig& trial, const json& profiles, const ModelConfig& model) {
-  constexpr int kDraws = 12;
+  constexpr int kProfileDraws = 12;
   const bool known = std::any_of(profiles.begin(), profiles.end(), [](const json& outcome) {
     return outcome.at("profile").contains("relative_errors");
   });
   if (!known) return nullptr;
   const double expected = std::log(StepSeconds(SimulateStep(model, 0, 0)));
   double squares = 0;
-  for (int draw = 1; draw <= kDraws; ++draw) {
+  for (int draw = 1; draw <= kProfileDraws; ++draw) {
     ModelConfig drawn =
         Configure(trial, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
     drawn.plan = model.plan;
     const double off = std::log(StepSeconds(SimulateStep(drawn, 0, 0))) - expected;
     squares += off * off;
   }
-  return StudentTQuantile(0.975, kDraws) * std::sqrt(squares / kDraws);
+  return StudentTQuantile(0.975, kProfileDraws) * std::sqrt(squares / kProfileDraws);
+}
+
+// The first step again with other draws of what a declared cluster's file states, planned with
+// them: whoever has that cluster measures it before he plans.
+json Draws(const TrialConfig& trial, const std::function<json(int)>& drawn, std::uint64_t step) {
+  json steps = json::array();
+  json exposed = json::array();
+  for (int draw = 1; draw <= kDraws; ++draw) {
+    const ModelStep simulated = SimulateStep(Configure(trial, drawn(draw)), step, 0);
+    steps.push_back(StepSeconds(simulated));
+    exposed.push_back(simulated.records.front().exposed_communication_seconds);
+  }
+  return {{"step_seconds", std::move(steps)},
+          {"exposed_communication_seconds", std::move(exposed)}};
 }
 
 }  // namespace
 
 json RunModelledTrial(const TrialConfig& trial, const json& profiles,
+                      const std::function<json(int)>& drawn,
                       const std::filesystem::path& directory) {
   const CellConfig& config = trial.cell;
   const ModelConfig model = [&] {
@@ -174,12 +192,17 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
                   {"machine", profiles.front().at("machine")},
                   {"software", profiles.front().at("software")},
                   {"series", std::move(series)}};
+  if (drawn) outcome["draws"] = Draws(trial, drawn, static_cast<std::uint64_t>(first));
   const json uncertainty = StepUncertainty(trial, profiles, model);
   if (!uncertainty.is_null())
     outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
   if (!profiles.front().contains("declared")) {
     const std::vector<std::string> assumed = AssumedWork(profiles.front().at("profile"));
     if (!assumed.empty()) outcome["assumed"] = assumed;
+  }
+  if (const auto& table = workload.table) {
+    outcome["table"] = {{"source", workload.summary},
+                        {"measured_on", table->times ? json(table->times->measured_on) : json()}};
   }
   for (const char* key : {"calibration", "inputs"}) {
     if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);

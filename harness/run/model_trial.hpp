@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "harness/catalog/cell_config.hpp"
@@ -16,8 +17,14 @@ namespace sparfuse::harness {
 // "this-machine" is all ranks on this machine, as a live trial runs them (they share its cores);
 // "machines-like-this" is a machine like this one for every rank.
 //
+// drawn: the profiles of the cell's declared cluster in a draw of its inputs, from 1 to kDraws; the
+// outcome's "draws" then has the seconds of each. Null for another cluster.
+//
 // Throws Error{kConfig} naming what the profiles lack.
 nlohmann::json RunModelledTrial(const TrialConfig& trial, const nlohmann::json& profiles,
+                                const std::function<nlohmann::json(int draw)>& drawn,
                                 const std::filesystem::path& directory);
+
+inline constexpr int kDraws = 32;
 
 }  // namespace sparfuse::harness

@@ -117,7 +117,8 @@ json JudgeOutcome(const json& outcome) {
   }
   json judged = Empty("ok", nullptr);
   for (const char* key :
-       {"software", "machine", "layout", "sampling", "rounds", "turn_seconds", "series", "quiet"}) {
+       {"software", "machine", "layout", "sampling", "rounds", "turn_seconds", "series", "quiet",
+        "draws"}) {
     if (outcome.contains(key)) judged[key] = outcome[key];
   }
   std::string reason;

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
 
 #include "core/base/clock.hpp"
+#include "harness/clusters/declared_cluster.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/quiet.hpp"
@@ -321,7 +323,14 @@ class Runner {
     const auto begin = std::chrono::steady_clock::now();
     json outcome;
     try {
-      outcome = RunModelledTrial(config, trial.profile, directory);
+      const CellConfig& cell = config.cell;
+      std::function<json(int)> drawn;
+      if (IsDeclared(store_.profiles(), cell.cluster)) {
+        drawn = [&](int draw) {
+          return DeclaredProfile(DrawnCluster(store_.profiles(), cell.cluster, draw), cell);
+        };
+      }
+      outcome = RunModelledTrial(config, trial.profile, drawn, directory);
       WriteFileDurably(directory / "outcome.json", outcome.dump(1) + "\n");
       outcome = JudgeOutcome(outcome);
     } catch (const Error& error) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 
@@ -16,7 +17,8 @@ using nlohmann::json;
 std::string StemOf(const PlannedTrial& trial) {
   const auto& config = trial.config;
   return fmt::format("{}-{}-w{}-{}-b{}", config.is_profile() ? "profile" : config.method,
-                     config.workload, config.workers, trial.config_hash.substr(0, 8), trial.block);
+                     WorkloadLabel(config.workload), config.workers, trial.config_hash.substr(0, 8),
+                     trial.block);
 }
 
 TrialWriter::TrialWriter(const Store& store, const StoreLock& lock, json source)

@@ -141,11 +141,16 @@ std::string_view VerdictName(Verdict verdict) {
 Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured, bool exact) {
   if (!ratio) return Verdict::kNotRun;
   if (!ratio->has_bounds() && !exact) return Verdict::kInconclusive;
-  if (ratio->low >= stated * (1 - kReproducedWithin) &&
-      ratio->high <= stated * (1 + kReproducedWithin)) {
+  const bool undecided = ratio->low <= 1 && ratio->high >= 1;
+  // The band of a modelled ratio says what is not known of the cluster, not of the ratio: whether
+  // it is the stated one is asked of its value.
+  if (exact && undecided && ratio->has_bounds()) return Verdict::kInconclusive;
+  const double low = exact ? ratio->value : ratio->low;
+  const double high = exact ? ratio->value : ratio->high;
+  if (low >= stated * (1 - kReproducedWithin) && high <= stated * (1 + kReproducedWithin)) {
     return measured ? Verdict::kReproduced : Verdict::kConsistentModelled;
   }
-  if (ratio->low <= 1 && ratio->high >= 1) return Verdict::kInconclusive;
+  if (undecided) return Verdict::kInconclusive;
   return (ratio->value > 1) == (stated > 1) ? Verdict::kDirectionOnly : Verdict::kNotReproduced;
 }
 

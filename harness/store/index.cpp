@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 // Raised where the tables change: an index with another number is made again.
-constexpr int kIndexVersion = 3;
+constexpr int kIndexVersion = 4;
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS trial(trial_id TEXT PRIMARY KEY, experiment TEXT, part TEXT, kind TEXT,

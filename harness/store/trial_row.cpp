@@ -145,7 +145,17 @@ std::string WhatIsWrongWithLaunch(const json& trial) {
   const bool good = rounds.is_array() && std::ranges::all_of(rounds, [](const json& seconds) {
                       return seconds.is_number() && seconds > 0;
                     });
-  return rounds.is_null() || good ? "" : "rounds: expected a list of numbers above 0";
+  if (!rounds.is_null() && !good) return "rounds: expected a list of numbers above 0";
+  const json& draws = Member(trial, "draws");
+  const bool drawn =
+      draws.is_object() && std::ranges::all_of(draws, [&](const json& values) {
+        return values.is_array() && values.size() == draws.begin()->size() &&
+               std::ranges::all_of(values, [](const json& value) {
+                 return value.is_number() && value >= 0 && value <= kMostSeconds;
+               });
+      });
+  if (draws.is_null() || drawn) return "";
+  return "draws: expected lists of as many seconds, one a metric";
 }
 
 }  // namespace
@@ -154,7 +164,8 @@ void to_json(json& to, const RowLaunch& launch) {
   to = {{"id", launch.id},
         {"trials", launch.trials},
         {"start_seconds", launch.start_seconds},
-        {"rounds", launch.rounds}};
+        {"rounds", launch.rounds},
+        {"draws", launch.draws}};
 }
 
 void from_json(const json& from, RowLaunch& launch) {
@@ -162,6 +173,7 @@ void from_json(const json& from, RowLaunch& launch) {
   launch.trials = from.value("trials", std::size_t{1});
   launch.start_seconds = from.value("start_seconds", 0.0);
   launch.rounds = from.value("rounds", std::vector<double>());
+  launch.draws = from.value("draws", decltype(launch.draws)());
 }
 
 bool TrialRow::disturbed() const { return Member(quiet, "disturbed") == true; }
@@ -200,6 +212,8 @@ TrialRow RowOf(const json& trial) {
     row.launch = launch.get<RowLaunch>();
   if (const json& rounds = Member(trial, "rounds"); rounds.is_array())
     row.launch.rounds = rounds.get<std::vector<double>>();
+  if (const json& draws = Member(trial, "draws"); draws.is_object())
+    row.launch.draws = draws.get<decltype(row.launch.draws)>();
   row.revisions = StoredJson(trial["revisions"]);
   for (const auto& [name, metric] : trial["metrics"].items()) {
     const json& value = Member(metric, "value");

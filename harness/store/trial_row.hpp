@@ -1,6 +1,7 @@
 // Describes a trial as readers see it, made of its trial.json or of its row in the index.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -14,12 +15,14 @@ namespace sparfuse::harness {
 // longer count, and run again.
 inline constexpr int kTrialSchema = 2;
 
-// How a trial was run: in a launch of its own, or in turn with others.
+// How a trial was run: in a launch of its own, in turn with others, or drawn again and again.
 struct RowLaunch {
   std::string id;
   std::size_t trials = 1;           // in the launch
   double start_seconds = 0;         // of its processes, once for all; 0: not known
   std::vector<double> rounds = {};  // step_seconds of each; empty: it took no turns
+  // Of a trial modelled on a declared cluster: metrics, each once for every draw of its inputs.
+  std::map<std::string, std::vector<double>> draws = {};
 };
 void to_json(nlohmann::json& to, const RowLaunch& launch);
 void from_json(const nlohmann::json& from, RowLaunch& launch);

@@ -264,6 +264,9 @@ class Wording(unittest.TestCase):
         text = wording.with_interval(cells.Interval(0.5, 0.2, 1.25, 2), "s")
         self.assertEqual(text, f"500{wording.THIN}ms [200, 1{wording.THIN}250]")
 
+    def test_a_model_table_goes_by_its_name(self):
+        for name in ("table:mine@0123456789ab", "table:there/mine.json", "mine"):
+            self.assertEqual(wording.workload(name), "mine")
 
 
 class Panels(unittest.TestCase):
@@ -279,6 +282,17 @@ class Panels(unittest.TestCase):
         panels = cells.panels(part.cells, ["method", "workers"])
         self.assertEqual([fields for fields, _ in panels], [{"density": 0.001}, {"density": 0.01}])
         self.assertTrue(all(part.cells[0] in inside and len(inside) == 2 for _, inside in panels))
+
+    def test_those_of_model_tables_are_called_by_their_names(self):
+        tables = [f"table:{name}@0123456789ab" for name in ("one", "two")]
+        found = [config("wfbp", table, 2, 1.0, "modelled", density=0.01) for table in tables]
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        spec = Synthetic(folder).spec({"id": "quick", "parts": [{"id": "p", "cells": found}]})
+        part = cells.Experiment(spec, folder).parts[0]
+        panels = cells.panels(part.cells, ["method", "workers"])
+        self.assertEqual([fields for fields, _ in panels], [{"workload": "one"}, {"workload": "two"}])
+        self.assertEqual([cells.panel_words(*panel)[0] for panel in panels], ["one", "two"])
 
 
 class Rendering(unittest.TestCase):

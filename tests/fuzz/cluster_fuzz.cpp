@@ -1,5 +1,4 @@
 // Feeds arbitrary text to the reader of declared clusters, and a profile to what it accepts.
-#include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
@@ -14,10 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   if (!fuzz::Accepts(read, FailureKind::kConfig)) return 0;
   fuzz::Require(cluster.ranks() >= 1, "devices");
-  for (const ReferenceWorkload& reference : cluster.references) {
+  for (const ComputeTime& time : cluster.compute) {
     CellConfig config;
-    config.workload = reference.workload;
-    config.batch_per_worker = reference.batch_per_worker;
+    config.workload = time.workload;
+    config.batch_per_worker = time.batch_per_worker;
     fuzz::Accepts([&] { DeclaredProfile(cluster, config); }, FailureKind::kConfig);
   }
   return 0;

@@ -20,7 +20,7 @@ void Use(const nlohmann::json& profile) {
     fuzz::Require(backward.backward_seconds.size() == layout.tensors(), "a time for each tensor");
     CostModel cost = KernelCosts(profile);
     AddLink(cost, profile);
-    cost.DecompressSeconds(layout.numel(), 1000);
+    cost.DecompressSeconds("topk", layout.numel(), 1000, 2);
     for (const auto& [name, selection] : cost.selection)
       cost.SelectionSeconds(name, layout.numel(), 0.01);
     Perturbed(profile, 1);

@@ -3,12 +3,41 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "workloads/catalog/workload_tables.hpp"
 
 namespace sparfuse::workloads {
+namespace {
+
+// The tables that this process was told of.
+class KnownTables {
+ public:
+  void Add(WorkloadDescriptor workload) {
+    const std::lock_guard lock(mutex_);
+    std::string name = workload.name;
+    tables_.try_emplace(std::move(name), std::move(workload));
+  }
+  const WorkloadDescriptor* Find(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = tables_.find(name);
+    return found == tables_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, WorkloadDescriptor, std::less<>> tables_;
+};
+
+KnownTables& Tables() {
+  static KnownTables tables;
+  return tables;
+}
+
+}  // namespace
 
 double NaturalSparsity::Density(double samples) const {
   auto next = std::ranges::find_if(measured, [&](const auto& at) { return samples <= at.first; });
@@ -45,7 +74,26 @@ std::span<const WorkloadDescriptor> Workloads() {
   return table;
 }
 
+std::vector<std::string> Families() {
+  std::vector<std::string> families;
+  for (const WorkloadDescriptor& workload : Workloads()) {
+    const std::string family(workload.family());
+    if (std::ranges::find(families, family) == families.end()) families.push_back(family);
+  }
+  return families;
+}
+
+void KnowTable(WorkloadDescriptor workload) { Tables().Add(std::move(workload)); }
+
+const WorkloadDescriptor* FindTable(std::string_view name) { return Tables().Find(name); }
+
 const WorkloadDescriptor& FindWorkload(std::string_view name) {
+  if (IsTable(name)) {
+    if (const WorkloadDescriptor* table = FindTable(name)) return *table;
+    SPARFUSE_THROW(kConfig, "workload \"" + std::string(name) +
+                                "\": no such table is known here; expected it in the cells of an "
+                                "experiment file");
+  }
   std::vector<std::string> known;
   for (const WorkloadDescriptor& workload : Workloads()) {
     if (workload.name == name) return workload;

@@ -13,6 +13,7 @@
 
 #include "core/base/options.hpp"
 #include "core/collective/overlap.hpp"
+#include "workloads/catalog/model_table.hpp"
 #include "workloads/data/data_file.hpp"
 #include "workloads/models/model_sizes.hpp"
 
@@ -35,6 +36,9 @@ struct WorkloadDescriptor {
   int revision = 1;          // raised when results may change; part of a trial's identity
   std::string kind_of_data;  // "images", "text" or "questions"
   ModelSize model;
+  // In the place of `model` where a file of the user describes the workload, which can be modelled
+  // and not trained.
+  std::optional<ModelTable> table;
   std::string unit;  // of throughput: "images", "tokens"
   std::size_t units_per_sample = 1;
   std::size_t batch_per_worker = 0;  // default, in samples of one micro-step
@@ -56,7 +60,9 @@ struct WorkloadDescriptor {
   // The recipe (see RecipeOptions) and the test aids `unused_parameter` and `nan_step`.
   std::vector<OptionSpec> options;
 
-  std::string_view family() const { return FamilyOf(model); }
+  std::string_view family() const {
+    return table ? std::string_view(table->family) : FamilyOf(model);
+  }
   bool synthetic() const noexcept { return synthetic_samples > 0; }
 };
 
@@ -69,13 +75,23 @@ struct WorkloadDescriptor {
 // (tests/workloads/training/region_share_slow_test.cpp measures them). Of an embedding of n-grams
 // they are those of what is not 0, fitted at four ranks: unions of 16 are then within 10 %; of
 // contiguous ranges the busiest has 1.75, 3.35 and 6.53 times the average at 4, 8 and 16, of which
-// the model has 1.75, 2.2 and 2.6.
+// the model has 1.75, 2.2 and 2.6. A table that names no family is taken for convolutions.
 OverlapModel OverlapOf(const WorkloadDescriptor& workload);
 
 // All workloads, in the order in which they are listed.
 std::span<const WorkloadDescriptor> Workloads();
 
-// Throws Error{kConfig} with the nearest known name if there is no such workload.
+// The families of these, each once.
+std::vector<std::string> Families();
+
+// Makes a workload with a table known to FindWorkload by its name, "table:...", for as long as the
+// process runs. A name stands for one content: a second one of the same name changes nothing.
+void KnowTable(WorkloadDescriptor workload);
+// Null for others.
+const WorkloadDescriptor* FindTable(std::string_view name);
+
+// One of these, or a table that is known. Throws Error{kConfig} with the nearest known name if
+// there is no such workload. May be called from any thread.
 const WorkloadDescriptor& FindWorkload(std::string_view name);
 
 // CheckDataFile for each file of the workload, in ResolveDataDirectory(data_directory).

@@ -29,10 +29,15 @@ struct LayerTable {
   double macs() const;
 };
 
-// The table of a workload of the catalog. Its ready order is that of LibTorch's autograd, which
+// The tensors of a workload. The ready order of the catalog's is that of LibTorch's autograd, which
 // runs operations in the reverse of the order in which forward made them and delivers a parameter's
 // gradient at once when its last use is done. Throws Error{kConfig} with the nearest known name.
 // Cost: computed once, kept; may be called from any thread.
 const LayerTable& LayersOf(std::string_view workload);
+
+// [tensors] in ready order: backward takes times in these proportions, each since the gradient
+// before. Multiply-accumulates, or microseconds of a table that has them; at least one is above 0.
+// Throws as LayersOf.
+std::vector<double> BackwardWeights(std::string_view workload);
 
 }  // namespace sparfuse::workloads

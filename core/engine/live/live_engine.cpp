@@ -13,7 +13,8 @@
 namespace sparfuse {
 
 LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
-    : StepScheduler(config.layout, config.plan, config.topology, loop.rank()),
+    : StepScheduler(config.layout, config.plan, config.topology, loop.rank(),
+                    config.exchange_host_seconds),
       config_(std::move(config)),
       loop_(loop),
       step_(layout(), config_.device),

@@ -1,10 +1,16 @@
 // Joins modelled ranks: the clock, machines and links that they share, and the exchanges under way.
+//
+// Ranks with machines of their own do the same at the same times: what they select differs, but an
+// exchange is over for all of them at once. Then only the first ranks are simulated; the others
+// follow them: what they send is computed along, their times are those of rank 0.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -17,11 +23,32 @@ namespace sparfuse {
 
 class ModelRank;
 
+// What a rank gives to an exchange.
+struct Contribution {
+  std::size_t elements = 0;         // that it sends
+  std::size_t kept = 0;             // that it is to select
+  std::uint64_t payload_bytes = 0;  // of `elements`
+};
+
+// What an exchange came to for a rank.
+struct ExchangeResult {
+  std::size_t entries = 0;  // elements that Apply reads
+  bool summed = false;      // they are sums
+  bool dense = false;       // of a range without indices
+  std::uint64_t served = 0;
+};
+
+// Into the counts of `record`; a negotiation counts nothing.
+void CountExchange(const Op& exchange, const Traffic& traffic, const Contribution& given,
+                   const ExchangeResult& result, StepRecord& record);
+
 class ModelCluster {
  public:
-  ModelCluster(const ModelConfig& config, std::uint64_t step);
+  // The first `simulated` ranks keep their own time, the others follow.
+  ModelCluster(const ModelConfig& config, std::uint64_t step, int simulated);
   ~ModelCluster();
-  ModelStep Run(int traced_ranks);
+  // Nothing where ranks turn out not to do the same: then all must be simulated.
+  std::optional<ModelStep> Run(int traced_ranks);
 
   const ModelConfig& config() const noexcept { return config_; }
   std::uint64_t step() const noexcept { return step_; }
@@ -29,38 +56,49 @@ class ModelCluster {
   SharedResource& MachineOf(int rank) {
     return *machines_[static_cast<std::size_t>(rank / config_.ranks_per_machine)];
   }
-  struct Contribution {
-    std::size_t elements = 0;  // that a rank sends
-    std::size_t kept = 0;      // that it is to select
-  };
   // A rank has reached its next exchange on a channel; it starts when all members have.
-  void Arrive(int rank, Handle handle, Op& op, Contribution given);
+  void Arrive(int rank, Handle handle, Op& op);
+  // A rank has no forward or backward left.
+  void ComputeEnded();
+  // A rank's strategy looks at how much that rank has selected.
+  void PayloadAskedFor();
 
  private:
   struct Member {
     int rank = -1;
     Handle handle = 0;
     Op* op = nullptr;
-    Contribution given;
   };
   struct Meeting {
-    std::vector<Member> members;
-    std::size_t arrived = 0;
+    std::vector<Member> members;      // those that are simulated, by rank
+    std::vector<Contribution> given;  // by all ranks of the group
+    int ranks() const { return static_cast<int>(given.size()); }
   };
   using GroupKey = std::pair<Channel, int>;
 
-  void Start(const GroupKey& group, Meeting meeting);
+  bool followed() const { return simulated_ < config_.topology.ranks; }
+  void Start(const GroupKey& group, std::vector<Member> members);
+  std::vector<Contribution> GivenBy(std::span<const Member> members) const;
   RoundPlan RoundsOf(const Meeting& meeting, const Topology& topology) const;
+  CostModel::Phases PhasesOf(const Op& exchange, const RoundPlan& rounds) const;
+  void ExchangesUnderWay(int change);
+  void Finish(const Meeting& meeting, const RoundPlan& rounds, double began);
   SharedResource& LinkOf(const GroupKey& group, LinkClass link);
 
   const ModelConfig& config_;
   std::uint64_t step_;
+  int simulated_;
+  bool all_needed_ = false;
+  int compute_ended_ = 0;  // ranks
+  int under_way_ = 0;      // exchanges
   Simulation simulation_;
   std::vector<std::unique_ptr<SharedResource>> machines_;
+  SharedResource starting_;  // exchanges; no limit on how many
   SharedResource inter_node_;
   std::vector<std::unique_ptr<SharedResource>> intra_node_;
   std::vector<std::unique_ptr<ModelRank>> ranks_;
-  std::map<std::pair<GroupKey, std::size_t>, Meeting> meetings_;
+  std::vector<StepRecord> followers_;  // what they count
+  std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;
   std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;  // by channel and rank
 };
 

@@ -7,9 +7,22 @@
 
 namespace sparfuse {
 
+void CountExchange(const Op& exchange, const Traffic& traffic, const Contribution& given,
+                   const ExchangeResult& result, StepRecord& record) {
+  if (exchange.kind == OpKind::kNegotiate) return;
+  ++record.exchanges;
+  record.payload_bytes += given.payload_bytes;
+  record.selected += given.elements;
+  record.sent_bytes += traffic.bytes_sent;
+  record.received_bytes += traffic.bytes_received;
+  record.messages_sent += traffic.messages_sent;
+  record.served += result.served;
+  if (result.summed && !exchange.selections.empty()) record.summed += result.entries;
+}
+
 ModelRank::ModelRank(ModelCluster& cluster, int rank, bool traced)
-    : StepScheduler(cluster.config().layout, cluster.config().plan, cluster.config().topology,
-                    rank),
+    : StepScheduler(cluster.config().layout, cluster.config().plan, cluster.config().topology, rank,
+                    cluster.config().cost.ExchangeHostSeconds(cluster.config().topology.ranks)),
       cluster_(cluster),
       strategy_(cluster.config().make_strategy()),
       traced_(traced) {}
@@ -21,22 +34,13 @@ void ModelRank::Begin() {
 }
 
 void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic,
-                             std::size_t elements, const Result& result) {
+                             const Contribution& given, const ExchangeResult& result) {
   const Op& done = op(handle);
   const bool negotiate = done.kind == OpKind::kNegotiate;
   Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
         std::string(ChannelName(done.channel)), done.label, began, done.payload_bytes);
-  if (!negotiate) {
-    ++record_.exchanges;
-    record_.payload_bytes += done.payload_bytes;
-    record_.selected += elements;
-    record_.sent_bytes += traffic.bytes_sent;
-    record_.received_bytes += traffic.bytes_received;
-    record_.messages_sent += traffic.messages_sent;
-    record_.served += result.served;
-    if (result.summed && !done.selections.empty()) record_.summed += result.entries;
-    results_[handle] = result;
-  }
+  CountExchange(done, traffic, given, result, record_);
+  if (!negotiate) results_[handle] = result;
   Finish(handle);
   WakeCompute();
 }
@@ -65,28 +69,38 @@ void ModelRank::StartLocal(Handle handle, Op& started) {
 }
 
 void ModelRank::StartExchange(Handle handle, Op& started) {
-  std::size_t elements = started.elements();
-  std::size_t kept = elements;
-  if (!started.selections.empty()) {
-    kept = 0;
-    std::uint64_t whole_bytes = 0;
-    std::size_t whole_elements = 0;
-    for (const Handle selection : started.selections) {
-      kept += KeptCount(cluster_.config(), op(selection));
-      if (!IsWhole(op(selection))) continue;
-      whole_bytes += op(selection).payload_bytes;
-      whole_elements += op(selection).range.size();
-    }
-    const std::size_t selected = (started.payload_bytes - whole_bytes) / kSparseElementBytes;
-    const PayloadCoding coding = cluster_.config().coding;
-    if (coding != PayloadCoding{} && whole_elements < elements) {
-      started.payload_bytes =
-          whole_bytes + ExpectedPayloadBytes(coding, selected, started.range.size());
-    }
-    const bool selects = cluster_.config().sparse_collective->traits().selects;
-    elements = selects ? kept : whole_elements + selected;
+  cluster_.Arrive(rank(), handle, started);
+}
+
+Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
+  const ModelConfig& config = cluster_.config();
+  if (exchange.selections.empty())
+    return {exchange.elements(), exchange.elements(), exchange.payload_bytes};
+  Contribution given;
+  std::uint64_t whole_bytes = 0;
+  std::size_t whole_elements = 0;
+  for (const Handle selection : exchange.selections) {
+    const Op& part = op(selection);
+    const std::uint64_t bytes = SelectionBytes(part, rank);
+    given.kept += KeptCount(config, part);
+    given.payload_bytes += bytes;
+    if (!IsWhole(part)) continue;
+    whole_bytes += bytes;
+    whole_elements += part.range.size();
   }
-  cluster_.Arrive(rank(), handle, started, {elements, kept});
+  const std::size_t selected = (given.payload_bytes - whole_bytes) / kSparseElementBytes;
+  if (config.coding != PayloadCoding{} && whole_elements < exchange.elements()) {
+    given.payload_bytes =
+        whole_bytes + ExpectedPayloadBytes(config.coding, selected, exchange.range.size());
+  }
+  const bool selects = config.sparse_collective->traits().selects;
+  given.elements = selects ? given.kept : whole_elements + selected;
+  return given;
+}
+
+std::uint64_t ModelRank::PayloadBytes(Handle sparsified) const {
+  cluster_.PayloadAskedFor();
+  return StepScheduler::PayloadBytes(sparsified);
 }
 
 void ModelRank::StartTimerOp(Handle handle, Op& timer) {
@@ -142,35 +156,36 @@ double ModelRank::LocalSeconds(Handle handle) {
     case OpKind::kPack:
       return cost.dispatch_seconds + cost.pack_seconds(n);
     case OpKind::kSparsify:
+      started.payload_bytes = SelectionBytes(started, rank());
       return cost.dispatch_seconds +
              SelectionSeconds(started) * (started.lane == Lane::kSide ? cost.side_slowdown : 1);
     default: {
-      const Result& result = results_[started.exchange];
+      const ExchangeResult& result = results_[started.exchange];
       const bool dense = op(started.exchange).selections.empty() || result.dense;
       return cost.dispatch_seconds +
              (dense ? cost.scale_seconds(n)
-                    : cost.DecompressSeconds(started.elements(), result.entries));
+                    : cost.DecompressSeconds(Coder(), started.elements(), result.entries,
+                                             workers()));
     }
   }
 }
 
-double ModelRank::SelectionSeconds(Op& sparsify) const {
+std::uint64_t ModelRank::SelectionBytes(const Op& sparsify, int rank) const {
   const ModelConfig& config = cluster_.config();
   const std::size_t n = sparsify.range.size();
-  if (IsWhole(sparsify)) {
-    sparsify.payload_bytes = config.dense_quantizer->EncodedBytes(n);
-    return config.cost.EncodeSeconds(config.dense_quantizer->name(), n);
-  }
-  if (config.sparse_collective->traits().selects) {  // x is added up, and stays
-    sparsify.payload_bytes = 0;
+  if (IsWhole(sparsify)) return config.dense_quantizer->EncodedBytes(n);
+  if (config.sparse_collective->traits().selects) return 0;  // x is added up, and stays
+  if (sparsify.density >= 1) return n * kSparseElementBytes;
+  return SelectedCount(config, sparsify, rank, cluster_.step()) * kSparseElementBytes;
+}
+
+double ModelRank::SelectionSeconds(const Op& sparsify) const {
+  const ModelConfig& config = cluster_.config();
+  const std::size_t n = sparsify.range.size();
+  if (IsWhole(sparsify)) return config.cost.EncodeSeconds(config.dense_quantizer->name(), n);
+  if (config.sparse_collective->traits().selects || sparsify.density >= 1) {  // a checked copy
     return config.cost.pack_seconds(static_cast<double>(n));
   }
-  if (sparsify.density >= 1) {  // nothing to select: a checked copy
-    sparsify.payload_bytes = n * kSparseElementBytes;
-    return config.cost.pack_seconds(static_cast<double>(n));
-  }
-  sparsify.payload_bytes =
-      SelectedCount(config, sparsify, rank(), cluster_.step()) * kSparseElementBytes;
   switch (sparsify.lane) {
     case Lane::kHost:
       return config.cost.HostSelectionSeconds(config.sparsifier, n, sparsify.density);
@@ -180,6 +195,13 @@ double ModelRank::SelectionSeconds(Op& sparsify) const {
       break;
   }
   return config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
+}
+
+std::string_view ModelRank::Coder() const {
+  const ModelConfig& config = cluster_.config();
+  return config.sparsifier.empty() && config.dense_quantizer != nullptr
+             ? config.dense_quantizer->name()
+             : std::string_view(config.sparsifier);
 }
 
 bool ModelRank::IsWhole(const Op& sparsify) const {
@@ -248,6 +270,7 @@ void ModelRank::RunProgram() {
       return Compute(profile.tail_seconds, SpanKind::kBackward, &record_.backward_seconds, "end",
                      [this] {
                        phase_ = Phase::kFinishing;
+                       cluster_.ComputeEnded();
                        strategy_->BackwardEnd(*this);
                      });
     case Phase::kFinishing:

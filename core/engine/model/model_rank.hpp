@@ -21,17 +21,14 @@ class ModelRank final : public StepScheduler {
   ModelRank(ModelCluster& cluster, int rank, bool traced);
 
   void Begin();
-  // What an exchange came to.
-  struct Result {
-    std::size_t entries = 0;  // elements that Apply reads
-    bool summed = false;      // they are sums
-    bool dense = false;       // of a range without indices
-    std::uint64_t served = 0;
-  };
+  // What `rank`, which has asked for the same exchange, gives. Of another rank than this only where
+  // it follows.
+  Contribution ContributionOf(const Op& exchange, int rank) const;
   // The exchange that this rank waits for is over; `traffic` is its share.
-  void ExchangeDone(Handle handle, double began, const Traffic& traffic, std::size_t elements,
-                    const Result& result);
+  void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
+                    const ExchangeResult& result);
 
+  std::uint64_t PayloadBytes(Handle sparsified) const override;
   void BeginWait(std::string label) override;
   void EndWait(const std::string& label) override;
 
@@ -64,8 +61,10 @@ class ModelRank final : public StepScheduler {
   void Work(Lane which);
   void EndWork(Lane lane, Handle handle, double began);
   double LocalSeconds(Handle handle);
-  double SelectionSeconds(Op& sparsify) const;
+  double SelectionSeconds(const Op& sparsify) const;
+  std::uint64_t SelectionBytes(const Op& sparsify, int rank) const;
   bool IsWhole(const Op& sparsify) const;
+  std::string_view Coder() const;
 
   // One piece of forward, backward or update on the compute lane, then `next`.
   void Compute(double seconds, SpanKind kind, double* total, std::string label, Continuation next);
@@ -80,7 +79,7 @@ class ModelRank final : public StepScheduler {
   std::size_t next_tensor_ = 0;
   double idle_since_ = 0;
   std::array<LaneState, kLanes> lanes_;
-  std::map<Handle, Result> results_;
+  std::map<Handle, ExchangeResult> results_;
   std::map<std::string, double> waits_;
   StepRecord record_;
   std::vector<Span> spans_;

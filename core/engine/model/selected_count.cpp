@@ -41,6 +41,10 @@ std::size_t KeptCount(const ModelConfig& config, const Op& sparsify) {
   return config.selector->Count(n, shape, sparsify.density);
 }
 
+bool PayloadsDiffer(const ModelConfig& config) {
+  return config.selection.sigma != 0 && !config.index_shared;
+}
+
 std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int rank,
                           std::uint64_t step) {
   const std::size_t n = sparsify.range.size();

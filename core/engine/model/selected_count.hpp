@@ -13,7 +13,10 @@ namespace sparfuse {
 // sparsified all.
 std::size_t KeptCount(const ModelConfig& config, const Op& sparsify);
 
-// Of the same, by the sparsifier's own count and config.selection's spread about it.
+// Whether ranks select unlike counts.
+bool PayloadsDiffer(const ModelConfig& config);
+
+// Of a kSparsify operation, by the sparsifier's own count and config.selection's spread about it.
 // The same for equal arguments, whatever was drawn before; for all ranks where config.index_shared.
 std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int rank,
                           std::uint64_t step);

@@ -20,7 +20,7 @@ void Simulation::Run() {
 
 double SharedResource::Rate() const {
   const auto active = static_cast<double>(activities_.size());
-  return capacity_ <= 0 || active <= capacity_ ? 1.0 : capacity_ / active;
+  return speed_ * (capacity_ <= 0 || active <= capacity_ ? 1.0 : capacity_ / active);
 }
 
 void SharedResource::Advance() {
@@ -35,9 +35,16 @@ void SharedResource::Use(double work, Simulation::Callback done) {
   ScheduleNext();
 }
 
+void SharedResource::SetSpeed(double speed) {
+  if (speed == speed_) return;
+  Advance();
+  speed_ = speed;
+  ScheduleNext();
+}
+
 void SharedResource::ScheduleNext() {
   const std::uint64_t generation = ++generation_;
-  if (activities_.empty()) return;
+  if (activities_.empty() || speed_ <= 0) return;
   const double delay = (activities_.top().virtual_end - virtual_now_) / Rate();
   simulation_.After(std::max(0.0, delay), [this, generation] { FinishDue(generation); });
 }

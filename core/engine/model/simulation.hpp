@@ -45,6 +45,8 @@ class SharedResource {
 
   // Calls `done` when `work` seconds of one unit have been given to this activity.
   void Use(double work, Simulation::Callback done);
+  // From now on every unit works at this rate, at least 0; 1 to begin with.
+  void SetSpeed(double speed);
 
  private:
   struct Activity {
@@ -63,6 +65,7 @@ class SharedResource {
 
   Simulation& simulation_;
   double capacity_;
+  double speed_ = 1;
   std::priority_queue<Activity> activities_;
   double virtual_now_ = 0;
   double updated_ = 0;  // simulation time of virtual_now_

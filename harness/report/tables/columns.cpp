@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -138,6 +139,7 @@ std::string KeyText(const json& config, const KeyColumn& column) {
   if (column.path == kLink) {
     return value.is_null() ? "unshaped" : fmt::format("{} Gbit/s", value.get<double>());
   }
+  if (column.path == "workload") return WorkloadLabel(value.get<std::string>());
   return value.is_null()           ? kNone
          : value.is_string()       ? value.get<std::string>()
          : value.is_number_float() ? fmt::format("{}", value.get<double>())
@@ -159,7 +161,9 @@ std::string UnitOf(std::string_view metric) {
 
 std::string UnitOf(std::string_view metric, const json& config, const Catalog& catalog) {
   if (metric != "throughput") return UnitOf(metric);
-  const auto* workload = FindEntry(catalog.workloads, config.at("workload").get<std::string>());
+  const std::string name = config.at("workload");
+  const auto* workload =
+      workloads::IsTable(name) ? workloads::FindTable(name) : FindEntry(catalog.workloads, name);
   return (workload != nullptr ? workload->unit : "units") + "/s";
 }
 

@@ -107,6 +107,12 @@ std::string Caption(const PartResult& result) {
     caption +=
         "; ± of modelled steps and throughput: what the profile's errors of measurement leave";
   }
+  if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
+        return !cell.trials.empty() && !cell.trials.begin()->second->launch.draws.empty();
+      })) {
+    caption += "; intervals of what is modelled on a declared cluster: what the ranges of its "
+               "inputs leave, all draws but one on either side";
+  }
   if (only_disturbed) caption += "; in brackets: of disturbed trials, which do not count";
   const char* separator = "; trials left out: ";
   for (const auto& [count, whose] : {std::pair(result.other_systems, "of other machines"),

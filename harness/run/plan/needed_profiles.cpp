@@ -55,9 +55,11 @@ std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const Profil
   here.threads_per_worker = config.threads_per_worker;
   here.device = config.device;
   here.precision = config.precision;
+  std::optional<LinkShape> link;
+  if (config.link) link = config.link->WithoutHost();
   std::vector<CellConfig> configs;
   for (const int count : ranks) {
-    configs.push_back(ProfileConfig(here, count, count > 1 ? config.link : std::nullopt));
+    configs.push_back(ProfileConfig(here, count, count > 1 ? link : std::nullopt));
   }
   return configs;
 }

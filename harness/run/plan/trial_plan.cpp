@@ -12,6 +12,7 @@
 #include "core/device/card.hpp"
 #include "harness/catalog/part_sources.hpp"
 #include "harness/catalog/revisions.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/launch/rounds.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
@@ -57,8 +58,9 @@ std::string NearestStored(const CellConfig& cell, const std::vector<TrialRow>& r
   const json config = ToJson(cell);
   const TrialRow* nearest = nullptr;
   std::size_t least = 4;  // more differences than three are another cell
+  const std::string workload = WorkloadLabel(cell.workload);  // a table that was edited is near
   for (const auto& row : rows) {
-    if (row.kind != NameOf(cell.kind) || row.workload != cell.workload) continue;
+    if (row.kind != NameOf(cell.kind) || WorkloadLabel(row.workload) != workload) continue;
     std::size_t differences = 0;
     for (const auto& [key, value] : config.items()) {
       differences += !row.config.contains(key) || row.config[key] != value;

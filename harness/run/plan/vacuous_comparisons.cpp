@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "workloads/models/layers.hpp"
 
@@ -52,7 +53,7 @@ void AddOneExchange(const Part& part, std::vector<std::string>& warnings) {
         "part {}: {} on {} sends all gradients ({:.1f} MB) in one exchange, and overlaps none of "
         "it with the backward pass: ratios to it show overlap as well as the methods; "
         "method_options = {{ threshold_bytes = ... }} makes smaller buckets",
-        part.id, config.method, config.workload, MegabytesOf(config.workload)));
+        part.id, config.method, WorkloadLabel(config.workload), MegabytesOf(config.workload)));
   }
 }
 

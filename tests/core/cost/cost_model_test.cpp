@@ -29,6 +29,25 @@ TEST(CostModel, ChargesMessagesBytesAndWorkOfRounds) {
   EXPECT_DOUBLE_EQ(phases.cpu_seconds, 3e-4);
 }
 
+// Of five repetitions two cross between nodes; what goes within nodes takes 3 us a byte.
+TEST(CostModel, GoesAroundARingAtTheSlowestHop) {
+  CostModel cost = Simple();
+  const Round around{.repeat = 5, .bytes = 600, .within_bytes = 600, .within_starts = 3};
+  const auto phases_at = [&](double within_alpha, double within_beta) {
+    cost.links[0] = LinkCost::FromAlphaBeta(within_alpha, within_beta);
+    RoundPlan plan;
+    plan.rounds = {around};
+    return cost.PhasesOf(plan);
+  };
+  const CostModel::Phases fast = phases_at(1e-5, 1e-8);
+  EXPECT_DOUBLE_EQ(fast.latency_seconds, 2 * 1e-3 + 3 * 1e-5);
+  EXPECT_NEAR(fast.link_seconds[1], 600e-6, 1e-12);
+  EXPECT_EQ(fast.link_seconds[0], 0);
+  const CostModel::Phases slow = phases_at(1e-5, 3e-6);
+  EXPECT_NEAR(slow.link_seconds[0], 1800e-6, 1e-12);
+  EXPECT_EQ(slow.link_seconds[1], 0);
+}
+
 TEST(CostModel, ChargesFurtherMessagesOfARound) {
   CostModel cost = Simple();
   cost.links.fill(LinkCost::FromAlphaBeta(1e-3, 1e-6, 2e-5));

@@ -90,7 +90,7 @@ TEST(ProfileData, KernelsOfAProfileFromBeforeTheNewerKeys) {
   CostModel cost = KernelCosts(Profile());
   EXPECT_DOUBLE_EQ(cost.pack_seconds(500), 5e-4);
   EXPECT_DOUBLE_EQ(cost.scale_seconds(500), 7e-6);
-  EXPECT_DOUBLE_EQ(cost.DecompressSeconds(500, 100), 5e-4 + 1e-6);
+  EXPECT_DOUBLE_EQ(cost.DecompressSeconds("topk", 500, 100, 2), 5e-4 + 1e-6);
   EXPECT_DOUBLE_EQ(cost.dispatch_seconds, 1e-6);
   EXPECT_DOUBLE_EQ(cost.exchange_dispatch_seconds, 2e-6);
   for (WorkSeconds* const work : {&cost.work_seconds, &cost.host_work_seconds}) {

@@ -195,11 +195,37 @@ ModelConfig Modelled(const CellConfig& config, const Composition& composition,
   return model;
 }
 
+// Ranks that follow rank 0 have the times and the counts that they have when they are simulated.
+void ExpectFollowersAsSimulated(const ModelConfig& model) {
+  const int ranks = model.topology.ranks;
+  const ModelStep all = SimulateStep(model, 3, ranks);
+  const ModelStep first = SimulateStep(model, 3, 0);
+  ASSERT_EQ(first.records.size(), all.records.size());
+  for (std::size_t r = 0; r < all.records.size(); ++r) {
+    EXPECT_EQ(first.records[r].step_seconds, all.records[r].step_seconds) << r;
+    EXPECT_EQ(first.records[r].exposed_communication_seconds,
+              all.records[r].exposed_communication_seconds)
+        << r;
+    EXPECT_EQ(first.records[r].payload_bytes, all.records[r].payload_bytes) << r;
+    EXPECT_EQ(first.records[r].selected, all.records[r].selected) << r;
+    EXPECT_EQ(first.records[r].summed, all.records[r].summed) << r;
+    EXPECT_EQ(first.records[r].sent_bytes, all.records[r].sent_bytes) << r;
+    EXPECT_EQ(first.records[r].received_bytes, all.records[r].received_bytes) << r;
+    EXPECT_EQ(first.records[r].messages_sent, all.records[r].messages_sent) << r;
+    EXPECT_EQ(first.records[r].exchanges, all.records[r].exchanges) << r;
+    EXPECT_EQ(first.records[r].served, all.records[r].served) << r;
+  }
+}
+
 void ExpectModelledAsLive(const Method& method, const CellConfig& config, int workers) {
   const auto live = RunLive(config, workers, IntegerGradient);
   const Composition composition = Compose(config);
-  const ModelStep modelled =
-      SimulateStep(Modelled(config, composition, Tensors(), workers), 0, workers);
+  ModelConfig model = Modelled(config, composition, Tensors(), workers);
+  const ModelStep modelled = SimulateStep(model, 0, workers);
+  for (const double sigma : {0.0, 0.2}) {
+    model.selection.sigma = sigma;
+    ExpectFollowersAsSimulated(model);
+  }
   // Sizes that depend on values are expected, not known.
   ExchangeSizes sizes{{1000, 10, 0}, std::vector<std::uint64_t>(4, 80), {}};
   composition.sparse_collective->Expect({}, {4, 1}, sizes);

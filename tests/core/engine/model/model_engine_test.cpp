@@ -194,6 +194,24 @@ TEST(ModelEngine, AddsUpOneTensorByHand) {
   EXPECT_NEAR(last, record.step_seconds, 1e-9);
 }
 
+// Both gradients ready at 31 ms, 6 ms an exchange: the host prepares the second one while the first
+// is on the way.
+TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
+  ModelConfig config = OneTensor(2);
+  config.layout.Add("bias", {1000}, 1000);
+  config.plan.units = {{0, 1, Sparsified::kNever, 1.0}, {1, 2, Sparsified::kNever, 1.0}};
+  config.backward.backward_seconds = {0.020, 0};
+  const auto step_seconds = [&](double host, double per_rank) {
+    config.cost.exchange_host_seconds = host;
+    config.cost.exchange_host_seconds_per_rank = per_rank;
+    return SimulateStep(config, 0, 0).records.front().step_seconds;
+  };
+  EXPECT_NEAR(step_seconds(0, 0), 0.031 + 2 * 0.006 + 0.005, 1e-9);
+  EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 0.004 + 2 * 0.006 + 0.005, 1e-9);
+  EXPECT_NEAR(step_seconds(0.002, 0.001), 0.031 + 0.004 + 2 * 0.006 + 0.005, 1e-9);
+  EXPECT_NEAR(step_seconds(0.010, 0), 0.031 + 2 * 0.010 + 0.006 + 0.005, 1e-9);
+}
+
 TEST(ModelEngine, MakesRanksOnOneMachineShareItsCores) {
   ModelConfig config = OneTensor(4);
   config.cores_per_machine = 2;

@@ -1,0 +1,205 @@
+#include "core/cost/collective_choice.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+constexpr double kMicrosecond = 1e-6;
+
+template <typename Enum>
+constexpr std::size_t Index(Enum value) {
+  return static_cast<std::size_t>(value);
+}
+
+// Everything that an estimate depends on but algorithm and protocol. Rates in 10^9 bytes a second,
+// times in microseconds.
+struct Asked {
+  NcclCollective collective;
+  const NcclMachine& machine;
+  const NcclConstants& constants;
+  int ranks;
+  int nodes;
+  double bytes;
+  double hop_rate;  // of the slowest hop
+
+  bool all_reduce() const { return collective == NcclCollective::kAllReduce; }
+  std::size_t cards() const { return Index(machine.cards); }
+  std::size_t size_class() const { return static_cast<std::size_t>(std::min(nodes, 3) - 1); }
+
+  double LlRate() const {
+    return nodes == 1 ? constants.ll_one_node_rate[cards()]
+                      : constants.ll_nodes_rate[Index(machine.processor)][size_class() - 1];
+  }
+  double ChannelsRate(const NcclByCards& of_channel) const {
+    return machine.channels * of_channel[cards()][size_class()];
+  }
+};
+
+double RingRate(const Asked& asked, NcclProtocol protocol) {
+  const NcclConstants& constants = asked.constants;
+  switch (protocol) {
+    case NcclProtocol::kLl: {
+      const bool gather = !asked.all_reduce() && asked.nodes == 1;
+      return std::min(asked.LlRate(),
+                      asked.hop_rate * (gather ? constants.ring_ll_gather : constants.ring_ll));
+    }
+    case NcclProtocol::kLl128: {
+      const bool lone = asked.ranks < 2 * asked.nodes;
+      return std::min(asked.hop_rate * (lone ? constants.ring_ll128_lone : constants.ring_ll128),
+                      asked.ChannelsRate(constants.ring_ll128_rate[Index(asked.collective)]));
+    }
+    case NcclProtocol::kSimple:
+      break;
+  }
+  return asked.hop_rate;
+}
+
+// Between the sizes of the table in proportion to log(bytes), constant below.
+double TreeFractionBySize(const Asked& asked, NcclProtocol protocol) {
+  const auto& table = asked.constants.tree_by_size[Index(protocol)];
+  const auto entry = [&](std::size_t i) { return i < table.size() ? table[i] : 1.0; };
+  const double place =
+      std::clamp(std::log2(asked.bytes / 64), 0.0, static_cast<double>(table.size()));
+  const auto i = static_cast<std::size_t>(place);
+  const double beyond = place - static_cast<double>(i);
+  return (1 - beyond) * entry(i) + beyond * entry(i + 1);
+}
+
+double TreeRate(const Asked& asked, NcclProtocol protocol) {
+  const NcclConstants& constants = asked.constants;
+  double rate = std::min(asked.hop_rate * constants.tree, asked.ChannelsRate(constants.tree_rate));
+  if (protocol == NcclProtocol::kLl) {
+    rate = std::min(rate * constants.tree_ll, asked.LlRate());
+  } else if (protocol == NcclProtocol::kLl128) {
+    rate =
+        std::min(rate * (asked.nodes == 1 ? constants.tree_ll128_one_node : constants.tree_ll128),
+                 asked.ChannelsRate(constants.tree_ll128_rate));
+  }
+  if (asked.machine.simple_tree || asked.ranks == asked.nodes) {
+    rate *= constants.simple_tree_fraction;
+  }
+  return rate * TreeFractionBySize(asked, protocol);
+}
+
+double RingStartup(const Asked& asked, NcclProtocol protocol) {
+  const NcclConstants& constants = asked.constants;
+  const auto of = [&](NcclHop hop) {
+    return constants.hop_us[Index(hop)][Index(NcclAlgorithm::kRing)][Index(protocol)];
+  };
+  const bool simple = protocol == NcclProtocol::kSimple;
+  const int laps = asked.all_reduce() ? 2 : 1;
+  const int hops = laps * (asked.ranks - 1);
+  double within = of(asked.machine.within);
+  int network_hops = 0;
+  if (asked.nodes > 1) {
+    if (protocol == NcclProtocol::kLl) within *= constants.ll_hop_factor;
+    within = std::max(within, constants.post_us[Index(asked.machine.processor)] * (simple ? 3 : 1));
+    network_hops =
+        asked.all_reduce() ? 2 * asked.nodes - constants.fewer_network_hops : asked.nodes - 1;
+    network_hops = std::min(network_hops, hops);
+  }
+  const double startup = constants.base_us[Index(NcclAlgorithm::kRing)][Index(protocol)] +
+                         (hops - network_hops) * within + network_hops * of(NcclHop::kNetwork);
+  const double plateau_bytes =
+      asked.ranks *
+      (constants.plateau_bytes + constants.plateau_bytes_per_channel * asked.machine.channels);
+  const bool on_plateau =
+      simple && asked.all_reduce() && asked.nodes > 1 && asked.bytes >= plateau_bytes;
+  return on_plateau ? startup * constants.plateau_factor[asked.cards()] : startup;
+}
+
+double TreeStartup(const Asked& asked, NcclProtocol protocol) {
+  const NcclConstants& constants = asked.constants;
+  const auto of = [&](NcclHop hop) {
+    return constants.hop_us[Index(hop)][Index(NcclAlgorithm::kTree)][Index(protocol)];
+  };
+  double within = of(asked.machine.within);
+  if (asked.nodes > 1 && protocol == NcclProtocol::kLl) within *= constants.ll_hop_factor;
+  // As NCCL counts them: whole ranks a node, and the logarithm rounded down.
+  const int chain = asked.ranks / asked.nodes - 1;
+  const int depth = std::bit_width(static_cast<unsigned>(asked.nodes)) - 1;
+  return constants.base_us[Index(NcclAlgorithm::kTree)][Index(protocol)] +
+         2 * (chain * within + depth * of(NcclHop::kNetwork));
+}
+
+CollectiveCost Estimate(const Asked& asked, const Topology& topology, NcclAlgorithm algorithm,
+                        NcclProtocol protocol) {
+  if (asked.ranks == 1 || asked.bytes == 0) return {};
+  const bool ring = algorithm == NcclAlgorithm::kRing;
+  // Bytes over each hop, as a part of the buffer.
+  const double share =
+      ring ? (asked.all_reduce() ? 2.0 : 1.0) * (asked.ranks - 1) / asked.ranks : 2.0;
+  const double rate = ring ? RingRate(asked, protocol) : TreeRate(asked, protocol);
+  const double transfer_seconds = share * asked.bytes / (rate * kGigabyte);
+
+  CollectiveCost cost;
+  cost.pipelined = true;
+  cost.startup_seconds =
+      (ring ? RingStartup(asked, protocol) : TreeStartup(asked, protocol)) * kMicrosecond;
+  const CollectiveLinks& links = asked.machine.links;
+  const double slowest = SlowestRate(links, topology, links.cards_per_node);
+  for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
+    const bool between = link == LinkClass::kInterNode;
+    if (between ? asked.nodes == 1 : asked.ranks == asked.nodes) continue;
+    const double link_rate = links[link].bytes_per_second * (between ? links.cards_per_node : 1);
+    cost.link_seconds[Index(link)] = transfer_seconds * (slowest / link_rate);
+  }
+  return cost;
+}
+
+}  // namespace
+
+std::string_view NcclEstimate::name() const {
+  static constexpr std::string_view kNames[kNcclAlgorithms][kNcclProtocols] = {
+      {"tree/ll", "tree/ll128", "tree/simple"}, {"ring/ll", "ring/ll128", "ring/simple"}};
+  return kNames[Index(algorithm)][Index(protocol)];
+}
+
+std::vector<NcclEstimate> NcclEstimates(NcclCollective collective, const NcclMachine& machine,
+                                        const Topology& topology, double bytes,
+                                        const NcclConstants& constants) {
+  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes),
+                   "choice of NCCL: bytes is " + std::to_string(bytes) + "; expected at least 0");
+  SPARFUSE_REQUIRE(
+      machine.channels >= 1,
+      "choice of NCCL: channels is " + std::to_string(machine.channels) + "; expected at least 1");
+  SPARFUSE_REQUIRE(machine.within != NcclHop::kNetwork,
+                   "choice of NCCL: within is kNetwork; expected kNvlink or kPcie");
+  const double slowest = SlowestRate(machine.links, topology, machine.links.cards_per_node);
+  const Asked asked{collective,
+                    machine,
+                    constants,
+                    topology.ranks,
+                    topology.nodes(),
+                    bytes,
+                    std::min(slowest / kGigabyte, constants.hop_rate[Index(machine.cards)])};
+  std::vector<NcclEstimate> estimates;
+  for (const NcclAlgorithm algorithm : {NcclAlgorithm::kTree, NcclAlgorithm::kRing}) {
+    if (algorithm == NcclAlgorithm::kTree && !asked.all_reduce()) continue;
+    for (const NcclProtocol protocol :
+         {NcclProtocol::kLl, NcclProtocol::kLl128, NcclProtocol::kSimple}) {
+      if (protocol == NcclProtocol::kLl128 && !machine.ll128) continue;
+      estimates.push_back({algorithm, protocol, Estimate(asked, topology, algorithm, protocol)});
+    }
+  }
+  return estimates;
+}
+
+NcclEstimate NcclChoice(NcclCollective collective, const NcclMachine& machine,
+                        const Topology& topology, double bytes, const NcclConstants& constants) {
+  const std::vector<NcclEstimate> estimates =
+      NcclEstimates(collective, machine, topology, bytes, constants);
+  return *std::min_element(estimates.begin(), estimates.end(),
+                           [](const NcclEstimate& a, const NcclEstimate& b) {
+                             return a.cost.seconds() < b.cost.seconds();
+                           });
+}
+
+}  // namespace sparfuse

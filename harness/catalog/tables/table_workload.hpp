@@ -1,0 +1,32 @@
+// Finds workloads that a file of the user describes. An experiment file says "table:FILE.json"; a
+// cell's configuration has the file's name and the head of the hash of its content,
+// "table:NAME@0123456789ab": an edited file is another cell, a moved one is not.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "harness/catalog/catalog.hpp"
+
+namespace sparfuse::harness {
+
+// From what an experiment file in `folder` says to what its cells say; FindWorkload then knows the
+// table. A relative FILE lies in `folder` or else in the working directory. Throws Error{kConfig}
+// where it is in neither, or as ParseModelTable.
+std::string TableWorkloadName(std::string_view given, const std::filesystem::path& folder);
+
+// NAME of either; of other workloads their name. Within a part of an experiment no two tables have
+// one NAME.
+std::string WorkloadLabel(std::string_view workload);
+
+// Whether `given`, of an experiment file, may mean the cell's `resolved`: both are tables of one
+// NAME.
+bool MeansTable(std::string_view given, std::string_view resolved);
+
+// A workload of the catalog, for what trains it. Throws Error{kConfig}, for a table with the
+// reason.
+const workloads::WorkloadDescriptor& NeedTrainable(const Catalog& catalog,
+                                                   const std::string& workload);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,202 @@
+"""Counts multiply-accumulates of a PyTorch module's forward pass, by parameter: see describe."""
+
+import contextlib
+import inspect
+import math
+
+
+class Macs:
+    """Multiply-accumulates of one forward pass, by parameter, from the calls that it is told of.
+
+    macs  {name: multiply-accumulates} of `parameters`, for all samples of the pass
+    """
+
+    def __init__(self, parameters, frozen):
+        self.macs = dict.fromkeys(parameters, 0)
+        self._parameters = parameters
+        self._names = {id(p): name for name, p in parameters.items()}
+        self._frozen = {id(p) for p in frozen}
+        self._applied = [[]]  # of each module that is running: [(parameter, its macs)] so far
+        self._looked_up = set()
+        self._nobodys = 0
+        self._uncounted = {}  # how often, by function
+
+    def enter(self, *_):
+        self._applied.append([])
+
+    def leave(self, *_):
+        applied = self._applied.pop()
+        self._applied[-1].extend(applied)
+
+    def sentences(self, order):
+        """What the counts of the parameters in `order` may miss."""
+        without = [
+            name
+            for name in order
+            if not self.macs[name]
+            and name not in self._looked_up
+            and self._parameters[name].ndim > 1
+        ]
+        if without:
+            yield f"no product was counted, macs are 0: {', '.join(without)}"
+        if self._nobodys:
+            yield f"{self._nobodys} macs of the pass stand before any parameter's, and are left out"
+        for function, times in self._uncounted.items():
+            yield f"{function} was called {times} times and is not counted"
+
+    def call(self, function, args, kwargs, result):
+        """Counts a call of one of torch's functions."""
+        name = getattr(function, "__name__", "")
+        if name in _COUNTED:
+            _COUNTED[name](self, [*args, *kwargs.values()], result)
+        elif name == "multi_head_attention_forward":
+            self.attention(inspect.signature(function).bind(*args, **kwargs).arguments)
+        elif name in _UNCOUNTED:
+            self.leave_out(name)
+
+    def leave_out(self, function):
+        self._uncounted[function] = self._uncounted.get(function, 0) + 1
+
+    def _owner(self, tensor):
+        """The name of the parameter that `tensor` is, or is a view of; None for others."""
+        return next((self._names[each] for each in _ids(tensor) if each in self._names), None)
+
+    def give(self, tensor, macs):
+        """Adds to the parameter that `tensor` is, if it is one."""
+        name = self._owner(tensor)
+        if name is not None:
+            self.macs[name] += macs
+            self._applied[-1].append((name, macs))
+        return name is not None
+
+    def product(self, one, other, macs):
+        """A product of two tensors: a parameter's, or of activations and then shared."""
+        if self.give(other, macs) or self.give(one, macs):
+            return
+        if self._frozen.intersection(_ids(one) + _ids(other)):
+            return
+        for applied in reversed(self._applied):
+            whole = sum(own for _, own in applied)
+            if whole:
+                for name, own in applied:
+                    self.macs[name] += macs * own / whole
+                return
+        self._nobodys += macs
+
+    # Each counts a call from its arguments, those by keyword last, and its result.
+
+    def linear(self, values, result):
+        self.product(values[0], values[1], result.numel() * values[0].shape[-1])
+
+    def matmul_from_right(self, values, result):
+        self.product(values[1], values[0], result.numel() * values[1].shape[-1])
+
+    def added_product(self, values, result):
+        self.product(values[1], values[2], result.numel() * values[1].shape[-1])
+
+    def convolution(self, values, result):
+        kernel = values[1]
+        self.product(values[0], kernel, result.numel() * (kernel.numel() // kernel.shape[0]))
+
+    def transposed_convolution(self, values, _):
+        kernel = values[1]
+        self.product(values[0], kernel, values[0].numel() * (kernel.numel() // kernel.shape[0]))
+
+    def bilinear(self, values, result):
+        weight = values[2]
+        self.give(weight, result.numel() * (weight.numel() // weight.shape[0]))
+
+    def einsum(self, values, _):
+        equation = values[0] if isinstance(values[0], str) else "..."
+        operands = values[1] if isinstance(values[1], (tuple, list)) else values[1:]
+        inputs = equation.split("->")[0].replace(" ", "").split(",")
+        if len(inputs) != 2 or "." in equation:
+            self.leave_out("einsum")
+            return
+        sizes = {}
+        for labels, operand in zip(inputs, operands):
+            sizes.update(zip(labels, operand.shape))
+        self.product(operands[0], operands[1], math.prod(sizes.values()))
+
+    def scaled_dot_product(self, values, result):
+        query, key = values[:2]
+        self.product(query, key, (query.numel() + result.numel()) * key.shape[-2])
+
+    def recurrent(self, values, _):
+        data = values[0]  # [time, batch, inputs], or packed: [all times, inputs]
+        weights = values[2] if isinstance(values[3], bool) else values[3]
+        for weight in weights:
+            if weight.ndim == 2:
+                self.give(weight, data.numel() // data.shape[-1] * weight.numel())
+
+    def recurrent_cell(self, values, _):
+        for weight in values[2:4]:
+            self.give(weight, values[0].numel() // values[0].shape[-1] * weight.numel())
+
+    def attention(self, given):
+        """Of torch.nn.MultiheadAttention, from its function's arguments by name."""
+        query, key, value = given["query"], given["key"], given["value"]  # [length, batch, width]
+        width = query.shape[-1]
+        queries, keys = (each.numel() // each.shape[-1] for each in (query, key))
+        mixing = queries * key.shape[0] * width
+        of_query = queries * width * width + mixing / 2
+        of_key = keys * width * key.shape[-1] + mixing / 2
+        of_value = keys * width * value.shape[-1] + mixing
+        if given.get("use_separate_proj_weight"):
+            self.give(given["q_proj_weight"], of_query)
+            self.give(given["k_proj_weight"], of_key)
+            self.give(given["v_proj_weight"], of_value)
+        else:
+            self.give(given["in_proj_weight"], of_query + of_key + of_value)
+        self.give(given["out_proj_weight"], queries * width * width)
+
+    def look_up(self, values, _):
+        self._looked_up.update(filter(None, map(self._owner, values[:2])))
+
+
+def _ids(tensor):
+    return [id(tensor), id(getattr(tensor, "_base", None))]
+
+
+_COUNTED = {
+    **dict.fromkeys(("linear", "matmul", "__matmul__", "mm", "bmm", "mv"), Macs.linear),
+    "__rmatmul__": Macs.matmul_from_right,
+    **dict.fromkeys(("addmm", "baddbmm"), Macs.added_product),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), Macs.convolution),
+    **dict.fromkeys(
+        ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), Macs.transposed_convolution
+    ),
+    "bilinear": Macs.bilinear,
+    "einsum": Macs.einsum,
+    "scaled_dot_product_attention": Macs.scaled_dot_product,
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), Macs.recurrent),
+    **dict.fromkeys(
+        ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), Macs.recurrent_cell
+    ),
+    **dict.fromkeys(("embedding", "embedding_bag", "index_select", "__getitem__"), Macs.look_up),
+}
+_UNCOUNTED = ("addbmm", "tensordot", "chain_matmul", "cdist")
+
+
+@contextlib.contextmanager
+def watching(module, counted):
+    """Tells `counted` of every call of a function of torch, and of which modules are running."""
+    from torch.overrides import TorchFunctionMode
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            result = function(*args, **kwargs)  # unwatched: what it calls belongs to it
+            counted.call(function, args, kwargs, result)
+            return result
+
+    handles = []
+    for each in module.modules():
+        handles.append(each.register_forward_pre_hook(counted.enter))
+        handles.append(each.register_forward_hook(counted.leave))
+    try:
+        with Watch():
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()

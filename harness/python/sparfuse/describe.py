@@ -1,0 +1,475 @@
+"""Describes a PyTorch module as a model table: the JSON file whose training is modelled where an
+experiment says `workload = "table:FILE.json"`.
+
+    python -m sparfuse.describe FACTORY -o FILE.json [--input-shape 3,224,224] [--measure 20]
+
+FACTORY is "package.module:callable" or "file.py:callable". The callable takes nothing and returns a
+torch.nn.Module, or (module, inputs), or (module, inputs, loss). In a program: describe and dumps.
+
+It imports PyTorch, 2.1 or newer, where that is used, and needs nothing that is compiled: the file
+also runs as a script.
+"""
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import json
+import math
+import platform
+import re
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+if __package__:
+    from sparfuse import _macs
+else:  # as a script
+    import _macs
+
+__all__ = ["describe", "dumps"]
+
+_WARM_UP = 3  # steps before those that are timed
+
+
+def describe(
+    module,
+    example_inputs,
+    *,
+    name="model",
+    unit="samples",
+    units_per_sample=1,
+    batch_per_worker=None,
+    family=None,
+    source=None,
+    loss=None,
+    samples=None,
+    measure=0,
+    note=None,
+):
+    """The model table of a module, a dict as the JSON file has it.
+
+    module            a torch.nn.Module, in the mode in which it is trained
+    example_inputs    what it is called with: a tensor, a tuple of arguments or a dict of keywords
+    name              the table's, which is its file's without ".json"
+    unit, units_per_sample  what throughput counts, and how many of it a sample is: "tokens", 1024
+    batch_per_worker  the default of experiments, in samples; by default `samples`
+    family            "resnet", "vgg", "vit", "bert", "gpt", "lstm", "transformer" or "ngram": which
+                      measured computation, and which overlap of selections, stands for the model's
+    source            where the table is from; by default the module's class and PyTorch's version
+    loss              takes the module's output and returns a scalar; by default the output's own
+                      `loss`, where it has one, or the sum of its floating tensors
+    samples           in the example; by default the first dimension of its first tensor
+    measure           steps to time on the module's device (CPU or CUDA), after 3 others; 0: none.
+                      Adds medians in microseconds: to each tensor backward_us, since the gradient
+                      before it (of the first: since backward began); to the table those of forward
+                      and of an update by SGD with momentum
+    note              is called with a sentence for whatever the table misses; by default
+                      warnings.warn
+
+    Tensors are the parameters that get a gradient, in ready order: as their accumulated gradients
+    come in one backward pass. A shared one is one tensor, at its last gradient; shapes are the
+    parameters', a scalar's is [1].
+
+    Multiply-accumulates (`macs`) are those of a sample's forward pass. A product with a parameter
+    belongs to it: of linear layers and matrices, convolutions, recurrent layers and attention's
+    projections; look-ups, norms and biases have none. A product of activations (attention's) is
+    shared by the parameters that the innermost module around it has multiplied with before, in
+    proportion to theirs; of torch.nn.MultiheadAttention, queries times keys belong to both
+    projections by halves and the mixing of values to the values'. What is computed in another way
+    (scripted modules, kernels of other libraries) is not counted; a parameter of two dimensions or
+    more that is left without any is noted.
+
+    The module runs forward and backward; its gradients and buffers are put back as they were.
+    Raises ValueError for an output or a loss that no gradient comes from.
+
+    >>> import torch
+    >>> from sparfuse.describe import describe
+    >>> model = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(7200, 10, bias=False)
+    ... )
+    >>> table = describe(model, torch.randn(4, 3, 32, 32), unit="images")
+    >>> [(tensor["name"], tensor["macs"]) for tensor in table["tensors"]]
+    [('2.weight', 72000), ('0.weight', 194400), ('0.bias', 0)]
+    """
+    import torch
+
+    note = note or (lambda sentence: warnings.warn(sentence, stacklevel=3))  # names the caller
+    arguments, keywords = _arguments(example_inputs)
+    samples = _samples(torch, arguments, keywords) if samples is None else samples
+    parameters = {each: p for each, p in module.named_parameters() if p.requires_grad}
+    if not parameters:
+        raise ValueError("no parameter of the module is trained: expected one with requires_grad")
+    frozen = [p for p in module.parameters() if not p.requires_grad]
+    if frozen:
+        note(f"{len(frozen)} frozen parameters are left out, and what is multiplied with them")
+
+    def forward():
+        output = module(*arguments, **keywords)
+        return _scalar(torch, output, loss)
+
+    with _put_back(torch, module):
+        counted = _macs.Macs(parameters, frozen)
+        with _macs.watching(module, counted):
+            value = forward()
+        order = _ready_order(parameters, value)
+        times = _measure(torch, parameters, forward, measure) if measure > 0 else None
+    missing = [each for each in parameters if each not in order]
+    if missing:
+        note(f"no gradient, therefore left out: {', '.join(missing)}")
+    for sentence in counted.sentences(order):
+        note(sentence)
+
+    table = {
+        "name": name,
+        "unit": unit,
+        "units_per_sample": units_per_sample,
+        "batch_per_worker": samples if batch_per_worker is None else batch_per_worker,
+        "family": family,
+        "source": source or f"sparfuse.describe of {type(module).__name__}, {_version(torch)}",
+    }
+    if family is None:
+        del table["family"]
+    if times is not None:
+        table["batch"] = samples
+        table["measured_on"] = _hardware(torch, parameters, measure)
+        table["forward_us"], table["update_us"] = times.forward_us, times.update_us
+    table["tensors"] = []
+    for each in order:
+        tensor = {
+            "name": each,
+            "shape": list(parameters[each].shape) or [1],
+            "macs": _number(counted.macs[each] / samples),
+        }
+        if times is not None:
+            tensor["backward_us"] = times.backward_us[each]
+        table["tensors"].append(tensor)
+    return table
+
+
+def dumps(table):
+    """The text of a table's file, a line for each tensor.
+
+    >>> from sparfuse.describe import dumps
+    >>> print(dumps({"name": "mine", "tensors": [{"name": "w", "shape": [2], "macs": 2}]}), end="")
+    {
+     "name": "mine",
+     "tensors": [
+      {"name": "w", "shape": [2], "macs": 2}
+     ]
+    }
+    """
+    head = [f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in table.items() if k != "tensors"]
+    tensors = ",\n".join(f"  {json.dumps(tensor)}" for tensor in table["tensors"])
+    return "{\n" + "".join(head) + ' "tensors": [\n' + tensors + "\n ]\n}\n"
+
+
+def _number(value):
+    return int(value) if value == int(value) else round(value, 3)
+
+
+def _version(torch):
+    return f"torch {torch.__version__.split('+')[0]}"
+
+
+# ---- running the module
+
+
+def _arguments(example):
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    return (tuple(example), {}) if isinstance(example, (tuple, list)) else ((example,), {})
+
+
+def _samples(torch, arguments, keywords):
+    for value in (*arguments, *keywords.values()):
+        if isinstance(value, torch.Tensor) and value.ndim > 0:
+            return value.shape[0]
+    raise ValueError("the example inputs have no tensor with a dimension: expected samples = ...")
+
+
+def _tensors_in(torch, value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors_in(torch, each)
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _tensors_in(torch, each)
+
+
+def _scalar(torch, output, loss):
+    """What backward begins at."""
+    own = getattr(output, "loss", None)
+    if loss is not None:
+        value = loss(output)
+    elif isinstance(own, torch.Tensor):
+        value = own
+    else:
+        tensors = _tensors_in(torch, output)
+        floats = [t for t in tensors if t.is_floating_point() and t.requires_grad]
+        if not floats:
+            raise ValueError("the output has no tensor that gradients come from: expected a loss")
+        value = sum(t.sum() for t in floats)
+    if value.numel() != 1 or not value.requires_grad:
+        without = "" if value.requires_grad else ", and no gradient comes from it"
+        raise ValueError(f"the loss has {value.numel()} element(s){without}: expected a scalar")
+    return value
+
+
+@contextlib.contextmanager
+def _put_back(torch, module):
+    """Gradients and buffers, such as running means, are afterwards what they were."""
+    gradients = [(p, p.grad) for p in module.parameters()]
+    buffers = [(b, b.detach().clone()) for b in module.buffers()]
+    try:
+        for p, _ in gradients:
+            p.grad = None
+        yield
+    finally:
+        for p, gradient in gradients:
+            p.grad = gradient
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+
+
+@contextlib.contextmanager
+def _each_gradient(parameters, ready):
+    """Calls ready(name) as soon as a parameter's gradient of a backward pass is accumulated."""
+    handles = [
+        p.register_post_accumulate_grad_hook(lambda _, name=name: ready(name))
+        for name, p in parameters.items()
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _ready_order(parameters, value):
+    ready = []
+    with _each_gradient(parameters, ready.append):
+        value.backward()
+    return list(dict.fromkeys(reversed(ready)))[::-1]  # of several gradients the last
+
+
+# ---- times
+
+
+class _Times:
+    """Medians, in microseconds."""
+
+    def __init__(self):
+        self.forward_us, self.update_us, self.backward_us = 0.0, 0.0, {}
+
+
+class _Clock:
+    """Points in time of a device's work, between which microseconds are known afterwards."""
+
+    def __init__(self, torch, device):
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f"measure on {device!r}: expected a module on the CPU or on CUDA")
+        self._cuda = torch.cuda if device == "cuda" else None
+
+    def now(self):
+        if self._cuda is None:
+            return time.perf_counter()
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def finish(self):
+        if self._cuda is not None:
+            self._cuda.synchronize()
+
+    def microseconds(self, begin, end):
+        return (end - begin) * 1e6 if self._cuda is None else begin.elapsed_time(end) * 1e3
+
+
+def _median(values):
+    return round(statistics.median(values), 3)
+
+
+def _measure(torch, parameters, forward, steps):
+    clock = _Clock(torch, _device(parameters).type)
+    clones = [p.detach().clone() for p in parameters.values()]  # the module's own stay as they are
+    optimizer = torch.optim.SGD(clones, lr=1e-6, momentum=0.9)
+    forwards, updates, backwards = [], [], {}
+    for step in range(_WARM_UP + steps):
+        for p in parameters.values():
+            p.grad = None
+        clock.finish()
+        ready = []
+        begin = clock.now()
+        value = forward()
+        middle = clock.now()
+        with _each_gradient(parameters, lambda name: ready.append((name, clock.now()))):
+            hooked = clock.now()
+            value.backward()
+        for clone, p in zip(clones, parameters.values()):
+            clone.grad = p.grad
+        clock.finish()
+        updating = clock.now()
+        optimizer.step()
+        end = clock.now()
+        clock.finish()
+        if step < _WARM_UP:
+            continue
+        forwards.append(clock.microseconds(begin, middle))
+        updates.append(clock.microseconds(updating, end))
+        for name, at in ready:
+            backwards.setdefault(name, []).append(clock.microseconds(hooked, at))
+            hooked = at
+    times = _Times()
+    times.forward_us, times.update_us = _median(forwards), _median(updates)
+    times.backward_us = {name: _median(values) for name, values in backwards.items()}
+    return times
+
+
+def _device(parameters):
+    return next(iter(parameters.values())).device
+
+
+def _hardware(torch, parameters, steps):
+    if _device(parameters).type == "cuda":
+        what = torch.cuda.get_device_name(_device(parameters))
+    else:
+        what = f"{_processor()}, {torch.get_num_threads()} threads"
+    kind = str(next(iter(parameters.values())).dtype).replace("torch.", "")
+    how = f"medians of {steps} steps; the update is SGD with momentum"
+    return f"{what}, {kind}, {_version(torch)}, {how}"
+
+
+def _processor():
+    try:
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+# ---- the command
+
+
+def _load(factory):
+    where, colon, name = factory.rpartition(":")
+    if not colon or not where or not name:
+        raise ValueError(f'"{factory}": expected "package.module:callable" or "file.py:callable"')
+    if where.endswith(".py"):
+        if not Path(where).is_file():
+            raise ValueError(f"{where} is not there: expected a Python file")
+        sys.path.insert(0, str(Path(where).resolve().parent))
+        spec = importlib.util.spec_from_file_location(Path(where).stem, where)
+        found = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = found
+        spec.loader.exec_module(found)
+    else:
+        sys.path.insert(0, "")  # where the command runs
+        found = importlib.import_module(where)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f'"{factory}": {where} has no "{part}"')
+        found = getattr(found, part)
+    return found
+
+
+def _example(torch, shapes, batch, device):
+    """Tensors of [batch, *shape]: normal numbers, or below "SHAPE:N" integers from 0 to N - 1."""
+    inputs = []
+    for given in shapes:
+        if not re.fullmatch(r"\d+(,\d+)*(:\d+)?", given):
+            raise ValueError(f"--input-shape {given}: expected 3,224,224; of integers 128:30522")
+        sizes, _, below = given.partition(":")
+        shape = [batch, *map(int, sizes.split(","))]
+        if below:
+            inputs.append(torch.randint(int(below), shape, device=device))
+        else:
+            inputs.append(torch.randn(shape, device=device))
+    return tuple(inputs)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m sparfuse.describe",
+        description="Describes a PyTorch module as a model table.",
+    )
+    add = parser.add_argument
+    add(
+        "factory",
+        help="package.module:callable or file.py:callable, which returns a module, "
+        "(module, inputs) or (module, inputs, loss)",
+    )
+    add("-o", "--output", required=True, metavar="NAME.json")
+    add(
+        "--input-shape",
+        action="append",
+        default=[],
+        metavar="SHAPE",
+        help="of a sample, for each input in order: 3,224,224; of integers below 30522: 128:30522",
+    )
+    add("--batch", type=int, default=8, help="samples of such inputs (default: 8)")
+    add("--unit", default="samples", help="what throughput counts (default: samples)")
+    add("--units-per-sample", type=int, default=1, help="how many of it (default: 1)")
+    add("--family", help="resnet, vgg, vit, bert, gpt, lstm, transformer or ngram")
+    add("--source", help="where the model is from")
+    add("--measure", type=int, default=0, metavar="N", help="steps to time (default: none)")
+    return parser
+
+
+def _run(arguments):
+    output = Path(arguments.output)
+    if output.suffix != ".json" or not re.fullmatch(r"[\w.-]{1,100}", output.stem, re.ASCII):
+        raise ValueError(f"-o {output}: expected NAME.json, of letters, digits, '-', '_' and '.'")
+    import torch
+
+    made = _load(arguments.factory)()
+    module, *rest = made if isinstance(made, (tuple, list)) else (made,)
+    if not isinstance(module, torch.nn.Module) or len(rest) > 2:
+        raise ValueError(
+            f'"{arguments.factory}" returned {type(made).__name__}: expected a torch.nn.Module, '
+            "(module, inputs) or (module, inputs, loss)"
+        )
+    if bool(rest) == bool(arguments.input_shape):
+        raise ValueError(
+            f'"{arguments.factory}" returned {"inputs" if rest else "no inputs"}: expected '
+            f"{'no ' if rest else ''}--input-shape"
+        )
+    device = next((p.device for p in module.parameters()), None)
+    inputs = rest[0] if rest else _example(torch, arguments.input_shape, arguments.batch, device)
+    table = describe(
+        module,
+        inputs,
+        name=output.stem,
+        unit=arguments.unit,
+        units_per_sample=arguments.units_per_sample,
+        family=arguments.family,
+        source=arguments.source or f"sparfuse.describe {arguments.factory}, {_version(torch)}",
+        loss=rest[1] if len(rest) > 1 else None,
+        measure=arguments.measure,
+        note=lambda sentence: print(f"note: {sentence}", file=sys.stderr),
+    )
+    output.write_text(dumps(table), encoding="utf-8")
+    elements = sum(math.prod(tensor["shape"]) for tensor in table["tensors"])
+    macs = sum(tensor["macs"] for tensor in table["tensors"])
+    print(
+        f"{output}: {len(table['tensors'])} tensors, {elements} parameters, {macs:.4g} "
+        f'multiply-accumulates a sample; workload = "table:{output.name}"'
+    )
+
+
+def _main(arguments=None):
+    parser = _parser()
+    try:
+        _run(parser.parse_args(arguments))
+    except (ImportError, ValueError) as error:
+        parser.exit(2, f"describe: {error}\n")
+
+
+if __name__ == "__main__":
+    _main()

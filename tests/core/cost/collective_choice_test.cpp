@@ -1,0 +1,283 @@
+// Tests what NCCL's tuner foresees: against its own logs, by hand, and by laws.
+#include "core/cost/collective_choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr auto kWithin = static_cast<std::size_t>(LinkClass::kIntraNode);
+constexpr auto kBetween = static_cast<std::size_t>(LinkClass::kInterNode);
+constexpr auto kAllReduce = NcclCollective::kAllReduce;
+constexpr auto kAllGather = NcclCollective::kAllGather;
+
+CollectiveLinks Links(double within_rate, double between_rate, int cards) {
+  return {.hops = {{{within_rate, 0}, {between_rate, 0}}}, .cards_per_node = cards};
+}
+
+// Eight cards of 400 Gb/s a node.
+NcclMachine H100() {
+  return {.links = Links(450e9, 50e9, 8),
+          .within = NcclHop::kNvlink,
+          .cards = NcclCards::kHopper,
+          .channels = 24,
+          .ll128 = true};
+}
+
+// Cards on a bus without peer access, one network card of 10 Gb/s.
+NcclMachine Turing() {
+  return {.links = Links(6e9, 1.25e9, 1), .within = NcclHop::kPcie, .channels = 2};
+}
+
+using ByName = std::map<std::string, CollectiveCost, std::less<>>;
+
+ByName EstimatesOf(NcclCollective collective, const NcclMachine& machine, const Topology& topology,
+                   double bytes, const NcclConstants& constants) {
+  ByName by_name;
+  for (const NcclEstimate& estimate :
+       NcclEstimates(collective, machine, topology, bytes, constants)) {
+    by_name[std::string(estimate.name())] = estimate.cost;
+  }
+  return by_name;
+}
+
+// NVIDIA/nccl#754: an all-gather of "33.3/ 0.8", "52.0/ 0.0", "105.6/ 3.2" us and GB/s, which are
+// the latencies of 16 ranks on four nodes without NVLink. A ring of 3 GB/s gives 3 * 16/15.
+TEST(NcclEstimates, AreThoseOfALogOfAnAllGather) {
+  NcclMachine machine = Turing();
+  machine.links = Links(3e9, 3e9, 1);
+  machine.ll128 = true;  // its latency is printed where it is not allowed, too
+  const double bytes = 1e6;
+  const ByName ring = EstimatesOf(kAllGather, machine, {16, 4}, bytes, kNccl2_8);
+  EXPECT_NEAR(ring.at("ring/ll").startup_seconds, 33.3e-6, 1e-10);
+  EXPECT_NEAR(ring.at("ring/ll128").startup_seconds, 52.0e-6, 1e-10);
+  EXPECT_NEAR(ring.at("ring/simple").startup_seconds, 105.6e-6, 1e-10);
+  EXPECT_NEAR(bytes / ring.at("ring/ll").transfer_seconds(), 0.8e9, 1e3);
+  EXPECT_NEAR(bytes / ring.at("ring/simple").transfer_seconds(), 3.2e9, 1e3);
+}
+
+// NVIDIA/nccl#1453: "16 Bytes -> Algo 0 proto 0 time 25.201847" (tree, LL; microseconds) on three
+// nodes of eight H100, of NCCL 2.22.3. The digits behind 25.2 us are those of a simple tree.
+TEST(NcclEstimates, AreThoseOfALogOfATree) {
+  NcclMachine machine = H100();
+  machine.simple_tree = true;
+  const NcclEstimate chosen = NcclChoice(kAllReduce, machine, {24, 8}, 16, kNccl2_20);
+  EXPECT_EQ(chosen.name(), "tree/ll");
+  EXPECT_NEAR(chosen.cost.seconds(), 25.201847e-6, 5e-12);
+}
+
+// 8.4 us, 14 hops of 3.4 us; 175 MB at 450 GB/s. A tree has 14 hops of 28 us, and 414 GB/s.
+TEST(NcclEstimates, OfANodeOfH100) {
+  const ByName all = EstimatesOf(kAllReduce, H100(), {8, 8}, 1e8, kNccl2_20);
+  EXPECT_NEAR(all.at("ring/simple").seconds(), 56e-6 + 175e6 / 450e9, 1e-12);
+  EXPECT_NEAR(all.at("ring/ll128").seconds(), (14 + 14 * 1.9) * 1e-6 + 175e6 / 414e9, 1e-12);
+  EXPECT_NEAR(all.at("ring/ll").seconds(), (6.6 + 14 * 0.6) * 1e-6 + 175e6 / 87.7e9, 1e-12);
+  EXPECT_NEAR(all.at("tree/simple").startup_seconds, 392e-6, 1e-12);
+  EXPECT_GT(all.at("tree/simple").transfer_seconds(), 2e8 / 414e9);
+  EXPECT_EQ(NcclChoice(kAllReduce, H100(), {8, 8}, 1e8, kNccl2_20).name(), "ring/simple");
+}
+
+// A hop within a node takes as long as posting three times, not its own 3.4 us, on a processor
+// where that is longer: 222 hops within nodes, 32 between them.
+TEST(NcclEstimates, OfSixteenNodesOfH100) {
+  const Topology topology{128, 8};
+  const double bytes = 1e10;
+  const auto ring = [&](NcclProcessor processor) {
+    NcclMachine machine = H100();
+    machine.processor = processor;
+    return EstimatesOf(kAllReduce, machine, topology, bytes, kNccl2_20).at("ring/simple");
+  };
+  const CollectiveCost cost = ring(NcclProcessor::kIntel);
+  EXPECT_NEAR(cost.startup_seconds, 1.4 * (8.4 + 222 * 3.4 + 32 * 14) * 1e-6, 1e-12);
+  EXPECT_NEAR(ring(NcclProcessor::kAmd).startup_seconds, 1.4 * (8.4 + 222 * 6 + 32 * 14) * 1e-6,
+              1e-12);
+  EXPECT_NEAR(cost.transfer_seconds(), 2 * 127.0 / 128 * bytes / 400e9, 1e-12);
+  // Eight cards are slower than NVLink: they are busy all the time, and NVLink for 400/450 of it.
+  EXPECT_DOUBLE_EQ(cost.link_seconds[kBetween], cost.transfer_seconds());
+  EXPECT_DOUBLE_EQ(cost.link_seconds[kWithin], cost.transfer_seconds() * 400 / 450);
+  EXPECT_EQ(NcclChoice(kAllReduce, H100(), topology, bytes, kNccl2_20).name(), "ring/simple");
+  EXPECT_EQ(NcclChoice(kAllReduce, H100(), topology, 8, kNccl2_20).name(), "tree/ll");
+}
+
+// Eight nodes of four: 62 hops, 14 or 16 of them between nodes. With 2.8 from 128 KiB on, with 2.20
+// from 4 KiB on, the plateau.
+TEST(NcclEstimates, OfEightNodesWithoutNvlink) {
+  const Topology topology{32, 4};
+  const auto startup_us = [&](const NcclConstants& constants, double bytes) {
+    return EstimatesOf(kAllReduce, Turing(), topology, bytes, constants)
+               .at("ring/simple")
+               .startup_seconds *
+           1e6;
+  };
+  EXPECT_NEAR(startup_us(kNccl2_8, 131071), 8.4 + 48 * 5.7 + 14 * 9.6, 1e-9);
+  EXPECT_NEAR(startup_us(kNccl2_8, 131072), 1.9 * (8.4 + 48 * 5.7 + 14 * 9.6), 1e-9);
+  EXPECT_NEAR(startup_us(kNccl2_20, 4095), 8.4 + 46 * 5.7 + 16 * 14, 1e-9);
+  EXPECT_NEAR(startup_us(kNccl2_20, 4096), 1.9 * (8.4 + 46 * 5.7 + 16 * 14), 1e-9);
+  const ByName small = EstimatesOf(kAllReduce, Turing(), topology, 8, kNccl2_8);
+  EXPECT_NEAR(small.at("tree/ll").startup_seconds, (4.4 + 2 * (3 * 1.8 + 3 * 5.0)) * 1e-6, 1e-12);
+  EXPECT_NEAR(small.at("ring/ll").startup_seconds, (3.6 + 48 * 1.8 + 14 * 2.7) * 1e-6, 1e-12);
+}
+
+// A rank a node: LL128 has 0.7 of a ring's rate, and a tree is a simple one. Two nodes have two
+// hops in all, both between them.
+TEST(NcclEstimates, OfLoneRanks) {
+  const double bytes = 1 << 30;
+  const ByName two = EstimatesOf(kAllReduce, H100(), {2, 1}, bytes, kNccl2_20);
+  EXPECT_NEAR(two.at("ring/simple").seconds(), 1.4 * (8.4 + 2 * 14) * 1e-6 + bytes / 400e9, 1e-12);
+  EXPECT_NEAR(two.at("ring/ll128").seconds(), (14 + 2 * 4) * 1e-6 + bytes / 280e9, 1e-12);
+  EXPECT_NEAR(two.at("tree/simple").seconds(), 2 * 28e-6 + 2 * bytes / (368e9 * 0.85), 1e-12);
+  const ByName four = EstimatesOf(kAllReduce, H100(), {4, 2}, bytes, kNccl2_20);
+  EXPECT_NEAR(four.at("ring/ll128").transfer_seconds(), 1.5 * bytes / 368e9, 1e-12);
+  EXPECT_NEAR(four.at("tree/simple").transfer_seconds(), 2 * bytes / 368e9, 1e-12);
+  EXPECT_EQ(two.at("ring/simple").link_seconds[kWithin], 0);
+}
+
+// In one node LL gathers at a third of a ring's rate, not a quarter, and a tree has 7/9 of its rate
+// with LL128, not 120/128.
+TEST(NcclEstimates, OfOneNodeAndOfTwoWithoutAFasterLimit) {
+  NcclMachine machine = H100();
+  machine.links = Links(90e9, 90e9, 1);
+  const double bytes = 1 << 30;
+  const auto rate = [&](NcclCollective collective, const Topology& topology, const char* name,
+                        double share) {
+    return share * bytes /
+           EstimatesOf(collective, machine, topology, bytes, kNccl2_20).at(name).transfer_seconds();
+  };
+  EXPECT_NEAR(rate(kAllGather, {8, 8}, "ring/ll", 7.0 / 8), 30e9, 1);
+  EXPECT_NEAR(rate(kAllGather, {16, 8}, "ring/ll", 15.0 / 16), 22.5e9, 1);
+  EXPECT_NEAR(rate(kAllReduce, {8, 8}, "ring/ll", 14.0 / 8), 22.5e9, 1);
+  EXPECT_NEAR(rate(kAllReduce, {8, 8}, "tree/ll128", 2), 90e9 * 0.92 * 7 / 9, 1);
+  EXPECT_NEAR(rate(kAllReduce, {16, 8}, "tree/ll128", 2), 90e9 * 0.92 * 120 / 128, 1);
+}
+
+// At 256 KiB and 512 KiB a tree with Simple has half its rate, at 1 GiB the whole of it.
+TEST(NcclEstimates, TreeHasAPartOfItsRateBySize) {
+  for (const auto& [bytes, part] : std::vector<std::pair<double, double>>{
+           {64, 0.9}, {262144, 0.5}, {524288, 0.5}, {4194304, 0.7}, {1 << 30, 1.0}}) {
+    const CollectiveCost tree =
+        EstimatesOf(kAllReduce, H100(), {8, 8}, bytes, kNccl2_20).at("tree/simple");
+    EXPECT_NEAR(tree.transfer_seconds(), 2 * bytes / (414e9 * part), 1e-12) << bytes;
+  }
+}
+
+TEST(NcclEstimates, NameWhatNcclHas) {
+  const auto names = [](NcclCollective collective, const NcclMachine& machine) {
+    std::vector<std::string> found;
+    for (const NcclEstimate& estimate :
+         NcclEstimates(collective, machine, {32, 4}, 1e6, kNccl2_20)) {
+      found.emplace_back(estimate.name());
+    }
+    return found;
+  };
+  EXPECT_EQ(names(kAllReduce, H100()),
+            (std::vector<std::string>{"tree/ll", "tree/ll128", "tree/simple", "ring/ll",
+                                      "ring/ll128", "ring/simple"}));
+  EXPECT_EQ(names(kAllReduce, Turing()),
+            (std::vector<std::string>{"tree/ll", "tree/simple", "ring/ll", "ring/simple"}));
+  EXPECT_EQ(names(kAllGather, Turing()), (std::vector<std::string>{"ring/ll", "ring/simple"}));
+}
+
+TEST(NcclEstimates, OneRankOrNoBytesTakeNoTime) {
+  for (const NcclCollective collective : {kAllReduce, kAllGather}) {
+    EXPECT_EQ(NcclChoice(collective, H100(), {1, 8}, 1e6, kNccl2_20).cost, CollectiveCost{});
+    EXPECT_EQ(NcclChoice(collective, H100(), {16, 8}, 0, kNccl2_20).cost, CollectiveCost{});
+  }
+}
+
+// With several nodes, one, a rank a node, and a last node with fewer.
+std::vector<Topology> Topologies() { return {{2, 2}, {8, 8}, {2, 1}, {6, 1}, {22, 8}, {256, 8}}; }
+
+TEST(NcclChoice, IsTheFastestAndTakesNoLessTimeForMoreBytes) {
+  for (const NcclConstants* constants : {&kNccl2_8, &kNccl2_20}) {
+    for (const NcclMachine& machine : {H100(), Turing()}) {
+      for (const Topology& topology : Topologies()) {
+        for (const NcclCollective collective : {kAllReduce, kAllGather}) {
+          ByName before;
+          double chosen_before = 0;
+          for (int i = 0; i <= 12 * 36; ++i) {
+            const double bytes = std::exp2(i / 12.0);
+            const ByName all = EstimatesOf(collective, machine, topology, bytes, *constants);
+            const NcclEstimate chosen =
+                NcclChoice(collective, machine, topology, bytes, *constants);
+            for (const auto& [name, cost] : all) {
+              EXPECT_LE(chosen.cost.seconds(), cost.seconds());
+              if (i > 0) {
+                EXPECT_GT(cost.seconds(), before.at(name).seconds())
+                    << constants->version << " " << name << " of " << bytes << " bytes, "
+                    << topology.ranks << " ranks";
+              }
+            }
+            EXPECT_EQ(all.at(std::string(chosen.name())), chosen.cost);
+            EXPECT_GT(chosen.cost.seconds(), chosen_before);
+            before = all;
+            chosen_before = chosen.cost.seconds();
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(NcclChoice, TakesNoMoreTimeWithFasterLinks) {
+  for (const NcclConstants* constants : {&kNccl2_8, &kNccl2_20}) {
+    for (const NcclMachine& machine : {H100(), Turing()}) {
+      for (const Topology& topology : Topologies()) {
+        for (double bytes = 1; bytes < 1e11; bytes *= 7) {
+          const ByName before = EstimatesOf(kAllReduce, machine, topology, bytes, *constants);
+          for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
+            NcclMachine faster = machine;
+            faster.links[link].bytes_per_second *= 1.3;
+            for (const auto& [name, cost] :
+                 EstimatesOf(kAllReduce, faster, topology, bytes, *constants)) {
+              EXPECT_LE(cost.seconds(), before.at(name).seconds()) << name;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// With start-up times of a network that are a caller's own.
+TEST(NcclChoice, FollowsTheConstantsGiven) {
+  NcclConstants slow = kNccl2_8;
+  slow.hop_us[static_cast<std::size_t>(NcclHop::kNetwork)] = {{{40, 40, 40}, {40, 40, 40}}};
+  const NcclEstimate chosen = NcclChoice(kAllReduce, Turing(), {32, 4}, 8, slow);
+  EXPECT_EQ(chosen.name(), "tree/ll");
+  EXPECT_NEAR(chosen.cost.startup_seconds, (4.4 + 2 * (3 * 1.8 + 3 * 40)) * 1e-6, 1e-12);
+}
+
+TEST(NcclChoice, RefusesWhatIsOutOfRange) {
+  const auto message = [](const NcclMachine& machine, const Topology& topology, double bytes) {
+    try {
+      NcclChoice(kAllReduce, machine, topology, bytes, kNccl2_20);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message(H100(), {8, 8}, -1).find("bytes is -1"), std::string::npos);
+  EXPECT_NE(message(H100(), {0, 8}, 1).find("ranks is 0"), std::string::npos);
+  NcclMachine machine = H100();
+  machine.channels = 0;
+  EXPECT_NE(message(machine, {8, 8}, 1).find("channels is 0; expected at least 1"),
+            std::string::npos);
+  machine = H100();
+  machine.within = NcclHop::kNetwork;
+  EXPECT_NE(message(machine, {8, 8}, 1).find("expected kNvlink or kPcie"), std::string::npos);
+  machine = H100();
+  machine.links[LinkClass::kInterNode].bytes_per_second = -2;
+  EXPECT_NE(message(machine, {16, 8}, 1).find("bytes_per_second of inter_node is -2"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace sparfuse

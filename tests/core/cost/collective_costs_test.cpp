@@ -1,0 +1,292 @@
+// Tests the closed formulas of dense collectives: by hand, by their limits, against each other.
+#include "core/cost/collective_costs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr auto kWithin = static_cast<std::size_t>(LinkClass::kIntraNode);
+constexpr auto kBetween = static_cast<std::size_t>(LinkClass::kInterNode);
+
+// 1 us and 10^10 bytes a second within nodes, 10 us and 10^9 between them.
+CollectiveLinks Simple(int cards = 1) {
+  return {.hops = {{{1e10, 1e-6}, {1e9, 1e-5}}}, .cards_per_node = cards};
+}
+
+// A node of H100 with a card of 400 Gb/s each: NVLink at 450 GB/s a direction.
+CollectiveLinks H100() { return {.hops = {{{450e9, 3.4e-6}, {50e9, 14e-6}}}, .cards_per_node = 8}; }
+
+struct Named {
+  std::string name;
+  CollectiveCost (*cost)(const CollectiveLinks&, const Topology&, double);
+};
+
+// Every formula, rings with one and with many.
+const std::vector<Named>& All() {
+  static const std::vector<Named> all{
+      {"one ring", [](const CollectiveLinks& links, const Topology& topology,
+                      double bytes) { return RingAllReduceCost(links, topology, bytes, 1); }},
+      {"rings", [](const CollectiveLinks& links, const Topology& topology,
+                   double bytes) { return RingAllReduceCost(links, topology, bytes, 100); }},
+      {"tree", TreeAllReduceCost},
+      {"two levels", TwoLevelAllReduceCost},
+      {"gather in rings",
+       [](const CollectiveLinks& links, const Topology& topology, double bytes) {
+         return RingAllGatherCost(links, topology, bytes, 100);
+       }},
+      {"gather in two levels", TwoLevelAllGatherCost}};
+  return all;
+}
+
+void ExpectCost(const CollectiveCost& cost, double startup_seconds, double within_seconds,
+                double between_seconds, double seconds) {
+  EXPECT_NEAR(cost.startup_seconds, startup_seconds, 1e-12);
+  EXPECT_NEAR(cost.link_seconds[kWithin], within_seconds, 1e-12);
+  EXPECT_NEAR(cost.link_seconds[kBetween], between_seconds, 1e-12);
+  EXPECT_NEAR(cost.seconds(), seconds, 1e-12);
+}
+
+// Half a buffer each way, twice: 2 us, 1 MB at 10 GB/s.
+TEST(CollectiveCosts, OfTwoRanksInANode) {
+  const Topology topology{2, 2};
+  ExpectCost(RingAllReduceCost(Simple(), topology, 1e6, 1), 2e-6, 1e-4, 0, 1.02e-4);
+  ExpectCost(TreeAllReduceCost(Simple(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
+  ExpectCost(TwoLevelAllReduceCost(Simple(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
+  ExpectCost(RingAllGatherCost(Simple(), topology, 1e6, 1), 1e-6, 5e-5, 0, 5.1e-5);
+  ExpectCost(TwoLevelAllGatherCost(Simple(), topology, 1e6), 1e-6, 5e-5, 0, 5.1e-5);
+}
+
+// Chunks of 1 MB. The ring's hops are within, between, within, between; a chunk crosses six of
+// them, of which 6 MB go over each.
+TEST(CollectiveCosts, OfTwoNodesOfTwoRanks) {
+  const Topology topology{4, 2};
+  ExpectCost(RingAllReduceCost(Simple(), topology, 4e6, 1), 33e-6, 6e-4, 6e-3, 6.033e-3);
+  ExpectCost(TreeAllReduceCost(Simple(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.022e-3);
+  ExpectCost(TwoLevelAllReduceCost(Simple(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.422e-3);
+  ExpectCost(RingAllGatherCost(Simple(), topology, 4e6, 1), 21e-6, 3e-4, 3e-3, 3.021e-3);
+  ExpectCost(TwoLevelAllGatherCost(Simple(), topology, 4e6), 11e-6, 2e-4, 2e-3, 2.211e-3);
+}
+
+// A chain of four: the middle ranks pass the buffer both up and down.
+TEST(CollectiveCosts, OfFourRanksInANode) {
+  const Topology topology{4, 4};
+  ExpectCost(RingAllReduceCost(Simple(), topology, 4e6, 1), 6e-6, 6e-4, 0, 6.06e-4);
+  ExpectCost(TreeAllReduceCost(Simple(), topology, 4e6), 6e-6, 8e-4, 0, 8.06e-4);
+  ExpectCost(TwoLevelAllReduceCost(Simple(), topology, 4e6), 6e-6, 6e-4, 0, 6.06e-4);
+  ExpectCost(RingAllGatherCost(Simple(), topology, 4e6, 1), 3e-6, 3e-4, 0, 3.03e-4);
+}
+
+// A tree over nodes 0, 1, ...: node 0 has one child, beneath which nodes lie in order, the one that
+// is divisible by the highest power of two on top.
+class Tree {
+ public:
+  explicit Tree(int nodes) : neighbours_(static_cast<std::size_t>(nodes), 0) {
+    Grow(0, 0, nodes, 0);
+  }
+
+  int depth() const { return depth_; }
+  int neighbours(int node) const { return neighbours_[static_cast<std::size_t>(node)]; }
+
+ private:
+  void Grow(int top, int begin, int end, int depth) {
+    depth_ = std::max(depth_, depth);
+    for (const auto& [first, last] : {std::pair(begin, top), std::pair(top + 1, end)}) {
+      if (first >= last) continue;
+      int power = 1;
+      while ((last - 1) / (2 * power) * 2 * power >= first) power *= 2;
+      const int child = (last - 1) / power * power;
+      ++neighbours_[static_cast<std::size_t>(top)];
+      ++neighbours_[static_cast<std::size_t>(child)];
+      Grow(child, first, last, depth + 1);
+    }
+  }
+
+  std::vector<int> neighbours_;
+  int depth_ = 0;
+};
+
+// The second tree has the first one's nodes in reverse or, where their number is odd, one further.
+// A node sends half a buffer to each neighbour in each tree.
+TEST(CollectiveCosts, TreesOfNodesAreAsDeepAndAsBusyAsTheFormulaSays) {
+  for (int nodes = 2; nodes <= 40; ++nodes) {
+    const Tree tree(nodes);
+    double busiest = 0;
+    for (int node = 0; node < nodes; ++node) {
+      const int in_second = nodes % 2 == 0 ? nodes - 1 - node : (node + nodes - 1) % nodes;
+      busiest = std::max(busiest, 0.5 * (tree.neighbours(node) + tree.neighbours(in_second)));
+    }
+    const CollectiveCost cost = TreeAllReduceCost(Simple(), {nodes, 1}, 1e6);
+    EXPECT_NEAR(cost.startup_seconds, 2 * tree.depth() * 1e-5, 1e-12) << nodes;
+    EXPECT_NEAR(cost.transfer_seconds(), busiest * 1e6 / 1e9, 1e-12) << nodes;
+  }
+}
+
+// Every rank hands on in a step what came in the step before, after the hop's start-up time.
+double StartupOfSteps(const CollectiveLinks& links, const Topology& topology, int steps) {
+  std::vector<double> ready(static_cast<std::size_t>(topology.ranks), 0.0);
+  for (int step = 0; step < steps; ++step) {
+    const std::vector<double> before = ready;
+    for (int rank = 0; rank < topology.ranks; ++rank) {
+      const int previous = (rank + topology.ranks - 1) % topology.ranks;
+      const double came = before[static_cast<std::size_t>(previous)] +
+                          links[topology.LinkBetween(previous, rank)].startup_seconds;
+      double& at = ready[static_cast<std::size_t>(rank)];
+      at = std::max(at, came);
+    }
+  }
+  return *std::max_element(ready.begin(), ready.end());
+}
+
+TEST(CollectiveCosts, RingStartsAsASimulationOfItsSteps) {
+  const CollectiveLinks links = Simple();
+  for (int ranks = 2; ranks <= 12; ++ranks) {
+    for (int ranks_per_node = 1; ranks_per_node <= ranks; ++ranks_per_node) {
+      const Topology topology{ranks, ranks_per_node};
+      EXPECT_NEAR(RingAllReduceCost(links, topology, 1e6, 1).startup_seconds,
+                  StartupOfSteps(links, topology, 2 * (ranks - 1)), 1e-12)
+          << ranks << " ranks, ranks_per_node " << ranks_per_node;
+      EXPECT_NEAR(RingAllGatherCost(links, topology, 1e6, 1).startup_seconds,
+                  StartupOfSteps(links, topology, ranks - 1), 1e-12)
+          << ranks << " ranks, ranks_per_node " << ranks_per_node;
+    }
+  }
+}
+
+TEST(CollectiveCosts, HugeBuffersRunAtTheSlowestHop) {
+  const double bytes = 1e12;
+  const double seconds = RingAllReduceCost(Simple(), {32, 4}, bytes, 1).seconds();
+  EXPECT_NEAR(seconds, 2 * 31.0 / 32 * bytes / 1e9, 1e-6 * seconds);
+  // With twelve cards a node the hops within nodes are slower.
+  const double within = RingAllReduceCost(Simple(12), {32, 4}, bytes, 12).seconds();
+  EXPECT_NEAR(within, 2 * 31.0 / 32 * bytes / 1e10, 1e-4 * within);
+}
+
+// nccl-tests' bus bandwidth of an all-reduce: 2(P-1)/P bytes over seconds.
+TEST(CollectiveCosts, OfH100) {
+  // One node, 100 MB: 14 hops of 3.4 us, 175 MB at 450 GB/s.
+  ExpectCost(RingAllReduceCost(H100(), {8, 8}, 1e8, 8), 47.6e-6, 175e6 / 450e9, 0,
+             47.6e-6 + 175e6 / 450e9);
+  // 16 nodes: eight cards of 50 GB/s carry 400 GB/s, one ring a single card's rate.
+  const Topology topology{128, 8};
+  const double bytes = 1e11;
+  const double moved = 2 * 127.0 / 128 * bytes;
+  EXPECT_NEAR(moved / RingAllReduceCost(H100(), topology, bytes, 8).seconds(), 400e9, 2e9);
+  EXPECT_NEAR(moved / RingAllReduceCost(H100(), topology, bytes, 1).seconds(), 50e9, 0.25e9);
+  EXPECT_EQ(RingAllReduceCost(H100(), topology, bytes, 9),
+            RingAllReduceCost(H100(), topology, bytes, 8));
+  EXPECT_EQ(RingAllReduceHops(topology), (HopCounts{222, 32}));
+  EXPECT_EQ(RingAllGatherHops(topology), (HopCounts{111, 16}));
+}
+
+TEST(CollectiveCosts, OneRankOrNoBytesTakeNoTime) {
+  for (const Named& formula : All()) {
+    EXPECT_EQ(formula.cost({}, {1, 4}, 1e6), CollectiveCost{}) << formula.name;
+    EXPECT_EQ(formula.cost(Simple(), {8, 4}, 0), CollectiveCost{}) << formula.name;
+  }
+}
+
+TEST(CollectiveCosts, TimeFollowsBytesRatesAndCards) {
+  for (const Named& formula : All()) {
+    for (const Topology topology : {Topology{2, 1}, Topology{8, 8}, Topology{12, 4}}) {
+      double before = 0;
+      for (double bytes = 1; bytes < 1e11; bytes *= 3) {
+        const double seconds = formula.cost(Simple(), topology, bytes).seconds();
+        EXPECT_GT(seconds, before) << formula.name << " of " << bytes;
+        before = seconds;
+        for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
+          CollectiveLinks faster = Simple();
+          faster[link].bytes_per_second *= 1.5;
+          EXPECT_LE(formula.cost(faster, topology, bytes).seconds(), seconds) << formula.name;
+        }
+        EXPECT_LE(formula.cost(Simple(2), topology, bytes).seconds(), seconds) << formula.name;
+      }
+    }
+  }
+}
+
+// What has one level only is a ring in that level.
+TEST(CollectiveCosts, TwoLevelsOfWhichOneIsEmptyAreARing) {
+  for (const Topology topology : {Topology{6, 1}, Topology{6, 6}}) {
+    EXPECT_DOUBLE_EQ(TwoLevelAllReduceCost(Simple(2), topology, 1e7).seconds(),
+                     RingAllReduceCost(Simple(2), topology, 1e7, 2).seconds());
+    EXPECT_DOUBLE_EQ(TwoLevelAllGatherCost(Simple(2), topology, 1e7).seconds(),
+                     RingAllGatherCost(Simple(2), topology, 1e7, 2).seconds());
+  }
+}
+
+// Two levels have fewer hops in a row, and move bytes within nodes besides: they gain where
+// start-up times count, that is with many nodes and few bytes.
+TEST(CollectiveCosts, TwoLevelsGainOnManyNodesAndLoseOnManyBytes) {
+  const CollectiveLinks links{.hops = {{{1e10, 3e-6}, {1e10, 1e-5}}}, .cards_per_node = 1};
+  const auto gain = [&](int nodes, double bytes) {
+    const Topology topology{8 * nodes, 8};
+    return RingAllReduceCost(links, topology, bytes, 1).seconds() -
+           TwoLevelAllReduceCost(links, topology, bytes).seconds();
+  };
+  EXPECT_GT(gain(64, 4e6), 0);
+  EXPECT_LT(gain(2, 4e6), 0);
+  EXPECT_LT(gain(64, 1e8), 0);
+}
+
+TEST(CollectiveCosts, TreeWinsWithFewBytesAndManyRanks) {
+  const Topology topology{128, 8};
+  EXPECT_LT(TreeAllReduceCost(H100(), topology, 1e4).seconds(),
+            RingAllReduceCost(H100(), topology, 1e4, 8).seconds() / 4);
+  EXPECT_GT(TreeAllReduceCost(H100(), topology, 1e11).seconds(),
+            RingAllReduceCost(H100(), topology, 1e11, 8).seconds());
+}
+
+std::string MessageOf(FailureKind kind, const Named& formula, const CollectiveLinks& links,
+                      const Topology& topology, double bytes) {
+  try {
+    formula.cost(links, topology, bytes);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(CollectiveCosts, RefusesWhatIsOutOfRange) {
+  const auto message = [](const CollectiveLinks& links, const Topology& topology, double bytes) {
+    return MessageOf(FailureKind::kConfig, All().front(), links, topology, bytes);
+  };
+  EXPECT_NE(message(Simple(), {0, 1}, 1).find("ranks is 0; expected at least 1"),
+            std::string::npos);
+  EXPECT_NE(message(Simple(), {4, 0}, 1).find("ranks_per_node is 0"), std::string::npos);
+  EXPECT_NE(message(Simple(0), {4, 2}, 1).find("cards_per_node is 0"), std::string::npos);
+  EXPECT_NE(message(Simple(), {4, 2}, -1).find("bytes is -1"), std::string::npos);
+  CollectiveLinks links = Simple();
+  links[LinkClass::kInterNode].bytes_per_second = 0;
+  EXPECT_NE(message(links, {4, 2}, 1).find("bytes_per_second of inter_node is 0"),
+            std::string::npos);
+  EXPECT_EQ(message(links, {4, 4}, 1), "no error");  // no hop of that class
+  links = Simple();
+  links[LinkClass::kIntraNode].startup_seconds = -1;
+  EXPECT_NE(message(links, {4, 2}, 1).find("startup_seconds of intra_node is -1"),
+            std::string::npos);
+  EXPECT_THROW(RingAllReduceCost(Simple(), {4, 2}, 1, 0), Error);
+  EXPECT_THROW(RingAllGatherCost(Simple(), {4, 2}, 1, 0), Error);
+  EXPECT_THROW(SlowestRate(Simple(), {4, 2}, 0), Error);
+}
+
+TEST(CollectiveCosts, TwoLevelsRefuseUnequalNodes) {
+  for (const Named& formula : All()) {
+    const bool two_levels = formula.name.find("two levels") != std::string::npos;
+    const std::string message =
+        MessageOf(FailureKind::kUnsupported, formula, Simple(), {6, 4}, 1e6);
+    EXPECT_EQ(message.find("6 ranks, ranks_per_node 4") != std::string::npos, two_levels)
+        << formula.name << ": " << message;
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse

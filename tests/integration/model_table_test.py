@@ -1,0 +1,160 @@
+"""Tests modelled trials of a model that a file describes: that of docs/model-tables.md.
+
+  model_table_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/model-tables.md"
+DESCRIBE = ROOT / "harness/python/sparfuse/describe.py"
+SPARFUSE = None
+HAS_NUMPY = importlib.util.find_spec("numpy") is not None
+
+CLAIM = """
+[[claim]]
+quote = "wfbp sends less"
+metric = "sent_bytes"
+for_each = ["workload"]
+of = { method = "wfbp", workload = "table:mymodel.json" }
+over = { method = "dense" }
+expect = "less"
+"""
+
+
+def block(language):
+    return re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+
+
+class ModelTable(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-table-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.table = json.loads(block("json"))
+        self.write()
+
+    def write(self, *changes):
+        """The page's files, the experiment with each of `changes` made in it."""
+        (self.folder / "mymodel.json").write_text(json.dumps(self.table))
+        experiment = block("toml") + CLAIM
+        for old, new in changes:
+            self.assertIn(old, experiment)
+            experiment = experiment.replace(old, new)
+        (self.folder / "t.toml").write_text(experiment)
+
+    def start(self, *arguments):
+        return subprocess.run(
+            [SPARFUSE, "--root", str(ROOT), "--results", str(self.folder / "results"), *arguments],
+            text=True, capture_output=True, timeout=300, check=False, cwd=self.folder)
+
+    def call(self, *arguments):
+        done = self.start(*arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def refusal(self, *arguments):
+        done = self.start(*arguments)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertEqual(done.stdout, "")
+        return done.stderr
+
+    def trials(self):
+        return {path.parent.name: json.loads(path.read_text())
+                for path in self.folder.rglob("trial.json")}
+
+    def test_is_run_shown_and_explained_by_its_name(self):
+        self.call("run", "t.toml")
+        trials = self.trials()
+        self.assertEqual(len(trials), 3)
+        for name, trial in trials.items():
+            self.assertRegex(name, r"^(dense|wfbp|safusion)-mymodel-w8-")
+            self.assertEqual(trial["status"], "ok")
+            self.assertRegex(trial["config"]["workload"], "^table:mymodel@[0-9a-f]{12}$")
+            self.assertEqual(trial["config"]["batch_per_worker"], 32)
+            outcome = next(self.folder.rglob(f"{name}/outcome.json"))
+            self.assertEqual(json.loads(outcome.read_text())["table"],
+                             {"source": self.table["source"], "measured_on": None})
+            self.assertEqual([(t["name"], t["shape"]) for t in trial["layout"]],
+                             [(t["name"], t["shape"]) for t in self.table["tensors"]])
+            metrics = trial["metrics"]
+            self.assertEqual(metrics["throughput"]["unit"], "images/s")
+            self.assertAlmostEqual(
+                metrics["throughput"]["value"] * metrics["step_seconds"]["value"], 8 * 32, places=6)
+        shown = self.call("table", "t.toml")
+        self.assertIn("| mymodel ", shown)
+        self.assertIn("(mymodel)", shown)  # the claim's setting
+        self.assertNotIn("table:", shown)
+        if HAS_NUMPY:
+            explained = self.call("explain", "t.toml", "--json", "--of",
+                                  "method=wfbp,workload=table:mymodel.json", "--over", "method=dense")
+            self.assertIn("mymodel", explained)
+
+    def test_an_edited_table_is_another_cell(self):
+        self.call("run", "t.toml")
+        self.assertIn("0 trial(s) to run", self.call("plan", "t.toml"))
+        moved = self.folder / "there"
+        moved.mkdir()
+        shutil.copy(self.folder / "mymodel.json", moved)
+        self.write(("table:mymodel.json", "table:there/mymodel.json"))
+        self.assertIn("0 trial(s) to run", self.call("plan", "t.toml"))
+        self.table["tensors"][1]["macs"] *= 2
+        self.write()
+        why = self.call("plan", "t.toml", "--why")
+        self.assertIn("3 trial(s) to run", why)
+        self.assertRegex(why, r"nearest stored: workload .*table:mymodel@.* -> .*table:mymodel@")
+        self.call("run", "t.toml")
+        self.assertEqual(len(self.trials()), 6)
+
+    def test_twice_the_work_takes_longer(self):
+        self.call("run", "t.toml")
+        for tensor in self.table["tensors"]:
+            tensor["macs"] *= 2
+        self.write()
+        self.call("run", "t.toml")
+        seconds = {}
+        for trial in self.trials().values():
+            if trial["config"]["method"] == "dense":
+                metrics = trial["metrics"]
+                seconds[trial["started_utc"]] = metrics["backward_seconds"]["value"]
+        first, second = (seconds[at] for at in sorted(seconds))
+        self.assertAlmostEqual(second / first, 2, places=9)
+
+    def test_what_a_table_cannot_do_is_said(self):
+        self.write(('"modelled"', '"measured"'))
+        self.assertRegex(self.refusal("plan", "t.toml"),
+                         r't\.toml:8: workload = "table:mymodel\.json" in mode measured: .* cannot train it')
+        self.write(("safusion-local", "this-machine"))
+        self.assertIn('cluster = "this-machine" with a model table', self.refusal("run", "t.toml"))
+        for verb in (("profile",), ("check", "workload")):
+            self.assertIn('workload "table:mymodel.json": a table lists a model\'s tensors',
+                          self.refusal(*verb, "table:mymodel.json"))
+        self.table["tensors"][2]["macs"] = -5
+        self.write()
+        self.assertIn(f't.toml:8: workload = "table:mymodel.json": {self.folder / "mymodel.json"}: '
+                      'tensors[2] "0.weight": macs = -5: expected a number from 0',
+                      self.refusal("plan", "t.toml"))
+
+    def test_the_page_s_module_is_the_page_s_table(self):
+        (self.folder / "mine.py").write_text(block("python"))
+        done = subprocess.run(
+            [sys.executable, DESCRIBE, "mine.py:mymodel", "--input-shape", "3,32,32", "--unit",
+             "images", "--family", "vgg", "--batch", "32", "--source", self.table["source"], "-o",
+             "mymodel.json"], cwd=self.folder, text=True, capture_output=True, check=False)
+        if "No module named" in done.stderr:
+            self.skipTest(f"torch cannot be imported: {done.stderr.strip()}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads((self.folder / "mymodel.json").read_text()), self.table)
+        self.assertIn("3 trial(s) to run", self.call("plan", "t.toml"))
+
+
+if __name__ == "__main__":
+    SPARFUSE = str(Path(sys.argv.pop(1)).resolve())
+    unittest.main()

@@ -1,0 +1,36 @@
+// Describes a model by a list of its tensors, which a user's file has, instead of by code that
+// builds it: enough to model its training, and nothing that could train.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::workloads {
+
+// Whether the name of a workload is that of a table.
+inline bool IsTable(std::string_view workload) { return workload.starts_with("table:"); }
+
+// The family of tables that name none.
+inline constexpr const char* kTableFamily = "table";
+
+// Of one step of one rank, alone on its device.
+struct MeasuredTimes {
+  std::size_t batch = 0;    // samples of the step
+  std::string measured_on;  // the hardware, and how
+  std::vector<double>
+      backward_us;  // [tensors] in ready order, since the previous gradient; or none
+  std::optional<double> forward_us, update_us;
+};
+
+struct ModelTable {
+  std::string family = kTableFamily;
+  LayerTable layers;  // none is without_gradient
+  std::optional<MeasuredTimes> times;
+};
+
+}  // namespace sparfuse::workloads
