@@ -104,7 +104,7 @@ json RatiosJson(const PartResult& result, std::size_t i, const Denominators& den
     json metrics = json::object();
     for (const auto& metric : denominators.metrics) {
       const auto by_block = RatiosByBlock(cell, result.cells[*over], metric);
-      json ratio = IntervalJson(LogInterval(OfBlocks(by_block)));
+      json ratio = IntervalJson(RatioOf(cell, result.cells[*over], metric));
       if (ratio.is_null()) continue;
       ratio["values"] = ValuesJson(by_block);
       metrics[metric] = std::move(ratio);

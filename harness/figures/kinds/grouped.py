@@ -181,6 +181,14 @@ def _tops(panels):
     return max(values, default=1.0), max(ends, default=0.0)
 
 
+def _whose_whiskers(cells, over):
+    """What the ends of whiskers stand for."""
+    declared = [bool(wording.declared_cluster(cell.config)) for cell in cells]
+    ranges = f"what the ranges of the cluster's inputs leave of the ratio to {over}"
+    blocks = f"95 % t interval of the paired log-ratio to {over} over blocks"
+    return ranges if all(declared) else f"{blocks}; {ranges}" if any(declared) else blocks
+
+
 def grouped_bars(experiment, part, figure, styles):
     """`y` grouped by `x`, one bar for each value of `series`; with `normalise` as ratio to that
     method within each group, which is what numbers of unlike hardware can be compared by."""
@@ -281,8 +289,7 @@ def grouped_bars(experiment, part, figure, styles):
         )
         + ("; dots: single blocks." if draw.dots else "."),
         (
-            f"Whiskers: 95 % t interval of the paired log-ratio to {over} over blocks, drawn "
-            f"around the bar{ends}."
+            f"Whiskers: {_whose_whiskers(chosen, over)}, drawn around the bar{ends}."
             if draw.paired
             else ""
         ),
