@@ -170,7 +170,8 @@ int CalibrateVerb(Program& program, const std::string& name) {
     return kDone;
   }
   fmt::print("{}\n", Render(InputTable(cluster), TableFormat::kMarkdown));
-  fmt::print("{}\n", Render(ComputeTable(cluster), TableFormat::kMarkdown));
+  if (!cluster.compute.empty())
+    fmt::print("{}\n", Render(ComputeTable(cluster), TableFormat::kMarkdown));
   if (!cluster.references.empty())
     fmt::print("{}\n", Render(ReferenceTable(cluster), TableFormat::kMarkdown));
   return kDone;
