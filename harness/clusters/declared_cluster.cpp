@@ -645,8 +645,12 @@ class ClusterParser {
 
   // What the model makes of references that calibrate nothing: to be compared with.
   void Predict() {
-    for (ReferenceStep& step : cluster_.references)
-      step.modelled_seconds = ModelledSeconds(cluster_, step);
+    try {
+      for (ReferenceStep& step : cluster_.references)
+        step.modelled_seconds = ModelledSeconds(cluster_, step);
+    } catch (const Error& error) {
+      file_.Fail("/reference", error.what());
+    }
   }
 
   const TomlFile& file_;
