@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "harness/catalog/catalog.hpp"
@@ -45,11 +46,15 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
                profile.at("update_seconds").get<double>();
   }
   ImpliedRate rate;
+  const double gradients =
+      kFloatBytes * static_cast<double>(workloads::LayersOf(step.workload).numel());
   const double ranks = step.workers;
-  rate.bytes = 2 * (ranks - 1) / ranks * kFloatBytes *
-               static_cast<double>(workloads::LayersOf(step.workload).numel());
-  rate.most = exposed > 0 ? rate.bytes / exposed / kGbps : std::numeric_limits<double>::infinity();
-  rate.least = rate.bytes / (std::max(exposed, 0.0) + backward) / kGbps;
+  const double nodes = std::ceil(ranks / cluster.ranks_per_node);
+  rate.least_bytes = 2 * (nodes - 1) / nodes * gradients;
+  rate.most_bytes = 2 * (ranks - 1) / ranks * gradients;
+  rate.least = rate.least_bytes / (std::max(exposed, 0.0) + backward) / kGbps;
+  rate.most =
+      exposed > 0 ? rate.most_bytes / exposed / kGbps : std::numeric_limits<double>::infinity();
   rate.nominal = (step.link ? step.link->gbps : cluster.Value("inter_node_gbps")) *
                  cluster.Value("network_cards");
   rate.delivered = std::min(rate.nominal * cluster.Value("inter_node_efficiency"),
@@ -64,23 +69,23 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
 std::string RateConflict(const DeclaredCluster& cluster, const ReferenceStep& step) {
   const auto rate = ImpliedRateOf(cluster, step);
   if (!rate) return "";
-  const std::string of = fmt::format("{} of {} with {} on {} workers sends {:.4g} MB out of a node",
+  const std::string of = fmt::format("{} of {} with {} on {} workers",
                                      step.part == StepPart::kStep ? "a step" : "what is exposed",
-                                     step.workload, step.method, step.workers, 1e-6 * rate->bytes);
+                                     step.workload, step.method, step.workers);
   constexpr double kTooMuch = 1.05, kTooLittle = 0.5;
   if (rate->least > kTooMuch * rate->nominal) {
     return fmt::format(
-        "{}: with all of backward to hide in that is {:.4g} Gbit/s or more, and its nominal rate "
-        "is {:g} (inter_node_gbps, network_cards): the network is faster than declared, or the "
-        "time is of another step",
-        of, rate->least, rate->nominal);
+        "{} sends {:.4g} MB or more out of a node: with all of backward to hide in that is {:.4g} "
+        "Gbit/s, and the nominal rate is {:g} (inter_node_gbps, network_cards): the network is "
+        "faster than declared, or the time is of another step",
+        of, 1e-6 * rate->least_bytes, rate->least, rate->nominal);
   }
   if (rate->most < kTooLittle * rate->delivered) {
     return fmt::format(
-        "{}: in what it exposes that is {:.4g} Gbit/s at most, and {:.4g} are declared as "
-        "delivered ({:g} nominal): the network is slower than its label, or the host takes the "
-        "time (exchange_host_*)",
-        of, rate->most, rate->delivered, rate->nominal);
+        "{} sends {:.4g} MB out of a node by a ring: in what it exposes that is {:.4g} Gbit/s at "
+        "most, and {:.4g} are declared as delivered ({:g} nominal): the network is slower than its "
+        "label, or the host takes the time (exchange_host_*)",
+        of, 1e-6 * rate->most_bytes, rate->most, rate->delivered, rate->nominal);
   }
   return "";
 }

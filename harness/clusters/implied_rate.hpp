@@ -8,14 +8,14 @@
 
 namespace sparfuse::harness {
 
-// At what rate bytes left a node, each way, 10^9 bit/s. A dense step exposes a part of the time
-// that its bytes took: with all of backward added that is the longest they can have taken, alone
-// the shortest.
+// At what rate bytes left a node, each way, 10^9 bit/s. `least`: no fewer bytes than any all-reduce
+// sends, over the longest that they can have taken, which is all of backward and what the step
+// exposed. `most`: those of a ring over the shortest, what was exposed alone.
 struct ImpliedRate {
-  double bytes = 0;            // that a ring sends out of a node: 2 (P - 1) / P of the gradients
-  double least = 0, most = 0;  // most is infinite where nothing is exposed
-  double nominal = 0;          // inter_node_gbps of all cards, or the reference's link
-  double delivered = 0;        // what efficiency, host and links within a node leave of it
+  double least_bytes = 0, most_bytes = 0;  // 2 (N - 1) / N of the gradients, and 2 (P - 1) / P
+  double least = 0, most = 0;              // most is infinite where nothing is exposed
+  double nominal = 0;                      // inter_node_gbps of all cards, or the reference's link
+  double delivered = 0;  // what efficiency, host and links within a node leave of it
 };
 
 // Of a reference on several nodes whose method sends dense gradients as they are, and whose time is

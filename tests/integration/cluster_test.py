@@ -137,7 +137,7 @@ class ClusterTest(unittest.TestCase):
         self.change(file, "inter_node_gbps          = { value = 400, low = 400, high = 400",
                     "inter_node_gbps          = { value = 1, low = 1, high = 1")
         warnings = json.loads(self.call("calibrate", "mine", "--json"))["warnings"]
-        self.assertTrue(any("its nominal rate is 8 " in each for each in warnings), warnings)
+        self.assertTrue(any("the nominal rate is 8 " in each for each in warnings), warnings)
 
 
 if __name__ == "__main__":
