@@ -246,6 +246,28 @@ void AddCalibrate(CommandLine& line) {
       ->required();
 }
 
+void AddCluster(CommandLine& line) {
+  auto* verb = line.app.add_subcommand(
+      "cluster", "declared clusters: make one from a preset, list what there is");
+  verb->require_subcommand(1);
+  const auto wanted = std::make_shared<NewCluster>();
+  auto* make = verb->add_subcommand(
+      "new", "write results/profiles/NAME.toml from a preset of data-sheet values");
+  make->add_option("name", wanted->name, "as experiment files will have it: cluster = \"NAME\"")
+      ->required();
+  make->add_option("--preset", wanted->preset, "one of `sparfuse cluster list`")->required();
+  make->add_option("--nodes", wanted->nodes, "default: the preset's")->check(CLI::Range(1, 65'536));
+  make->add_option("--ranks-per-node", wanted->ranks_per_node,
+                   "default: all cards of the preset's node")
+      ->check(CLI::Range(1, 1024));
+  make->callback([&line, wanted] {
+    line.act = [wanted](Program& program) { return ClusterNewVerb(program, *wanted); };
+  });
+  auto* list = verb->add_subcommand("list", "presets, stacks, and clusters with their kind");
+  list->add_flag("--json", line.settings.json, "print JSON");
+  list->callback([&line] { line.act = ClusterListVerb; });
+}
+
 void AddIndex(CommandLine& line) {
   const auto request = std::make_shared<IndexRequest>();
   auto* verb =
@@ -338,8 +360,8 @@ int Main(int argc, char** argv) {
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
   for (const auto add : {AddList, AddPlan, AddRun, AddStatus, AddTable, AddFigure, AddReport,
-                         AddExplain, AddReproduce, AddProfile, AddCalibrate, AddIndex, AddDoctor,
-                         AddProve, AddAnnotate, AddCheck, AddNew}) {
+                         AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster, AddIndex,
+                         AddDoctor, AddProve, AddAnnotate, AddCheck, AddNew}) {
     add(line);
   }
   try {

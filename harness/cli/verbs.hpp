@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
+#include "harness/clusters/cluster_presets.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/report/tables/table.hpp"
 
@@ -94,6 +95,10 @@ std::vector<std::string> CheckableKinds();
 int NewBaselineVerb(Program& program, const std::string& name);
 
 int CalibrateVerb(Program& program, const std::string& cluster);
+// Writes results/profiles/NAME.toml; nothing is overwritten.
+int ClusterNewVerb(Program& program, const NewCluster& wanted);
+// Presets, stacks and clusters.
+int ClusterListVerb(Program& program);
 struct IndexRequest {
   bool rebuild = false;      // make the index again from the trial directories
   bool empty_trash = false;  // delete unfinished trials of earlier runs for good

@@ -56,13 +56,14 @@ class ClusterParser {
     Keys("", "cluster",
          {"title", "source", "hardware", "nodes", "ranks_per_node", "reference",
           "reference_cluster", "input", "selection_costs", "compute", "coder", "curve",
-          "all_reduce", "nccl", "calibrate", "calibrate_by_family"});
+          "all_reduce", "nccl", "calibrate", "calibrate_by_family", "stack"});
     cluster_.name = fs::path(file_.name()).stem().string();
     cluster_.title = file_.RequiredString("", "title");
     cluster_.source = file_.RequiredString("", "source");
     cluster_.hardware = file_.RequiredString("", "hardware");
     cluster_.nodes = Count("", "nodes", kNodes);
     cluster_.ranks_per_node = Count("", "ranks_per_node", kRanksPerNode);
+    ReadStack();
     TakeOver();
     Inputs();
     SelectionCosts();
@@ -83,8 +84,7 @@ class ClusterParser {
   void ForEach(const std::string& tables, const auto& read) const {
     const json* list = file_.Find("/" + tables);
     if (list == nullptr) return;
-    if (!list->is_array())
-      file_.Fail("/" + tables, fmt::format("expected [[{}]] tables", tables));
+    if (!list->is_array()) file_.Fail("/" + tables, fmt::format("expected [[{}]] tables", tables));
     for (std::size_t i = 0; i < list->size(); ++i) read(fmt::format("/{}/{}", tables, i));
   }
 
@@ -96,21 +96,26 @@ class ClusterParser {
     return static_cast<int>(file_.Integer(at, key, 0, range));
   }
 
+  static double NeededIn(const TomlFile& file, const std::string& at, const char* key,
+                         Range range) {
+    if (file.Find(at + "/" + key) == nullptr)
+      file.Fail(at, fmt::format("{} is missing: expected a number from {}", key, Text(range)));
+    return file.Number(at, key, 0, range);
+  }
   double Needed(const std::string& at, const char* key, Range range) const {
-    if (file_.Find(at + "/" + key) == nullptr)
-      file_.Fail(at, fmt::format("{} is missing: expected a number from {}", key, Text(range)));
-    return file_.Number(at, key, 0, range);
+    return NeededIn(file_, at, key, range);
   }
 
-  std::string Kind(const std::string& at) const {
-    const std::string kind = file_.RequiredString(at, "kind");
+  std::string Kind(const std::string& at) const { return KindIn(file_, at); }
+  static std::string KindIn(const TomlFile& file, const std::string& at) {
+    const std::string kind = file.RequiredString(at, "kind");
     std::vector<std::string> names;
     for (const InputKind& each : InputKinds()) names.emplace_back(each.name);
     if (std::ranges::find(names, kind) == names.end()) {
-      file_.FailValue(at + "/kind",
-                      fmt::format("one of {}: a published result is no input, but for the steps "
-                                  "that [[reference]] names",
-                                  fmt::join(names, ", ")));
+      file.FailValue(at + "/kind",
+                     fmt::format("one of {}: a published result is no input, but for the steps "
+                                 "that [[reference]] names",
+                                 fmt::join(names, ", ")));
     }
     return kind;
   }
@@ -143,20 +148,58 @@ class ClusterParser {
     cluster_.references = other.references;  // that the experiments that use it must name
   }
 
-  DeclaredInput ReadInput(const InputSpec& spec, const std::string& at) const {
-    Keys(at, spec.name, {"value", "low", "high", "kind", "source"});
+  static DeclaredInput ReadInput(const TomlFile& file, const InputSpec& spec) {
+    const std::string at = AtInput(spec.name);
+    file.CheckKeys(at, spec.name,
+                   std::vector<std::string>{"value", "low", "high", "kind", "source"});
     DeclaredInput input;
     input.name = spec.name;
     input.group = spec.group;
-    input.value = Needed(at, "value", spec.values);
-    input.kind = Kind(at);
-    input.source = file_.RequiredString(at, "source");
+    input.value = NeededIn(file, at, "value", spec.values);
+    input.kind = KindIn(file, at);
+    input.source = file.RequiredString(at, "source");
     const double spread = SpreadOf(input.kind);
-    input.low = file_.Number(at, "low", std::max(spec.values.least, input.value / spread),
-                             {spec.values.least, input.value});
-    input.high = file_.Number(at, "high", std::min(spec.values.most, input.value * spread),
-                              {input.value, spec.values.most});
+    input.low = file.Number(at, "low", std::max(spec.values.least, input.value / spread),
+                            {spec.values.least, input.value});
+    input.high = file.Number(at, "high", std::min(spec.values.most, input.value * spread),
+                             {input.value, spec.values.most});
     return input;
+  }
+  static std::string AtInput(const std::string& name) { return "/input/" + name; }
+
+  // What the stack of the cluster's software is known to take; this file's own numbers, and what is
+  // calibrated on the reference_cluster, come first.
+  void ReadStack() {
+    if (file_.Find("/stack") == nullptr) return;
+    cluster_.stack = file_.RequiredString("", "stack");
+    const auto known = profiles_.Names(".toml", kStacksFolder);
+    if (std::ranges::find(known, cluster_.stack) == known.end()) {
+      file_.Fail(
+          "/stack",
+          fmt::format("unknown stack \"{}\"{}: expected one of {} (sparfuse cluster list)",
+                      cluster_.stack, Suggestion(cluster_.stack, known), fmt::join(known, ", ")));
+    }
+    stack_ =
+        TomlFile::Read(profiles_.File(fmt::format("{}/{}.toml", kStacksFolder, cluster_.stack)));
+    stack_->CheckKeys("", "stack",
+                      std::vector<std::string>{"title", "source", "all_reduce", "input"});
+    stack_->RequiredString("", "title");
+    stack_->RequiredString("", "source");
+    std::vector<std::string> inputs;
+    for (const InputSpec& spec : InputSpecs()) {
+      if (spec.of_stack) inputs.emplace_back(spec.name);
+    }
+    stack_->CheckKeys("/input", "[input] of a stack", inputs);
+    for (const InputSpec& spec : InputSpecs()) {
+      if (stack_->Find(AtInput(spec.name)) != nullptr) ReadInput(*stack_, spec);  // well formed
+    }
+  }
+
+  void TakeOfStack(const InputSpec& spec) {
+    if (!stack_ || stack_->Find(AtInput(spec.name)) == nullptr) return;
+    DeclaredInput input = ReadInput(*stack_, spec);
+    input.source = fmt::format("stack {}: {}", cluster_.stack, input.source);
+    cluster_.inputs.push_back(std::move(input));
   }
 
   // Of those that another cluster was calibrated for and this one does not have.
@@ -181,16 +224,18 @@ class ClusterParser {
     for (const InputSpec& spec : InputSpecs()) known.emplace_back(spec.name);
     Keys("/input", "[input]", known);
     for (const InputSpec& spec : InputSpecs()) {
-      const std::string at = std::string("/input/") + spec.name;
-      if (file_.Find(at) != nullptr) {
-        cluster_.inputs.push_back(ReadInput(spec, at));
+      if (file_.Find(AtInput(spec.name)) != nullptr) {
+        cluster_.inputs.push_back(ReadInput(file_, spec));
         continue;
       }
       TakeCalibrated(spec);
+      if (cluster_.Find(spec.name) == nullptr) TakeOfStack(spec);
       if (cluster_.Find(spec.name) == nullptr && !spec.otherwise) {
-        file_.Fail("/input",
-                   fmt::format("input {} is missing ({}): expected {} = {{ value, kind, source }}",
-                               spec.name, spec.meaning, spec.name));
+        file_.Fail(
+            "/input",
+            fmt::format("input {} is missing ({}): expected {} = {{ value, kind, source }}{}",
+                        spec.name, spec.meaning, spec.name,
+                        spec.of_stack && !stack_ ? ", or a stack that states it" : ""));
       }
     }
     if (cluster_.Find("compute_ratio") != nullptr && other_ == nullptr) {
@@ -215,8 +260,7 @@ class ClusterParser {
 
   std::vector<std::string> Families(const std::string& at, const std::string& workload) const {
     const json* families = file_.Find(at + "/families");
-    if (families == nullptr)
-      return {std::string(workloads::FindWorkload(workload).family())};
+    if (families == nullptr) return {std::string(workloads::FindWorkload(workload).family())};
     const bool good = families->is_array() && !families->empty() &&
                       std::ranges::all_of(*families, [](const json& e) { return e.is_string(); });
     if (!good) file_.FailValue(at + "/families", "a list of workload families");
@@ -284,14 +328,16 @@ class ClusterParser {
     for (const QuantizerDescriptor& each : Quantizers()) known.emplace_back(each.name);
     Coder coder;
     coder.encode_seconds = 1e-6 * file_.Number(at, "encode_us", 0, kCodingTimes);
-    coder.encode_seconds_per_element = 1e-9 * file_.Number(at, "encode_ns_an_element", 0, kCodingTimes);
+    coder.encode_seconds_per_element =
+        1e-9 * file_.Number(at, "encode_ns_an_element", 0, kCodingTimes);
     for (const char* key : {"decode_us", "decode_us_a_rank", "decode_ns_an_element",
                             "decode_ns_an_element_and_rank", "decode_ns_an_entry"}) {
       coder.decodes |= file_.Find(at + "/" + key) != nullptr;
     }
     coder.decode_seconds = 1e-6 * file_.Number(at, "decode_us", 0, kCodingTimes);
     coder.decode_seconds_per_rank = 1e-6 * file_.Number(at, "decode_us_a_rank", 0, kCodingTimes);
-    coder.decode_seconds_per_element = 1e-9 * file_.Number(at, "decode_ns_an_element", 0, kCodingTimes);
+    coder.decode_seconds_per_element =
+        1e-9 * file_.Number(at, "decode_ns_an_element", 0, kCodingTimes);
     coder.decode_seconds_per_element_and_rank =
         1e-9 * file_.Number(at, "decode_ns_an_element_and_rank", 0, kCodingTimes);
     coder.decode_seconds_per_entry = 1e-9 * file_.Number(at, "decode_ns_an_entry", 0, kCodingTimes);
@@ -311,36 +357,42 @@ class ClusterParser {
   }
 
   // The position of a string among `names`.
-  std::size_t OneOf(const std::string& at, const char* key, std::span<const char* const> names,
-                    const char* otherwise) const {
-    const std::string given = file_.String(at, key, otherwise);
+  static std::size_t OneOf(const TomlFile& file, const std::string& at, const char* key,
+                           std::span<const char* const> names, const char* otherwise) {
+    const std::string given = file.String(at, key, otherwise);
     const auto found = std::ranges::find(names, given);
     if (found == names.end()) {
-      file_.FailValue(at + "/" + key, fmt::format("one of {}", fmt::join(names, ", ")));
+      file.FailValue(at + "/" + key, fmt::format("one of {}", fmt::join(names, ", ")));
     }
     return static_cast<std::size_t>(found - names.begin());
   }
 
+  // [nccl] is of the machine: it may stand there for stacks that have no use for it.
   void AllReduce() {
-    cluster_.all_reduce =
-        static_cast<AllReduceBy>(OneOf("", "all_reduce", kAllReduceNames, kAllReduceNames[0]));
+    const bool own = file_.Find("/all_reduce") != nullptr || !stack_;
+    cluster_.all_reduce = static_cast<AllReduceBy>(
+        OneOf(own ? file_ : *stack_, "", "all_reduce", kAllReduceNames, kAllReduceNames[0]));
     const bool nccl = cluster_.all_reduce >= AllReduceBy::kNccl2_8;
-    if (!nccl) {
-      if (file_.Find("/nccl") != nullptr)
-        file_.Fail("/nccl", "expected it with all_reduce = \"nccl-2.8\" or \"nccl-2.20\" only");
-      return;
+    if (file_.Find("/nccl") == nullptr) {
+      if (!nccl) return;
+      file_.Fail("", fmt::format("the table [nccl] is missing: expected within, cards, processor "
+                                 "and channels{}",
+                                 own ? "" : ", which stack \"" + cluster_.stack + "\" needs"));
+    }
+    if (!nccl && own) {
+      file_.Fail("/nccl",
+                 "expected it with all_reduce = \"nccl-2.8\" or \"nccl-2.20\", or with "
+                 "a stack");
     }
     Keys("/nccl", "[nccl]", {"within", "cards", "processor", "channels", "ll128", "simple_tree"});
-    if (file_.Find("/nccl") == nullptr) {
-      file_.Fail("", "the table [nccl] is missing: expected within, cards, processor and channels");
-    }
     static constexpr const char* kWithin[] = {"nvlink", "pcie"};
     static constexpr const char* kCards[] = {"volta", "ampere", "hopper"};
     static constexpr const char* kProcessors[] = {"intel", "amd"};
     NcclMachine& machine = cluster_.nccl;
-    machine.within = static_cast<NcclHop>(OneOf("/nccl", "within", kWithin, "nvlink"));
-    machine.cards = static_cast<NcclCards>(OneOf("/nccl", "cards", kCards, "volta"));
-    machine.processor = static_cast<NcclProcessor>(OneOf("/nccl", "processor", kProcessors, "intel"));
+    machine.within = static_cast<NcclHop>(OneOf(file_, "/nccl", "within", kWithin, "nvlink"));
+    machine.cards = static_cast<NcclCards>(OneOf(file_, "/nccl", "cards", kCards, "volta"));
+    machine.processor =
+        static_cast<NcclProcessor>(OneOf(file_, "/nccl", "processor", kProcessors, "intel"));
     machine.channels = Count("/nccl", "channels", {1, 64});
     machine.ll128 = file_.Boolean("/nccl", "ll128", false);
     machine.simple_tree = file_.Boolean("/nccl", "simple_tree", cluster_.ranks_per_node == 1);
@@ -353,8 +405,8 @@ class ClusterParser {
                         return WhatIsWrongWithNumber(each, range).empty();
                       });
     if (!good)
-      file_.Fail(at, fmt::format("{}: expected a list of at least two numbers from {}", key,
-                                 Text(range)));
+      file_.Fail(
+          at, fmt::format("{}: expected a list of at least two numbers from {}", key, Text(range)));
     return list->get<std::vector<double>>();
   }
 
@@ -416,8 +468,8 @@ class ClusterParser {
   void Reference(const std::string& at) {
     Keys(at, "[[reference]]",
          {"families", "workload", "batch_per_worker", "workers", "method", "method_options",
-          "sparsifier", "density", "link", "bar", "forward_ms", "backward_ms", "sparsify_ms", "exposed_ms", "step_ms",
-          "samples_per_s", "source"});
+          "sparsifier", "density", "link", "bar", "forward_ms", "backward_ms", "sparsify_ms",
+          "exposed_ms", "step_ms", "samples_per_s", "source"});
     ReferenceStep step;
     step.workload = Workload(at);
     step.families = Families(at, step.workload);
@@ -460,8 +512,9 @@ class ClusterParser {
       }
     }
     if (seconds.empty()) {
-      file_.Fail(at, "expected a measured time: forward_ms and backward_ms, sparsify_ms, "
-                     "exposed_ms, step_ms, samples_per_s, or a bar");
+      file_.Fail(at,
+                 "expected a measured time: forward_ms and backward_ms, sparsify_ms, "
+                 "exposed_ms, step_ms, samples_per_s, or a bar");
     }
     Use(at, seconds, step);
   }
@@ -573,7 +626,10 @@ class ClusterParser {
         ++count;
       }
     }
-    if (count == 0) return;
+    if (count == 0) {
+      if (other_ == nullptr) Predict();
+      return;
+    }
     if (count > cluster_.references.size()) {
       file_.Fail("/calibrate",
                  fmt::format("{} inputs, and [[reference]] has {} times to reproduce: expected at "
@@ -587,9 +643,20 @@ class ClusterParser {
     }
   }
 
+  // What the model makes of references that calibrate nothing: to be compared with.
+  void Predict() {
+    try {
+      for (ReferenceStep& step : cluster_.references)
+        step.modelled_seconds = ModelledSeconds(cluster_, step);
+    } catch (const Error& error) {
+      file_.Fail("/reference", error.what());
+    }
+  }
+
   const TomlFile& file_;
   const ProfileFolders& profiles_;
   const DeclaredCluster* other_ = nullptr;
+  std::optional<TomlFile> stack_;
   std::map<std::string, std::vector<PublishedNumber>> published_;
   DeclaredCluster cluster_;
 };
@@ -633,8 +700,8 @@ DeclaredCluster DrawnFrom(const DeclaredCluster& declared, int draw) {
 
 const DeclaredInput* DeclaredCluster::Find(std::string_view input, std::string_view family) const {
   const auto found = std::ranges::find_if(inputs, [&](const DeclaredInput& each) {
-    return each.name == input && (each.families.empty() || family.empty() ||
-                                  StandsFor(each.families, family));
+    return each.name == input &&
+           (each.families.empty() || family.empty() || StandsFor(each.families, family));
   });
   return found == inputs.end() ? nullptr : &*found;
 }
@@ -672,14 +739,15 @@ void DeclaredCluster::CheckWorkload(const std::string& workload) const {
     known.insert(known.end(), time.families.begin(), time.families.end());
   SPARFUSE_THROW(
       kConfig,
-      fmt::format("cluster \"{}\": nothing says what workload {} of family {} takes to compute; its "
-                  "times stand for {}: expected a [[compute]] of it, or an input compute_tflops{}",
-                  name, workload, workloads::FindWorkload(workload).family(),
-                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
-                  workloads::IsTable(workload)
-                      ? "; or the key \"family\" of its file, naming one of them, or its own "
-                        "forward_us and backward_us"
-                      : ""));
+      fmt::format(
+          "cluster \"{}\": nothing says what workload {} of family {} takes to compute; its "
+          "times stand for {}: expected a [[compute]] of it, or an input compute_tflops{}",
+          name, workload, workloads::FindWorkload(workload).family(),
+          known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+          workloads::IsTable(workload)
+              ? "; or the key \"family\" of its file, naming one of them, or its own "
+                "forward_us and backward_us"
+              : ""));
 }
 
 void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {

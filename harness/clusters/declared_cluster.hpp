@@ -19,10 +19,10 @@ namespace sparfuse::harness {
 
 // A number that a cluster's file declares, or that calibration found.
 struct DeclaredInput {
-  std::string name;             // "inter_node_gbps"
-  double value = 0;             // in the unit that the name ends with
-  double low = 0, high = 0;     // what it may be
-  std::string kind;             // of InputKinds(), or "calibrated"
+  std::string name;          // "inter_node_gbps"
+  double value = 0;          // in the unit that the name ends with
+  double low = 0, high = 0;  // what it may be
+  std::string kind;          // of InputKinds(), or "calibrated"
   std::string source;
   std::string group;                  // the key of `inputs` that scales it
   std::vector<std::string> families;  // of workloads that it is for; empty: all
@@ -75,6 +75,8 @@ struct ReferenceStep {
   StepPart part = StepPart::kStep;
   double seconds = 0;
   double modelled_seconds = 0;  // after calibration
+  // Of the modelled time over the measured one: 0.1 is 10 % too long.
+  double off() const { return modelled_seconds / seconds - 1; }
   std::optional<CalibrationBar> bar;
   std::string source;
 };
@@ -101,7 +103,8 @@ struct DeclaredCluster {
   NcclMachine nccl;  // links apart; of kNccl*
   std::vector<OperationCurve> curves;
   std::vector<ReferenceStep> references;
-  std::string calibrated_on;          // another cluster, whose calibration this one takes over
+  std::string calibrated_on;  // another cluster, whose calibration this one takes over
+  std::string stack;          // whose inputs stand for what the file does not state; or ""
   nlohmann::json selection_costs = nlohmann::json::object();  // times the selection_* inputs
 
   int ranks() const { return nodes * ranks_per_node; }
@@ -123,6 +126,7 @@ struct InputSpec {
   Range values;
   std::optional<double> otherwise;  // where the file has none; nothing: it must have it
   const char* meaning;
+  bool of_stack = false;  // a stack's file may state it
 };
 std::span<const InputSpec> InputSpecs();
 
@@ -136,10 +140,11 @@ std::span<const InputKind> InputKinds();
 
 // The groups of inputs that a cell's `inputs` may scale: compute (seconds of forward and backward),
 // sparsify (seconds of selections and encodings), host_overhead (seconds of the host for an
-// exchange), host_staging (those that go with what it carries), latency (seconds a round), bandwidth (of links), memory (bandwidth of the device's
-// memory: packing, decompression, update), kernel (seconds of the smallest kernel), host (bandwidth
-// to and on the host: offloaded selections), side (what selections take beside backward, at least
-// as long as alone), overlap (at most 1).
+// exchange), host_staging (those that go with what it carries), latency (seconds a round),
+// bandwidth (of links), memory (bandwidth of the device's memory: packing, decompression, update),
+// kernel (seconds of the smallest kernel), host (bandwidth to and on the host: offloaded
+// selections), side (what selections take beside backward, at least as long as alone), overlap (at
+// most 1).
 const std::vector<std::string>& InputGroups();
 
 // What a table has of a step on one card, if it has times for all of it; else null.
@@ -149,6 +154,11 @@ const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload);
 double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload);
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);
+
+// Folders beside the clusters' files: what the software of a cluster takes, by its name; and whole
+// clusters to begin with (cluster_presets.hpp).
+inline constexpr const char* kStacksFolder = "stacks";
+inline constexpr const char* kPresetsFolder = "presets";
 
 // Reads, checks and calibrates. Throws Error{kConfig} naming file, line, key, value and what was
 // expected. Cost: some simulated steps, about 0.1 s; done once a file.

@@ -17,11 +17,12 @@ fs::path ProfileFolders::File(const std::string& name) const {
 
 bool ProfileFolders::Has(const std::string& name) const { return SomethingIsAt(File(name)); }
 
-std::vector<std::string> ProfileFolders::Names(std::string_view extension) const {
+std::vector<std::string> ProfileFolders::Names(std::string_view extension,
+                                               std::string_view beneath) const {
   std::set<std::string> names;
   for (const fs::path& folder : folders_) {
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none)) {
+    for (const auto& entry : fs::directory_iterator(folder / beneath, none)) {
       if (entry.path().extension() == extension) names.insert(entry.path().stem().string());
     }
   }

@@ -23,8 +23,9 @@ class ProfileFolders {
   // own ones.
   std::filesystem::path File(const std::string& name) const;
   bool Has(const std::string& name) const;
-  // Names without the extension (".toml"), sorted.
-  std::vector<std::string> Names(std::string_view extension) const;
+  // Names without the extension (".toml"), sorted; of a folder beneath each ("stacks"), or of
+  // themselves.
+  std::vector<std::string> Names(std::string_view extension, std::string_view beneath = {}) const;
   const std::filesystem::path& own() const { return folders_.front(); }
   // "a, b", for errors.
   std::string Text() const;

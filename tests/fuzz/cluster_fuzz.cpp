@@ -1,5 +1,6 @@
 // Feeds arbitrary text to the reader of declared clusters, and a profile to what it accepts.
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/implied_rate.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -19,5 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     config.batch_per_worker = time.batch_per_worker;
     fuzz::Accepts([&] { DeclaredProfile(cluster, config); }, FailureKind::kConfig);
   }
+  for (const ReferenceStep& step : cluster.references)
+    fuzz::Accepts([&] { RateConflict(cluster, step); }, FailureKind::kConfig);
   return 0;
 }

@@ -71,7 +71,7 @@ class Pages(unittest.TestCase):
                 found.append(block[2])
                 with self.subTest(page=page.name, table=block[2]):
                     self.assertEqual(block[4], printed(block[3]), "docs_test.py --update writes it")
-        self.assertEqual(sorted(found), ["collectives", "figures", "keys"])
+        self.assertEqual(sorted(found), ["collectives", "figures", "inputs", "keys"])
 
 
 class Examples(unittest.TestCase):

@@ -9,11 +9,13 @@
 #include "core/quantize/quantizer.hpp"
 #include "harness/catalog/metrics.hpp"
 #include "harness/cli/list/list.hpp"
+#include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/experiment_files.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/figure_entries.hpp"
+#include "harness/machine/system.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -200,6 +202,29 @@ json MetricsJson() {
   return list;
 }
 
+// Whether a cluster's file has a number of the kind.
+bool HasKind(const TomlFile& file, std::string_view kind) {
+  const auto is = [&](const json& table) {
+    return table.is_object() && table.contains("kind") && table["kind"] == kind;
+  };
+  for (const char* tables : {"/input", "/compute", "/coder", "/curve"}) {
+    const json* all = file.Find(tables);
+    if (all != nullptr && std::any_of(all->begin(), all->end(), is)) return true;
+  }
+  return false;
+}
+
+// Of a file of results/profiles: a declared cluster, a preset or a stack.
+json DeclaredJson(const fs::path& path, const std::string& name) {
+  const TomlFile file = TomlFile::Read(path);
+  return {{"name", name},
+          {"summary", file.String("", "title", "")},
+          {"kind", HasKind(file, "imported") ? "declared, in part imported" : "declared"},
+          {"source", file.String("", "source", "")},
+          {"hardware", file.String("", "hardware", "")},
+          {"file", path.string()}};
+}
+
 // The machine at hand, twice, then the files of results/profiles.
 json ClustersJson(const ProfileFolders& profiles) {
   json list =
@@ -212,19 +237,42 @@ json ClustersJson(const ProfileFolders& profiles) {
   for (const std::string& name : profiles.Names(".json")) {
     const fs::path file = profiles.File(name + ".json");
     const json outcomes = ReadProfiles(file);
+    bool here = true;
+    try {
+      CheckSameMachine(file, outcomes, DescribeSystem());
+    } catch (const Error&) {
+      here = false;
+    }
     list.push_back({{"name", name},
                     {"summary", outcomes.empty() ? "" : HardwareLine(outcomes[0]["system"])},
-                    {"kind", "measured"},
+                    {"kind", here ? "measured here" : "measured elsewhere"},
                     {"file", file.string()}});
   }
-  for (const std::string& name : profiles.Names(".toml")) {
-    const fs::path file = profiles.File(name + ".toml");
-    const TomlFile declared = TomlFile::Read(file);
-    list.push_back({{"name", name},
-                    {"summary", declared.String("", "title", "")},
-                    {"kind", "declared"},
-                    {"source", declared.String("", "source", "")},
-                    {"file", file.string()}});
+  for (const std::string& name : profiles.Names(".toml"))
+    list.push_back(DeclaredJson(profiles.File(name + ".toml"), name));
+  return list;
+}
+
+// Files of a folder beside the clusters'.
+json BesideClustersJson(const ProfileFolders& profiles, const char* folder) {
+  json list = json::array();
+  for (const std::string& name : profiles.Names(".toml", folder)) {
+    json entry = DeclaredJson(profiles.File(fmt::format("{}/{}.toml", folder, name)), name);
+    entry.erase("kind");
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+json InputsJson() {
+  json list = json::array();
+  for (const InputSpec& input : InputSpecs()) {
+    list.push_back({{"name", input.name},
+                    {"summary", input.meaning},
+                    {"group", input.group},
+                    {"range", {input.values.least, input.values.most}},
+                    {"default", input.otherwise ? json(*input.otherwise) : json()},
+                    {"of_stack", input.of_stack}});
   }
   return list;
 }
@@ -318,6 +366,15 @@ const std::vector<std::pair<std::string, Maker>>& Makers() {
        }},
       {"workloads", [](Program& p, const auto&) { return WorkloadsJson(p.catalog()); }},
       {"clusters", [](Program& p, const auto&) { return ClustersJson(p.store().profiles()); }},
+      {"presets",
+       [](Program& p, const auto&) {
+         return BesideClustersJson(p.store().profiles(), kPresetsFolder);
+       }},
+      {"stacks",
+       [](Program& p, const auto&) {
+         return BesideClustersJson(p.store().profiles(), kStacksFolder);
+       }},
+      {"inputs", [](Program&, const auto&) { return InputsJson(); }},
       {"metrics", [](Program&, const auto&) { return MetricsJson(); }},
       {"figures", [](Program&, const auto&) { return FigureKindsJson(); }},
       {"keys", [](Program&, const auto&) { return KeysJson(); }},

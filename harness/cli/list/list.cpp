@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "harness/files/range.hpp"
+
 namespace sparfuse::harness {
 namespace {
 
@@ -64,6 +66,7 @@ std::string DetailLine(const std::string& what, const json& entry) {
   if (what == "quantizers") return QuantizerLine(entry);
   if (what == "collectives") return CollectiveLine(entry);
   if (what == "experiments") return ExperimentLine(entry);
+  if (what == "presets") return Text(entry, "hardware");
   return "";
 }
 
@@ -122,6 +125,19 @@ std::string KeysText(const json& keys) {
   return MarkdownTable(rows);
 }
 
+std::string InputsText(const json& inputs) {
+  Rows rows = {{"input", "group", "range", "default", "of a stack", "meaning"}};
+  for (const json& input : inputs) {
+    const Range range{input["range"][0], input["range"][1]};
+    rows.push_back({"`" + Text(input, "name") + "`", Text(input, "group"), Text(range),
+                    input["default"].is_null()
+                        ? "must be there"
+                        : fmt::format("{:g}", input["default"].get<double>()),
+                    input["of_stack"].get<bool>() ? "yes" : "", Text(input, "summary")});
+  }
+  return MarkdownTable(rows);
+}
+
 std::string Summary(const std::string& what, const json& entry) {
   if (what == "clusters") return Text(entry, "kind") + ": " + Text(entry, "summary");
   const std::string unit = what == "metrics" ? Text(entry, "unit") : "";
@@ -133,6 +149,7 @@ std::string Summary(const std::string& what, const json& entry) {
 std::string ListText(const std::string& what, const json& entries) {
   if (what == "figures") return FiguresText(entries);
   if (what == "keys") return KeysText(entries);
+  if (what == "inputs") return InputsText(entries);
   if (what == "collectives" && entries.front().contains("rounds")) return RoundsText(entries);
   std::size_t width = 0;
   for (const json& entry : entries) width = std::max(width, Text(entry, "name").size());

@@ -16,7 +16,7 @@ const std::vector<std::string>& Listings();
 // Error{kConfig}.
 nlohmann::json Listing(Program& program, const ListRequest& request);
 
-// The same as text; figures, keys and the rounds of collectives as Markdown tables.
+// The same as text; figures, keys, inputs and the rounds of collectives as Markdown tables.
 std::string ListText(const std::string& what, const nlohmann::json& entries);
 
 }  // namespace sparfuse::harness

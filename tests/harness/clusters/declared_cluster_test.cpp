@@ -1,6 +1,7 @@
 // Tests declared clusters: what is calibrated on which bars, and the mistakes of files.
 #include "harness/clusters/declared_cluster.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,8 @@
 
 #include "core/base/error.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/cluster_presets.hpp"
+#include "harness/clusters/implied_rate.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
@@ -56,8 +59,8 @@ TEST(DeclaredCluster, CalibrationComesAsNearToItsReferencesAsItCan) {
   for (const ReferenceStep& step : local.references) {
     EXPECT_DOUBLE_EQ(ModelledSeconds(local, step), step.modelled_seconds);
     squares += std::pow(std::log(step.modelled_seconds / step.seconds), 2);
-    const char* metric = step.part == StepPart::kSparsify ? "time/iter:Sparsification"
-                                                          : "time/iter:NOCT";
+    const char* metric =
+        step.part == StepPart::kSparsify ? "time/iter:Sparsification" : "time/iter:NOCT";
     for (const PublishedNumber& row : published) {
       if (row.artifact == step.bar->artifact && row.method == "WFBP" && row.metric == metric) {
         EXPECT_DOUBLE_EQ(step.seconds, *row.value * 1e-3);
@@ -266,8 +269,8 @@ TEST(DeclaredCluster, StandsAlone) {
   const workloads::LayerTable& layers = workloads::LayersOf("bert-large-squad");
   EXPECT_NEAR(profile.at("backward").at("forward_seconds").get<double>(),
               2 * 4 * layers.macs() / 300e12, 1e-12);
-  EXPECT_NEAR(profile.at("links").at("inter_node").at("seconds_per_byte").get<double>(),
-              1 / 400e9, 1e-18);  // of the node's eight cards
+  EXPECT_NEAR(profile.at("links").at("inter_node").at("seconds_per_byte").get<double>(), 1 / 400e9,
+              1e-18);  // of the node's eight cards
   const double update = profile.at("backward").at("update_seconds");
   config.workers = 1;
   EXPECT_NEAR(update - DeclaredProfile(alone, config)
@@ -297,8 +300,8 @@ TEST(DeclaredCluster, StatedStepsOfOneCardAndOfSeveralCalibrate) {
   ASSERT_EQ(met.references.size(), 1u);
   EXPECT_NEAR(met.references[0].modelled_seconds, 0.25, 1e-6);
   EXPECT_EQ(met.Find("exchange_host_us")->kind, "calibrated");
-  const std::string impossible = ErrorOf(
-      [&] { Parse(calibrate + text + step + reference + "step_ms = 100\n"); });
+  const std::string impossible =
+      ErrorOf([&] { Parse(calibrate + text + step + reference + "step_ms = 100\n"); });
   EXPECT_NE(impossible.find("100 ms measured"), std::string::npos) << impossible;
   EXPECT_NE(impossible.find("forward and backward take"), std::string::npos) << impossible;
 }
@@ -324,6 +327,302 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
           "us = [1, 2]\nkind = \"imported\"\nsource = \"t\"\n");
   });
   EXPECT_NE(wrong.find("expected as many"), std::string::npos) << wrong;
+}
+
+// kAlone with a line of it left out.
+std::string AloneWithout(const std::string& key) {
+  std::string text = kAlone;
+  const auto at = text.find("\n" + key + " ");
+  EXPECT_NE(at, std::string::npos) << key;
+  return text.erase(at, text.find('\n', at + 1) - at);
+}
+
+std::string AloneWith(const std::string& old, const std::string& now) {
+  std::string text = kAlone;
+  const auto at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old;
+  return text.replace(at, old.size(), now);
+}
+
+TEST(ClusterStacks, StandForWhatAFileDoesNotState) {
+  const std::string horovod = "stack = \"horovod-nccl\"\nall_reduce = \"ring\"\n";
+  const DeclaredCluster own = Parse(horovod + kAlone);
+  EXPECT_EQ(own.Value("exchange_host_us"), 20);  // the file's
+  EXPECT_EQ(own.Value("exchange_host_us_a_rank"), 10);
+  EXPECT_NE(own.Find("overlap")->source.find("stack horovod-nccl: "), std::string::npos);
+  EXPECT_EQ(own.all_reduce, AllReduceBy::kRing);  // the file's, again
+  const DeclaredCluster taken = Parse(horovod + AloneWithout("exchange_host_us"));
+  EXPECT_EQ(taken.Value("exchange_host_us"), 1000);
+  EXPECT_LT(taken.Find("exchange_host_us")->low, 1000);
+  const DeclaredCluster staged = Parse("stack = \"mpi-staged\"\n" + std::string(kAlone));
+  EXPECT_EQ(staged.all_reduce, AllReduceBy::kRing);
+  EXPECT_LT(staged.Value("overlap"), 0.5);
+}
+
+// What was solved for on measured steps is known better than what a stack takes in general.
+TEST(ClusterStacks, ComeAfterTheCalibrationOfAReferenceCluster) {
+  std::string text = TextOf(kResults / "profiles" / "safusion-cloud.toml");
+  const DeclaredCluster cloud = Parse("stack = \"horovod-nccl\"\nall_reduce = \"ring\"\n" + text);
+  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  EXPECT_EQ(cloud.Value("exchange_host_us", "bert"), local.Value("exchange_host_us", "bert"));
+  EXPECT_EQ(cloud.Value("update_host_us_a_tensor"), 20);
+}
+
+TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const std::string nccl =
+      "[nccl]\nwithin = \"nvlink\"\ncards = \"hopper\"\nchannels = 16\nll128 = true\n";
+  const auto names = profiles.Names(".toml", kStacksFolder);
+  EXPECT_GE(names.size(), 4u);
+  for (const std::string& name : names) {
+    const DeclaredCluster cluster =
+        Parse(fmt::format("stack = \"{}\"\n{}{}", name, AloneWithout("exchange_host_us"), nccl));
+    EXPECT_GT(cluster.Value("exchange_host_us"), 0) << name;
+    EXPECT_EQ(cluster.stack, name);
+  }
+  const auto error = [&](const std::string& text) { return ErrorOf([&] { Parse(text); }); };
+  const std::string unknown = error("stack = \"horovod-ncl\"\n" + std::string(kAlone));
+  EXPECT_NE(unknown.find("cluster.toml:1: unknown stack \"horovod-ncl\"; did you mean "
+                         "\"horovod-nccl\"?"),
+            std::string::npos)
+      << unknown;
+  const std::string without = error("stack = \"pytorch-nccl\"\n" + std::string(kAlone));
+  EXPECT_NE(without.find("[nccl] is missing"), std::string::npos) << without;
+  EXPECT_NE(without.find("stack \"pytorch-nccl\" needs"), std::string::npos) << without;
+  const std::string neither = error(AloneWithout("exchange_host_us"));
+  EXPECT_NE(neither.find("exchange_host_us is missing"), std::string::npos) << neither;
+  EXPECT_NE(neither.find("or a stack that states it"), std::string::npos) << neither;
+}
+
+// A stack's file is read whole, whether or not a cluster needs each of its numbers.
+TEST(ClusterStacks, MistakesOfTheirFilesNameThem) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "cluster-stacks";
+  fs::create_directories(folder / kStacksFolder);
+  const auto error = [&](const std::string& stack) {
+    std::ofstream(folder / kStacksFolder / "mine.toml") << stack;
+    return ErrorOf([&] {
+      ParseDeclaredCluster(
+          TomlFile::Parse("stack = \"mine\"\n" + std::string(kAlone), "cluster.toml"), folder);
+    });
+  };
+  const std::string head = "title = \"t\"\nsource = \"t\"\n[input]\n";
+  EXPECT_EQ(error(head), "");
+  const std::string range = error(
+      head + "exchange_host_us = { value = 5, low = 6, kind = \"declared\", source = \"t\" }\n");
+  EXPECT_NE(range.find("mine.toml:4: low = 6"), std::string::npos) << range;
+  const std::string machine =
+      error(head + "memory_gbytes_per_s = { value = 5, kind = \"declared\", source = \"t\" }\n");
+  EXPECT_NE(machine.find("mine.toml:4"), std::string::npos) << machine;
+  EXPECT_NE(machine.find("[input] of a stack"), std::string::npos) << machine;
+  fs::remove_all(folder);
+}
+
+json ProfileOf(const DeclaredCluster& cluster, int workers, int ranks_per_node) {
+  CellConfig config = ConfigOf("bert-large-squad", 4);
+  config.workers = workers;
+  config.ranks_per_node = ranks_per_node;
+  return DeclaredProfile(cluster, config).front().at("profile");
+}
+
+TEST(ClusterPresets, AreClustersAndMakeThem) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const auto names = profiles.Names(".toml", kPresetsFolder);
+  EXPECT_GE(names.size(), 5u);
+  for (const std::string& preset : names) {
+    const std::string text = ClusterFromPreset(profiles, {"mine", preset, 16, 0});
+    const DeclaredCluster cluster = Parse(text);
+    EXPECT_EQ(cluster.nodes, 16) << preset;
+    EXPECT_GE(cluster.ranks_per_node, 1) << preset;
+    EXPECT_NE(text.find("sparfuse cluster new mine --preset " + preset), std::string::npos);
+    // Every number that is not of a data sheet admits that it may be another one.
+    for (const DeclaredInput& input : cluster.inputs) {
+      if (input.kind == "declared" && input.name != "network_cards")
+        EXPECT_LT(input.low, input.high) << preset << " " << input.name;
+    }
+    cluster.CheckSparsifier("dgc");
+    cluster.CheckWorkload("bert-large-squad");
+    ProfileOf(cluster, cluster.ranks(), cluster.ranks_per_node);
+  }
+}
+
+TEST(ClusterPresets, RanksOfANodeHaveTheirShareOfItsCards) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const auto make = [&](int ranks) {
+    return Parse(ClusterFromPreset(profiles, {"mine", "h100-nvlink-ib", 4, ranks}));
+  };
+  EXPECT_EQ(make(8).Value("network_cards"), 8);
+  EXPECT_EQ(make(2).Value("network_cards"), 2);
+  EXPECT_EQ(make(2).Find("network_cards")->high, 2);
+  EXPECT_EQ(make(2).ranks(), 8);
+  const std::string more = ErrorOf([&] { make(9); });
+  EXPECT_NE(more.find("--ranks-per-node 9"), std::string::npos) << more;
+  EXPECT_NE(more.find("from 1 to 8"), std::string::npos) << more;
+  const std::string unknown = ErrorOf([&] {
+    ClusterFromPreset(profiles, {"mine", "h100-nvlink", 4, 8});
+  });
+  EXPECT_NE(unknown.find("did you mean \"h100-nvlink-ib\"?"), std::string::npos) << unknown;
+}
+
+TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
+  const ProfileFolders profiles(kResults / "profiles");
+  EXPECT_EQ(PlaceOfNewCluster(profiles, "mine"), kResults / "profiles" / "mine.toml");
+  for (const char* bad :
+       {"", "a b", "../mine", ".mine", "this-machine", "safusion-local", "epyc-2core"}) {
+    const std::string error = ErrorOf([&] { PlaceOfNewCluster(profiles, bad); });
+    EXPECT_NE(error.find("expected"), std::string::npos) << bad << ": " << error;
+  }
+}
+
+// An all-reduce of a gigabyte in a node of eight takes what nccl-tests call its bytes over the bus
+// bandwidth: bytes * 2 (n - 1) / n / busbw (nccl-tests, doc/PERFORMANCE.md), the bus being a link
+// at what NCCL takes it to reach (src/graph/topo.h: 18 NVLinks of 20.6 GB/s, 12 of 20, 6 of 20).
+TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
+  const ProfileFolders profiles(kResults / "profiles");
+  for (const auto& [preset, busbw] : {std::pair{"h100-nvlink-ib", 18 * 20.6e9},
+                                      {"a100-nvlink-ib", 12 * 20e9},
+                                      {"v100-nvlink-100gbe", 6 * 20e9}}) {
+    const DeclaredCluster cluster = Parse(ClusterFromPreset(profiles, {"mine", preset, 1, 8}));
+    CostModel cost;
+    AddDeclaredLinks(cost, ProfileOf(cluster, 8, 8));
+    constexpr std::uint64_t kBytes = 1u << 30;
+    const double expected = kBytes * 2.0 * 7 / 8 / busbw;
+    EXPECT_NEAR(cost.AllReducePhases({}, true, kBytes).alone(), expected, 0.03 * expected)
+        << preset;
+  }
+}
+
+TEST(ImpossibleClusters, NameFileKeyValueAndWhatWasExpected) {
+  struct Mistake {
+    const char *old, *now, *said;
+  };
+  for (const Mistake& each : {
+           Mistake{"inter_node_gbps          = { value = 400",
+                   "inter_node_gbps          = { value = 0",
+                   "value = 0: expected a number from 1e-09"},
+           {"network_cards            = { value = 8", "network_cards            = { value = 0.5",
+            "value = 0.5: expected a number from 1 to 64"},
+           {"inter_node_us ",
+            "inter_node_efficiency = { value = 1.2, kind = \"declared\", source = "
+            "\"t\" }\ninter_node_us ",
+            "value = 1.2: expected a number from 0.0001 to 1"},
+           {"kernel_us                = { value = 4",
+            "kernel_us                = { value = 4, low = 5",
+            "low = 5: expected a number from 0 to 4"},
+           {"kernel_us                = { value = 4",
+            "kernel_us                = { value = 4, high = 3",
+            "high = 3: expected a number from 4 to"},
+           {"nodes          = 2", "nodes          = 0", "nodes = 0: expected an integer from 1"},
+           {"kind = \"data sheet\"", "kind = \"guess\"",
+            "kind = \"guess\": expected one of measured"},
+       }) {
+    const std::string error = ErrorOf([&] { Parse(AloneWith(each.old, each.now)); });
+    EXPECT_NE(error.find("cluster.toml:"), std::string::npos) << error;
+    EXPECT_NE(error.find(each.said), std::string::npos) << error;
+  }
+}
+
+constexpr const char* kCompute =
+    "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
+    "samples_per_s = 400\nkind = \"measured\"\nsource = \"t\"\n";
+
+std::string StepOf(int workers, const std::string& time, const std::string& method = "dense") {
+  return fmt::format(
+      "[[reference]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\nworkers = {}\n"
+      "method = \"{}\"\nsource = \"t\"\n{}\n",
+      workers, method, time);
+}
+
+TEST(ImpossibleClusters, AReferenceFitsTheDevices) {
+  const std::string error =
+      ErrorOf([&] { Parse(std::string(kAlone) + kCompute + StepOf(17, "step_ms = 200")); });
+  EXPECT_NE(error.find("workers = 17: expected at most the cluster's 16 devices"),
+            std::string::npos)
+      << error;
+}
+
+// One input cannot make a step take 250 and 500 ms: it goes between them, and both stay far off.
+TEST(ImpossibleClusters, ReferencesThatContradictStayApart) {
+  const DeclaredCluster cluster =
+      Parse("calibrate = [\"exchange_host_us\"]\n" + std::string(kAlone) + kCompute +
+            StepOf(16, "step_ms = 250") + StepOf(16, "step_ms = 500"));
+  ASSERT_EQ(cluster.references.size(), 2u);
+  EXPECT_GT(cluster.references[0].off(), 0.1);
+  EXPECT_LT(cluster.references[1].off(), -0.1);
+  EXPECT_DOUBLE_EQ(cluster.references[0].modelled_seconds, cluster.references[1].modelled_seconds);
+}
+
+TEST(ImpossibleClusters, ReferencesAreComparedWhereNothingIsCalibrated) {
+  const DeclaredCluster cluster =
+      Parse(std::string(kAlone) + kCompute + StepOf(16, "step_ms = 250"));
+  ASSERT_EQ(cluster.references.size(), 1u);
+  EXPECT_DOUBLE_EQ(cluster.references[0].modelled_seconds,
+                   ModelledSeconds(cluster, cluster.references[0]));
+  EXPECT_GT(cluster.references[0].modelled_seconds, 0.16);  // what one card takes
+}
+
+// A step of 64 images takes one card 160 ms; ResNet-50 has 102 MB of gradients, all of which leave
+// one of two nodes at least, and 2 * 15 / 16 of them in a ring.
+TEST(ImpliedRate, SaysWhatADenseStepContradicts) {
+  const auto cluster_of = [](double gbps, const std::string& reference) {
+    const std::string text = AloneWith("inter_node_gbps          = { value = 400",
+                                       fmt::format("inter_node_gbps = {{ value = {}", gbps));
+    const auto cards = text.find("network_cards ");
+    return Parse(std::string(text).erase(cards, text.find('\n', cards) - cards) + kCompute +
+                 reference);
+  };
+  const auto conflict = [&](double gbps, const std::string& time) {
+    const DeclaredCluster cluster = cluster_of(gbps, StepOf(16, time));
+    return RateConflict(cluster, cluster.references.front());
+  };
+  const DeclaredCluster ten = cluster_of(10, StepOf(16, "step_ms = 320"));
+  const auto rate = ImpliedRateOf(ten, ten.references.front());
+  ASSERT_TRUE(rate);
+  const double gradients = 4.0 * 25'557'032;
+  EXPECT_NEAR(rate->least_bytes, gradients, 1e-3 * gradients);
+  EXPECT_NEAR(rate->most_bytes, 1.875 * gradients, 1e-3 * gradients);
+  // One card: forward a third, backward two, and the update, of which kAlone's host takes 3 us more
+  // a tensor.
+  const double update = UpdateSeconds(ten, "resnet50-imagenet");
+  const double backward = 2.0 / 3 * (0.16 - update);
+  const double exposed =
+      0.32 - 0.16 -
+      3e-6 * static_cast<double>(workloads::LayersOf("resnet50-imagenet").tensors.size());
+  EXPECT_NEAR(rate->most, rate->most_bytes * 8e-9 / exposed, 1e-6 * rate->most);
+  EXPECT_NEAR(rate->least, rate->least_bytes * 8e-9 / (exposed + backward), 1e-6 * rate->least);
+  EXPECT_EQ(rate->nominal, 10);
+  EXPECT_EQ(conflict(10, "step_ms = 320"), "");
+  // Labelled as a tenth: 1 Gbit/s would take 1.5 s.
+  const std::string faster = conflict(1, "step_ms = 320");
+  EXPECT_NE(faster.find("the nominal rate is 1 "), std::string::npos) << faster;
+  EXPECT_NE(faster.find("a step of resnet50-imagenet with dense on 16 workers"), std::string::npos)
+      << faster;
+  const std::string slower = conflict(100, "exposed_ms = 160");
+  EXPECT_NE(slower.find("slower than its label"), std::string::npos) << slower;
+  EXPECT_EQ(conflict(1, "step_ms = 2000"), "");
+  // Within a node, and of what is sparsified, nothing follows.
+  const DeclaredCluster node = cluster_of(1, StepOf(8, "step_ms = 320"));
+  EXPECT_FALSE(ImpliedRateOf(node, node.references.front()));
+}
+
+// Eight RTX 2080 Ti on two nodes train 1282.28 images a second by one all-reduce over 10 Gbit/s
+// Ethernet, one 253.1 (arXiv 2005.13247, HKBU-HPML/ddl-benchmarks, results/2020-05-29). With a
+// label of 1 Gbit/s, or of 100, the same step says otherwise.
+TEST(ImpliedRate, AMeasuredRunFitsItsLabelAlone) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const std::string text = ClusterFromPreset(profiles, {"mine", "rtx2080ti-10gbe", 2, 4}) +
+                           "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
+                           "samples_per_s = 253.1\nkind = \"measured\"\nsource = \"t\"\n" +
+                           StepOf(8, "samples_per_s = 1282.28");
+  const auto conflict = [&](const std::string& label) {
+    std::string labelled = text;
+    const std::string old = "value = 10, low = 10, high = 10";
+    labelled.replace(labelled.find(old), old.size(), "value = " + label);
+    const DeclaredCluster cluster = Parse(labelled);
+    return RateConflict(cluster, cluster.references.front());
+  };
+  EXPECT_EQ(conflict("10"), "");
+  EXPECT_NE(conflict("1").find("faster than declared"), std::string::npos);
+  EXPECT_NE(conflict("100").find("slower than its label"), std::string::npos);
 }
 
 constexpr const char* kFile = R"(id = "e"

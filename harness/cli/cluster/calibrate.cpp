@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/implied_rate.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
@@ -31,20 +35,21 @@ Table InputTable(const DeclaredCluster& cluster) {
                           "sparsify", "[selection_costs], of the selection_* inputs"});
   }
   for (const Coder& coder : cluster.coders) {
-    table.rows.push_back({"coding by " + coder.name,
-                          fmt::format("{:.4g} us + {:.4g} ns an element",
-                                      1e6 * coder.encode_seconds,
-                                      1e9 * coder.encode_seconds_per_element),
-                          "–", fmt::format("{:.4g} x", coder.spread), coder.kind, "sparsify",
-                          coder.source});
+    table.rows.push_back(
+        {"coding by " + coder.name,
+         fmt::format("{:.4g} us + {:.4g} ns an element", 1e6 * coder.encode_seconds,
+                     1e9 * coder.encode_seconds_per_element),
+         "–", fmt::format("{:.4g} x", coder.spread), coder.kind, "sparsify", coder.source});
   }
   for (const OperationCurve& curve : cluster.curves) {
     table.rows.push_back({fmt::format("all-reduce of {} ranks", curve.ranks),
-                          fmt::format("{} points", curve.seconds.size()), "–", "–", curve.kind,
-                          "–", curve.source});
+                          fmt::format("{} points", curve.seconds.size()), "–", "–", curve.kind, "–",
+                          curve.source});
   }
   if (!cluster.calibrated_on.empty())
-    table.notes = {"what is calibrated is so on " + cluster.calibrated_on};
+    table.notes.push_back("what is calibrated is so on " + cluster.calibrated_on);
+  if (!cluster.stack.empty())
+    table.notes.push_back("what the file does not state is of the stack " + cluster.stack);
   return table;
 }
 
@@ -67,25 +72,47 @@ const char* NameOfPart(StepPart part) {
   return kNames[static_cast<std::size_t>(part)];
 }
 
+// Calibration that leaves a reference further off than that has not met it.
+constexpr double kNear = 0.1;
+bool IsFarOff(const ReferenceStep& step) { return std::abs(step.off()) > kNear; }
+
+// What a reader must know before believing the cluster.
+std::vector<std::string> Warnings(const DeclaredCluster& cluster) {
+  std::vector<std::string> warnings;
+  const auto far = std::ranges::count_if(cluster.references, IsFarOff);
+  if (far > 0) {
+    warnings.push_back(fmt::format(
+        "{} of {} references, marked **, are more than {:g} % off: the inputs do not meet them all",
+        far, cluster.references.size(), 100 * kNear));
+  }
+  for (const ReferenceStep& step : cluster.references) {
+    if (std::string conflict = RateConflict(cluster, step); !conflict.empty())
+      warnings.push_back(std::move(conflict));
+  }
+  return warnings;
+}
+
 // A reference's measured and modelled times.
 Table ReferenceTable(const DeclaredCluster& cluster) {
   Table table;
-  table.title = "Calibrated with";
+  const bool solved = std::ranges::any_of(
+      cluster.inputs, [](const DeclaredInput& input) { return input.kind == "calibrated"; });
+  table.title = solved ? "Calibrated with" : "Compared with: nothing is calibrated";
   table.columns = {"workload", "workers", "method", "part", "measured", "modelled", "off", "from"};
   for (const ReferenceStep& step : cluster.references) {
-    table.rows.push_back(
-        {step.workload, std::to_string(step.workers), step.method, NameOfPart(step.part),
-         fmt::format("{:.4g} ms", 1e3 * step.seconds),
-         fmt::format("{:.4g} ms", 1e3 * step.modelled_seconds),
-         fmt::format("{:+.1f} %", 100 * (step.modelled_seconds / step.seconds - 1)),
-         step.bar ? step.bar->name() : step.source});
+    table.rows.push_back({step.workload, std::to_string(step.workers), step.method,
+                          NameOfPart(step.part), fmt::format("{:.4g} ms", 1e3 * step.seconds),
+                          fmt::format("{:.4g} ms", 1e3 * step.modelled_seconds),
+                          fmt::format("{:+.1f} %{}", 100 * step.off(), IsFarOff(step) ? " **" : ""),
+                          step.bar ? step.bar->name() : step.source});
   }
+  if (cluster.calibrated_on.empty()) table.notes = Warnings(cluster);
   return table;
 }
 
 json InputJson(const DeclaredInput& input) {
-  return {{"name", input.name},   {"value", input.value}, {"low", input.low},
-          {"high", input.high},   {"kind", input.kind},   {"group", input.group},
+  return {{"name", input.name},     {"value", input.value},      {"low", input.low},
+          {"high", input.high},     {"kind", input.kind},        {"group", input.group},
           {"source", input.source}, {"families", input.families}};
 }
 
@@ -111,18 +138,22 @@ json Describe(const DeclaredCluster& cluster) {
                           {"part", NameOfPart(step.part)},
                           {"bar", step.bar ? json(step.bar->name()) : json()},
                           {"seconds", step.seconds},
-                          {"modelled_seconds", step.modelled_seconds}});
+                          {"modelled_seconds", step.modelled_seconds},
+                          {"off", step.off()}});
   }
-  return {{"name", cluster.name},
-          {"title", cluster.title},
-          {"source", cluster.source},
-          {"hardware", cluster.hardware},
-          {"nodes", cluster.nodes},
-          {"ranks_per_node", cluster.ranks_per_node},
-          {"inputs", std::move(inputs)},
-          {"compute", std::move(compute)},
-          {"references", std::move(references)},
-          {"selection_costs", cluster.selection_costs}};
+  return {
+      {"name", cluster.name},
+      {"title", cluster.title},
+      {"source", cluster.source},
+      {"hardware", cluster.hardware},
+      {"nodes", cluster.nodes},
+      {"ranks_per_node", cluster.ranks_per_node},
+      {"inputs", std::move(inputs)},
+      {"compute", std::move(compute)},
+      {"references", std::move(references)},
+      {"stack", cluster.stack},
+      {"warnings", cluster.calibrated_on.empty() ? Warnings(cluster) : std::vector<std::string>()},
+      {"selection_costs", cluster.selection_costs}};
 }
 
 }  // namespace
@@ -139,7 +170,8 @@ int CalibrateVerb(Program& program, const std::string& name) {
     return kDone;
   }
   fmt::print("{}\n", Render(InputTable(cluster), TableFormat::kMarkdown));
-  fmt::print("{}\n", Render(ComputeTable(cluster), TableFormat::kMarkdown));
+  if (!cluster.compute.empty())
+    fmt::print("{}\n", Render(ComputeTable(cluster), TableFormat::kMarkdown));
   if (!cluster.references.empty())
     fmt::print("{}\n", Render(ReferenceTable(cluster), TableFormat::kMarkdown));
   return kDone;

@@ -1,0 +1,93 @@
+#include "harness/clusters/implied_rate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/catalog/catalog.hpp"
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kFloatBytes = 4;
+constexpr double kGbps = 1e9 / 8;  // bytes a second
+
+bool SendsDense(const ReferenceStep& step) {
+  static const Catalog catalog = BuiltInCatalog();
+  const Method& method = NeedEntry(catalog.methods, "method", step.method);
+  return step.sparsifier == "none" && method.dense() && method.collective == "ring-allreduce";
+}
+
+}  // namespace
+
+std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
+                                         const ReferenceStep& step) {
+  if (step.workers <= cluster.ranks_per_node || step.part == StepPart::kSparsify ||
+      !SendsDense(step)) {
+    return std::nullopt;
+  }
+  CellConfig config;
+  config.workload = step.workload;
+  config.batch_per_worker = step.batch_per_worker;
+  config.workers = step.workers;
+  config.ranks_per_node = cluster.ranks_per_node;
+  config.cluster = cluster.name;
+  const json profile = DeclaredProfile(cluster, config).front().at("profile").at("backward");
+  double backward = 0;
+  for (const json& tensor : profile.at("tensors")) backward += tensor.at("seconds").get<double>();
+  double exposed = step.seconds;
+  if (step.part == StepPart::kStep) {
+    exposed -= profile.at("forward_seconds").get<double>() + backward +
+               profile.at("update_seconds").get<double>();
+  }
+  ImpliedRate rate;
+  const double gradients =
+      kFloatBytes * static_cast<double>(workloads::LayersOf(step.workload).numel());
+  const double ranks = step.workers;
+  const double nodes = std::ceil(ranks / cluster.ranks_per_node);
+  rate.least_bytes = 2 * (nodes - 1) / nodes * gradients;
+  rate.most_bytes = 2 * (ranks - 1) / ranks * gradients;
+  rate.least = rate.least_bytes / (std::max(exposed, 0.0) + backward) / kGbps;
+  rate.most =
+      exposed > 0 ? rate.most_bytes / exposed / kGbps : std::numeric_limits<double>::infinity();
+  rate.nominal = (step.link ? step.link->gbps : cluster.Value("inter_node_gbps")) *
+                 cluster.Value("network_cards");
+  rate.delivered = std::min(rate.nominal * cluster.Value("inter_node_efficiency"),
+                            cluster.Value("host_path_gbps"));
+  if (cluster.ranks_per_node > 1) {
+    rate.delivered = std::min(
+        rate.delivered, cluster.Value("intra_node_gbps") * cluster.Value("intra_node_efficiency"));
+  }
+  return rate;
+}
+
+std::string RateConflict(const DeclaredCluster& cluster, const ReferenceStep& step) {
+  const auto rate = ImpliedRateOf(cluster, step);
+  if (!rate) return "";
+  const std::string of = fmt::format("{} of {} with {} on {} workers",
+                                     step.part == StepPart::kStep ? "a step" : "what is exposed",
+                                     step.workload, step.method, step.workers);
+  constexpr double kTooMuch = 1.05, kTooLittle = 0.5;
+  if (rate->least > kTooMuch * rate->nominal) {
+    return fmt::format(
+        "{} sends {:.4g} MB or more out of a node: with all of backward to hide in that is {:.4g} "
+        "Gbit/s, and the nominal rate is {:g} (inter_node_gbps, network_cards): the network is "
+        "faster than declared, or the time is of another step",
+        of, 1e-6 * rate->least_bytes, rate->least, rate->nominal);
+  }
+  if (rate->most < kTooLittle * rate->delivered) {
+    return fmt::format(
+        "{} sends {:.4g} MB out of a node by a ring: in what it exposes that is {:.4g} Gbit/s at "
+        "most, and {:.4g} are declared as delivered ({:g} nominal): the network is slower than its "
+        "label, or the host takes the time (exchange_host_*)",
+        of, 1e-6 * rate->most_bytes, rate->most, rate->delivered, rate->nominal);
+  }
+  return "";
+}
+
+}  // namespace sparfuse::harness

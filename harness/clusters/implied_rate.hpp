@@ -1,0 +1,29 @@
+// Compares the rate of the network that a file declares with what its measured dense steps say.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/clusters/declared_cluster.hpp"
+
+namespace sparfuse::harness {
+
+// At what rate bytes left a node, each way, 10^9 bit/s. `least`: no fewer bytes than any all-reduce
+// sends, over the longest that they can have taken, which is all of backward and what the step
+// exposed. `most`: those of a ring over the shortest, what was exposed alone.
+struct ImpliedRate {
+  double least_bytes = 0, most_bytes = 0;  // 2 (N - 1) / N of the gradients, and 2 (P - 1) / P
+  double least = 0, most = 0;              // most is infinite where nothing is exposed
+  double nominal = 0;                      // inter_node_gbps of all cards, or the reference's link
+  double delivered = 0;  // what efficiency, host and links within a node leave of it
+};
+
+// Of a reference on several nodes whose method sends dense gradients as they are, and whose time is
+// of its step or of what is exposed; else nothing.
+std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster, const ReferenceStep& step);
+
+// A sentence where the step needs more than the nominal rate, or shows less than half of what is
+// declared as delivered; else "".
+std::string RateConflict(const DeclaredCluster& cluster, const ReferenceStep& step);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,145 @@
+"""Tests how a user makes a declared cluster and models on it, as docs/profiles-and-clusters.md says.
+
+  cluster_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/profiles-and-clusters.md"
+SPARFUSE = None
+
+TABLE = {
+    "name": "mymodel", "unit": "images", "units_per_sample": 1, "batch_per_worker": 32,
+    "family": "vgg", "source": "by hand",
+    "tensors": [{"name": "b", "shape": [10], "macs": 0},
+                {"name": "w", "shape": [10, 14400], "macs": 144000}]}
+
+STEP = """
+[[reference]]
+workload = "bert-large-squad"
+batch_per_worker = 4
+workers = 128
+method = "dense"
+step_ms = {}
+source = "made up"
+"""
+
+
+class ClusterTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-cluster-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.profiles = self.folder / "results/profiles"
+        self.experiment = self.folder / "mine.toml"
+        self.experiment.write_text(re.search(r"```toml\n(# mine\.toml.*?)```", PAGE.read_text(),
+                                             re.DOTALL)[1])
+
+    def call(self, *arguments, code=0):
+        done = subprocess.run(
+            [SPARFUSE, "--root", ROOT, "--results", self.folder / "results", *arguments],
+            text=True, capture_output=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def make(self, *more):
+        said = self.call("cluster", "new", "mine", "--preset", "h100-nvlink-ib", "--nodes", "16",
+                         *more)
+        self.assertIn("16 nodes of 8, 128 devices, none of it measured", said)
+        return self.profiles / "mine.toml"
+
+    def change(self, file, old, new):
+        text = file.read_text()
+        self.assertIn(old, text)
+        file.write_text(text.replace(old, new, 1))
+
+    def bands(self):
+        """By method the ratio to dense, its least and its most."""
+        rows = [line.split("|") for line in self.call("table", self.experiment).splitlines()]
+        found = {}
+        for row in rows:
+            band = re.search(r"([\d.]+)x \[([\d.]+), ([\d.]+)\]", "|".join(row))
+            if band:
+                found[row[1].strip()] = tuple(map(float, band.groups()))
+        return found
+
+    def test_a_preset_is_modelled_at_once_with_bands(self):
+        self.make()
+        self.call("run", self.experiment)
+        bands = self.bands()
+        self.assertEqual(sorted(bands), ["safusion", "wfbp"])
+        for ratio, least, most in bands.values():
+            self.assertLessEqual(least, ratio)
+            self.assertLess(ratio, most)
+
+    def test_a_model_table_is_modelled_there_and_a_range_that_is_known_narrows_the_band(self):
+        file = self.make()
+        (self.folder / "mymodel.json").write_text(json.dumps(TABLE))
+        self.change(self.experiment, "bert-large-squad", "table:mymodel.json")
+        self.call("run", self.experiment)
+        wide = self.bands()["safusion"]
+        text = file.read_text()
+        file.write_text(re.sub(r"value = ([\d.e-]+), low = [\d.e-]+, high = [\d.e-]+",
+                               r"value = \1, low = \1, high = \1", text))
+        self.call("run", self.experiment)
+        narrow = self.bands()["safusion"]
+        self.assertEqual(narrow[0], wide[0])
+        self.assertLess(narrow[2] - narrow[1], wide[2] - wide[1])
+
+    def test_lists_what_there_is_with_its_kind(self):
+        self.make()
+        text = self.call("cluster", "list")
+        for line in ("h100-nvlink-ib", "horovod-nccl", "mine                declared: ",
+                     "this-machine        this machine: ", "safusion-local      declared: "):
+            self.assertIn(line, text)
+        self.assertRegex(text, "epyc-2core          measured (here|elsewhere): ")
+        listed = json.loads(self.call("cluster", "list", "--json"))
+        self.assertEqual(sorted(listed), ["clusters", "presets", "stacks"])
+
+    def test_mistakes_say_what_was_expected_and_write_nothing(self):
+        new = ("cluster", "new")
+        for arguments, said in (
+                (("mine", "--preset", "h100-nvlink-b"), 'did you mean "h100-nvlink-ib"?'),
+                (("a b", "--preset", "h100-nvlink-ib"), "expected letters, digits"),
+                (("../mine", "--preset", "h100-nvlink-ib"), "expected letters, digits"),
+                (("safusion-local", "--preset", "h100-nvlink-ib"), "nothing is overwritten"),
+                (("mine", "--preset", "h100-nvlink-ib", "--nodes", "0"), "range 1 to 65536"),
+                (("mine", "--preset", "h100-nvlink-ib", "--ranks-per-node", "9"), "from 1 to 8")):
+            self.assertIn(said, self.call(*new, *arguments, code=2))
+        self.assertFalse(self.profiles.exists())
+        file = self.make()
+        before = file.read_text()
+        self.assertIn("nothing is overwritten",
+                      self.call(*new, "mine", "--preset", "v100-10gbe", code=2))
+        self.assertEqual(file.read_text(), before)
+        self.change(self.experiment, "workers        = 128", "workers        = 136")
+        self.assertIn("cluster mine has 128 devices", self.call("plan", self.experiment, code=2))
+        self.change(file, '"pytorch-nccl"', '"pytorch-ncll"')
+        self.assertRegex(self.call("calibrate", "mine", code=2),
+                         r'mine\.toml:\d+: unknown stack "pytorch-ncll"; did you mean "pytorch-nccl"')
+
+    def test_calibrate_marks_steps_that_contradict_one_another_or_the_network(self):
+        file = self.make()
+        self.change(file, "title ", 'calibrate = ["exchange_host_us"]\ntitle ')
+        with file.open("a") as out:
+            out.write(STEP.format(25) + STEP.format(90))
+        text = self.call("calibrate", "mine")
+        self.assertRegex(text, r"\| \+[\d.]+ % \*\* \|")
+        self.assertRegex(text, r"\| -[\d.]+ % \*\* \|")
+        self.assertIn("2 of 2 references, marked **, are more than 10 % off", text)
+        self.change(file, "inter_node_gbps          = { value = 400, low = 400, high = 400",
+                    "inter_node_gbps          = { value = 1, low = 1, high = 1")
+        warnings = json.loads(self.call("calibrate", "mine", "--json"))["warnings"]
+        self.assertTrue(any("the nominal rate is 8 " in each for each in warnings), warnings)
+
+
+if __name__ == "__main__":
+    SPARFUSE = sys.argv.pop(1)
+    unittest.main()
