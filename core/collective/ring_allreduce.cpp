@@ -78,9 +78,8 @@ Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag
 }
 
 Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology) {
-  Round round{.repeat = static_cast<std::uint32_t>(steps),
-              .bytes = bytes,
-              .link = SlowestLink(topology)};
+  Round round{
+      .repeat = static_cast<std::uint32_t>(steps), .bytes = bytes, .link = SlowestLink(topology)};
   if (topology.nodes() > 1 && topology.ranks_per_node > 1) {
     const auto crossings = static_cast<std::uint32_t>(topology.nodes());
     round.within_bytes = bytes;

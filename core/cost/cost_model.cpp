@@ -115,9 +115,9 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
     const double bytes =
         static_cast<double>(std::max(round.bytes, round.node_bytes)) / round.repeat;
     const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
-    phases.latency_seconds +=
-        (round.repeat - round.within_starts) * seconds(0) + round.within_starts * within(0) +
-        round.repeat * extra_messages * link.seconds_per_extra_message;
+    phases.latency_seconds += (round.repeat - round.within_starts) * seconds(0) +
+                              round.within_starts * within(0) +
+                              round.repeat * extra_messages * link.seconds_per_extra_message;
     const double between = seconds(bytes) - seconds(0);
     const double inside =
         within(static_cast<double>(round.within_bytes) / round.repeat) - within(0);

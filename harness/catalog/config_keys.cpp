@@ -16,10 +16,10 @@ namespace sparfuse::harness {
 namespace {
 
 std::string WhatIsWrongWithLink(const nlohmann::json& value) {
-  static const std::string kExpected =
-      fmt::format("\"none\" or {{ gbps = a number from {}, alpha_us = a number from {} }}, and "
-                  "host_us = a number from {} where the host takes long for an exchange",
-                  Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
+  static const std::string kExpected = fmt::format(
+      "\"none\" or {{ gbps = a number from {}, alpha_us = a number from {} }}, and "
+      "host_us = a number from {} where the host takes long for an exchange",
+      Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
   if (value.is_string()) return value == "none" ? "" : kExpected;
   if (!value.is_object() || value.size() != (value.contains("host_us") ? 3 : 2) ||
       !value.contains("gbps") || !value.contains("alpha_us")) {

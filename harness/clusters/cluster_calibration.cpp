@@ -22,9 +22,8 @@ constexpr std::uint64_t kCalibrationSeed = 1;  // of the selections' counts
 
 bool IsSameStep(const ReferenceStep& a, const ReferenceStep& b) {
   return a.workload == b.workload && a.batch_per_worker == b.batch_per_worker &&
-         a.workers == b.workers && a.method == b.method &&
-         a.method_options == b.method_options && a.sparsifier == b.sparsifier &&
-         a.density == b.density && a.link == b.link;
+         a.workers == b.workers && a.method == b.method && a.method_options == b.method_options &&
+         a.sparsifier == b.sparsifier && a.density == b.density && a.link == b.link;
 }
 
 StepRecord SimulateReference(const DeclaredCluster& cluster, const ReferenceStep& step) {

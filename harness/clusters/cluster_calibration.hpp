@@ -8,8 +8,8 @@ namespace sparfuse::harness {
 // What the model says of the step's part, with the cluster's inputs as they are.
 double ModelledSeconds(const DeclaredCluster& cluster, const ReferenceStep& step);
 
-// Sets the inputs marked so, starting at their declared values, to what brings the references nearest
-// (least squares of the logarithms of modelled over measured), and each reference's
+// Sets the inputs marked so, starting at their declared values, to what brings the references
+// nearest (least squares of the logarithms of modelled over measured), and each reference's
 // modelled_seconds. Throws Error{kConfig} where there are no more references than inputs and one is
 // still more than a quarter off: what then conflicts. Cost: simulates some hundred steps.
 void CalibrateOnSteps(DeclaredCluster& cluster);

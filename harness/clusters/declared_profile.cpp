@@ -35,10 +35,10 @@ double FactorOf(const CellConfig& config, const std::string& group) {
 }
 
 json Described(const DeclaredInput& input, const CellConfig& config) {
-  return {{"name", input.name},     {"value", input.value},
-          {"low", input.low},       {"high", input.high},
-          {"kind", input.kind},     {"source", input.source},
-          {"group", input.group},   {"factor", FactorOf(config, input.group)}};
+  return {{"name", input.name},   {"value", input.value},
+          {"low", input.low},     {"high", input.high},
+          {"kind", input.kind},   {"source", input.source},
+          {"group", input.group}, {"factor", FactorOf(config, input.group)}};
 }
 
 json CurveThrough(double once, double each) {
@@ -86,8 +86,8 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
   if (const workloads::MeasuredTimes* times = MeasuredTimesOf(config.workload);
       times != nullptr && cluster.Value("compute_tflops") <= 0) {
     const double us = std::accumulate(times->backward_us.begin(), times->backward_us.end(), 0.0);
-    const double steps = factor * kMicro * config.batch_per_worker /
-                         static_cast<double>(times->batch);
+    const double steps =
+        factor * kMicro * config.batch_per_worker / static_cast<double>(times->batch);
     return {steps * times->forward_us.value_or(0), steps * us};
   }
   const double forward = factor * 2 * work / (1e12 * cluster.Value("compute_tflops"));
@@ -112,7 +112,7 @@ json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config,
     update += kMicro * Scaled(cluster, config)("update_host_us_a_tensor") *
               static_cast<double>(layers.tensors.size());
   }
-  return {{"steps", 0},        {"begin_seconds", 0},         {"forward_seconds", compute.forward},
+  return {{"steps", 0},        {"begin_seconds", 0},       {"forward_seconds", compute.forward},
           {"tail_seconds", 0}, {"update_seconds", update}, {"tensors", std::move(tensors)}};
 }
 
@@ -122,9 +122,9 @@ struct LinkRate {
 };
 
 LinkRate WithinNodes(const Scaled& input) {
-  return {kMicro * input("intra_node_us"),
-          kGiga / 8 * input("intra_node_gbps") * input("intra_node_efficiency") /
-              input.Factor("bandwidth")};
+  return {kMicro * input("intra_node_us"), kGiga / 8 * input("intra_node_gbps") *
+                                               input("intra_node_efficiency") /
+                                               input.Factor("bandwidth")};
 }
 
 // The rate of a node.
@@ -226,8 +226,7 @@ void AddCoders(const DeclaredCluster& cluster, const Scaled& input, json& profil
   for (const auto& [name, cost] : cluster.selection_costs.items())
     select(name, cost.get<double>() * once, cost.get<double>() * each);
   std::vector<std::string> quantizers;
-  for (const QuantizerDescriptor& quantizer : Quantizers())
-    quantizers.emplace_back(quantizer.name);
+  for (const QuantizerDescriptor& quantizer : Quantizers()) quantizers.emplace_back(quantizer.name);
   for (const Coder& coder : cluster.coders) {
     const double encode = factor * coder.encode_seconds;
     const double encode_each = factor * coder.encode_seconds_per_element;
@@ -258,22 +257,21 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const double memory = kGiga * input("memory_gbytes_per_s");
   const double kernel = kMicro * input("kernel_us");
   const auto stream = [&](double bytes) { return CurveThrough(kernel, bytes / memory); };
-  json profile = {
-      {"backward", BackwardProfileOf(cluster, config, memory)},
-      {"pack", stream(kCopyBytes)},
-      {"scale", stream(kCopyBytes)},
-      {"clear", stream(kClearBytes)},
-      {"seconds_per_entry", kEntryBytes / memory},
-      {"seconds_per_reduced_element", kReduceBytes / memory},
-      {"side_slowdown", std::max(1.0, input("side_slowdown"))},
-      {"compute_slowdown", std::max(1.0, input("compute_slowdown"))},
-      {"overlap", std::min(1.0, input("overlap"))},
-      {"dispatch_seconds", 0},
-      {"exchange_dispatch_seconds", 0},
-      {"exchange_host_seconds", kMicro * input("exchange_host_us")},
-      {"exchange_host_seconds_per_rank", kMicro * input("exchange_host_us_a_rank")},
-      {"exchange_seconds_per_element", 1e-9 * input("exchange_host_ns_an_element")},
-      {"selection", json::object()}};
+  json profile = {{"backward", BackwardProfileOf(cluster, config, memory)},
+                  {"pack", stream(kCopyBytes)},
+                  {"scale", stream(kCopyBytes)},
+                  {"clear", stream(kClearBytes)},
+                  {"seconds_per_entry", kEntryBytes / memory},
+                  {"seconds_per_reduced_element", kReduceBytes / memory},
+                  {"side_slowdown", std::max(1.0, input("side_slowdown"))},
+                  {"compute_slowdown", std::max(1.0, input("compute_slowdown"))},
+                  {"overlap", std::min(1.0, input("overlap"))},
+                  {"dispatch_seconds", 0},
+                  {"exchange_dispatch_seconds", 0},
+                  {"exchange_host_seconds", kMicro * input("exchange_host_us")},
+                  {"exchange_host_seconds_per_rank", kMicro * input("exchange_host_us_a_rank")},
+                  {"exchange_seconds_per_element", 1e-9 * input("exchange_host_ns_an_element")},
+                  {"selection", json::object()}};
   for (const QuantizerDescriptor& quantizer : Quantizers())
     profile["encode"][std::string(quantizer.name)] = stream(kCopyBytes);
   AddCoders(cluster, input, profile);

@@ -173,9 +173,9 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
 
 // The fewest keys, the most telling first, whose values are different for each candidate.
 std::vector<std::string> TellingKeys(const std::vector<Candidate>& candidates) {
-  std::vector<std::string> order = {"method",  "workload",   "workers",
-                                    "mode",    "link.gbps",  "link.alpha_us", "link.host_us",
-                                    "density", "sparsifier", "batch_per_worker"};
+  std::vector<std::string> order = {"method",     "workload",        "workers",      "mode",
+                                    "link.gbps",  "link.alpha_us",   "link.host_us", "density",
+                                    "sparsifier", "batch_per_worker"};
   for (const auto& key : KnownKeys(candidates)) order.push_back(key);
   std::vector<std::string> keys;
   for (;;) {

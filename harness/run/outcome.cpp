@@ -116,9 +116,8 @@ json JudgeOutcome(const json& outcome) {
     return Empty("failed", Failure("internal", "outcome.json: expected status and metrics"));
   }
   json judged = Empty("ok", nullptr);
-  for (const char* key :
-       {"software", "machine", "layout", "sampling", "rounds", "turn_seconds", "series", "quiet",
-        "draws"}) {
+  for (const char* key : {"software", "machine", "layout", "sampling", "rounds", "turn_seconds",
+                          "series", "quiet", "draws"}) {
     if (outcome.contains(key)) judged[key] = outcome[key];
   }
   std::string reason;

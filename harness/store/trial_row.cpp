@@ -147,13 +147,12 @@ std::string WhatIsWrongWithLaunch(const json& trial) {
                     });
   if (!rounds.is_null() && !good) return "rounds: expected a list of numbers above 0";
   const json& draws = Member(trial, "draws");
-  const bool drawn =
-      draws.is_object() && std::ranges::all_of(draws, [&](const json& values) {
-        return values.is_array() && values.size() == draws.begin()->size() &&
-               std::ranges::all_of(values, [](const json& value) {
-                 return value.is_number() && value >= 0 && value <= kMostSeconds;
-               });
-      });
+  const bool drawn = draws.is_object() && std::ranges::all_of(draws, [&](const json& values) {
+                       return values.is_array() && values.size() == draws.begin()->size() &&
+                              std::ranges::all_of(values, [](const json& value) {
+                                return value.is_number() && value >= 0 && value <= kMostSeconds;
+                              });
+                     });
   if (draws.is_null() || drawn) return "";
   return "draws: expected lists of as many seconds, one a metric";
 }

@@ -73,8 +73,7 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
         std::min(topology.ranks_per_node, topology.ranks - group.second * topology.ranks_per_node);
   } else if (op.channel == Channel::kInterNode) {
     group.second = topology.LocalRankOf(rank);
-    size =
-        (topology.ranks - group.second + topology.ranks_per_node - 1) / topology.ranks_per_node;
+    size = (topology.ranks - group.second + topology.ranks_per_node - 1) / topology.ranks_per_node;
   }
   const std::size_t index = next_meeting_[{op.channel, rank}]++;
   const auto key = std::pair(group, index);
@@ -110,7 +109,8 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   if (first.kind == OpKind::kNegotiate) return AllReduceMaxRounds(first.values.size(), topology);
   ExchangeSizes sizes;
   sizes.shape = {first.range.size(), meeting.given.front().kept, step_, {}};
-  for (const Contribution& given : meeting.given) sizes.payload_bytes.push_back(given.payload_bytes);
+  for (const Contribution& given : meeting.given)
+    sizes.payload_bytes.push_back(given.payload_bytes);
   const Collective& collective =
       first.selections.empty() ? *config_.dense_collective : *config_.sparse_collective;
   std::vector<ExchangedTensor> tensors;

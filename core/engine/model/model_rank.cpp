@@ -162,10 +162,9 @@ double ModelRank::LocalSeconds(Handle handle) {
     default: {
       const ExchangeResult& result = results_[started.exchange];
       const bool dense = op(started.exchange).selections.empty() || result.dense;
-      return cost.dispatch_seconds +
-             (dense ? cost.scale_seconds(n)
-                    : cost.DecompressSeconds(Coder(), started.elements(), result.entries,
-                                             workers()));
+      return cost.dispatch_seconds + (dense ? cost.scale_seconds(n)
+                                            : cost.DecompressSeconds(Coder(), started.elements(),
+                                                                     result.entries, workers()));
     }
   }
 }

@@ -110,8 +110,9 @@ std::string Caption(const PartResult& result) {
   if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
         return !cell.trials.empty() && !cell.trials.begin()->second->launch.draws.empty();
       })) {
-    caption += "; intervals of what is modelled on a declared cluster: what the ranges of its "
-               "inputs leave, all draws but one on either side";
+    caption +=
+        "; intervals of what is modelled on a declared cluster: what the ranges of its "
+        "inputs leave, all draws but one on either side";
   }
   if (only_disturbed) caption += "; in brackets: of disturbed trials, which do not count";
   const char* separator = "; trials left out: ";

@@ -100,9 +100,9 @@ TEST_F(ModelTrial, ComputesAStepByHand) {
 
 TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
   const json link = kLink;
-  const json outcome = RunModelledTrial(
-      Config(2, "this-machine"), json::array({ProfileOf(1, link), ProfileOf(2, link)}), nullptr,
-      directory_);
+  const json outcome =
+      RunModelledTrial(Config(2, "this-machine"),
+                       json::array({ProfileOf(1, link), ProfileOf(2, link)}), nullptr, directory_);
   const json& series = outcome.at("series");
   EXPECT_EQ(series.at("steps.npy").at("rows"), 2);
   EXPECT_EQ(series.at("steps.npy").at("sampling"), "every step of every rank");
@@ -130,7 +130,8 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   const json link = kLink;
   json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
   const auto metrics = [&] {
-    return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_).at("metrics");
+    return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_)
+        .at("metrics");
   };
   EXPECT_FALSE(metrics().contains("step_uncertainty"));
   // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a

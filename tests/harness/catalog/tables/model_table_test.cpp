@@ -314,9 +314,8 @@ TEST_F(TableWorkload, OfWhatTheCatalogHasIsModelledAsTheCatalogsOwn) {
     ASSERT_EQ(cells.size(), 2u);
     std::vector<json> outcomes;
     for (const Cell& cell : cells) {
-      outcomes.push_back(RunModelledTrial({cell.config, 1, 0, "t"},
-                                          DeclaredProfile(local, cell.config), nullptr,
-                                          folder_.path()));
+      outcomes.push_back(RunModelledTrial(
+          {cell.config, 1, 0, "t"}, DeclaredProfile(local, cell.config), nullptr, folder_.path()));
     }
     EXPECT_EQ(outcomes[1]["metrics"], outcomes[0]["metrics"]) << workload;
     EXPECT_EQ(outcomes[1]["layout"], outcomes[0]["layout"]);
