@@ -106,6 +106,8 @@ void CheckNeeds(const TomlFile& file, const std::string& at, const json& figure,
               "dual_line: expected x = a key of cells, such as "
               "\"method_options.planner_options.degree\"");
   }
+  if (kind == "agreement" && !figure.contains("published"))
+    file.Fail(at, "agreement: expected published = { artifacts = ..., networks = ... }");
   if (kind == "ablation" && ValuesOf(cells, "method").size() < 2) {
     file.Fail(at, "ablation: expected cells of two methods or more");
   }
@@ -210,6 +212,10 @@ const std::vector<FigureKind>& FigureKinds() {
       {"ablation",
        "variants in sequence, and the gain of each over the one before",
        {"x", "y", "metric", "published"},
+       "y"},
+      {"agreement",
+       "how far predictions are from published numbers of the cluster, both absolute",
+       {"y", "metric", "published"},
        "y"}};
   return kKinds;
 }
