@@ -7,6 +7,7 @@
 
 #include "core/base/options.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/joined_methods.hpp"
@@ -171,9 +172,11 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
     file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
   }
   const std::string metric = figure.value("y", figure.value("metric", "throughput"));
-  figure["published"] = PublishedOfFigure(file, at + "/published", *published,
-                                          kind.published == "y" ? metric : std::string(),
-                                          ValuesOf(cells, "workload"));
+  std::vector<std::string> workloads = ValuesOf(cells, "workload");
+  for (std::string& workload : workloads) workload = WorkloadLabel(workload);
+  figure["published"] =
+      PublishedOfFigure(file, at + "/published", *published,
+                        kind.published == "y" ? metric : std::string(), workloads);
 }
 
 }  // namespace

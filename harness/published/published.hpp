@@ -24,8 +24,8 @@ struct PublishedNumber {
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-// Those of every file of numbers in `folder`: published-numbers.csv, and ddl-benchmarks.csv where it
-// is there. Throws as ReadPublished.
+// Those of every file of numbers in `folder`: published-numbers.csv, and ddl-benchmarks.csv where
+// it is there. Throws as ReadPublished.
 std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder);
 
 }  // namespace sparfuse::harness

@@ -103,7 +103,7 @@ std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& cata
 
 json PublishedOfFigure(const TomlFile& file, const std::string& at, const Published& published,
                        const std::string& metric, std::span<const std::string> workloads) {
-  static const std::vector<std::string> kKeys = {"artifact", "artifacts", "models",  "metric",
+  static const std::vector<std::string> kKeys = {"artifact", "artifacts", "models", "metric",
                                                  "networks", "x",         "stated"};
   file.CheckKeys(at, "published of a figure", kKeys);
   const json* artifacts = file.Find(at + "/artifacts");
