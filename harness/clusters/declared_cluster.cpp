@@ -417,8 +417,8 @@ class ClusterParser {
       std::erase_if(left, [&](const PublishedNumber* row) { return row->*column != wanted; });
       if (left.empty()) {
         const std::vector<std::string> names(known.begin(), known.end());
-        file_.Fail(here + "/" + key, fmt::format("{} has no row with {} \"{}\"{}", name, key, wanted,
-                                                 Suggestion(wanted, names)));
+        file_.Fail(here + "/" + key, fmt::format("{} has no row with {} \"{}\"{}", name, key,
+                                                 wanted, Suggestion(wanted, names)));
       }
     }
     std::erase_if(left, [&](const PublishedNumber* row) { return row->workers != count; });
@@ -511,8 +511,9 @@ class ClusterParser {
       }
     }
     if (seconds.empty()) {
-      file_.Fail(at, "expected a measured time: forward_ms and backward_ms, sparsify_ms, "
-                     "exposed_ms, step_ms, samples_per_s, a row, or a bar");
+      file_.Fail(at,
+                 "expected a measured time: forward_ms and backward_ms, sparsify_ms, "
+                 "exposed_ms, step_ms, samples_per_s, a row, or a bar");
     }
     Use(at, seconds, step);
   }

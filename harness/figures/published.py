@@ -39,7 +39,7 @@ class Row:
         self.gbps = float(speed[1]) if speed else None
         self.sparsifier = plain(fields["sparsifier"])
         self.cluster = fields.get("cluster")  # of ours that stands for the row's network
-        # The file says itself that it may not be compared with: an input, or at odds with its label.
+        # Why it may not be compared with, as the file says: an input, or at odds with its label.
         self.apart = fields["confidence"].partition("; ")[2] if self.cluster else ""
 
     def place(self, x):

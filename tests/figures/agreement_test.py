@@ -96,10 +96,8 @@ class Agreement(unittest.TestCase):
         self.pair("one", 8, "fast", 400, -0.20)
         self.pair("two", 8, "fast", 200, 0.02)
         summary, _, _, misses = self.tables().tables
-        self.assertEqual(
-            summary.groups[0][1],
-            [["all", "3", *[f"{x}{wording.THIN}%" for x in ("9.0", "17.8", "-20.0")], wording.NONE]],
-        )
+        errors = [f"{percent}{wording.THIN}%" for percent in ("9.0", "17.8", "-20.0")]
+        self.assertEqual(summary.groups[0][1], [["all", "3", *errors, wording.NONE]])
         by_cluster = dict(summary.groups)["By cluster"]
         self.assertEqual([row[1] for row in by_cluster], ["1", "2"])
         self.assertEqual(len(misses.groups[0][1]), 1)
@@ -121,7 +119,8 @@ class Agreement(unittest.TestCase):
         self.pair("two", 16, "slow", 110, -0.1)  # 100 against 99
         order = self.tables().tables[1]
         self.assertEqual(order.groups[0][0], "Order of methods right in 1 of 2 settings")
-        self.assertEqual(order.groups[0][1], [["ours-slow, m, 16 workers", "one / two", "1.010", "0.909"]])
+        wrong = ["ours-slow, m, 16 workers", "one / two", "1.010", "0.909"]
+        self.assertEqual(order.groups[0][1], [wrong])
 
     def test_scaling_starts_where_there_are_several_nodes(self):
         for workers, theirs, error in ((4, 90, 0.3), (8, 100, 0.0), (16, 190, 0.0), (32, 300, 0.1)):

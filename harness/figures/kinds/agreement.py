@@ -25,6 +25,7 @@ class Pair:
     ours: selection.Interval
     theirs: float
     error: float  # ours / theirs - 1
+    unit: str  # theirs
     calibrated: bool  # the cluster was fitted to it: drawn, and never counted
 
     def place(self):
@@ -49,7 +50,8 @@ def _pairs(chosen, published, y, inputs):
         )
         if ours and row:
             calibrated = papers.is_calibration(row, published.paper, inputs)
-            found.append(Pair(cell, ours, row.value, ours.value / row.value - 1, calibrated))
+            error = ours.value / row.value - 1
+            found.append(Pair(cell, ours, row.value, error, row.unit, calibrated))
     return found
 
 
@@ -122,8 +124,11 @@ def _order(pairs):
     table = tables.Table(["setting", "methods", "predicted ratio", "published ratio"])
     rows = [
         [
-            ", ".join(selection.field_words("workers", part) if isinstance(part, int) else str(part)
-                      for part in place if part is not None),
+            ", ".join(
+                selection.field_words("workers", part) if isinstance(part, int) else str(part)
+                for part in place
+                if part is not None
+            ),
             f"{one.cell.label} / {other.cell.label}",
             f"{one.ours.value / other.ours.value:.3f}",
             f"{one.theirs / other.theirs:.3f}",
@@ -209,12 +214,13 @@ def agreement(experiment, part, figure, styles):
                 zorder=4,
             )
         axes.set_xscale("log")
-        axes.set_xlabel(f"Published ({chosen[0].unit(y).replace('images', 'samples')})")
+        axes.set_xlabel(f"Published ({found[0].unit})")
         style.panel_title(axes, str(cluster or ""), "")
     grid[0][0].set_ylabel("Predicted / published − 1 (%)")
     handles = [
-        Line2D([], [], linestyle="", marker=styles[name].marker, color=styles[name].colour, label=name)
+        Line2D([], [], linestyle="", marker=look.marker, color=look.colour, label=name)
         for name in styles.sort({pair.cell.label for pair in found})
+        for look in [styles[name]]
     ]
     handles.append(
         Line2D([], [], linestyle="", marker="x", color=style.QUIET, label="input: not counted")
