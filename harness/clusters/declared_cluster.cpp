@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "core/sparsify/sparsifier.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/published/published.hpp"
 #include "workloads/catalog/catalog.hpp"
@@ -268,8 +270,10 @@ class ClusterParser {
   }
 
   std::string Workload(const std::string& at) const {
-    const std::string workload = file_.RequiredString(at, "workload");
+    std::string workload = file_.RequiredString(at, "workload");
     try {
+      if (workloads::IsTable(workload))
+        workload = TableWorkloadName(workload, fs::path(file_.name()).parent_path());
       workloads::FindWorkload(workload);
     } catch (const Error& error) {
       file_.Fail(at + "/workload", error.what());
@@ -439,6 +443,47 @@ class ClusterParser {
     return published_.emplace(name, ReadPublished(path)).first->second;
   }
 
+  // The row of a file of results/published that a [[reference]] names by its columns: what it gives
+  // in samples a second.
+  double Row(const std::string& at, ReferenceStep& step) {
+    static const std::vector<std::string> kColumns = {"file", "model", "workers", "network",
+                                                      "method"};
+    const std::string here = at + "/row";
+    Keys(here, "row", kColumns);
+    const std::string name = file_.RequiredString(here, "file");
+    const int workers = Count(here, "workers", kWorkers);
+    if (workers != step.workers) {
+      file_.FailValue(here + "/workers", fmt::format("the reference's workers, {}", step.workers));
+    }
+    const std::string count = std::to_string(workers);
+    const std::pair<const char*, std::string PublishedNumber::*> named[] = {
+        {"model", &PublishedNumber::model},
+        {"network", &PublishedNumber::network},
+        {"method", &PublishedNumber::method}};
+    std::vector<const PublishedNumber*> left;
+    for (const PublishedNumber& row : Published(name)) left.push_back(&row);
+    for (const auto& [key, column] : named) {
+      const std::string wanted = file_.RequiredString(here, key);
+      std::set<std::string> known;
+      for (const PublishedNumber* row : left) known.insert(row->*column);
+      std::erase_if(left, [&](const PublishedNumber* row) { return row->*column != wanted; });
+      if (left.empty()) {
+        const std::vector<std::string> names(known.begin(), known.end());
+        file_.Fail(here + "/" + key, fmt::format("{} has no row with {} \"{}\"{}", name, key,
+                                                 wanted, Suggestion(wanted, names)));
+      }
+    }
+    std::erase_if(left, [&](const PublishedNumber* row) { return row->workers != count; });
+    if (left.size() != 1 || !left.front()->value || left.front()->unit != "samples/s") {
+      file_.FailValue(here, fmt::format("one row of {} with {} workers and a number of samples/s",
+                                        name, workers));
+    }
+    const PublishedNumber& row = *left.front();
+    step.bar = CalibrationBar{row.paper, row.artifact, row.method,
+                              fmt::format("{}/{}/{}", row.model, row.workers, row.network)};
+    return *row.value;
+  }
+
   // One number of results/published; nothing where there is none.
   std::optional<double> PublishedValue(const std::string& name, const CalibrationBar& bar,
                                        const std::string& metric, const std::string& unit) {
@@ -468,7 +513,7 @@ class ClusterParser {
   void Reference(const std::string& at) {
     Keys(at, "[[reference]]",
          {"families", "workload", "batch_per_worker", "workers", "method", "method_options",
-          "sparsifier", "density", "link", "bar", "forward_ms", "backward_ms", "sparsify_ms",
+          "sparsifier", "density", "link", "bar", "row", "forward_ms", "backward_ms", "sparsify_ms",
           "exposed_ms", "step_ms", "samples_per_s", "source"});
     ReferenceStep step;
     step.workload = Workload(at);
@@ -496,6 +541,12 @@ class ClusterParser {
       seconds["step_ms"] = static_cast<double>(step.workers) * step.batch_per_worker /
                            Needed(at, "samples_per_s", kCosts);
     }
+    if (file_.Find(at + "/row") != nullptr) {
+      if (!seconds.empty() || file_.Find(at + "/bar") != nullptr)
+        file_.Fail(at + "/row", "expected a row, or times, or a bar: one of the three");
+      seconds["step_ms"] =
+          static_cast<double>(step.workers) * step.batch_per_worker / Row(at, step);
+    }
     if (file_.Find(at + "/bar") != nullptr) {
       step.bar = Bar(at);
       for (const auto& [key, metric] : {std::pair{"forward_ms", "time/iter:Forward"},
@@ -514,7 +565,7 @@ class ClusterParser {
     if (seconds.empty()) {
       file_.Fail(at,
                  "expected a measured time: forward_ms and backward_ms, sparsify_ms, "
-                 "exposed_ms, step_ms, samples_per_s, or a bar");
+                 "exposed_ms, step_ms, samples_per_s, a row, or a bar");
     }
     Use(at, seconds, step);
   }

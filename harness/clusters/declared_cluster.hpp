@@ -51,8 +51,8 @@ struct Coder {
   std::string kind, source;
 };
 
-// A published number that calibration reads, by its columns in results/published; `row` tells one
-// of several of an artifact and a method apart: "ResNet-50/8/10GbE".
+// A published number that calibration reads, by its columns in results/published; `row`,
+// "MODEL/WORKERS/NETWORK", tells one of several of an artifact and a method apart.
 struct CalibrationBar {
   std::string paper, artifact, method, row;
   std::string name() const {

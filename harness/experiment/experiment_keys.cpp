@@ -22,7 +22,8 @@ std::vector<KeyRow> OwnRows() {
        "what the trials take on two cores, for `sparfuse list experiments`"},
       {kTopTable, "calibration", "list of strings", "", "[]",
        "the published numbers that the file's declared clusters were calibrated with, each "
-       "\"PAPER/ARTIFACT/METHOD\"; no claim may be about them"},
+       "\"PAPER/ARTIFACT/METHOD\", or that and /MODEL/WORKERS/NETWORK of one row of many; no claim "
+       "may be about them"},
       {kTopTable, "published", "table", "", "none", "[published]: the paper's own numbers"},
       {kTopTable, "not_run", "tables", "", "none",
        "[[not_run]]: what the paper has and no cell stands for"},
@@ -73,9 +74,10 @@ std::vector<KeyRow> OwnRows() {
       {"[[not_run]]", "what", "string", "", "", "what the paper has"},
       {"[[not_run]]", "reason", "string", "", "", "why no cell stands for it"},
       {"[published]", "paper", "string", "", "",
-       "the paper, as results/published/published-numbers.csv names it"},
+       "the paper, as a file of results/published names it"},
       {"[published]", "methods", "table", "", "{}",
-       "what the paper calls our methods: { our-method = \"its name\" } or a list of names"},
+       "what the paper calls our methods: { our-method = \"its name\" } or a list of names; of a "
+       "method's file its path, as where a cell names it"},
       {"[[claim]]", "quote", "string", "", "", "the sentence that is looked at"},
       {"[[claim]]", "metric", "name of a metric", "", "", "what it is about"},
       {"[[claim]]", "source", "string", "", "\"\"",

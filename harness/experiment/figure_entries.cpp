@@ -7,6 +7,7 @@
 
 #include "core/base/options.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/joined_methods.hpp"
@@ -106,6 +107,8 @@ void CheckNeeds(const TomlFile& file, const std::string& at, const json& figure,
               "dual_line: expected x = a key of cells, such as "
               "\"method_options.planner_options.degree\"");
   }
+  if (kind == "agreement" && !figure.contains("published"))
+    file.Fail(at, "agreement: expected published = { artifacts = ..., networks = ... }");
   if (kind == "ablation" && ValuesOf(cells, "method").size() < 2) {
     file.Fail(at, "ablation: expected cells of two methods or more");
   }
@@ -169,9 +172,11 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
     file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
   }
   const std::string metric = figure.value("y", figure.value("metric", "throughput"));
-  figure["published"] = PublishedOfFigure(file, at + "/published", *published,
-                                          kind.published == "y" ? metric : std::string(),
-                                          ValuesOf(cells, "workload"));
+  std::vector<std::string> workloads = ValuesOf(cells, "workload");
+  for (std::string& workload : workloads) workload = WorkloadLabel(workload);
+  figure["published"] =
+      PublishedOfFigure(file, at + "/published", *published,
+                        kind.published == "y" ? metric : std::string(), workloads);
 }
 
 }  // namespace
@@ -210,6 +215,10 @@ const std::vector<FigureKind>& FigureKinds() {
       {"ablation",
        "variants in sequence, and the gain of each over the one before",
        {"x", "y", "metric", "published"},
+       "y"},
+      {"agreement",
+       "how far predictions are from published numbers of the cluster, both absolute",
+       {"y", "metric", "published"},
        "y"}};
   return kKinds;
 }

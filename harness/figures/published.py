@@ -7,8 +7,9 @@ import wording
 
 
 def _number(text):
+    """Of "925.020 +- 4.42" the mean."""
     try:
-        return float(text)
+        return float(text.split(" +- ")[0])
     except ValueError:
         return None
 
@@ -37,6 +38,9 @@ class Row:
         speed = re.search(r"(\d+(?:\.\d+)?)\s*Gbps", fields["network"])
         self.gbps = float(speed[1]) if speed else None
         self.sparsifier = plain(fields["sparsifier"])
+        self.cluster = fields.get("cluster")  # of ours that stands for the row's network
+        # Why it may not be compared with, as the file says: an input, or at odds with its label.
+        self.apart = fields["confidence"].partition("; ")[2] if self.cluster else ""
 
     def place(self, x):
         """The row's value of the axis `x`; None where the paper does not say it."""
@@ -109,7 +113,10 @@ class Published:
 
 def fits(row, cell, x):
     """Whether what the paper says of the row's setting, `x` apart, is the cell's."""
-    wanted = [("workers", row.workers, cell.workers)]
+    wanted = [
+        ("workers", row.workers, cell.workers),
+        ("cluster", row.cluster, cell.get("cluster")),
+    ]
     if not cell.dense:
         wanted.append(("density", row.density, cell.density))
         wanted.append(("sparsifier", row.sparsifier or None, plain(cell.get("sparsifier"))))
@@ -126,7 +133,7 @@ def spread(published, panels, x):
     found, elsewhere = {position: [] for position in range(len(panels))}, []
     artifacts = {}
     for row in published.rows:
-        if not row.stated:
+        if not row.stated and not row.apart:
             artifacts.setdefault((row.workload, row.artifact), []).append(row)
     for (workload, _), rows in artifacts.items():
         mine = [
@@ -162,7 +169,8 @@ def settings_words(rows):
 
 
 def calibration(cells):
-    """The published numbers, each "PAPER/ARTIFACT/METHOD", that the profiles of declared clusters
+    """The published numbers, each "PAPER/ARTIFACT/METHOD" or that and the row's
+    "/MODEL/WORKERS/NETWORK", that the profiles of declared clusters
     among these cells were calibrated with."""
     if not any(wording.declared_cluster(cell.config) for cell in cells):
         return []
@@ -171,4 +179,6 @@ def calibration(cells):
 
 def is_calibration(row, paper, inputs):
     """Whether a profile has been fitted to this very number, which then proves nothing."""
-    return f"{paper}/{row.artifact}/{row.method}" in inputs
+    name = f"{paper}/{row.artifact}/{row.method}"
+    one = f"{name}/{row.model}/{row.fields['workers']}/{row.fields['network']}"
+    return name in inputs or one in inputs

@@ -74,6 +74,14 @@ class CsvReader {
   int record_line_ = 1;
 };
 
+std::optional<double> NumberOf(std::string_view text) {
+  double value = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  if (error != std::errc() || end != last) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name) {
@@ -97,10 +105,15 @@ std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::st
     for (std::size_t i = 0; i < fields.size(); ++i) *texts[i] = std::move(fields[i]);
     if (row.stated.empty())
       reader.Fail("value is empty: expected a number, or what the paper says");
-    double value = 0;
-    const char* const last = row.stated.data() + row.stated.size();
-    const auto [end, error] = std::from_chars(row.stated.data(), last, value);
-    if (error == std::errc() && end == last) row.value = value;
+    constexpr std::string_view kBetween = " +- ";
+    const std::string_view stated = row.stated;
+    const std::size_t mean = stated.find(kBetween);
+    row.value = NumberOf(stated.substr(0, mean));
+    if (mean != std::string_view::npos) {
+      row.deviation = NumberOf(stated.substr(mean + kBetween.size()));
+      if (!row.value || !row.deviation)
+        reader.Fail(fmt::format("value \"{}\": expected two numbers beside +-", stated));
+    }
     rows.push_back(std::move(row));
   }
   return rows;
@@ -114,6 +127,14 @@ std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file) {
     SPARFUSE_THROW(kConfig, error.what());
   }
   return ParsePublished(text, file.string());
+}
+
+std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder) {
+  std::vector<PublishedNumber> numbers = ReadPublished(folder / "published-numbers.csv");
+  if (const auto more = folder / "ddl-benchmarks.csv"; std::filesystem::exists(more)) {
+    for (PublishedNumber& number : ReadPublished(more)) numbers.push_back(std::move(number));
+  }
+  return numbers;
 }
 
 }  // namespace sparfuse::harness

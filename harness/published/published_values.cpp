@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "harness/catalog/method_file.hpp"
 #include "harness/published/published.hpp"
 
 namespace sparfuse::harness {
@@ -75,9 +76,8 @@ std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& cata
   file.CheckKeys("/published", "[published]", kKeys);
   Published published;
   published.paper = file.RequiredString("/published", "paper");
-  const fs::path numbers = folder / "published-numbers.csv";
-  published.rows = RowsWith(file, "/published/paper", RowsOf(ReadPublished(numbers)), "paper",
-                            numbers.filename().string());
+  published.rows = RowsWith(file, "/published/paper", RowsOf(ReadAllPublished(folder)), "paper",
+                            "results/published");
   published.methods = json::object();
   const json* methods = file.Find("/published/methods");
   if (methods == nullptr) return published;
@@ -85,11 +85,15 @@ std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& cata
     file.FailValue("/published/methods", "{ our-method = \"the paper's name\", ... }");
   }
   const auto ours = Names(catalog.methods);
-  for (const auto& [name, theirs] : methods->items()) {
-    const std::string at = "/published/methods/" + name;
-    if (std::find(ours.begin(), ours.end(), name) == ours.end()) {
-      file.Fail(at, fmt::format("[published] methods: unknown method \"{}\"{}", name,
-                                Suggestion(name, ours)));
+  for (const auto& [given, theirs] : methods->items()) {
+    const std::string at = "/published/methods/" + given;
+    const std::string name = MethodNameOf(given);
+    const bool known = IsMethodFile(given)
+                           ? fs::exists(fs::path(file.name()).parent_path() / given)
+                           : std::find(ours.begin(), ours.end(), name) != ours.end();
+    if (!known) {
+      file.Fail(at, fmt::format("[published] methods: unknown method \"{}\"{}", given,
+                                Suggestion(given, ours)));
     }
     RowsWith(file, at, published.rows, "method", published.paper);
     published.methods[name] = theirs.is_array() ? theirs : json::array({theirs});
@@ -99,8 +103,8 @@ std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& cata
 
 json PublishedOfFigure(const TomlFile& file, const std::string& at, const Published& published,
                        const std::string& metric, std::span<const std::string> workloads) {
-  static const std::vector<std::string> kKeys = {"artifact", "artifacts", "models",
-                                                 "metric",   "x",         "stated"};
+  static const std::vector<std::string> kKeys = {"artifact", "artifacts", "models", "metric",
+                                                 "networks", "x",         "stated"};
   file.CheckKeys(at, "published of a figure", kKeys);
   const json* artifacts = file.Find(at + "/artifacts");
   const bool one = file.Find(at + "/artifact") != nullptr;
@@ -128,6 +132,13 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
     for (const auto& [workload, model] : models->items()) {
       check_workload(at + "/models/" + workload, workload);
     }
+  }
+  const json* networks = file.Find(at + "/networks");
+  if (networks != nullptr) {
+    if (!networks->is_object() || networks->empty())
+      file.FailValue(at + "/networks", "{ our-cluster = \"10GbE with TCP/IP\", ... }");
+    for (const auto& [cluster, name] : networks->items())
+      RowsWith(file, at + "/networks/" + cluster, published.rows, "network", published.paper);
   }
   json rows = json::array();
   const auto add = [&](const std::string& pointer, const std::string& workload) {
@@ -160,6 +171,11 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
     }
     for (json& row : found) {
       row["of"] = workload.empty() ? json() : json(workload);
+      if (networks != nullptr) {
+        const auto cluster = std::find(networks->begin(), networks->end(), row["network"]);
+        if (cluster == networks->end()) continue;
+        row["cluster"] = cluster.key();
+      }
       rows.push_back(std::move(row));
     }
   };

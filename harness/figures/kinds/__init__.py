@@ -7,6 +7,7 @@ and the styles of methods. It returns a Drawn, or raises NoData where no trial c
 from kinds import (
     ablation,
     accuracy,
+    agreement,
     bars,
     gantt,
     grouped,
@@ -30,4 +31,5 @@ KINDS = {
     "normalised_bars": accuracy.normalised_bars,
     "sensitivity": sensitivity.sensitivity,
     "ablation": ablation.ablation,
+    "agreement": agreement.agreement,
 }

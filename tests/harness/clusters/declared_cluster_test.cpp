@@ -6,8 +6,11 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 
 #include "core/base/error.hpp"
+#include "harness/catalog/catalog.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/cluster_presets.hpp"
 #include "harness/clusters/implied_rate.hpp"
@@ -693,6 +696,148 @@ TEST(Published, QuotedFieldsRangesAndMistakes) {
               ParsePublished(header + "P,F1,w,m,d,8,n,A,s,0.01,x,,s,src,h\n", "numbers.csv");
             }).find("value is empty"),
             std::string::npos);
+}
+
+TEST(Published, AMeanMayHaveItsDeviation) {
+  const std::string header =
+      "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
+      "value,unit,source,confidence\n";
+  const std::string row = "P,t,w,m,d,8,n,A,none,1.0,throughput,";
+  const auto rows = ParsePublished(header + row + "925.020 +- 4.42,samples/s,src,verbatim\n" + row +
+                                       "253.1,samples/s,src,verbatim\n",
+                                   "numbers.csv");
+  EXPECT_DOUBLE_EQ(rows[0].value.value(), 925.02);
+  EXPECT_DOUBLE_EQ(rows[0].deviation.value(), 4.42);
+  EXPECT_DOUBLE_EQ(rows[1].value.value(), 253.1);
+  EXPECT_FALSE(rows[1].deviation.has_value());
+  for (const std::string wrong : {"925 +- some", "about +- 3"}) {
+    EXPECT_NE(ErrorOf([&] {
+                ParsePublished(header + row + wrong + ",samples/s,src,verbatim\n", "numbers.csv");
+              }).find("numbers.csv:2: value \"" + wrong + "\": expected two numbers beside +-"),
+              std::string::npos);
+  }
+}
+
+// Those of one worker are inputs. Parameter servers over the fast network that took as long as over
+// the slow one, at every number of workers, cannot have been on it.
+TEST(Published, RowsOfTheTestbedThatMayNotBeComparedWithAreMarked) {
+  const auto rows = ReadPublished(kResults / "published" / "ddl-benchmarks.csv");
+  ASSERT_EQ(rows.size(), 315u);
+  std::map<std::string, double> of;
+  for (const PublishedNumber& row : rows)
+    of[row.network + row.model + row.method + row.workers] = row.value.value();
+  std::size_t contradicted = 0;
+  for (const PublishedNumber& row : rows) {
+    EXPECT_EQ(row.deviation.has_value(), row.workers != "1") << row.model;
+    const bool input = row.confidence.ends_with("; one worker: an input");
+    EXPECT_EQ(input, row.workers == "1") << row.model << " " << row.workers;
+    bool as_slow =
+        row.workers != "4" && row.network == "100GbE with TCP/IP" && row.method.ends_with("-PS");
+    for (const char* workers : {"8", "16", "32"}) {
+      const std::string setting = row.model + row.method + workers;
+      const double ratio =
+          of.at("100GbE with TCP/IP" + setting) / of.at("10GbE with TCP/IP" + setting);
+      as_slow = as_slow && std::abs(ratio - 1) < 0.03;
+    }
+    const bool marked = row.confidence.ends_with("; contradicts its network");
+    EXPECT_EQ(marked, as_slow && !input) << row.model << " " << row.method << " " << row.workers;
+    contradicted += marked ? 1 : 0;
+  }
+  EXPECT_EQ(contradicted, 12u);
+}
+
+// By the sums that BERT's paper implies: embeddings, layers, pooler, and the heads of pre-training,
+// of which the output layer shares the embeddings' weight.
+TEST(ModelTables, BertForPreTrainingHasItsParameters) {
+  const auto parameters = [](std::size_t width, std::size_t layers, std::size_t words) {
+    const std::size_t square = width * width + width;
+    const std::size_t layer = 4 * square + 8 * width * width + 5 * width + 4 * width;
+    const std::size_t head = words + square + 2 * width + 2 * width + 2;
+    return (words + 512 + 2) * width + 2 * width + layers * layer + square + head;
+  };
+  const fs::path folder = fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments" / "validation";
+  const auto layers = [&](const char* file) {
+    return workloads::LayersOf(TableWorkloadName(std::string("table:") + file, folder));
+  };
+  const auto base = layers("bert-base-pretraining.json");
+  const auto large = layers("bert-large-pretraining.json");
+  constexpr std::size_t kWords = 30528;
+  EXPECT_EQ(base.numel(), parameters(768, 12, kWords));
+  EXPECT_EQ(large.numel(), parameters(1024, 24, kWords));
+  EXPECT_NEAR(static_cast<double>(base.numel()), 110.1e6, 0.05e6);
+  EXPECT_NEAR(static_cast<double>(large.numel()), 336.2e6, 0.05e6);
+  EXPECT_EQ(base.tensors.size(), 206u);
+  EXPECT_EQ(large.tensors.size(), 398u);
+}
+
+// The testbed's fabric that steps calibrate, with one text in it replaced.
+std::string IpoibWith(const std::string& old, const std::string& now) {
+  std::string text = TextOf(kResults / "profiles" / "hkbu-ipoib.toml");
+  const auto at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old;
+  return text.replace(at, old.size(), now);
+}
+
+DeclaredCluster ParseIpoib(const std::string& text) {
+  const fs::path file = kResults / "profiles" / "hkbu-ipoib.toml";  // tables are named from there
+  return ParseDeclaredCluster(TomlFile::Parse(text, file.string()), kResults / "profiles");
+}
+
+TEST(DeclaredCluster, AReferenceMayBeARowOfAPublishedTable) {
+  const DeclaredCluster& ipoib = LoadDeclaredCluster(kResults / "profiles", "hkbu-ipoib");
+  ASSERT_EQ(ipoib.references.size(), 6u);
+  for (const ReferenceStep& step : ipoib.references) {
+    ASSERT_TRUE(step.bar);
+    EXPECT_TRUE(step.bar->row.ends_with(fmt::format("/{}/100GbE with TCP/IP", step.workers)));
+    EXPECT_NEAR(step.modelled_seconds / step.seconds, 1, 0.06) << step.bar->name();
+  }
+  const ReferenceStep& first = ipoib.references.front();
+  EXPECT_EQ(first.bar->name(),
+            "DDL benchmarks (arXiv 2005.13247)/results of 2020-05-29/BSP-A2A/BERT-Base/4/100GbE "
+            "with TCP/IP");
+  EXPECT_DOUBLE_EQ(first.seconds, 4 * 64 / 555.36);
+}
+
+TEST(DeclaredCluster, MistakesInARowNameWhatThereIs) {
+  const auto error = [](const std::string& old, const std::string& now) {
+    return ErrorOf([&] { ParseIpoib(IpoibWith(old, now)); });
+  };
+  EXPECT_NE(error("network = \"100GbE with TCP/IP\"", "network = \"100GbE with TCP\"")
+                .find("did you mean \"100GbE with TCP/IP\""),
+            std::string::npos);
+  EXPECT_NE(error("model = \"BERT-Base\", workers = 4", "model = \"BERT-Base\", workers = 8")
+                .find("expected the reference's workers, 4"),
+            std::string::npos);
+  EXPECT_NE(error("row  ", "step_ms = 3\nrow  ").find("one of the three"), std::string::npos);
+  EXPECT_NE(error("file = \"ddl-benchmarks.csv\", ", "").find("file"), std::string::npos);
+}
+
+TEST(DeclaredCluster, AnotherFabricTakesOverWhatTheHostCosts) {
+  const DeclaredCluster& ipoib = LoadDeclaredCluster(kResults / "profiles", "hkbu-ipoib");
+  for (const char* name : {"hkbu-10gbe", "hkbu-rdma"}) {
+    const DeclaredCluster& other = LoadDeclaredCluster(kResults / "profiles", name);
+    for (const char* input : {"exchange_host_us", "exchange_host_us_a_rank"})
+      EXPECT_DOUBLE_EQ(other.Value(input), ipoib.Value(input)) << name;
+    EXPECT_DOUBLE_EQ(other.Value("update_host_us_a_tensor", "bert"),
+                     ipoib.Value("update_host_us_a_tensor", "bert"));
+    EXPECT_NE(other.Value("inter_node_efficiency"), ipoib.Value("inter_node_efficiency"));
+    EXPECT_EQ(other.references.size(), ipoib.references.size());  // experiments must name them
+  }
+}
+
+// Every row behind a cluster is named by the experiments that use it.
+TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
+  const fs::path file =
+      fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments" / "validation" / "throughput.toml";
+  const auto read = [&](const std::string& text) {
+    return ParseExperiment(TomlFile::Parse(text, file.string()), BuiltInCatalog(),
+                           kResults / "profiles", kResults / "published");
+  };
+  std::string text = TextOf(file);
+  const std::string row = "/WFBP-A2A/ResNet-50/32/100GbE with TCP/IP";
+  EXPECT_NE(text.find(row), std::string::npos);
+  text.replace(text.find(row), row.size(), "/WFBP-A2A/ResNet-50/16/100GbE with TCP/IP");
+  EXPECT_NE(ErrorOf([&] { read(text); }).find(row), std::string::npos);
 }
 
 }  // namespace

@@ -57,6 +57,29 @@ void ExpectSays(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
+// Two networks of one artifact, and a method that is a file beside the experiment.
+TEST_F(FigureEntries, ARowOfANetworkStandsBesideTheClusterOfIt) {
+  std::ofstream(folder_.path() / "ddl-benchmarks.csv")
+      << "paper,artifact,workload,model,dataset,workers,network,method,sparsifier,density,metric,"
+         "value,unit,source,confidence\n"
+         "D (Z 20),t,w,VGG,d,8,fast,WFBP,none,1.0,throughput,10.5 +- 0.1,samples/s,p,verbatim\n"
+         "D (Z 20),t,w,VGG,d,8,slow,WFBP,none,1.0,throughput,5.5 +- 0.1,samples/s,p,verbatim\n";
+  const std::string paper = "[published]\npaper = \"D (Z 20)\"\nmethods = { wfbp = \"WFBP\" }\n";
+  const std::string artifact = "published = { artifacts = { digits-resnet = \"t\" }";
+  const auto experiment =
+      Parse(paper, std::string(kBars) + artifact + ", networks = { ours = \"slow\" } }\n");
+  const json& rows = experiment.parts[0].figures[0]["published"]["rows"];
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["cluster"], "ours");
+  EXPECT_EQ(rows[0]["value"], "5.5 +- 0.1");
+  ExpectSays(ErrorOf(paper, std::string(kBars) + artifact + ", networks = { ours = \"slo\" } }\n"),
+             "no number with network \"slo\"; did you mean \"slow\"");
+  ExpectSays(ErrorOf("[published]\npaper = \"D (Z 20)\"\nmethods = { \"mine.toml\" = \"WFBP\" }\n",
+                     std::string(kBars) + artifact + " }\n"),
+             "unknown method \"mine.toml\"");
+  ExpectSays(ErrorOf(paper, "kind = \"agreement\"\n"), "agreement: expected published = ");
+}
+
 TEST_F(FigureEntries, AFigureGetsTheRowsOfItsArtifactAndMetric) {
   const auto experiment = Parse(
       kPaper, std::string(kBars) + "published = { artifacts = { digits-resnet = \"Fig1a\" } }\n");
@@ -94,7 +117,7 @@ TEST_F(FigureEntries, QuotesInsideAFieldAreRead) {
 
 TEST_F(FigureEntries, UnknownPaperMethodArtifactAndMetricNameTheNearest) {
   ExpectSays(ErrorOf("[published]\npaper = \"A (X 26)\"\n", kBars),
-             "file.toml:3: published-numbers.csv has no number with paper \"A (X 26)\"; did you "
+             "file.toml:3: results/published has no number with paper \"A (X 26)\"; did you "
              "mean \"A (X 25)\"");
   ExpectSays(ErrorOf("[published]\npaper = \"A (X 25)\"\nmethods = { wfpb = \"WFBP\" }\n", kBars),
              "unknown method \"wfpb\"; did you mean \"wfbp\"");
