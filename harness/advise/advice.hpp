@@ -1,0 +1,165 @@
+// Answers which method trains a workload faster on a cluster: ranks methods by modelled throughput,
+// with bands, and finds where the order changes and what decides it. Nothing is stored.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/base/thread_pool.hpp"
+#include "harness/advise/input_effects.hpp"
+#include "harness/advise/modelled_cluster.hpp"
+#include "harness/catalog/catalog.hpp"
+#include "harness/statistics/statistics.hpp"
+
+namespace sparfuse::harness {
+
+struct AdviceRequest {
+  std::string workload;  // of the catalog, or "table:FILE.json"
+  std::string cluster;
+  std::vector<int> workers;               // empty: a quarter, half and all of the cluster's devices
+  std::vector<double> densities;          // empty: 0.01
+  std::vector<std::string> methods;       // empty: all
+  std::optional<std::string> sparsifier;  // in the place of the methods' own
+  std::optional<int> batch;               // default: the workload's
+  std::optional<LinkShape> link;          // in the place of the cluster's own
+};
+
+struct LeftOut {
+  std::string method, reason;
+  std::vector<int> workers;  // where
+};
+
+struct RankedMethod {
+  CellConfig cell;
+  double step_seconds = 0;
+  Interval throughput;                 // units of the workload a second
+  Interval over_best;                  // of throughputs; at most 1 as stated
+  std::optional<Interval> over_dense;  // none where dense itself cannot be modelled
+  // Of others than the best: its steps are as long in every draw; or else draws do not tell the two
+  // apart: the band of over_best has 1 in it.
+  bool equal = false, undecided = false;
+};
+
+struct Ranking {
+  int workers = 0;
+  double density = 0;
+  std::vector<RankedMethod> methods;  // fastest first, at least one
+  // Of the fastest and `second`, the next that is not equal to it; none where there is none, or
+  // where the cluster is not declared.
+  std::optional<InputEffects> deciding;
+  std::string second;
+  std::vector<std::pair<std::string, ExposedShare>> exposed;  // of the two, mostly not the links'
+};
+
+// Between two neighbouring points of a sweep the fastest method changes.
+struct WinnerChange {
+  std::string along;  // "inter_node_gbps", "workers", "density"
+  double from = 0, to = 0;
+  std::string before, after;
+  int workers = 0;  // of the rest of the setting; 0 and below: what is swept
+  double density = 0;
+};
+
+// The fastest method at each point of a sweep.
+struct Sweep {
+  std::string along;
+  int workers = 0;
+  double density = 0;
+  std::vector<std::pair<double, std::string>> winners;
+};
+
+struct Advice {
+  AdviceRequest request;  // defaults filled in
+  std::string unit;       // of throughputs: "images"
+  std::string label;      // of the workload; a table's name
+  bool bands = false;
+  std::vector<LeftOut> left_out;
+  std::vector<Ranking> rankings;  // workers within densities
+  std::vector<Sweep> sweeps;
+  std::vector<WinnerChange> changes;
+  std::string fixed_bandwidth;  // why it is not swept, or ""
+};
+
+// A point of a phase diagram.
+struct PhasePoint {
+  double bandwidth = 1;  // factor on the declared one
+  int workers = 0;
+  std::string winner;
+  std::vector<std::string> undecided;  // methods that draws do not tell from it
+  double over_dense = 0;               // 0: dense cannot be modelled
+};
+
+// done of total modelled cells.
+using AdviceProgress =
+    std::function<void(const std::string& doing, std::size_t done, std::size_t total)>;
+
+class Adviser {
+ public:
+  // Throws Error{kConfig}: an unknown workload, cluster or method with the nearest names, more
+  // workers than devices, a value out of its range. `measured`: as ModelledCluster's.
+  Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceRequest request,
+          nlohmann::json measured, AdviceProgress progress);
+
+  // Cost: 33 simulated steps for each method, number of workers and density, on all processors.
+  Advice Answer();
+
+  // The winners over `bandwidths` times `workers` at the first density. Bands are of methods at
+  // most twice as slow as the winner. Throws Error{kConfig} where bandwidths cannot change.
+  std::vector<PhasePoint> Phase(const std::vector<double>& bandwidths,
+                                const std::vector<int>& workers);
+
+  const AdviceRequest& request() const noexcept { return request_; }
+  // The cell of a method. Throws Error{kConfig} saying why there is none.
+  CellConfig CellOf(const std::string& method, int workers, double density) const;
+
+ private:
+  struct Point {
+    int workers;
+    double density;
+    double bandwidth = 1;
+    bool operator<(const Point& other) const {
+      return std::tie(workers, density, bandwidth) <
+             std::tie(other.workers, other.density, other.bandwidth);
+    }
+  };
+  // What was modelled of a cell: by its hash and the bandwidth.
+  struct Modelled {
+    CellConfig cell;
+    double bandwidth = 1;
+    StepModel step;
+    std::vector<double> draws;  // of the first step
+    bool has_draws = false;
+    std::string failure;
+  };
+  using Key = std::pair<std::string, double>;
+
+  std::vector<int> DefaultWorkers() const;
+  // Models what is not modelled yet, draws too if so; methods that cannot be are in left_out_.
+  void Model(const std::vector<Point>& points, bool draws, const std::string& doing,
+             const std::vector<std::string>* of = nullptr);
+  const Modelled* Find(const std::string& method, const Point& point) const;
+  std::vector<const Modelled*> Ordered(const Point& point) const;  // fastest first
+  Ranking Rank(const Point& point) const;
+  void AddSweeps(Advice& advice);
+  void AddDeciding(Advice& advice);
+  void LeaveOut(const std::string& method, int workers, const std::string& reason);
+
+  const Catalog& catalog_;
+  const ProfileFolders& profiles_;
+  AdviceRequest request_;
+  AdviceProgress progress_;
+  ModelledCluster cluster_;
+  ThreadPool pool_;
+  std::vector<std::string> asked_, with_dense_;
+  std::map<Key, Modelled> modelled_;
+  std::map<std::pair<std::string, Point>, Key> keys_;
+  std::vector<LeftOut> left_out_;
+};
+
+}  // namespace sparfuse::harness
