@@ -98,7 +98,10 @@ Adviser::Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceR
   with_dense_ = asked_;
   if (std::ranges::find(asked_, "dense") == asked_.end()) with_dense_.emplace_back("dense");
   // What is wrong with the question is wrong for dense, too.
-  for (const int workers : request_.workers) CellOf("dense", workers, request_.densities.front());
+  for (const int workers : request_.workers) {
+    const CellConfig dense = CellOf("dense", workers, request_.densities.front());
+    if (cluster_.declared() == nullptr) cluster_.Profiles(dense, 0);
+  }
 }
 
 std::vector<int> Adviser::DefaultWorkers() const {
@@ -174,7 +177,8 @@ void Adviser::Model(const std::vector<Point>& points, bool draws, const std::str
   }
   std::mutex mutex;
   std::size_t done = 0;
-  if (progress_) progress_(doing, 0, todo.size());
+  const bool shown = progress_ && !doing.empty();
+  if (shown) progress_(doing, 0, todo.size());
   pool_.ParallelFor(todo.size(), [&](std::size_t i, int) {
     Modelled& each = *todo[i];
     try {
@@ -192,7 +196,7 @@ void Adviser::Model(const std::vector<Point>& points, bool draws, const std::str
       each.failure = error.what();
     }
     const std::lock_guard lock(mutex);
-    if (progress_) progress_(doing, ++done, todo.size());
+    if (shown) progress_(doing, ++done, todo.size());
   });
   for (const Modelled* each : todo) {
     if (!each->failure.empty()) LeaveOut(each->cell.method, each->cell.workers, each->failure);
@@ -403,10 +407,8 @@ std::vector<PhasePoint> Adviser::Phase(const std::vector<double>& bandwidths,
       if (each->step.seconds <= kContender * order.front()->step.seconds)
         contenders.push_back(each->cell.method);
     }
-    Model(
-        {point}, true,
-        fmt::format("bands of the phase diagram, point {} of {}", phase.size() + 1, points.size()),
-        &contenders);
+    if (progress_) progress_("bands of the phase diagram", phase.size(), points.size());
+    Model({point}, true, "", &contenders);
     const Modelled& best = *order.front();
     PhasePoint found{point.bandwidth, point.workers, best.cell.method, {}, 0};
     for (const Modelled* each : order) {

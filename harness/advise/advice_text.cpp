@@ -75,8 +75,8 @@ Table EffectsTable(const Ranking& ranking) {
   const InputEffects& found = *ranking.deciding;
   Table table;
   table.title =
-      fmt::format("What decides between {} and {} ({})", ranking.methods[0].cell.method,
-                  ranking.methods[1].cell.method, SettingOf(ranking.workers, ranking.density));
+      fmt::format("What decides between {} and {} ({})", ranking.methods.front().cell.method,
+                  ranking.second, SettingOf(ranking.workers, ranking.density));
   table.columns = {"input", "declared", "share", "ratio at its ends", "measure it with"};
   for (const InputEffect& each : found.effects) {
     if (table.rows.size() == kEffectsShown) break;

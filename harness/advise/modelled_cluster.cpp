@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/run/modelled_cell.hpp"
@@ -40,7 +41,10 @@ json ModelledCluster::Profiles(const CellConfig& cell, int draw, double bandwidt
     json outcomes = ProfilesOf(measured_, cell);
     if (outcomes.empty()) {
       SPARFUSE_THROW(kConfig, "cluster \"" + name_ + "\" has no profile of " + SubjectName(cell) +
-                                  "; measure it with `" + MeasureCommand(cell, name_) + "`");
+                                  "; measure it with `" +
+                                  (IsOwnCluster(name_) ? "sparfuse profile " + cell.workload
+                                                       : MeasureCommand(cell, name_)) +
+                                  "`");
     }
     return draw == 0 ? outcomes : PerturbedOutcomes(outcomes, static_cast<std::uint64_t>(draw));
   }
