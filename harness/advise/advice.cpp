@@ -415,7 +415,7 @@ std::vector<PhasePoint> Adviser::Phase(const std::vector<double>& bandwidths,
       if (each == &best || each->draws.empty()) continue;
       const Interval over =
           TimesAsFast(each->step.seconds, each->draws, best.step.seconds, best.draws);
-      if (over.high >= 1) found.undecided.push_back(each->cell.method);
+      if (over.high >= 1 && !IsOne(over)) found.undecided.push_back(each->cell.method);
     }
     if (const Modelled* dense = Find("dense", point))
       found.over_dense = dense->step.seconds / best.step.seconds;

@@ -68,7 +68,7 @@ def draw(found):
     axes.set_ylim(-0.5, len(rows) - 0.5)
     axes.grid(False)
     axes.set_xticks(range(len(columns)), [str(each) for each in columns])
-    axes.set_yticks(range(len(rows)), [wording.number(each) for each in rows])
+    axes.set_yticks(range(len(rows)), [f"{each:g}" for each in rows])
     axes.set_xlabel("Workers")
     axes.set_ylabel("Bandwidth of a card between nodes (Gbit/s)")
     handles = [Patch(label=name, facecolor=styles[name].colour) for name in styles.sort(methods)]
@@ -80,9 +80,9 @@ def draw(found):
     text = (
         f"Setting: {workload}, batch {found['batch_per_worker']} a worker, density "
         f"{found['density']:g}, cluster {found['cluster']}, whose file declares "
-        f"{wording.number(found['inter_node_gbps'])} Gbit/s. Modelled: "
+        f"{found['inter_node_gbps']:g} Gbit/s. Modelled: "
         f"{wording.MODE_MEANS['modelled']}. A point has the method that is fastest by declared "
-        f"values. Hatched: all but one of {found['draws']} draws of the cluster's inputs on either "
-        "side leave another method as fast; compared are methods at most twice as slow."
+        f"values. Hatched: within the band of {found['draws']} draws of the cluster's inputs "
+        "another method is as fast; looked at are those whose steps are at most twice as long."
     )
     return Drawn(made, f"Which method trains {workload} fastest", text, handles)
