@@ -159,12 +159,13 @@ TEST_F(Advising, TheOpenInputDecides) {
 }
 
 TEST_F(Advising, OfSeveralOpenInputsTheOneThatMattersComesFirst) {
-  // A card's way to host memory, which neither method uses, is as unknown as can be.
-  Write("c", With(WithHost(100, 10, 1000), "value = 20, low = 20, high = 20",
-                  "value = 20, low = 1, high = 400"));
+  Write("c", With(WithHost(100, 10, 1000), "value = 4, low = 4, high = 4",
+                  "value = 4, low = 3.9, high = 4.1"));
   const Advice advice = Answer(Ask("c", {"wfbp", "dense"}));
   const InputEffects& found = *advice.rankings.front().deciding;
+  ASSERT_EQ(found.effects.size(), 2u);
   EXPECT_EQ(found.effects.front().input, "exchange_host_us");
+  EXPECT_EQ(found.effects.back().input, "kernel_us");
   for (std::size_t i = 1; i < found.effects.size(); ++i) {
     EXPECT_GE(found.effects[i - 1].variance, found.effects[i].variance);
     EXPECT_LT(found.effects[i].share, 0.01);

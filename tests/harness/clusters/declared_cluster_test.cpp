@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -56,8 +57,8 @@ TEST(DeclaredCluster, CalibrationComesAsNearToItsReferencesAsItCan) {
   for (const ReferenceStep& step : local.references) {
     EXPECT_DOUBLE_EQ(ModelledSeconds(local, step), step.modelled_seconds);
     squares += std::pow(std::log(step.modelled_seconds / step.seconds), 2);
-    const char* metric = step.part == StepPart::kSparsify ? "time/iter:Sparsification"
-                                                          : "time/iter:NOCT";
+    const char* metric =
+        step.part == StepPart::kSparsify ? "time/iter:Sparsification" : "time/iter:NOCT";
     for (const PublishedNumber& row : published) {
       if (row.artifact == step.bar->artifact && row.method == "WFBP" && row.metric == metric) {
         EXPECT_DOUBLE_EQ(step.seconds, *row.value * 1e-3);
@@ -234,6 +235,29 @@ TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
   EXPECT_LT(below, 4 * kCount / 5);
 }
 
+TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(profiles, "safusion-cloud");
+  const std::vector<std::string> open = OpenInputs(profiles, "safusion-cloud");
+  EXPECT_GT(std::ranges::count(open, "inter_node_us"), 0);
+  EXPECT_EQ(std::ranges::count(open, "exchange_host_us"), 0);  // is solved for
+  for (const std::string input : {"kernel_us", "inter_node_us"}) {
+    ASSERT_EQ(std::ranges::count(open, input), 1) << input;
+    const DeclaredCluster moved = ClusterAtEnd(profiles, "safusion-cloud", input, RangeEnd::kHigh);
+    for (const DeclaredInput& each : cloud.inputs) {
+      const double now = moved.Value(each.name, each.families.empty() ? "" : each.families[0]);
+      if (each.kind == "calibrated") continue;
+      EXPECT_DOUBLE_EQ(now, each.name == input ? each.high : each.value) << each.name;
+    }
+  }
+  // What staging takes of the measured exposed communication is not left to what is solved for.
+  const auto solved = [&](RangeEnd end) {
+    return ClusterAtEnd(profiles, "safusion-cloud", "exchange_host_ns_an_element", end)
+        .Value("exchange_host_us", "bert");
+  };
+  EXPECT_LT(solved(RangeEnd::kHigh), solved(RangeEnd::kLow));
+}
+
 // Data-sheet values alone: nothing of another cluster.
 constexpr const char* kAlone = R"(
 title    = "Two nodes of eight"
@@ -266,8 +290,8 @@ TEST(DeclaredCluster, StandsAlone) {
   const workloads::LayerTable& layers = workloads::LayersOf("bert-large-squad");
   EXPECT_NEAR(profile.at("backward").at("forward_seconds").get<double>(),
               2 * 4 * layers.macs() / 300e12, 1e-12);
-  EXPECT_NEAR(profile.at("links").at("inter_node").at("seconds_per_byte").get<double>(),
-              1 / 400e9, 1e-18);  // of the node's eight cards
+  EXPECT_NEAR(profile.at("links").at("inter_node").at("seconds_per_byte").get<double>(), 1 / 400e9,
+              1e-18);  // of the node's eight cards
   const double update = profile.at("backward").at("update_seconds");
   config.workers = 1;
   EXPECT_NEAR(update - DeclaredProfile(alone, config)
@@ -297,8 +321,8 @@ TEST(DeclaredCluster, StatedStepsOfOneCardAndOfSeveralCalibrate) {
   ASSERT_EQ(met.references.size(), 1u);
   EXPECT_NEAR(met.references[0].modelled_seconds, 0.25, 1e-6);
   EXPECT_EQ(met.Find("exchange_host_us")->kind, "calibrated");
-  const std::string impossible = ErrorOf(
-      [&] { Parse(calibrate + text + step + reference + "step_ms = 100\n"); });
+  const std::string impossible =
+      ErrorOf([&] { Parse(calibrate + text + step + reference + "step_ms = 100\n"); });
   EXPECT_NE(impossible.find("100 ms measured"), std::string::npos) << impossible;
   EXPECT_NE(impossible.find("forward and backward take"), std::string::npos) << impossible;
 }
