@@ -23,6 +23,7 @@ constexpr double kDefaultDensity = 0.01;
 constexpr double kBandwidths[] = {0.25, 0.5, 1, 2, 4};
 constexpr double kDensities[] = {0.001, 0.01, 0.1};
 constexpr double kContender = 2;  // of the winner's step time
+constexpr double kTie = 1e-4;
 
 // A value of a key, or Error{kConfig} that names the option.
 void CheckOption(const char* option, const char* key, const json& value) {
@@ -314,8 +315,12 @@ void Adviser::AddSweeps(Advice& advice) {
     for (const auto& [at, point] : line.points) {
       const std::vector<const Modelled*> order = Ordered(point);
       if (order.empty()) continue;
-      const std::string& winner = order.front()->cell.method;
       auto& winners = line.sweep.winners;
+      // Of methods that make one plan here, rounding chooses.
+      const Modelled* before = winners.empty() ? nullptr : Find(winners.back().second, point);
+      const bool tie =
+          before != nullptr && before->step.seconds < (1 + kTie) * order.front()->step.seconds;
+      const std::string winner = (tie ? before : order.front())->cell.method;
       if (!winners.empty() && winners.back().second != winner) {
         advice.changes.push_back({line.sweep.along, winners.back().first, at, winners.back().second,
                                   winner, line.sweep.workers, line.sweep.density});
@@ -380,6 +385,7 @@ Advice Adviser::Answer() {
   });
   advice.left_out = left_out_;
   advice.request = request_;
+  advice.declared = cluster_.declared() != nullptr;
   const std::string& workload = advice.rankings.front().methods.front().cell.workload;
   advice.unit = workloads::FindWorkload(workload).unit;
   advice.label = WorkloadLabel(workload);

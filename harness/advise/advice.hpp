@@ -79,6 +79,7 @@ struct Advice {
   std::string unit;       // of throughputs: "images"
   std::string label;      // of the workload; a table's name
   bool bands = false;
+  bool declared = false;  // the cluster
   std::vector<LeftOut> left_out;
   std::vector<Ranking> rankings;  // workers within densities
   std::vector<Sweep> sweeps;

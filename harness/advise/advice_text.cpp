@@ -149,7 +149,8 @@ std::string AdviceText(const Advice& advice) {
       "{} on {}, batch {} a worker: modelled; {}\n\n", advice.label, cell.cluster,
       cell.batch_per_worker,
       advice.bands
-          ? fmt::format("bands are all of {} draws but one on either side, paired by draw", kDraws)
+          ? fmt::format("bands are all of {} draws of {} but one on either side, paired by draw",
+                        kDraws, advice.declared ? "the cluster's inputs" : "measured times")
           : "without bands, for nothing says how well the profile is known");
   for (const Ranking& ranking : advice.rankings) text += VerdictText(ranking);
   for (const Ranking& ranking : advice.rankings) {
