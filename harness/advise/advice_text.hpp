@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "harness/advise/advice.hpp"
+#include "harness/advise/answer.hpp"
 
 namespace sparfuse::harness {
 

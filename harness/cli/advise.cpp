@@ -10,6 +10,7 @@
 #include "harness/advise/advice.hpp"
 #include "harness/advise/advice_text.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/revisions.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/own_clusters.hpp"
@@ -78,6 +79,8 @@ json MeasuredOutcomes(Program& program, const std::string& cluster) {
   for (const TrialRow& row : program.Rows()) {
     if (row.config.value("kind", "") != "profile" || !row.counts() || row.system_hash != machine)
       continue;
+    const CellConfig config = CellConfigOf(row.config);
+    if (row.revisions != RevisionsOf(program.catalog(), config)) continue;
     json outcome = ReadJsonFile(store.results() / row.directory / "outcome.json");
     outcome["config"] = row.config;
     PutProfile(outcomes, outcome);  // the newest of each

@@ -1,6 +1,8 @@
 // Compares the step times of two cells, phase by phase: `sparfuse explain`.
 #include "harness/report/explain.hpp"
 
+#include <fmt/format.h>
+
 #include "harness/advise/advice_text.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
@@ -19,6 +21,8 @@ json DecidingInputs(const Program& program, const CellConfig& of, const CellConf
   const ProfileFolders& profiles = program.store().profiles();
   if (!of.modelled() || of.cluster != over.cluster || !IsDeclared(profiles, of.cluster))
     return nullptr;
+  fmt::print(stderr, "which input decides: models {} again with each input at its ends\n",
+             of.cluster);
   ModelledCluster cluster(profiles, of.cluster, nullptr);
   cluster.PrepareEnds();
   json found = EffectsJson(EffectsOfInputs(cluster, of, over));

@@ -767,10 +767,10 @@ std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::s
 DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& cluster,
                              const std::string& input, RangeEnd end) {
   const DeclaredCluster& declared = LoadDeclaredCluster(profiles, cluster);
-  DeclaredCluster moved = ChosenFrom(
-      declared, [&](const std::string& name, double value, double low, double high) {
-        return name != input ? value : end == RangeEnd::kLow ? low : high;
-      });
+  const auto choose = [&](const std::string& name, double value, double low, double high) {
+    return name != input ? value : end == RangeEnd::kLow ? low : high;
+  };
+  DeclaredCluster moved = ChosenFrom(declared, choose);
   if (declared.calibrated_on.empty()) {
     CalibrateAgain(moved, nullptr, nullptr);
   } else {
