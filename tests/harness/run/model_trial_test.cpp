@@ -80,7 +80,7 @@ class ModelTrial : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
   double StepSeconds(const TrialConfig& config, const json& profiles) {
-    return RunModelledTrial(config, profiles, directory_)
+    return RunModelledTrial(config, profiles, nullptr, directory_)
         .at("metrics")
         .at("step_seconds")
         .at("value");
@@ -101,7 +101,8 @@ TEST_F(ModelTrial, ComputesAStepByHand) {
 TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
   const json link = kLink;
   const json outcome = RunModelledTrial(
-      Config(2, "this-machine"), json::array({ProfileOf(1, link), ProfileOf(2, link)}), directory_);
+      Config(2, "this-machine"), json::array({ProfileOf(1, link), ProfileOf(2, link)}), nullptr,
+      directory_);
   const json& series = outcome.at("series");
   EXPECT_EQ(series.at("steps.npy").at("rows"), 2);
   EXPECT_EQ(series.at("steps.npy").at("sampling"), "every step of every rank");
@@ -129,7 +130,7 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   const json link = kLink;
   json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
   const auto metrics = [&] {
-    return RunModelledTrial(Config(2, "machines-like-this"), profiles, directory_).at("metrics");
+    return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_).at("metrics");
   };
   EXPECT_FALSE(metrics().contains("step_uncertainty"));
   // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a

@@ -270,7 +270,7 @@ TEST_F(TableWorkload, IsRefusedWithTheReason) {
   alone.erase("family");
   Write("mine.json", alone);
   EXPECT_SAYS(ErrorOf(mine), "of family table");
-  EXPECT_SAYS(ErrorOf(mine), "the key \"family\" of its file names one of them");
+  EXPECT_SAYS(ErrorOf(mine), "the key \"family\" of its file, naming one of them");
   alone["unit"] = 3;
   Write("mine.json", alone);
   EXPECT_SAYS(ErrorOf(mine), "t.toml:10: workload = \"table:mine.json\"");
@@ -315,7 +315,8 @@ TEST_F(TableWorkload, OfWhatTheCatalogHasIsModelledAsTheCatalogsOwn) {
     std::vector<json> outcomes;
     for (const Cell& cell : cells) {
       outcomes.push_back(RunModelledTrial({cell.config, 1, 0, "t"},
-                                          DeclaredProfile(local, cell.config), folder_.path()));
+                                          DeclaredProfile(local, cell.config), nullptr,
+                                          folder_.path()));
     }
     EXPECT_EQ(outcomes[1]["metrics"], outcomes[0]["metrics"]) << workload;
     EXPECT_EQ(outcomes[1]["layout"], outcomes[0]["layout"]);
