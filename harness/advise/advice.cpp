@@ -33,7 +33,7 @@ void CheckOption(const char* option, const char* key, const json& value) {
   }
 }
 
-// What is known of the model's times without files: the line of a question is no line of a file.
+// The file in which cells are resolved; there is none, and errors are to name no line of it.
 constexpr const char* kNoFile = "sparfuse advise";
 std::string WithoutPlace(const std::string& message) {
   const std::string place = std::string(kNoFile) + ":1: ";
@@ -63,10 +63,6 @@ void SortUnique(std::vector<Value>& values) {
 
 int Threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-}  // namespace
-
-namespace {
-
 // What can be said before anything is calibrated.
 AdviceRequest CheckedRequest(const Catalog& catalog, const ProfileFolders& profiles,
                              AdviceRequest request) {
@@ -95,7 +91,10 @@ Adviser::Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceR
   if (request_.densities.empty()) request_.densities = {kDefaultDensity};
   SortUnique(request_.workers);
   SortUnique(request_.densities);
-  asked_ = request_.methods.empty() ? Names(catalog.methods) : request_.methods;
+  for (const std::string& method : Names(catalog.methods)) {
+    const auto& wanted = request_.methods;
+    if (wanted.empty() || std::ranges::count(wanted, method) > 0) asked_.push_back(method);
+  }
   with_dense_ = asked_;
   if (std::ranges::find(asked_, "dense") == asked_.end()) with_dense_.emplace_back("dense");
   // What is wrong with the question is wrong for dense, too.
@@ -139,17 +138,18 @@ CellConfig Adviser::CellOf(const std::string& method, int workers, double densit
   }
 }
 
-void Adviser::LeaveOut(const std::string& method, int workers, const std::string& reason) {
-  const auto same = std::ranges::find_if(left_out_, [&](const LeftOut& each) {
-    return each.method == method && each.reason == reason;
-  });
-  LeftOut& entry = same != left_out_.end() ? *same : left_out_.emplace_back(method, reason);
-  entry.workers.push_back(workers);
-  SortUnique(entry.workers);
-}
-
-void Adviser::Model(const std::vector<Point>& points, bool draws, const std::string& doing,
-                    const std::vector<std::string>* of) {
+std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws,
+                                    const std::string& doing, const std::vector<std::string>* of) {
+  std::vector<LeftOut> left_out;
+  const auto leave_out = [&](const std::string& method, int workers, const std::string& reason) {
+    if (std::ranges::count(asked_, method) == 0) return;  // dense, to compare with
+    const auto same = std::ranges::find_if(left_out, [&](const LeftOut& each) {
+      return each.method == method && each.reason == reason;
+    });
+    LeftOut& entry = same != left_out.end() ? *same : left_out.emplace_back(method, reason);
+    entry.workers.push_back(workers);
+    SortUnique(entry.workers);
+  };
   std::vector<Modelled*> todo;
   for (const Point& point : points) {
     for (const std::string& method : of != nullptr ? *of : with_dense_) {
@@ -160,8 +160,7 @@ void Adviser::Model(const std::vector<Point>& points, bool draws, const std::str
         try {
           cell = CellOf(method, point.workers, point.density);
         } catch (const Error& error) {
-          if (std::ranges::count(request_.workers, point.workers) > 0)
-            LeaveOut(method, point.workers, error.what());
+          leave_out(method, point.workers, error.what());
           continue;
         }
         key = {ConfigHash(cell), point.bandwidth};
@@ -200,8 +199,9 @@ void Adviser::Model(const std::vector<Point>& points, bool draws, const std::str
     if (shown) progress_(doing, ++done, todo.size());
   });
   for (const Modelled* each : todo) {
-    if (!each->failure.empty()) LeaveOut(each->cell.method, each->cell.workers, each->failure);
+    if (!each->failure.empty()) leave_out(each->cell.method, each->cell.workers, each->failure);
   }
+  return left_out;
 }
 
 const Adviser::Modelled* Adviser::Find(const std::string& method, const Point& point) const {
@@ -364,14 +364,14 @@ Advice Adviser::Answer() {
   for (const double density : request_.densities) {
     for (const int workers : request_.workers) points.push_back({workers, density});
   }
-  Model(points, true, "ranking");
   Advice advice;
+  advice.left_out = Model(points, true, "ranking");
   for (const Point& point : points) {
     Ranking ranking = Rank(point);
     if (ranking.methods.empty()) {
-      const std::string why =
-          left_out_.empty() ? ""
-                            : ": " + left_out_.front().method + ": " + left_out_.front().reason;
+      std::string why;
+      if (!advice.left_out.empty())
+        why = ": " + advice.left_out.front().method + ": " + advice.left_out.front().reason;
       SPARFUSE_THROW(
           kConfig, fmt::format("no method can be modelled with {} workers{}", point.workers, why));
     }
@@ -380,10 +380,6 @@ Advice Adviser::Answer() {
   }
   AddSweeps(advice);
   AddDeciding(advice);
-  std::erase_if(left_out_, [&](const LeftOut& each) {  // dense as what others are compared with
-    return std::ranges::find(asked_, each.method) == asked_.end();
-  });
-  advice.left_out = left_out_;
   advice.request = request_;
   advice.declared = cluster_.declared() != nullptr;
   const std::string& workload = advice.rankings.front().methods.front().cell.workload;

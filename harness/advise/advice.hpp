@@ -62,15 +62,14 @@ class Adviser {
   using Key = std::pair<std::string, double>;
 
   std::vector<int> DefaultWorkers() const;
-  // Models what is not modelled yet, draws too if so; methods that cannot be are in left_out_.
-  void Model(const std::vector<Point>& points, bool draws, const std::string& doing,
-             const std::vector<std::string>* of = nullptr);
+  // Models what is not modelled yet, draws too if so; gives the methods for which that fails.
+  std::vector<LeftOut> Model(const std::vector<Point>& points, bool draws, const std::string& doing,
+                             const std::vector<std::string>* of = nullptr);
   const Modelled* Find(const std::string& method, const Point& point) const;
   std::vector<const Modelled*> Ordered(const Point& point) const;  // fastest first
   Ranking Rank(const Point& point) const;
   void AddSweeps(Advice& advice);
   void AddDeciding(Advice& advice);
-  void LeaveOut(const std::string& method, int workers, const std::string& reason);
 
   const Catalog& catalog_;
   const ProfileFolders& profiles_;
@@ -81,7 +80,6 @@ class Adviser {
   std::vector<std::string> asked_, with_dense_;
   std::map<Key, Modelled> modelled_;
   std::map<std::pair<std::string, Point>, Key> keys_;
-  std::vector<LeftOut> left_out_;
 };
 
 }  // namespace sparfuse::harness
