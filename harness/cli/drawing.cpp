@@ -22,25 +22,30 @@ fs::path WriteSpec(const Program& program, const LoadedExperiment& loaded) {
   return spec;
 }
 
-// Runs render.py; `name` is what `sparfuse run` would be given.
+// Runs render.py on the store; `name` is what `sparfuse run` would be given.
 void Draw(const Program& program, const std::vector<std::string>& arguments,
           const std::string& name) {
-  const fs::path script = program.root() / "harness" / "figures" / "render.py";
-  if (!fs::exists(script))
-    SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
   if (!Index::IsThere(program.store().index_path())) {
     SPARFUSE_THROW(kConfig, fmt::format("{}: nothing has run yet; `sparfuse run {}` comes first",
                                         program.store().results().string(), name));
   }
+  RenderFile(program, arguments, false);
+}
+
+}  // namespace
+
+void RenderFile(const Program& program, const std::vector<std::string>& arguments, bool quiet) {
+  const fs::path script = program.root() / "harness" / "figures" / "render.py";
+  if (!fs::exists(script))
+    SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
   std::vector<std::string> command = {program.Python().string(), script.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  if (quiet) command.emplace_back("--quiet");
   if (const int status = RunCommand(command); status != 0) {
     SPARFUSE_THROW(kInternal, fmt::format("{} {} ended with status {}", script.string(),
                                           arguments.front(), status));
   }
 }
-
-}  // namespace
 
 fs::path ReportFile(const Program& program, const std::string& id) {
   const fs::path folder = program.store().results() / "reports" / id;

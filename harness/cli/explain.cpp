@@ -1,12 +1,40 @@
 // Compares the step times of two cells, phase by phase: `sparfuse explain`.
 #include "harness/report/explain.hpp"
 
+#include <fmt/format.h>
+
+#include "harness/advise/advice_text.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/report/step_differences.hpp"
 
 namespace sparfuse::harness {
+
+namespace {
+
+using nlohmann::json;
+
+// Of two cells modelled on one declared cluster, which inputs decide between them, and where most
+// of what is exposed is not the links' doing; else null.
+json DecidingInputs(const Program& program, const CellConfig& of, const CellConfig& over) {
+  const ProfileFolders& profiles = program.store().profiles();
+  if (!of.modelled() || of.cluster != over.cluster || !IsDeclared(profiles, of.cluster))
+    return nullptr;
+  fmt::print(stderr, "which input decides: models {} again with each input at its ends\n",
+             of.cluster);
+  ModelledCluster cluster(profiles, of.cluster, nullptr);
+  cluster.PrepareEnds();
+  json found = EffectsJson(EffectsOfInputs(cluster, of, over));
+  found["hints"] = json::array();
+  for (const CellConfig* cell : {&of, &over}) {
+    const ExposedShare exposed = ExposedOf(cluster, *cell);
+    if (exposed.mostly_not_links()) found["hints"].push_back(ExposedText(cell->method, exposed));
+  }
+  return found;
+}
+
+}  // namespace
 
 int ExplainVerb(Program& program, const ExplainRequest& request, const std::filesystem::path& out) {
   const auto loaded = program.LoadWithResults(request.experiment);
@@ -23,10 +51,11 @@ int ExplainVerb(Program& program, const ExplainRequest& request, const std::file
   const auto parts = folder / "explained-parts.json";
   const auto differences = folder / "explained-differences.json";
   DrawExperiment(program, "parts", *loaded, parts, more);
-  const nlohmann::json found = ReadJsonFile(parts);
+  const json found = ReadJsonFile(parts);
   const bool same_mode = cells.of->cell->config.mode == cells.over->cell->config.mode;
-  WriteFileDurably(differences,
-                   StepDifferences(found["of"], found["over"], same_mode).dump(1) + "\n");
+  json compared = StepDifferences(found["of"], found["over"], same_mode);
+  compared["deciding"] = DecidingInputs(program, cells.of->cell->config, cells.over->cell->config);
+  WriteFileDurably(differences, compared.dump(1) + "\n");
   more.insert(more.end(), {"--differences", differences.string()});
   if (program.json()) more.push_back("--json");
   DrawExperiment(program, "explain", *loaded,

@@ -268,6 +268,32 @@ void AddCluster(CommandLine& line) {
   list->callback([&line] { line.act = ClusterListVerb; });
 }
 
+void AddAdvise(CommandLine& line) {
+  const auto asked = std::make_shared<AdviseOptions>();
+  auto* verb =
+      AddVerb(line, "advise", "which method trains faster on a cluster, and what decides",
+              Speaks::kTextOrJson, [=](Program& program) { return AdviseVerb(program, *asked); });
+  verb->add_option("--workload", asked->workload,
+                   "of `sparfuse list workloads`, or table:FILE.json")
+      ->required();
+  verb->add_option("--cluster", asked->cluster, "of `sparfuse list clusters`")->required();
+  verb->add_option("--workers", asked->workers,
+                   "8,16,64 (default: a quarter, half and all of the cluster's devices)");
+  verb->add_option("--density", asked->densities, "0.01,0.001 (default: 0.01)");
+  verb->add_option("--methods", asked->methods, "a,b,... (default: all)")->delimiter(',');
+  verb->add_option("--sparsifier", asked->sparsifier,
+                   "in the place of the methods' own, where these may have another");
+  verb->add_option("--batch", asked->batch, "samples of a worker's step (default: the workload's)");
+  verb->add_option("--link", asked->link,
+                   "GBPS:ALPHA_US, in the place of the cluster's between nodes");
+  auto* toml =
+      verb->add_flag("--toml", asked->toml, "print the experiment file that would keep it");
+  toml->excludes(verb->get_option("--json"));
+  verb->add_flag("--phase", asked->phase,
+                 "also draw who wins over bandwidth and workers: PNG, PDF and SVG");
+  verb->add_option("--out", asked->out, "folder of the drawing (default: the working directory)");
+}
+
 void AddIndex(CommandLine& line) {
   const auto request = std::make_shared<IndexRequest>();
   auto* verb =
@@ -360,8 +386,8 @@ int Main(int argc, char** argv) {
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
   for (const auto add : {AddList, AddPlan, AddRun, AddStatus, AddTable, AddFigure, AddReport,
-                         AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster, AddIndex,
-                         AddDoctor, AddProve, AddAnnotate, AddCheck, AddNew}) {
+                         AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster, AddAdvise,
+                         AddIndex, AddDoctor, AddProve, AddAnnotate, AddCheck, AddNew}) {
     add(line);
   }
   try {

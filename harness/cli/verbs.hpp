@@ -99,6 +99,20 @@ int CalibrateVerb(Program& program, const std::string& cluster);
 int ClusterNewVerb(Program& program, const NewCluster& wanted);
 // Presets, stacks and clusters.
 int ClusterListVerb(Program& program);
+
+// As typed; numbers are lists with commas.
+struct AdviseOptions {
+  std::string workload, cluster;
+  std::string workers, densities;
+  std::vector<std::string> methods;
+  std::optional<std::string> sparsifier, link;
+  std::optional<int> batch;
+  bool toml = false;          // print the experiment in the place of the answer
+  bool phase = false;         // draw the phase diagram
+  std::filesystem::path out;  // of it: a folder; "": the working directory
+};
+int AdviseVerb(Program& program, const AdviseOptions& asked);
+
 struct IndexRequest {
   bool rebuild = false;      // make the index again from the trial directories
   bool empty_trash = false;  // delete unfinished trials of earlier runs for good

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -726,17 +727,23 @@ double Draw(double value, double low, double high, const std::string& name, int 
   return value * std::pow(std::max(end, kLeast * value) / value, way);
 }
 
-DeclaredCluster DrawnFrom(const DeclaredCluster& declared, int draw) {
-  DeclaredCluster drawn = declared;
-  for (DeclaredInput& input : drawn.inputs)
-    input.value = Draw(input.value, input.low, input.high, input.name, draw);
-  for (ComputeTime& time : drawn.compute) {
-    const double factor = Draw(1, 1 / time.spread, time.spread, "compute/" + time.workload, draw);
+// What decides an input's value: its name, its declared value, and what it may be.
+using Choice = std::function<double(const std::string&, double, double, double)>;
+
+std::string NameOfInput(const ComputeTime& time) { return "compute/" + time.workload; }
+std::string NameOfInput(const Coder& coder) { return "coder/" + coder.name; }
+
+DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose) {
+  DeclaredCluster chosen = declared;
+  for (DeclaredInput& input : chosen.inputs)
+    input.value = choose(input.name, input.value, input.low, input.high);
+  for (ComputeTime& time : chosen.compute) {
+    const double factor = choose(NameOfInput(time), 1, 1 / time.spread, time.spread);
     time.forward_seconds *= factor;
     time.backward_seconds *= factor;
   }
-  for (Coder& coder : drawn.coders) {
-    const double factor = Draw(1, 1 / coder.spread, coder.spread, "coder/" + coder.name, draw);
+  for (Coder& coder : chosen.coders) {
+    const double factor = choose(NameOfInput(coder), 1, 1 / coder.spread, coder.spread);
     for (double* each :
          {&coder.encode_seconds, &coder.encode_seconds_per_element, &coder.decode_seconds,
           &coder.decode_seconds_per_rank, &coder.decode_seconds_per_element,
@@ -744,7 +751,22 @@ DeclaredCluster DrawnFrom(const DeclaredCluster& declared, int draw) {
       *each *= factor;
     }
   }
-  return drawn;
+  return chosen;
+}
+
+// Solves again for what is calibrated: on the cluster's own steps, or by what became of it on the
+// cluster that it is taken from, before and after the same choice there.
+void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster* before,
+                    const DeclaredCluster* after) {
+  if (before == nullptr) {
+    RecalibrateOnSteps(chosen);
+    return;
+  }
+  for (DeclaredInput& input : chosen.inputs) {
+    if (input.kind != "calibrated") continue;
+    const std::string family = input.families.empty() ? "" : input.families.front();
+    input.value *= after->Value(input.name, family) / before->Value(input.name, family);
+  }
 }
 
 }  // namespace
@@ -838,20 +860,43 @@ const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::s
     read = ParseDeclaredCluster(TomlFile::Read(file), profiles);
   } else {
     const DeclaredCluster& declared = DrawnCluster(profiles, cluster, 0);
-    read = DrawnFrom(declared, draw);
-    if (declared.calibrated_on.empty()) {
-      RecalibrateOnSteps(read);
-    } else {
-      const DeclaredCluster& before = DrawnCluster(profiles, declared.calibrated_on, 0);
-      const DeclaredCluster& after = DrawnCluster(profiles, declared.calibrated_on, draw);
-      for (DeclaredInput& input : read.inputs) {
-        if (input.kind != "calibrated") continue;
-        const std::string family = input.families.empty() ? "" : input.families.front();
-        input.value *= after.Value(input.name, family) / before.Value(input.name, family);
-      }
-    }
+    read = ChosenFrom(declared, [&](const std::string& name, double value, double low,
+                                    double high) { return Draw(value, low, high, name, draw); });
+    const std::string& other = declared.calibrated_on;
+    CalibrateAgain(read, other.empty() ? nullptr : &DrawnCluster(profiles, other, 0),
+                   other.empty() ? nullptr : &DrawnCluster(profiles, other, draw));
   }
   return loaded.emplace(std::pair(file, draw), std::move(read)).first->second;
+}
+
+std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster) {
+  std::vector<std::string> names;
+  for (const std::string& each : {cluster, LoadDeclaredCluster(profiles, cluster).calibrated_on}) {
+    if (each.empty()) continue;
+    ChosenFrom(LoadDeclaredCluster(profiles, each),
+               [&](const std::string& name, double value, double low, double high) {
+                 const bool known = std::ranges::find(names, name) != names.end();
+                 if (low < high && value > 0 && !known) names.push_back(name);
+                 return value;
+               });
+  }
+  return names;
+}
+
+DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& cluster,
+                             const std::string& input, RangeEnd end) {
+  const DeclaredCluster& declared = LoadDeclaredCluster(profiles, cluster);
+  const auto choose = [&](const std::string& name, double value, double low, double high) {
+    return name != input ? value : end == RangeEnd::kLow ? low : high;
+  };
+  DeclaredCluster moved = ChosenFrom(declared, choose);
+  if (declared.calibrated_on.empty()) {
+    CalibrateAgain(moved, nullptr, nullptr);
+  } else {
+    const DeclaredCluster after = ClusterAtEnd(profiles, declared.calibrated_on, input, end);
+    CalibrateAgain(moved, &LoadDeclaredCluster(profiles, declared.calibrated_on), &after);
+  }
+  return moved;
 }
 
 const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,

@@ -173,6 +173,16 @@ DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders&
 const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
                                     int draw);
 
+// What draws vary: inputs whose ends differ, "compute/WORKLOAD" and "coder/NAME" among them, of the
+// cluster and of the one that its calibration is from.
+std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster);
+
+// The cluster with one of its open inputs at an end of its range and the others as declared; then
+// calibrated again.
+enum class RangeEnd : std::uint8_t { kLow, kHigh };
+DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& cluster,
+                             const std::string& input, RangeEnd end);
+
 // An array of one outcome in the form of a profile trial's, of the cell's workload, batch and
 // `inputs`: links by class, what was calibrated (key "calibration") and all inputs (key "inputs").
 nlohmann::json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config);

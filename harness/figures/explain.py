@@ -244,4 +244,5 @@ def compare(of_cell, over_cell, differences):
         "parts": [part(name) for name in (*PARTS, "other")],
         "align_wait": part("align_wait"),
         "remainder": part("remainder"),
+        "deciding": differences.get("deciding"),  # of two cells of one declared cluster
     }

@@ -21,6 +21,7 @@ FACT_NAMES = {
     "achieved_density": ("achieved density", ""),
 }
 UNITS_SHOWN = 8
+INPUTS_SHOWN = 6
 
 
 def _ms(seconds):
@@ -205,6 +206,30 @@ def _waits(found):
     return text
 
 
+def _deciding(found):
+    """Which inputs of a declared cluster decide between the two, and what would make them known."""
+    deciding = found["deciding"]
+    if not deciding:
+        return []
+    rows = [
+        [
+            each["input"],
+            f"{each['value']:.4g} [{each['low']:.4g}, {each['high']:.4g}]",
+            f"{100 * each['share']:.0f}{THIN}%",
+            f"{each['ratio_low']:.3f}, {each['ratio_high']:.3f}"
+            + (": turns the order" if each["turns"] else ""),
+            each["measure"],
+        ]
+        for each in deciding["inputs"][:INPUTS_SHOWN]
+    ]
+    over, of = found["over"]["name"], found["of"]["name"]
+    columns = ["which input decides", "declared", "share", f"{over} / {of}", "measure it with"]
+    text = [_table(columns, rows, (2,))] if rows else []
+    if rest := len(deciding["inputs"]) - len(rows):
+        text.append(f"({_some(rest, 'more input')} with smaller shares)")
+    return text + [f"hint: {hint}" for hint in deciding["hints"]]
+
+
 def obtained(found):
     """How the numbers came about: a line each."""
     said = []
@@ -238,6 +263,7 @@ def obtained(found):
 
 def words(found):
     """The whole text."""
-    blocks = [conclusion(found), _parts_table(found), _facts_table(found), *_waits(found)]
+    blocks = [conclusion(found), _parts_table(found), _facts_table(found)]
+    blocks += [*_deciding(found), *_waits(found)]
     blocks.append("\n".join(obtained(found)))
     return "\n\n".join(blocks) + "\n"

@@ -15,6 +15,9 @@ the series that it names; nothing else of the store is read.
       why the steps of two cells, given by their config_hash, take unequal time: text or JSON, and
       two timelines in the formats of figures. FILE.json has the harness's intervals of what the
       verb `parts` (the same options, --out FILE.json) found in their steps.
+  render.py phase   --data FILE.json --out DIR [--quiet]
+      which method is fastest over bandwidth and workers, as `sparfuse advise --phase` found; prints
+      the files written unless quiet.
 
 Needs Python 3.11, numpy and matplotlib. Exit codes: 0 done, 1 nothing of what --part
 or --figure asked for could be drawn, 2 usage or input.
@@ -31,6 +34,7 @@ import explain_picture
 import explain_words
 import kinds
 import paper
+import phase
 import report
 import series
 import style
@@ -176,6 +180,17 @@ def explain_pair(arguments):
     return 0
 
 
+def draw_phase(arguments):
+    found = read_json(arguments.data)
+    drawn = phase.draw(found)
+    style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
+    for path in style.write(drawn.figure, arguments.out, phase.file_name(found)):
+        if not arguments.quiet:
+            print(path)
+    style.close(drawn.figure)
+    return 0
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="render.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -207,6 +222,11 @@ def main(argv=None):
     for option in ("--results", "--index", "--out"):
         sub.add_argument(option, required=True)
     sub.set_defaults(act=write_paper)
+    sub = verbs.add_parser("phase")
+    sub.add_argument("--data", required=True)
+    sub.add_argument("--out", required=True)
+    sub.add_argument("--quiet", action="store_true")
+    sub.set_defaults(act=draw_phase)
     arguments = parser.parse_args(argv)
     try:
         return arguments.act(arguments)

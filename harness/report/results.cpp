@@ -206,14 +206,6 @@ std::vector<double> DrawsOf(const CellResult& result, const std::string& metric)
   return values;
 }
 
-// `value`, and the ends between which all draws but one on either side put it.
-Interval BandOf(double value, std::vector<double> draws, double scale) {
-  std::ranges::sort(draws);
-  const std::size_t apart = draws.size() > 2 ? 1 : 0;
-  return {value, std::min(value, scale * draws[apart]),
-          std::max(value, scale * draws[draws.size() - 1 - apart]), 1};
-}
-
 }  // namespace
 
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
@@ -222,7 +214,7 @@ std::optional<Interval> CellResult::Over(const std::string& metric) const {
     // A throughput is what a step processes over its time.
     const auto step = Mean("step_seconds");
     const double scale = metric == "throughput" && step ? over->value * *step : 1;
-    return BandOf(over->value, draws, scale);
+    return BandOfDraws(over->value, draws, scale);
   }
   // What is computed varies as its profile does, not from block to block.
   const auto uncertainty = Mean("step_uncertainty");
@@ -282,7 +274,7 @@ std::optional<Interval> RatioOf(const CellResult& of, const CellResult& over,
     const auto steps = LogInterval(OfBlocks(RatiosByBlock(of, over, "step_seconds")));
     if (steps) scale = ratio->value * steps->value;
   }
-  return BandOf(ratio->value, std::move(ours), scale);
+  return BandOfDraws(ratio->value, std::move(ours), scale);
 }
 
 std::size_t BlocksInTurn(const CellResult& of, const CellResult& over) {

@@ -4,12 +4,10 @@
 #include <cmath>
 #include <functional>
 
-#include "core/engine/model/model_engine.hpp"
-#include "core/sparsify/nonzeros/nonzeros.hpp"
 #include "harness/catalog/fusion_plan_json.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
+#include "harness/run/modelled_cell.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/store/step_log.hpp"
 #include "workloads/catalog/catalog.hpp"
@@ -20,81 +18,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTracedRanks = 4;
-
-int RanksOf(const json& outcome) { return outcome.at("config").at("workers").get<int>(); }
-
-// The profile measured with `ranks` at once, or else with the most ranks below; null if none.
-const json* NearestBelow(const json& profiles, int ranks,
-                         const std::function<bool(const json&)>& fits) {
-  const json* best = nullptr;
-  for (const json& outcome : profiles) {
-    if (!fits(outcome) || RanksOf(outcome) > ranks) continue;
-    if (best == nullptr || RanksOf(outcome) > RanksOf(*best)) best = &outcome;
-  }
-  return best;
-}
-
-[[noreturn]] void Lacks(const CellConfig& config, const std::string& what) {
-  SPARFUSE_THROW(kConfig, "cluster \"" + config.cluster + "\": its profile lacks " + what +
-                              "; measure it with sparfuse profile");
-}
-
-ModelConfig Configure(const TrialConfig& trial, const json& profiles) {
-  const CellConfig& config = trial.cell;
-  const int workers = config.workers;
-  const bool shared = config.cluster == kThisMachine;
-  if (profiles.empty()) Lacks(config, "every measurement");
-  const bool declared = profiles.front().contains("declared");
-  // Ranks that a machine runs side by side; a declared cluster's devices are not shared.
-  const int units = declared ? 0
-                             : std::max(1, profiles.front().at("machine").at("cores").get<int>() /
-                                               config.threads_per_worker);
-
-  const json* compute = declared ? &profiles.front()
-                                 : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
-                                                [](const json&) { return true; });
-  if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
-  const json& times = compute->at("profile");
-  GradientLayout layout = MakeLayout(TensorsOf(times), config);
-  BackwardProfile backward = BackwardOf(times, layout);
-  backward.sleeps = workloads::FindWorkload(config.workload).sleeps;
-  CostModel cost = KernelCosts(times);
-  if (declared) {
-    AddDeclaredLinks(cost, times);
-  } else if (workers > 1) {
-    std::optional<LinkShape> shape;
-    if (config.link) shape = config.link->WithoutHost();
-    const json wanted = ToJson(shape);
-    const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
-      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted;
-    });
-    if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
-    AddLink(cost, link->at("profile"));
-    if (config.link) cost.exchange_host_seconds = 1e-6 * config.link->host_us;
-  }
-
-  ModelConfig model =
-      MakeModelConfig(Compose(config), std::move(layout), {workers, config.ranks_per_node},
-                      std::move(backward), std::move(cost), trial.seed);
-  if (!model.index_shared) {
-    const std::size_t together = model.overlap.together;
-    model.overlap = workloads::OverlapOf(workloads::FindWorkload(config.workload));
-    model.overlap.together = together;
-  }
-  const auto& natural = workloads::FindWorkload(config.workload).natural;
-  if (natural && config.sparsifier == kNonzeros) {
-    model.overlap.together = std::max(model.overlap.together, natural->row);
-  }
-  model.cores_per_machine = units;
-  model.ranks_per_machine = shared ? workers : 1;
-  return model;
-}
-
-double StepSeconds(const ModelStep& step) {
-  double longest = 0;
-  for (const StepRecord& record : step.records) longest = std::max(longest, record.step_seconds);
-  return longest;
-}
 
 // Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
 // leave: the first step of the same plan again with other draws of what was measured. Null where
@@ -109,7 +32,7 @@ json StepUncertainty(const TrialConfig& trial, const json& profiles, const Model
   double squares = 0;
   for (int draw = 1; draw <= kProfileDraws; ++draw) {
     ModelConfig drawn =
-        Configure(trial, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
+        ConfigureModel(trial, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
     drawn.plan = model.plan;
     const double off = std::log(StepSeconds(SimulateStep(drawn, 0, 0))) - expected;
     squares += off * off;
@@ -123,7 +46,7 @@ json Draws(const TrialConfig& trial, const std::function<json(int)>& drawn, std:
   json steps = json::array();
   json exposed = json::array();
   for (int draw = 1; draw <= kDraws; ++draw) {
-    const ModelStep simulated = SimulateStep(Configure(trial, drawn(draw)), step, 0);
+    const ModelStep simulated = SimulateStep(ConfigureModel(trial, drawn(draw)), step, 0);
     steps.push_back(StepSeconds(simulated));
     exposed.push_back(simulated.records.front().exposed_communication_seconds);
   }
@@ -139,7 +62,7 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   const CellConfig& config = trial.cell;
   const ModelConfig model = [&] {
     try {
-      return Configure(trial, profiles);
+      return ConfigureModel(trial, profiles);
     } catch (const json::exception& error) {
       SPARFUSE_THROW(kData,
                      "cluster \"" + config.cluster + "\": its profile is damaged: " + error.what());
@@ -147,9 +70,7 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   }();
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(config.workload);
   const int ranks = model.topology.ranks;
-  // A step is one of those after the dense ones. Else every one is like the first.
-  const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
-  const int steps = varies ? config.steps : 1;
+  const int steps = SimulatedSteps(config, model);
   const int first = DenseWarmupSteps(config);
 
   StepLog log(static_cast<std::size_t>(ranks));

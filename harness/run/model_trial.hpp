@@ -25,6 +25,4 @@ nlohmann::json RunModelledTrial(const TrialConfig& trial, const nlohmann::json& 
                                 const std::function<nlohmann::json(int draw)>& drawn,
                                 const std::filesystem::path& directory);
 
-inline constexpr int kDraws = 32;
-
 }  // namespace sparfuse::harness

@@ -78,6 +78,13 @@ std::optional<Interval> MeanInterval(std::span<const double> values) {
   return interval;
 }
 
+Interval BandOfDraws(double value, std::vector<double> draws, double scale) {
+  std::ranges::sort(draws);
+  const std::size_t apart = draws.size() > 2 ? 1 : 0;
+  return {value, std::min(value, scale * draws[apart]),
+          std::max(value, scale * draws[draws.size() - 1 - apart]), 1};
+}
+
 std::vector<double> OfBlocks(const std::map<int, double>& by_block) {
   std::vector<double> values;
   for (const auto& [block, value] : by_block) values.push_back(value);

@@ -51,6 +51,10 @@ std::optional<Interval> LogInterval(std::span<const double> values);
 // Mean with its t interval; none for an empty span.
 std::optional<Interval> MeanInterval(std::span<const double> values);
 
+// `value`, and the ends between which all draws but one on either side put it; draws are in units
+// of `scale`. Precondition: draws is not empty.
+Interval BandOfDraws(double value, std::vector<double> draws, double scale = 1);
+
 // The values of blocks, in the order of the blocks.
 std::vector<double> OfBlocks(const std::map<int, double>& by_block);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -238,6 +239,29 @@ TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
   }
   EXPECT_GT(below, kCount / 5);
   EXPECT_LT(below, 4 * kCount / 5);
+}
+
+TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(profiles, "safusion-cloud");
+  const std::vector<std::string> open = OpenInputs(profiles, "safusion-cloud");
+  EXPECT_GT(std::ranges::count(open, "inter_node_us"), 0);
+  EXPECT_EQ(std::ranges::count(open, "exchange_host_us"), 0);  // is solved for
+  for (const std::string input : {"kernel_us", "inter_node_us"}) {
+    ASSERT_EQ(std::ranges::count(open, input), 1) << input;
+    const DeclaredCluster moved = ClusterAtEnd(profiles, "safusion-cloud", input, RangeEnd::kHigh);
+    for (const DeclaredInput& each : cloud.inputs) {
+      const double now = moved.Value(each.name, each.families.empty() ? "" : each.families[0]);
+      if (each.kind == "calibrated") continue;
+      EXPECT_DOUBLE_EQ(now, each.name == input ? each.high : each.value) << each.name;
+    }
+  }
+  // What staging takes of the measured exposed communication is not left to what is solved for.
+  const auto solved = [&](RangeEnd end) {
+    return ClusterAtEnd(profiles, "safusion-cloud", "exchange_host_ns_an_element", end)
+        .Value("exchange_host_us", "bert");
+  };
+  EXPECT_LT(solved(RangeEnd::kHigh), solved(RangeEnd::kLow));
 }
 
 // Data-sheet values alone: nothing of another cluster.

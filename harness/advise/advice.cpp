@@ -1,0 +1,429 @@
+#include "harness/advise/advice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <thread>
+
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/clusters/own_clusters.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/run/modelled_cell.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kDefaultDensity = 0.01;
+constexpr double kBandwidths[] = {0.25, 0.5, 1, 2, 4};
+constexpr double kDensities[] = {0.001, 0.01, 0.1};
+constexpr double kContender = 2;  // of the winner's step time
+constexpr double kTie = 1e-4;
+
+// A value of a key, or Error{kConfig} that names the option.
+void CheckOption(const char* option, const char* key, const json& value) {
+  const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
+  if (!wrong.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", option, Shown(value), wrong));
+  }
+}
+
+// The file in which cells are resolved; there is none, and errors are to name no line of it.
+constexpr const char* kNoFile = "sparfuse advise";
+std::string WithoutPlace(const std::string& message) {
+  const std::string place = std::string(kNoFile) + ":1: ";
+  return message.starts_with(place) ? message.substr(place.size()) : message;
+}
+
+void NeedCluster(const ProfileFolders& profiles, const std::string& cluster) {
+  std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
+  for (const char* extension : {".toml", ".json"}) {
+    for (const std::string& name : profiles.Names(extension)) known.push_back(name);
+  }
+  if (std::ranges::find(known, cluster) != known.end()) return;
+  SPARFUSE_THROW(kConfig, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}",
+                                      cluster, Suggestion(cluster, known), profiles.Text()));
+}
+
+double UnitsPerStep(const CellConfig& cell) {
+  return static_cast<double>(cell.workers) * cell.batch_per_worker * cell.accumulation *
+         static_cast<double>(workloads::FindWorkload(cell.workload).units_per_sample);
+}
+
+template <class Value>
+void SortUnique(std::vector<Value>& values) {
+  std::ranges::sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+int Threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+// What can be said before anything is calibrated.
+AdviceRequest CheckedRequest(const Catalog& catalog, const ProfileFolders& profiles,
+                             AdviceRequest request) {
+  if (!workloads::IsTable(request.workload) && !request.workload.ends_with(".json"))
+    NeedEntry(catalog.workloads, "workload", request.workload);
+  NeedCluster(profiles, request.cluster);
+  for (const std::string& method : request.methods) NeedEntry(catalog.methods, "method", method);
+  if (request.sparsifier) NeedEntry(catalog.sparsifiers, "sparsifier", *request.sparsifier);
+  for (const int workers : request.workers) CheckOption("workers", "workers", workers);
+  for (const double density : request.densities) CheckOption("density", "density", density);
+  if (request.batch) CheckOption("batch", "batch_per_worker", *request.batch);
+  return request;
+}
+
+}  // namespace
+
+Adviser::Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceRequest request,
+                 json measured, AdviceProgress progress)
+    : catalog_(catalog),
+      profiles_(profiles),
+      request_(CheckedRequest(catalog, profiles, std::move(request))),
+      progress_(std::move(progress)),
+      cluster_(profiles, request_.cluster, std::move(measured)),
+      pool_(Threads()) {
+  if (request_.workers.empty()) request_.workers = DefaultWorkers();
+  if (request_.densities.empty()) request_.densities = {kDefaultDensity};
+  SortUnique(request_.workers);
+  SortUnique(request_.densities);
+  for (const std::string& method : Names(catalog.methods)) {
+    const auto& wanted = request_.methods;
+    if (wanted.empty() || std::ranges::count(wanted, method) > 0) asked_.push_back(method);
+  }
+  with_dense_ = asked_;
+  if (std::ranges::find(asked_, "dense") == asked_.end()) with_dense_.emplace_back("dense");
+  // What is wrong with the question is wrong for dense, too.
+  for (const int workers : request_.workers) {
+    const CellConfig dense = CellOf("dense", workers, request_.densities.front());
+    if (cluster_.declared() == nullptr) cluster_.Profiles(dense, 0);
+  }
+}
+
+std::vector<int> Adviser::DefaultWorkers() const {
+  const DeclaredCluster* declared = cluster_.declared();
+  if (declared == nullptr) return {2, 4, 8};
+  const int devices = declared->ranks();
+  std::vector<int> workers;
+  for (const int part : {4, 2, 1}) {
+    if (devices % part == 0 && devices / part > 1) workers.push_back(devices / part);
+  }
+  return workers.empty() ? std::vector<int>{devices} : workers;
+}
+
+CellConfig Adviser::CellOf(const std::string& method, int workers, double density) const {
+  GivenKeys given;
+  const auto give = [&](const char* key, json value) {
+    given[key] = GivenValue{std::move(value), "", false};
+  };
+  give("mode", "modelled");
+  give("workload", request_.workload);
+  give("cluster", request_.cluster);
+  give("method", method);
+  give("workers", workers);
+  give("density", density);
+  if (request_.batch) give("batch_per_worker", *request_.batch);
+  if (request_.link) give("link", json(*request_.link));
+  const Method& known = NeedEntry(catalog_.methods, "method", method);
+  if (request_.sparsifier && !known.dense() && !known.sparsifier_fixed)
+    give("sparsifier", *request_.sparsifier);
+  try {
+    return ResolveCell({TomlFile::Parse("", kNoFile), catalog_, profiles_}, "", given);
+  } catch (const Error& error) {
+    throw Error(error.kind(), WithoutPlace(error.what()));
+  }
+}
+
+std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws,
+                                    const std::string& doing, const std::vector<std::string>* of) {
+  std::vector<LeftOut> left_out;
+  const auto leave_out = [&](const std::string& method, int workers, const std::string& reason) {
+    if (std::ranges::count(asked_, method) == 0) return;  // dense, to compare with
+    const auto same = std::ranges::find_if(left_out, [&](const LeftOut& each) {
+      return each.method == method && each.reason == reason;
+    });
+    LeftOut& entry = same != left_out.end() ? *same : left_out.emplace_back(method, reason);
+    entry.workers.push_back(workers);
+    SortUnique(entry.workers);
+  };
+  std::vector<Modelled*> todo;
+  for (const Point& point : points) {
+    for (const std::string& method : of != nullptr ? *of : with_dense_) {
+      const auto known = keys_.find({method, point});
+      Key key;
+      if (known == keys_.end()) {
+        CellConfig cell;
+        try {
+          cell = CellOf(method, point.workers, point.density);
+        } catch (const Error& error) {
+          leave_out(method, point.workers, error.what());
+          continue;
+        }
+        key = {ConfigHash(cell), point.bandwidth};
+        keys_[{method, point}] = key;
+        modelled_.try_emplace(key, Modelled{std::move(cell), point.bandwidth, {}, {}, false, ""});
+      } else {
+        key = known->second;
+      }
+      Modelled& modelled = modelled_.at(key);
+      if (!modelled.failure.empty()) continue;
+      const bool lacks = modelled.step.seconds == 0 || (draws && !modelled.has_draws);
+      if (lacks && std::ranges::find(todo, &modelled) == todo.end()) todo.push_back(&modelled);
+    }
+  }
+  std::mutex mutex;
+  std::size_t done = 0;
+  const bool shown = progress_ && !doing.empty();
+  if (shown) progress_(doing, 0, todo.size());
+  pool_.ParallelFor(todo.size(), [&](std::size_t i, int) {
+    Modelled& each = *todo[i];
+    try {
+      if (each.step.seconds == 0)
+        each.step = ModelSteps(each.cell, cluster_.Profiles(each.cell, 0, each.bandwidth));
+      if (draws && cluster_.HasDraws(each.cell)) {
+        for (int draw = 1; draw <= kDraws; ++draw) {
+          each.draws.push_back(
+              ModelFirstStep(each.cell, cluster_.Profiles(each.cell, draw, each.bandwidth))
+                  .seconds);
+        }
+      }
+      each.has_draws = each.has_draws || draws;
+    } catch (const std::exception& error) {
+      each.failure = error.what();
+    }
+    const std::lock_guard lock(mutex);
+    if (shown) progress_(doing, ++done, todo.size());
+  });
+  for (const Modelled* each : todo) {
+    if (!each->failure.empty()) leave_out(each->cell.method, each->cell.workers, each->failure);
+  }
+  return left_out;
+}
+
+const Adviser::Modelled* Adviser::Find(const std::string& method, const Point& point) const {
+  const auto key = keys_.find({method, point});
+  if (key == keys_.end()) return nullptr;
+  const Modelled& modelled = modelled_.at(key->second);
+  return modelled.failure.empty() && modelled.step.seconds > 0 ? &modelled : nullptr;
+}
+
+std::vector<const Adviser::Modelled*> Adviser::Ordered(const Point& point) const {
+  std::vector<const Modelled*> order;
+  for (const std::string& method : asked_) {
+    if (const Modelled* each = Find(method, point)) order.push_back(each);
+  }
+  std::ranges::stable_sort(order, {}, [](const Modelled* each) { return each->step.seconds; });
+  return order;
+}
+
+namespace {
+
+// How many times as fast steps of `of` are as those of `over`, by draws where both have them.
+Interval TimesAsFast(double of, const std::vector<double>& of_draws, double over,
+                     const std::vector<double>& over_draws) {
+  const double ratio = over / of;
+  if (of_draws.empty() || of_draws.size() != over_draws.size()) return {ratio, ratio, ratio, 1};
+  std::vector<double> draws;
+  for (std::size_t i = 0; i < of_draws.size(); ++i) draws.push_back(over_draws[i] / of_draws[i]);
+  return BandOfDraws(ratio, std::move(draws));
+}
+
+// But for rounding.
+bool IsOne(const Interval& ratio) {
+  constexpr double kRounding = 1e-9;
+  return ratio.low > 1 - kRounding && ratio.high < 1 + kRounding;
+}
+
+}  // namespace
+
+Ranking Adviser::Rank(const Point& point) const {
+  Ranking ranking;
+  ranking.workers = point.workers;
+  ranking.density = point.density;
+  const std::vector<const Modelled*> order = Ordered(point);
+  const Modelled* dense = Find("dense", point);
+  for (const Modelled* each : order) {
+    RankedMethod ranked;
+    ranked.cell = each->cell;
+    ranked.step_seconds = each->step.seconds;
+    const double units = UnitsPerStep(each->cell);
+    const double rate = units / each->step.seconds;
+    ranked.throughput = {rate, rate, rate, 1};
+    if (!each->draws.empty()) {
+      std::vector<double> rates;
+      for (const double seconds : each->draws) rates.push_back(units / seconds);
+      ranked.throughput = BandOfDraws(rate, std::move(rates));
+    }
+    const auto times_as_fast_as = [&](const Modelled& over) {
+      return TimesAsFast(each->step.seconds, each->draws, over.step.seconds, over.draws);
+    };
+    ranked.over_best = times_as_fast_as(*order.front());
+    ranked.equal = each != order.front() && IsOne(ranked.over_best);
+    ranked.undecided = each != order.front() && !ranked.equal && ranked.over_best.high >= 1;
+    if (dense != nullptr) ranked.over_dense = times_as_fast_as(*dense);
+    ranking.methods.push_back(std::move(ranked));
+  }
+  return ranking;
+}
+
+void Adviser::AddSweeps(Advice& advice) {
+  std::vector<int> workers = request_.workers;
+  if (const DeclaredCluster* declared = cluster_.declared()) {
+    for (int count = std::max(2, declared->ranks_per_node); count <= declared->ranks(); count *= 2)
+      workers.push_back(count);
+  }
+  SortUnique(workers);
+  std::vector<double> densities(std::begin(kDensities), std::end(kDensities));
+  densities.insert(densities.end(), request_.densities.begin(), request_.densities.end());
+  SortUnique(densities);
+  advice.fixed_bandwidth = request_.link ? "--link gives it" : cluster_.WhyFixedBandwidth();
+
+  struct Line {
+    Sweep sweep;
+    std::vector<std::pair<double, Point>> points;
+  };
+  std::vector<Line> lines;
+  const double gbps =
+      cluster_.declared() != nullptr ? cluster_.declared()->Value("inter_node_gbps") : 0;
+  for (const double density : request_.densities) {
+    for (const int count : request_.workers) {
+      // Within a node no message takes the network.
+      const DeclaredCluster* declared = cluster_.declared();
+      if (!advice.fixed_bandwidth.empty() || count <= declared->ranks_per_node) continue;
+      Line& line = lines.emplace_back(Sweep{"inter_node_gbps", count, density, {}});
+      for (const double factor : kBandwidths)
+        line.points.push_back({factor * gbps, Point{count, density, factor}});
+    }
+    Line& line = lines.emplace_back(Sweep{"workers", 0, density, {}});
+    for (const int count : workers)
+      line.points.push_back({static_cast<double>(count), Point{count, density}});
+  }
+  for (const int count : request_.workers) {
+    Line& line = lines.emplace_back(Sweep{"density", count, 0, {}});
+    for (const double density : densities) line.points.push_back({density, Point{count, density}});
+  }
+  std::vector<Point> points;
+  for (const Line& line : lines) {
+    for (const auto& [at, point] : line.points) points.push_back(point);
+  }
+  Model(points, false, "where the order changes");
+  for (Line& line : lines) {
+    for (const auto& [at, point] : line.points) {
+      const std::vector<const Modelled*> order = Ordered(point);
+      if (order.empty()) continue;
+      auto& winners = line.sweep.winners;
+      // Of methods that make one plan here, rounding chooses.
+      const Modelled* before = winners.empty() ? nullptr : Find(winners.back().second, point);
+      const bool tie =
+          before != nullptr && before->step.seconds < (1 + kTie) * order.front()->step.seconds;
+      const std::string winner = (tie ? before : order.front())->cell.method;
+      if (!winners.empty() && winners.back().second != winner) {
+        advice.changes.push_back({line.sweep.along, winners.back().first, at, winners.back().second,
+                                  winner, line.sweep.workers, line.sweep.density});
+      }
+      winners.emplace_back(at, winner);
+    }
+    advice.sweeps.push_back(std::move(line.sweep));
+  }
+}
+
+void Adviser::AddDeciding(Advice& advice) {
+  if (cluster_.declared() == nullptr) return;
+  if (progress_) progress_("calibrating with each input at its ends", 0, 0);
+  cluster_.PrepareEnds();
+  std::size_t done = 0;
+  std::mutex mutex;
+  const std::string doing = "what decides";
+  if (progress_) progress_(doing, 0, advice.rankings.size());
+  pool_.ParallelFor(advice.rankings.size(), [&](std::size_t i, int) {
+    Ranking& ranking = advice.rankings[i];
+    const CellConfig& best = ranking.methods.front().cell;
+    const auto second = std::find_if(ranking.methods.begin() + 1, ranking.methods.end(),
+                                     [](const RankedMethod& each) { return !each.equal; });
+    std::vector<const CellConfig*> two = {&best};
+    if (second != ranking.methods.end()) {
+      two.push_back(&second->cell);
+      ranking.second = second->cell.method;
+      ranking.deciding = EffectsOfInputs(cluster_, best, second->cell);
+    }
+    for (const CellConfig* cell : two) {
+      const ExposedShare exposed = ExposedOf(cluster_, *cell);
+      if (exposed.mostly_not_links()) ranking.exposed.emplace_back(cell->method, exposed);
+    }
+    const std::lock_guard lock(mutex);
+    if (progress_) progress_(doing, ++done, advice.rankings.size());
+  });
+}
+
+Advice Adviser::Answer() {
+  std::vector<Point> points;
+  for (const double density : request_.densities) {
+    for (const int workers : request_.workers) points.push_back({workers, density});
+  }
+  Advice advice;
+  advice.left_out = Model(points, true, "ranking");
+  for (const Point& point : points) {
+    Ranking ranking = Rank(point);
+    if (ranking.methods.empty()) {
+      std::string why;
+      if (!advice.left_out.empty())
+        why = ": " + advice.left_out.front().method + ": " + advice.left_out.front().reason;
+      SPARFUSE_THROW(
+          kConfig, fmt::format("no method can be modelled with {} workers{}", point.workers, why));
+    }
+    advice.bands = advice.bands || ranking.methods.front().throughput.has_bounds();
+    advice.rankings.push_back(std::move(ranking));
+  }
+  AddSweeps(advice);
+  AddDeciding(advice);
+  advice.request = request_;
+  advice.declared = cluster_.declared() != nullptr;
+  const std::string& workload = advice.rankings.front().methods.front().cell.workload;
+  advice.unit = workloads::FindWorkload(workload).unit;
+  advice.label = WorkloadLabel(workload);
+  return advice;
+}
+
+std::vector<PhasePoint> Adviser::Phase(const std::vector<double>& bandwidths,
+                                       const std::vector<int>& workers) {
+  const std::string fixed = request_.link ? "--link gives it" : cluster_.WhyFixedBandwidth();
+  if (!fixed.empty())
+    SPARFUSE_THROW(kConfig,
+                   "--phase: the bandwidth of " + cluster_.name() + " cannot be varied: " + fixed);
+  const double density = request_.densities.front();
+  std::vector<Point> points;
+  for (const double factor : bandwidths) {
+    for (const int count : workers) points.push_back({count, density, factor});
+  }
+  Model(points, false, "phase diagram");
+  std::vector<PhasePoint> phase;
+  for (const Point& point : points) {
+    std::vector<const Modelled*> order = Ordered(point);
+    if (order.empty()) continue;
+    std::vector<std::string> contenders;
+    for (const Modelled* each : order) {
+      if (each->step.seconds <= kContender * order.front()->step.seconds)
+        contenders.push_back(each->cell.method);
+    }
+    if (progress_) progress_("bands of the phase diagram", phase.size(), points.size());
+    Model({point}, true, "", &contenders);
+    const Modelled& best = *order.front();
+    PhasePoint found{point.bandwidth, point.workers, best.cell.method, {}, 0};
+    for (const Modelled* each : order) {
+      if (each == &best || each->draws.empty()) continue;
+      const Interval over =
+          TimesAsFast(each->step.seconds, each->draws, best.step.seconds, best.draws);
+      if (over.high >= 1 && !IsOne(over)) found.undecided.push_back(each->cell.method);
+    }
+    if (const Modelled* dense = Find("dense", point))
+      found.over_dense = dense->step.seconds / best.step.seconds;
+    phase.push_back(std::move(found));
+  }
+  return phase;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,308 @@
+#include "harness/advise/advice_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/report/tables/table.hpp"
+#include "harness/run/modelled_cell.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::size_t kEffectsShown = 6;
+constexpr double kWorthARow = 0.01;  // of the variance
+
+json BandJson(const Interval& band) {
+  return {{"value", band.value},
+          {"low", band.has_bounds() ? json(band.low) : json()},
+          {"high", band.has_bounds() ? json(band.high) : json()}};
+}
+
+std::string SettingOf(int workers, double density) {
+  std::vector<std::string> words;
+  if (workers > 0) words.push_back(fmt::format("{} workers", workers));
+  if (density > 0) words.push_back(fmt::format("density {:g}", density));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string Rates(const Interval& throughput) {
+  if (!throughput.has_bounds()) return fmt::format("{:.4g}", throughput.value);
+  return fmt::format("{:.4g} [{:.4g}, {:.4g}]", throughput.value, throughput.low, throughput.high);
+}
+
+Table RankingTable(const Ranking& ranking, const std::string& unit) {
+  Table table;
+  table.title = SettingOf(ranking.workers, ranking.density);
+  table.columns = {"", "method", "sparsifier", unit + " a second", "of the best", "over dense"};
+  std::size_t place = 0;
+  for (const RankedMethod& each : ranking.methods) {
+    ++place;
+    table.rows.push_back(
+        {std::to_string(place), each.cell.method,
+         each.cell.sparsifier == "none" ? "–" : each.cell.sparsifier, Rates(each.throughput),
+         place == 1   ? "best"
+         : each.equal ? "equal"
+                      : TimesText(each.over_best) + (each.undecided ? ", undecided" : ""),
+         !each.over_dense || each.cell.method == "dense" ? "–" : TimesText(*each.over_dense)});
+  }
+  return table;
+}
+
+std::string VerdictText(const Ranking& ranking) {
+  std::vector<std::string> undecided, equal;
+  for (const RankedMethod& each : ranking.methods) {
+    if (each.undecided) undecided.push_back(each.cell.method);
+    if (each.equal) equal.push_back(each.cell.method);
+  }
+  const RankedMethod& best = ranking.methods.front();
+  std::string text = fmt::format("{}: {} trains fastest",
+                                 SettingOf(ranking.workers, ranking.density), best.cell.method);
+  if (best.over_dense && best.cell.method != "dense")
+    text += fmt::format(", {} as fast as dense", TimesText(*best.over_dense));
+  if (!equal.empty()) text += fmt::format("; equal to it: {}", fmt::join(equal, ", "));
+  if (!undecided.empty())
+    text += fmt::format("; undecided with it: {}", fmt::join(undecided, ", "));
+  return text + ".\n";
+}
+
+Table EffectsTable(const Ranking& ranking) {
+  const InputEffects& found = *ranking.deciding;
+  Table table;
+  table.title =
+      fmt::format("What decides between {} and {} ({})", ranking.methods.front().cell.method,
+                  ranking.second, SettingOf(ranking.workers, ranking.density));
+  table.columns = {"input", "declared", "share", "ratio at its ends", "measure it with"};
+  for (const InputEffect& each : found.effects) {
+    if (table.rows.size() == kEffectsShown) break;
+    if (!table.rows.empty() && each.share < kWorthARow) break;
+    table.rows.push_back({each.input,
+                          fmt::format("{:.4g} [{:.4g}, {:.4g}]", each.value, each.low, each.high),
+                          fmt::format("{:.0f} %", 100 * each.share),
+                          fmt::format("{:.3f}x, {:.3f}x{}", each.ratio_low, each.ratio_high,
+                                      each.turns ? ": turns the order" : ""),
+                          each.measure});
+  }
+  if (const std::size_t more = found.effects.size() - table.rows.size(); more > 0)
+    table.notes.push_back(fmt::format("{} more inputs have smaller shares", more));
+  return table;
+}
+
+std::string At(const std::string& along, double value) {
+  if (along == "inter_node_gbps") return fmt::format("{:g} Gbit/s between nodes", value);
+  return along == "workers" ? fmt::format("{:g} workers", value)
+                            : fmt::format("density {:g}", value);
+}
+
+std::string ChangesText(const Advice& advice) {
+  std::string text = "Where the fastest changes, by declared values:\n\n";
+  for (const Sweep& sweep : advice.sweeps) {
+    if (sweep.winners.size() < 2) continue;
+    std::vector<std::string> said;
+    for (const WinnerChange& change : advice.changes) {
+      if (change.along != sweep.along || change.workers != sweep.workers ||
+          change.density != sweep.density) {
+        continue;
+      }
+      said.push_back(fmt::format("{} at {}, {} at {}", change.before, At(change.along, change.from),
+                                 change.after, At(change.along, change.to)));
+    }
+    text += fmt::format("* {}, from {} to {}: {}\n", SettingOf(sweep.workers, sweep.density),
+                        At(sweep.along, sweep.winners.front().first),
+                        At(sweep.along, sweep.winners.back().first),
+                        said.empty() ? sweep.winners.front().second + " throughout"
+                                     : fmt::format("{}", fmt::join(said, "; ")));
+  }
+  if (!advice.fixed_bandwidth.empty())
+    text += fmt::format("* bandwidth is not varied: {}\n", advice.fixed_bandwidth);
+  return text;
+}
+
+std::string Where(const LeftOut& each, const AdviceRequest& request) {
+  return each.workers == request.workers
+             ? ""
+             : fmt::format(" with {} workers", fmt::join(each.workers, ", "));
+}
+
+std::string HintsOf(const Ranking& ranking) {
+  std::string text;
+  for (const auto& [method, exposed] : ranking.exposed)
+    text += "* hint: " + ExposedText(method, exposed) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string TimesText(const Interval& times) {
+  if (!times.has_bounds()) return fmt::format("{:.4g}x", times.value);
+  return fmt::format("{:.4g}x [{:.4g}, {:.4g}]", times.value, times.low, times.high);
+}
+
+std::string AdviceText(const Advice& advice) {
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  std::string text = fmt::format(
+      "{} on {}, batch {} a worker: modelled; {}\n\n", advice.label, cell.cluster,
+      cell.batch_per_worker,
+      advice.bands
+          ? fmt::format("bands are all of {} draws of {} but one on either side, paired by draw",
+                        kDraws, advice.declared ? "the cluster's inputs" : "measured times")
+          : "without bands, for nothing says how well the profile is known");
+  for (const Ranking& ranking : advice.rankings) text += VerdictText(ranking);
+  for (const Ranking& ranking : advice.rankings) {
+    text += "\n" + Render(RankingTable(ranking, advice.unit), TableFormat::kMarkdown);
+    if (ranking.deciding && !ranking.deciding->effects.empty())
+      text += "\n" + Render(EffectsTable(ranking), TableFormat::kMarkdown);
+    if (!ranking.exposed.empty()) text += "\n" + HintsOf(ranking);
+  }
+  text += "\n" + ChangesText(advice);
+  if (!advice.left_out.empty()) text += "\nLeft out:\n\n";
+  for (const LeftOut& each : advice.left_out)
+    text += fmt::format("* {}{}: {}\n", each.method, Where(each, advice.request), each.reason);
+  return text;
+}
+
+json EffectsJson(const InputEffects& effects) {
+  json inputs = json::array();
+  for (const InputEffect& each : effects.effects) {
+    inputs.push_back({{"input", each.input},
+                      {"value", each.value},
+                      {"low", each.low},
+                      {"high", each.high},
+                      {"ratio_low", each.ratio_low},
+                      {"ratio_high", each.ratio_high},
+                      {"variance", each.variance},
+                      {"share", each.share},
+                      {"turns", each.turns},
+                      {"kind", each.kind},
+                      {"source", each.source},
+                      {"measure", each.measure}});
+  }
+  return {{"ratio", effects.ratio},
+          {"variance_alone", effects.variance_alone},
+          {"variance_together", effects.variance_together},
+          {"inputs", std::move(inputs)}};
+}
+
+json AdviceJson(const Advice& advice) {
+  json rankings = json::array();
+  for (const Ranking& ranking : advice.rankings) {
+    json methods = json::array();
+    for (const RankedMethod& each : ranking.methods) {
+      methods.push_back({{"method", each.cell.method},
+                         {"sparsifier", each.cell.sparsifier},
+                         {"config_hash", ConfigHash(each.cell)},
+                         {"step_seconds", each.step_seconds},
+                         {"throughput", BandJson(each.throughput)},
+                         {"of_best", BandJson(each.over_best)},
+                         {"over_dense", each.over_dense ? BandJson(*each.over_dense) : json()},
+                         {"equal", each.equal},
+                         {"undecided", each.undecided}});
+    }
+    json exposed = json::object();
+    for (const auto& [method, share] : ranking.exposed) {
+      exposed[method] = {{"seconds", share.seconds},
+                         {"links_alone_seconds", share.links_alone_seconds},
+                         {"group", share.group}};
+    }
+    rankings.push_back({{"workers", ranking.workers},
+                        {"density", ranking.density},
+                        {"methods", std::move(methods)},
+                        {"second", ranking.second.empty() ? json() : json(ranking.second)},
+                        {"deciding", ranking.deciding ? EffectsJson(*ranking.deciding) : json()},
+                        {"mostly_not_links", std::move(exposed)}});
+  }
+  json sweeps = json::array();
+  for (const Sweep& sweep : advice.sweeps) {
+    json winners = json::array();
+    for (const auto& [at, method] : sweep.winners) winners.push_back({at, method});
+    sweeps.push_back({{"along", sweep.along},
+                      {"workers", sweep.workers > 0 ? json(sweep.workers) : json()},
+                      {"density", sweep.density > 0 ? json(sweep.density) : json()},
+                      {"winners", std::move(winners)}});
+  }
+  json left_out = json::array();
+  for (const LeftOut& each : advice.left_out) {
+    left_out.push_back(
+        {{"method", each.method}, {"workers", each.workers}, {"reason", each.reason}});
+  }
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  return {{"workload", cell.workload},
+          {"cluster", cell.cluster},
+          {"batch_per_worker", cell.batch_per_worker},
+          {"unit", advice.unit},
+          {"draws", advice.bands ? kDraws : 0},
+          {"rankings", std::move(rankings)},
+          {"sweeps", std::move(sweeps)},
+          {"bandwidth_not_varied", advice.fixed_bandwidth},
+          {"left_out", std::move(left_out)}};
+}
+
+json PhaseJson(const Advice& advice, const std::vector<PhasePoint>& phase, double inter_node_gbps) {
+  json points = json::array();
+  for (const PhasePoint& each : phase) {
+    points.push_back({{"inter_node_gbps", each.bandwidth * inter_node_gbps},
+                      {"workers", each.workers},
+                      {"winner", each.winner},
+                      {"undecided", each.undecided},
+                      {"over_dense", each.over_dense > 0 ? json(each.over_dense) : json()}});
+  }
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  return {{"workload", cell.workload},
+          {"cluster", cell.cluster},
+          {"batch_per_worker", cell.batch_per_worker},
+          {"density", advice.request.densities.front()},
+          {"inter_node_gbps", inter_node_gbps},
+          {"draws", kDraws},
+          {"points", std::move(points)}};
+}
+
+std::string AdviceToml(const Advice& advice, const DeclaredCluster* cluster) {
+  const AdviceRequest& request = advice.request;
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  std::set<std::string> methods;
+  for (const Ranking& ranking : advice.rankings) {
+    for (const RankedMethod& each : ranking.methods) methods.insert(each.cell.method);
+  }
+  std::set<std::string> bars;
+  if (cluster != nullptr) {
+    for (const ReferenceStep& step : cluster->references) {
+      if (step.bar) bars.insert(step.bar->name());
+    }
+  }
+  const auto quoted = [](const auto& names) {
+    std::vector<std::string> list;
+    for (const std::string& name : names) list.push_back(json(name).dump());
+    return fmt::format("[{}]", fmt::join(list, ", "));
+  };
+  std::string text = fmt::format("id    = \"advice/{}-on-{}\"\n", advice.label, request.cluster);
+  text += fmt::format("title = \"Which method trains {} faster on {}\"\n", advice.label,
+                      request.cluster);
+  if (!bars.empty()) text += fmt::format("calibration = {}\n", quoted(bars));
+  text += fmt::format("\n[defaults]\nmode = \"modelled\"\ncluster = {}\nworkload = {}\n",
+                      json(request.cluster).dump(), json(request.workload).dump());
+  text += fmt::format("batch_per_worker = {}\n", cell.batch_per_worker);
+  if (request.link) {
+    text += fmt::format("link = {{ gbps = {:g}, alpha_us = {:g} }}\n", request.link->gbps,
+                        request.link->alpha_us);
+  }
+  if (request.sparsifier)
+    text += fmt::format("sparsifier = {}\n", json(*request.sparsifier).dump());
+  text += fmt::format("\n[[axis]]\nworkers = [{}]\n", fmt::join(request.workers, ", "));
+  text += fmt::format("[[axis]]\ndensity = [{}]\n", fmt::join(request.densities, ", "));
+  text += fmt::format("[[axis]]\nmethod = {}\n", quoted(methods));
+  for (const LeftOut& each : advice.left_out) {
+    if (!methods.contains(each.method)) continue;
+    text += fmt::format("\n[[exclude]]\nwhen = {{ method = {}, workers = [{}] }}\nreason = {}\n",
+                        json(each.method).dump(), fmt::join(each.workers, ", "),
+                        json(each.reason).dump());
+  }
+  text += "\n[[figure]]\nkind = \"grouped_bars\"\nx = \"workers\"\ny = \"throughput\"\n";
+  return text;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,191 @@
+#include "harness/advise/input_effects.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "harness/run/modelled_cell.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+namespace {
+
+double LogRatio(const CellConfig& of, const CellConfig& over, const auto& profiles) {
+  return std::log(ModelFirstStep(over, profiles(over)).seconds /
+                  ModelFirstStep(of, profiles(of)).seconds);
+}
+
+// Below: rounding.
+constexpr double kNoEffect = 1e-9;
+constexpr double kManyTimes = 3;
+constexpr double kNothing = 1e-3;  // the least factor that a cell's `inputs` may have
+
+// Fills in what the file says of the input.
+void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffect& effect) {
+  if (const DeclaredInput* input = cluster.Find(effect.input)) {
+    effect.value = input->value;
+    effect.low = input->low;
+    effect.high = input->high;
+    effect.kind = input->kind;
+    effect.source = input->source;
+  }
+  // Of these the ends are factors.
+  const auto factor = [&](const auto& entry) {
+    effect.value = 1;
+    effect.low = 1 / entry.spread;
+    effect.high = entry.spread;
+    effect.kind = entry.kind;
+    effect.source = entry.source;
+  };
+  for (const ComputeTime& time : cluster.compute) {
+    if (effect.input == "compute/" + time.workload) factor(time);
+  }
+  for (const Coder& coder : cluster.coders) {
+    if (effect.input == "coder/" + coder.name) factor(coder);
+  }
+  effect.measure = MeasureWith(effect.input, cell);
+}
+
+}  // namespace
+
+double VarianceBetweenEnds(double low, double high) {
+  const double mean = (low + high) / 4;
+  return (low * low + high * high) / 6 - mean * mean;
+}
+
+InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& of,
+                             const CellConfig& over) {
+  InputEffects found;
+  const double declared =
+      LogRatio(of, over, [&](const CellConfig& cell) { return cluster.Profiles(cell, 0); });
+  found.ratio = std::exp(declared);
+  for (const std::string& input : cluster.open_inputs()) {
+    const auto moved = [&](RangeEnd end) {
+      return LogRatio(of, over, [&](const CellConfig& cell) {
+        return cluster.ProfilesAtEnd(cell, input, end);
+      });
+    };
+    const double low = moved(RangeEnd::kLow), high = moved(RangeEnd::kHigh);
+    InputEffect effect;
+    effect.input = input;
+    effect.variance = VarianceBetweenEnds(low - declared, high - declared);
+    if (effect.variance < kNoEffect * kNoEffect) continue;
+    effect.ratio_low = std::exp(low);
+    effect.ratio_high = std::exp(high);
+    effect.turns = low * declared < 0 || high * declared < 0;
+    Describe(*cluster.declared(), of, effect);
+    found.variance_alone += effect.variance;
+    found.effects.push_back(std::move(effect));
+  }
+  for (InputEffect& effect : found.effects) effect.share = effect.variance / found.variance_alone;
+  std::ranges::stable_sort(found.effects, std::ranges::greater(), &InputEffect::variance);
+
+  double sum = 0, squares = 0;
+  for (int draw = 1; draw <= kDraws; ++draw) {
+    const double ratio =
+        LogRatio(of, over, [&](const CellConfig& cell) { return cluster.Profiles(cell, draw); });
+    sum += ratio;
+    squares += ratio * ratio;
+  }
+  found.variance_together = std::max(0.0, (squares - sum * sum / kDraws) / (kDraws - 1));
+  return found;
+}
+
+std::string MeasureWith(const std::string& input, const CellConfig& cell) {
+  const auto begins = [&](std::string_view head) { return input.starts_with(head); };
+  const std::string profile = "sparfuse profile " + cell.workload + " --device cuda";
+  if (input == "inter_node_us" || input == "intra_node_us" || input == "message_us") {
+    return fmt::format(
+        "nccl-tests: all_reduce_perf -b 8 -e 64K -f 2 -g 1 on {}, the time of the smallest sizes "
+        "over the algorithm's steps",
+        begins("intra") ? "one node" : "two ranks of two nodes");
+  }
+  if (begins("inter_node") || input == "network_cards" || input == "host_path_gbps") {
+    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on all nodes, the bus bandwidth; of the "
+           "cards alone: ib_write_bw";
+  }
+  if (begins("intra_node")) {
+    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on one node, the bus bandwidth";
+  }
+  if (begins("compute/") || begins("compute_tflops") || begins("compute_ratio")) {
+    if (workloads::IsTable(cell.workload)) {
+      return "python -m sparfuse.describe ... --measure 20, on one card, and a [[compute]] of it";
+    }
+    return profile + " --ranks 1, and a [[compute]] of forward and backward";
+  }
+  if (begins("coder/") || begins("selection_")) {
+    std::string what;
+    if (begins("coder/")) {
+      what = input.substr(6);
+    } else if (cell.sparsifier != "none") {
+      what = cell.sparsifier;
+    }
+    const bool quantizer = !what.empty() && cell.sparsifier == "none";
+    return profile + " --ranks 1" +
+           (what.empty() ? "" : (quantizer ? " --quantizers " : " --sparsifiers ") + what) +
+           ", and a [[coder]] of it";
+  }
+  if (begins("memory_") || begins("kernel_")) {
+    return profile + " --ranks 1: what it prints of packing, by the size of the gradient";
+  }
+  if (begins("host_")) {
+    return "CUDA samples: bandwidthTest --memory=pinned; of the host: STREAM";
+  }
+  if (begins("exchange_host") || input == "update_host_us_a_tensor") {
+    return fmt::format(
+        "a step of {} on two nodes with nsys profile --trace=cuda,nvtx: the host's time from a "
+        "gradient to its exchange; and a [[reference]] of the whole step",
+        cell.workload);
+  }
+  if (input == "coding_in_step" || input == "side_slowdown" || input == "compute_slowdown" ||
+      input == "overlap") {
+    return fmt::format(
+        "a step of {} with and without exchanges on two nodes (nsys profile); as a [[reference]] "
+        "of the step and of its exposed communication",
+        cell.workload);
+  }
+  return "a measured step of " + cell.workload + " as a [[reference]]";
+}
+
+bool ExposedShare::mostly_not_links() const {
+  constexpr double kWorthAWord = 1e-4;  // seconds
+  return !group.empty() && seconds > kWorthAWord && seconds > kManyTimes * links_alone_seconds;
+}
+
+ExposedShare ExposedOf(const ModelledCluster& cluster, const CellConfig& cell) {
+  const auto exposed_without = [&](std::initializer_list<const char*> groups) {
+    CellConfig other = cell;
+    for (const char* group : groups) other.inputs[group] = kNothing;
+    return ModelFirstStep(other, cluster.Profiles(other, 0)).exposed_seconds;
+  };
+  ExposedShare found{exposed_without({}),
+                     exposed_without({"host_overhead", "host_staging", "latency"}), ""};
+  double least = found.seconds;
+  for (const char* group : {"host_overhead", "host_staging", "latency"}) {
+    const double left = exposed_without({group});
+    if (left >= least) continue;
+    least = left;
+    found.group = group;
+  }
+  return found;
+}
+
+std::string ExposedText(const std::string& name, const ExposedShare& exposed) {
+  std::vector<std::string> inputs;
+  for (const InputSpec& spec : InputSpecs()) {
+    if (exposed.group == spec.group) inputs.emplace_back(spec.name);
+  }
+  return fmt::format(
+      "{:.3g} ms of {}'s communication is exposed; the links alone would leave {:.3g} ms. Most of "
+      "the rest goes with {}, which {} less: measure that before buying bandwidth",
+      1e3 * exposed.seconds, name, 1e3 * exposed.links_alone_seconds, fmt::join(inputs, ", "),
+      exposed.group == "host_staging" ? "exchanging fewer elements makes"
+                                      : "fewer, larger exchanges make");
+}
+
+}  // namespace sparfuse::harness

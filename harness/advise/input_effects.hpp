@@ -1,0 +1,56 @@
+// Finds which inputs of a declared cluster decide between two cells, and what would make them
+// known.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/advise/modelled_cluster.hpp"
+
+namespace sparfuse::harness {
+
+// What one input does to how many times as fast the one cell is as the other.
+struct InputEffect {
+  std::string input;  // "inter_node_us", "compute/WORKLOAD", "coder/NAME"
+  double value = 0, low = 0, high = 0;
+  double ratio_low = 1, ratio_high = 1;  // with the input at its ends, the others as declared
+  double variance = 0;                   // of the ratio's logarithm where the input alone is drawn
+  double share = 0;                      // of the sum of these
+  bool turns = false;                    // the order is another one at an end
+  std::string kind, source;
+  std::string measure;  // a command
+};
+
+struct InputEffects {
+  double ratio = 1;                  // over's step divided by of's, all inputs as declared
+  std::vector<InputEffect> effects;  // the most deciding first; those without effect left out
+  double variance_alone = 0;         // of all inputs, each drawn alone
+  double variance_together = 0;      // of draws of all of them
+};
+
+// How many times as fast `of` is as `over`, and what that depends on, from one simulated step of
+// each with every open input at either end. Draws are uniform on either side of the declared
+// value's logarithm, and the ratio's logarithm is taken as straight between the ends: the variance
+// of an input alone follows. Precondition: the cluster is declared, and PrepareEnds was called.
+InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& of,
+                             const CellConfig& over);
+
+// The variance of log(ratio) of an input whose ends move it by `low` and `high`.
+double VarianceBetweenEnds(double low, double high);
+
+// How to measure an input of a cell's cluster: "nccl-tests: all_reduce_perf ... on 2 nodes".
+std::string MeasureWith(const std::string& input, const CellConfig& cell);
+
+// What the links alone would leave exposed of a cell's communication: with the host and the
+// start-up of messages taking next to no time.
+struct ExposedShare {
+  double seconds = 0, links_alone_seconds = 0;
+  std::string group;              // of inputs: that without which least is exposed
+  bool mostly_not_links() const;  // many times what the links alone need
+};
+ExposedShare ExposedOf(const ModelledCluster& cluster, const CellConfig& cell);
+// "5 ms of ... is exposed, and ...": a sentence.
+std::string ExposedText(const std::string& name, const ExposedShare& exposed);
+
+}  // namespace sparfuse::harness

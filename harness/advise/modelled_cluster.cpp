@@ -1,0 +1,97 @@
+#include "harness/advise/modelled_cluster.hpp"
+
+#include <algorithm>
+
+#include "harness/catalog/trial_composition.hpp"
+#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_data.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/run/modelled_cell.hpp"
+#include "harness/statistics/statistics.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+ModelledCluster::ModelledCluster(const ProfileFolders& profiles, std::string name, json measured)
+    : profiles_(profiles), name_(std::move(name)), measured_(std::move(measured)) {
+  if (!IsDeclared(profiles, name_)) return;
+  declared_ = &LoadDeclaredCluster(profiles, name_);
+  open_inputs_ = OpenInputs(profiles, name_);
+  // Now, so that threads only read them.
+  for (int draw = 1; draw <= kDraws; ++draw) DrawnCluster(profiles, name_, draw);
+}
+
+bool ModelledCluster::HasDraws(const CellConfig& cell) const {
+  if (declared_ != nullptr) return true;
+  const json outcomes = Profiles(cell, 0);
+  return std::ranges::any_of(outcomes, [](const json& outcome) {
+    return outcome.at("profile").contains("relative_errors");
+  });
+}
+
+std::string ModelledCluster::WhyFixedBandwidth() const {
+  if (declared_ == nullptr) return "links of " + name_ + " are as they were measured";
+  if (declared_->curves.empty()) return "";
+  return "all-reduces of " + name_ + " are curves that its file states";
+}
+
+json ModelledCluster::Profiles(const CellConfig& cell, int draw, double bandwidth) const {
+  if (declared_ == nullptr) {
+    json outcomes = ProfilesOf(measured_, cell);
+    if (outcomes.empty()) {
+      SPARFUSE_THROW(kConfig, "cluster \"" + name_ + "\" has no profile of " + SubjectName(cell) +
+                                  "; measure it with `" +
+                                  (IsOwnCluster(name_) ? "sparfuse profile " + cell.workload
+                                                       : MeasureCommand(cell, name_)) +
+                                  "`");
+    }
+    return draw == 0 ? outcomes : PerturbedOutcomes(outcomes, static_cast<std::uint64_t>(draw));
+  }
+  const DeclaredCluster& drawn = DrawnCluster(profiles_, name_, draw);
+  if (bandwidth == 1) return DeclaredProfile(drawn, cell);
+  DeclaredCluster other = drawn;
+  other.Find("inter_node_gbps")->value *= bandwidth;
+  return DeclaredProfile(other, cell);
+}
+
+void ModelledCluster::PrepareEnds() {
+  for (const std::string& input : open_inputs_) {
+    for (const RangeEnd end : {RangeEnd::kLow, RangeEnd::kHigh}) {
+      if (at_ends_.contains({input, end})) continue;
+      at_ends_.emplace(std::pair(input, end), ClusterAtEnd(profiles_, name_, input, end));
+    }
+  }
+}
+
+json ModelledCluster::ProfilesAtEnd(const CellConfig& cell, const std::string& input,
+                                    RangeEnd end) const {
+  return DeclaredProfile(at_ends_.at({input, end}), cell);
+}
+
+namespace {
+
+StepModel ModelSome(const CellConfig& cell, const json& profiles, bool all) {
+  const ModelConfig model = ConfigureModel({cell, kModelSeed, 0, ""}, profiles);
+  const int first = DenseWarmupSteps(cell);
+  const int steps = all ? SimulatedSteps(cell, model) : 1;
+  std::vector<double> seconds, exposed;
+  for (int step = 0; step < steps; ++step) {
+    const ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step), 0);
+    seconds.push_back(StepSeconds(simulated));
+    exposed.push_back(simulated.records.front().exposed_communication_seconds);
+  }
+  return {Median(seconds), Median(exposed)};
+}
+
+}  // namespace
+
+StepModel ModelSteps(const CellConfig& cell, const json& profiles) {
+  return ModelSome(cell, profiles, true);
+}
+
+StepModel ModelFirstStep(const CellConfig& cell, const json& profiles) {
+  return ModelSome(cell, profiles, false);
+}
+
+}  // namespace sparfuse::harness

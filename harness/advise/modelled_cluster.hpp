@@ -1,0 +1,67 @@
+// Models cells on one cluster as often as a question asks: as the cluster is stated, in draws of
+// what is not known of it, with one input at an end of its range, with faster or slower links.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/catalog/cell_config.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/profile_folders.hpp"
+
+namespace sparfuse::harness {
+
+// What makes a modelled trial of block 0 the same.
+inline constexpr std::uint64_t kModelSeed = 1;
+
+// What a step takes with one set of profiles.
+struct StepModel {
+  double seconds = 0;
+  double exposed_seconds = 0;  // communication, on the first rank
+};
+
+class ModelledCluster {
+ public:
+  // measured: outcomes of profile trials (docs/profiles-and-clusters.md), for a cluster that no
+  // file declares. Throws as LoadDeclaredCluster. Cost: calibrates once a draw, some seconds.
+  ModelledCluster(const ProfileFolders& profiles, std::string name, nlohmann::json measured);
+
+  const std::string& name() const noexcept { return name_; }
+  // Null: measured.
+  const DeclaredCluster* declared() const noexcept { return declared_; }
+  // Whether a cell has draws: a declared cluster's, or those of profiles that say how well they are
+  // known.
+  bool HasDraws(const CellConfig& cell) const;
+  // "" where links can be made faster or slower, else why not.
+  std::string WhyFixedBandwidth() const;
+
+  // The profiles of a cell in a draw, 0 being as stated; `bandwidth`: a factor on inter_node_gbps
+  // of a declared cluster.
+  nlohmann::json Profiles(const CellConfig& cell, int draw, double bandwidth = 1) const;
+
+  // Declared clusters' inputs that are not known exactly, and profiles with one of them at an end.
+  // The first call of an input and end calibrates; one at a time.
+  const std::vector<std::string>& open_inputs() const noexcept { return open_inputs_; }
+  void PrepareEnds();
+  nlohmann::json ProfilesAtEnd(const CellConfig& cell, const std::string& input,
+                               RangeEnd end) const;
+
+ private:
+  const ProfileFolders& profiles_;
+  std::string name_;
+  nlohmann::json measured_;
+  const DeclaredCluster* declared_ = nullptr;
+  std::vector<std::string> open_inputs_;
+  std::map<std::pair<std::string, RangeEnd>, DeclaredCluster> at_ends_;
+};
+
+// What the cell's trial says: the median of the steps that it simulates.
+StepModel ModelSteps(const CellConfig& cell, const nlohmann::json& profiles);
+// The first of them, which bands are made of.
+StepModel ModelFirstStep(const CellConfig& cell, const nlohmann::json& profiles);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,101 @@
+#include "harness/run/modelled_cell.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/sparsify/nonzeros/nonzeros.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_data.hpp"
+#include "workloads/catalog/catalog.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+int RanksOf(const json& outcome) { return outcome.at("config").at("workers").get<int>(); }
+
+// The profile measured with `ranks` at once, or else with the most ranks below; null if none.
+const json* NearestBelow(const json& profiles, int ranks,
+                         const std::function<bool(const json&)>& fits) {
+  const json* best = nullptr;
+  for (const json& outcome : profiles) {
+    if (!fits(outcome) || RanksOf(outcome) > ranks) continue;
+    if (best == nullptr || RanksOf(outcome) > RanksOf(*best)) best = &outcome;
+  }
+  return best;
+}
+
+[[noreturn]] void Lacks(const CellConfig& config, const std::string& what) {
+  SPARFUSE_THROW(kConfig, "cluster \"" + config.cluster + "\": its profile lacks " + what +
+                              "; measure it with sparfuse profile");
+}
+
+}  // namespace
+
+ModelConfig ConfigureModel(const TrialConfig& trial, const json& profiles) {
+  const CellConfig& config = trial.cell;
+  const int workers = config.workers;
+  const bool shared = config.cluster == kThisMachine;
+  if (profiles.empty()) Lacks(config, "every measurement");
+  const bool declared = profiles.front().contains("declared");
+  // Ranks that a machine runs side by side; a declared cluster's devices are not shared.
+  const int units = declared ? 0
+                             : std::max(1, profiles.front().at("machine").at("cores").get<int>() /
+                                               config.threads_per_worker);
+
+  const json* compute = declared ? &profiles.front()
+                                 : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
+                                                [](const json&) { return true; });
+  if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
+  const json& times = compute->at("profile");
+  GradientLayout layout = MakeLayout(TensorsOf(times), config);
+  BackwardProfile backward = BackwardOf(times, layout);
+  backward.sleeps = workloads::FindWorkload(config.workload).sleeps;
+  CostModel cost = KernelCosts(times);
+  if (declared) {
+    AddDeclaredLinks(cost, times);
+  } else if (workers > 1) {
+    std::optional<LinkShape> shape;
+    if (config.link) shape = config.link->WithoutHost();
+    const json wanted = ToJson(shape);
+    const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
+      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted;
+    });
+    if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
+    AddLink(cost, link->at("profile"));
+    if (config.link) cost.exchange_host_seconds = 1e-6 * config.link->host_us;
+  }
+
+  ModelConfig model =
+      MakeModelConfig(Compose(config), std::move(layout), {workers, config.ranks_per_node},
+                      std::move(backward), std::move(cost), trial.seed);
+  if (!model.index_shared) {
+    const std::size_t together = model.overlap.together;
+    model.overlap = workloads::OverlapOf(workloads::FindWorkload(config.workload));
+    model.overlap.together = together;
+  }
+  const auto& natural = workloads::FindWorkload(config.workload).natural;
+  if (natural && config.sparsifier == kNonzeros) {
+    model.overlap.together = std::max(model.overlap.together, natural->row);
+  }
+  model.cores_per_machine = units;
+  model.ranks_per_machine = shared ? workers : 1;
+  return model;
+}
+
+int SimulatedSteps(const CellConfig& config, const ModelConfig& model) {
+  const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
+  return varies ? config.steps : 1;
+}
+
+double StepSeconds(const ModelStep& step) {
+  double longest = 0;
+  for (const StepRecord& record : step.records) longest = std::max(longest, record.step_seconds);
+  return longest;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,25 @@
+// Makes what the model simulates of a cell and the profiles of its cluster.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "core/engine/model/model_engine.hpp"
+#include "harness/catalog/cell_config.hpp"
+
+namespace sparfuse::harness {
+
+// Draws of a declared cluster's inputs that bands are made of.
+inline constexpr int kDraws = 32;
+
+// profiles: outcomes of profile trials, as RunModelledTrial takes them. Throws Error{kConfig}
+// naming what they lack. Plans the cell's units: with some planners as long as a step is simulated.
+ModelConfig ConfigureModel(const TrialConfig& trial, const nlohmann::json& profiles);
+
+// How many steps of a cell's trial are simulated: those after the dense ones where they vary, else
+// one, which all are like.
+int SimulatedSteps(const CellConfig& config, const ModelConfig& model);
+
+// Of the slowest rank.
+double StepSeconds(const ModelStep& step);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,313 @@
+// Tests what is said of a question: that it is what modelled trials say, that what was planted
+// decides, and that wide ranges leave things undecided.
+#include "harness/advise/advice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "harness/advise/advice_text.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/experiment/experiment.hpp"
+#include "harness/run/model_trial.hpp"
+#include "harness/run/modelled_cell.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+// Four nodes of two cards; every input is known but those that a test opens.
+constexpr const char* kCluster = R"(
+title    = "Four nodes of two"
+source   = "test"
+hardware = "none"
+nodes          = 4
+ranks_per_node = 2
+[input]
+inter_node_gbps          = { value = 10, low = 10, high = 10, kind = "declared", source = "t" }
+inter_node_us            = { value = 5, low = 5, high = 5, kind = "declared", source = "t" }
+intra_node_gbps          = { value = 400, low = 400, high = 400, kind = "declared", source = "t" }
+intra_node_us            = { value = 2, low = 2, high = 2, kind = "declared", source = "t" }
+memory_gbytes_per_s      = { value = 2000, low = 2000, high = 2000, kind = "declared", source = "t" }
+kernel_us                = { value = 4, low = 4, high = 4, kind = "declared", source = "t" }
+compute_tflops           = { value = 10, low = 10, high = 10, kind = "declared", source = "t" }
+host_link_gbytes_per_s   = { value = 20, low = 20, high = 20, kind = "declared", source = "t" }
+host_memory_gbytes_per_s = { value = 100, low = 100, high = 100, kind = "declared", source = "t" }
+exchange_host_us         = { value = 20, low = 20, high = 20, kind = "declared", source = "t" }
+selection_us             = { value = 20, low = 20, high = 20, kind = "declared", source = "t" }
+selection_ns_an_element  = { value = 0.1, low = 0.1, high = 0.1, kind = "declared", source = "t" }
+[selection_costs]
+topk = 1.0
+)";
+
+std::string With(std::string text, const std::string& old, const std::string& now) {
+  const auto at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old;
+  return text.replace(at, old.size(), now);
+}
+
+// exchange_host_us between `low` and `high`.
+std::string WithHost(double value, double low, double high) {
+  return With(kCluster,
+              "value = 20, low = 20, high = 20, kind = \"declared\", source = \"t\" }\n"
+              "selection_us",
+              "value = " + std::to_string(value) + ", low = " + std::to_string(low) + ", high = " +
+                  std::to_string(high) + ", kind = \"declared\", source = \"t\" }\nselection_us");
+}
+
+class Advising : public ::testing::Test {
+ protected:
+  ProfileFolders profiles() const { return {folder_.path()}; }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_.path() / (name + ".toml")) << text;
+  }
+  static AdviceRequest Ask(const std::string& cluster, std::vector<std::string> methods = {}) {
+    AdviceRequest request;
+    request.workload = "digits-resnet";
+    request.cluster = cluster;
+    request.workers = {4, 8};
+    request.methods = std::move(methods);
+    return request;
+  }
+  Advice Answer(const AdviceRequest& request) {
+    const ProfileFolders folders = profiles();
+    return Adviser(catalog_, folders, request, nullptr, nullptr).Answer();
+  }
+  std::string ErrorOf(const AdviceRequest& request) {
+    try {
+      Answer(request);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig);
+      return error.what();
+    }
+    return "";
+  }
+
+  const Catalog catalog_ = BuiltInCatalog();
+  TemporaryFolder folder_;
+};
+
+TEST_F(Advising, RanksByWhatTrialsOfTheSameCellsAndDrawsSay) {
+  Write("c", WithHost(20, 5, 80));
+  const ProfileFolders folders = profiles();
+  const Advice advice = Answer(Ask("c", {"wfbp", "dense", "syncea", "powersgd"}));
+  ASSERT_EQ(advice.rankings.size(), 2u);
+  EXPECT_TRUE(advice.left_out.empty());
+  for (const Ranking& ranking : advice.rankings) {
+    ASSERT_EQ(ranking.methods.size(), 4u);
+    std::map<std::string, json> outcomes;
+    for (const RankedMethod& each : ranking.methods) {
+      const auto drawn = [&](int draw) {
+        return DeclaredProfile(DrawnCluster(folders, "c", draw), each.cell);
+      };
+      outcomes[each.cell.method] =
+          RunModelledTrial({each.cell, kModelSeed, 0, "t"}, drawn(0), drawn, folder_.path());
+    }
+    const std::vector<double> dense = outcomes["dense"]["draws"]["step_seconds"];
+    double last = 0;
+    for (const RankedMethod& each : ranking.methods) {
+      const json& outcome = outcomes[each.cell.method];
+      EXPECT_DOUBLE_EQ(each.step_seconds, outcome["metrics"]["step_seconds"]["value"]);
+      EXPECT_DOUBLE_EQ(each.throughput.value, outcome["metrics"]["throughput"]["value"]);
+      EXPECT_GE(each.step_seconds, last);
+      last = each.step_seconds;
+      std::vector<double> ratios = outcome["draws"]["step_seconds"];
+      ASSERT_EQ(ratios.size(), static_cast<std::size_t>(kDraws));
+      for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = dense[i] / ratios[i];
+      const Interval band = BandOfDraws(
+          outcomes["dense"]["metrics"]["step_seconds"]["value"].get<double>() / each.step_seconds,
+          ratios);
+      ASSERT_TRUE(each.over_dense);
+      EXPECT_DOUBLE_EQ(each.over_dense->low, band.low) << each.cell.method;
+      EXPECT_DOUBLE_EQ(each.over_dense->high, band.high);
+      EXPECT_LE(each.over_best.value, 1);
+    }
+    EXPECT_LT(ranking.methods.front().throughput.low, ranking.methods.front().throughput.high);
+  }
+}
+
+TEST_F(Advising, TheOpenInputDecides) {
+  Write("c", WithHost(100, 10, 1000));
+  const Advice advice = Answer(Ask("c", {"wfbp", "dense"}));
+  for (const Ranking& ranking : advice.rankings) {
+    ASSERT_TRUE(ranking.deciding);
+    ASSERT_FALSE(ranking.deciding->effects.empty());
+    const InputEffect& first = ranking.deciding->effects.front();
+    EXPECT_EQ(first.input, "exchange_host_us");
+    EXPECT_GT(first.share, 0.99);
+    EXPECT_FALSE(first.measure.empty());
+    EXPECT_GT(ranking.deciding->variance_together, 0);
+  }
+  // At an end it is what a file says that declares that end.
+  Write("low", WithHost(10, 10, 10));
+  const Advice low = Answer(Ask("low", {"wfbp", "dense"}));
+  const Ranking& ranking = advice.rankings.front();
+  const auto seconds = [&](const std::string& method) {
+    for (const RankedMethod& each : low.rankings.front().methods) {
+      if (each.cell.method == method) return each.step_seconds;
+    }
+    return 0.0;
+  };
+  EXPECT_NEAR(ranking.deciding->effects.front().ratio_low,
+              seconds(ranking.second) / seconds(ranking.methods.front().cell.method), 1e-9);
+}
+
+TEST_F(Advising, OfSeveralOpenInputsTheOneThatMattersComesFirst) {
+  Write("c", With(WithHost(100, 10, 1000), "value = 4, low = 4, high = 4",
+                  "value = 4, low = 3.9, high = 4.1"));
+  const Advice advice = Answer(Ask("c", {"wfbp", "dense"}));
+  const InputEffects& found = *advice.rankings.front().deciding;
+  ASSERT_EQ(found.effects.size(), 2u);
+  EXPECT_EQ(found.effects.front().input, "exchange_host_us");
+  EXPECT_EQ(found.effects.back().input, "kernel_us");
+  for (std::size_t i = 1; i < found.effects.size(); ++i) {
+    EXPECT_GE(found.effects[i - 1].variance, found.effects[i].variance);
+    EXPECT_LT(found.effects[i].share, 0.01);
+  }
+}
+
+TEST_F(Advising, WideRangesLeaveMethodsUndecided) {
+  // wfbp exchanges each tensor by itself: how long the host takes for an exchange decides whether
+  // that pays.
+  const auto undecided = [&](const std::string& cluster, double value, double low, double high) {
+    Write(cluster, WithHost(value, low, high));
+    const Advice advice = Answer(Ask(cluster, {"wfbp", "dense"}));
+    const Ranking& ranking = advice.rankings.front();
+    EXPECT_FALSE(ranking.methods.front().undecided);
+    return ranking.methods.back().undecided;
+  };
+  double turns = 0;  // where the order does
+  std::string before;
+  for (const double host : {1.0, 10.0, 30.0, 100.0, 300.0, 1000.0}) {
+    const std::string name = "at" + std::to_string(static_cast<int>(host));
+    Write(name, WithHost(host, host, host));
+    const std::string winner =
+        Answer(Ask(name, {"wfbp", "dense"})).rankings.front().methods.front().cell.method;
+    if (!before.empty() && winner != before) turns = host;
+    before = winner;
+  }
+  ASSERT_GT(turns, 0);
+  EXPECT_TRUE(undecided("wide", turns, turns / 100, turns * 100));
+  EXPECT_FALSE(undecided("narrow", 100 * turns, 99 * turns, 101 * turns));
+}
+
+TEST_F(Advising, WinnersAlongASweepAreThoseOfFilesThatDeclareItsPoints) {
+  Write("c", kCluster);
+  const std::vector<std::string> methods = {"wfbp", "dense", "syncea", "powersgd"};
+  const Advice advice = Answer(Ask("c", methods));
+  std::size_t changes = 0;
+  for (const Sweep& sweep : advice.sweeps) {
+    for (std::size_t i = 1; i < sweep.winners.size(); ++i)
+      changes += sweep.winners[i].second != sweep.winners[i - 1].second;
+    if (sweep.along != "inter_node_gbps" || sweep.workers != 8) continue;
+    ASSERT_EQ(sweep.winners.size(), 5u);
+    for (const auto& [gbps, winner] : sweep.winners) {
+      const std::string name = "at" + std::to_string(static_cast<int>(10 * gbps));
+      Write(name,
+            With(kCluster, "value = 10, low = 10, high = 10", "value = " + std::to_string(gbps)));
+      const Advice there = Answer(Ask(name, methods));
+      EXPECT_EQ(there.rankings.back().methods.front().cell.method, winner) << gbps;
+    }
+  }
+  EXPECT_EQ(advice.changes.size(), changes);
+}
+
+TEST_F(Advising, PhasePointsHaveTheWinnersOfTheRanking) {
+  Write("c", WithHost(20, 5, 80));
+  const ProfileFolders folders = profiles();
+  Adviser adviser(catalog_, folders, Ask("c", {"wfbp", "dense", "syncea"}), nullptr, nullptr);
+  const Advice advice = adviser.Answer();
+  const auto phase = adviser.Phase({1, 4}, {4, 8});
+  ASSERT_EQ(phase.size(), 4u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Ranking& ranking = advice.rankings[i];
+    EXPECT_EQ(phase[i].winner, ranking.methods.front().cell.method);
+    std::vector<std::string> undecided;
+    for (const RankedMethod& each : ranking.methods) {
+      if (each.undecided) undecided.push_back(each.cell.method);
+    }
+    EXPECT_EQ(phase[i].undecided, undecided);
+  }
+}
+
+TEST_F(Advising, SaysWhichMethodsAreLeftOutAndWhy) {
+  Write("c", kCluster);
+  const Advice advice = Answer(Ask("c"));
+  EXPECT_GT(advice.rankings.front().methods.size(), 20u);
+  bool found = false;
+  for (const LeftOut& each : advice.left_out) {
+    if (each.method != "omnireduce") continue;
+    found = true;
+    EXPECT_NE(each.reason.find("block-topk"), std::string::npos) << each.reason;
+    EXPECT_EQ(each.workers, (std::vector<int>{4, 8}));
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(Advising, TheExperimentThatKeepsItHasTheRankedCells) {
+  Write("c", kCluster);
+  AdviceRequest request = Ask("c");
+  request.densities = {0.01, 0.001};
+  request.batch = 16;
+  const Advice advice = Answer(request);
+  const ProfileFolders folders = profiles();
+  const Experiment experiment = ParseExperiment(
+      TomlFile::Parse(AdviceToml(advice, nullptr), "advice.toml"), catalog_, folders);
+  std::set<std::string> kept, ranked;
+  for (const Cell& cell : experiment.parts.front().cells) kept.insert(cell.config_hash);
+  for (const Ranking& ranking : advice.rankings) {
+    for (const RankedMethod& each : ranking.methods) ranked.insert(ConfigHash(each.cell));
+  }
+  EXPECT_EQ(kept, ranked);
+}
+
+TEST_F(Advising, MistakesNameWhatWasExpected) {
+  Write("c", kCluster);
+  const auto error = [&](auto change) {
+    AdviceRequest request = Ask("c", {"wfbp", "dense"});
+    change(request);
+    return ErrorOf(request);
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  says(error([](auto& r) { r.workload = "digits-resne"; }), "did you mean \"digits-resnet\"");
+  says(error([](auto& r) { r.cluster = "d"; }), "did you mean \"c\"");
+  says(error([](auto& r) { r.methods = {"wfpb"}; }), "did you mean \"wfbp\"");
+  says(error([](auto& r) { r.workers = {16}; }), "cluster c has 8 devices (4 nodes of 2)");
+  says(error([](auto& r) { r.workers = {0}; }), "--workers 0: expected an integer from 1");
+  says(error([](auto& r) { r.densities = {1.5}; }), "--density 1.5: expected a number in (0, 1]");
+  says(error([](auto& r) { r.sparsifier = "topkk"; }), "did you mean \"topk\"");
+}
+
+TEST_F(Advising, WorksOnAMeasuredProfileWithoutInputsToBlame) {
+  const std::filesystem::path project =
+      std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results" / "profiles";
+  const ProfileFolders folders(project);
+  AdviceRequest request = Ask("epyc-2core", {"wfbp", "dense"});
+  request.workers = {4};
+  request.link = LinkShape{1, 100};
+  Adviser adviser(catalog_, folders, request, ReadProfiles(project / "epyc-2core.json"), nullptr);
+  const Advice advice = adviser.Answer();
+  EXPECT_EQ(advice.rankings.front().methods.size(), 2u);
+  EXPECT_FALSE(advice.rankings.front().deciding);
+  EXPECT_FALSE(advice.fixed_bandwidth.empty());
+  EXPECT_THROW(adviser.Phase({1}, {4}), Error);
+}
+
+TEST(InputEffects, VarianceIsThatOfUniformDrawsOnEitherSide) {
+  EXPECT_DOUBLE_EQ(VarianceBetweenEnds(-3, 3), 3);  // uniform over [-3, 3]
+  EXPECT_DOUBLE_EQ(VarianceBetweenEnds(0, 0), 0);
+  EXPECT_DOUBLE_EQ(VarianceBetweenEnds(0, 4), 16.0 / 6 - 1);
+  // Both ends move it the same way.
+  EXPECT_DOUBLE_EQ(VarianceBetweenEnds(4, 4), 32.0 / 6 - 4);
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
