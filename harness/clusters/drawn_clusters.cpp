@@ -1,0 +1,129 @@
+// Keeps declared clusters that were read, and draws them again within their inputs' ranges.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "core/base/random_stream.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+// Half of all draws below the value, half above; even steps of its logarithm on either side.
+double Draw(double value, double low, double high, const std::string& name, int draw) {
+  if (draw == 0 || value <= 0) return value;
+  std::uint64_t key = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  const double u =
+      static_cast<double>(RandomStream(key, static_cast<std::uint64_t>(draw), 0).At(0) >> 11) *
+      0x1p-53;
+  const double end = u < 0.5 ? low : high;
+  const double way = u < 0.5 ? 1 - 2 * u : 2 * u - 1;
+  constexpr double kLeast = 1e-12;
+  return value * std::pow(std::max(end, kLeast * value) / value, way);
+}
+
+// What decides an input's value: its name, its declared value, and what it may be.
+using Choice = std::function<double(const std::string&, double, double, double)>;
+
+std::string NameOfInput(const ComputeTime& time) { return "compute/" + time.workload; }
+std::string NameOfInput(const Coder& coder) { return "coder/" + coder.name; }
+
+DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose) {
+  DeclaredCluster chosen = declared;
+  for (DeclaredInput& input : chosen.inputs)
+    input.value = choose(input.name, input.value, input.low, input.high);
+  for (ComputeTime& time : chosen.compute) {
+    const double factor = choose(NameOfInput(time), 1, 1 / time.spread, time.spread);
+    time.forward_seconds *= factor;
+    time.backward_seconds *= factor;
+  }
+  for (Coder& coder : chosen.coders) {
+    const double factor = choose(NameOfInput(coder), 1, 1 / coder.spread, coder.spread);
+    for (double* each :
+         {&coder.encode_seconds, &coder.encode_seconds_per_element, &coder.decode_seconds,
+          &coder.decode_seconds_per_rank, &coder.decode_seconds_per_element,
+          &coder.decode_seconds_per_element_and_rank, &coder.decode_seconds_per_entry}) {
+      *each *= factor;
+    }
+  }
+  return chosen;
+}
+
+// Solves again for what is calibrated: on the cluster's own steps, or by what became of it on the
+// cluster that it is taken from, before and after the same choice there.
+void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster* before,
+                    const DeclaredCluster* after) {
+  if (before == nullptr) {
+    RecalibrateOnSteps(chosen);
+    return;
+  }
+  for (DeclaredInput& input : chosen.inputs) {
+    if (input.kind != "calibrated") continue;
+    const std::string family = input.families.empty() ? "" : input.families.front();
+    input.value *= after->Value(input.name, family) / before->Value(input.name, family);
+  }
+}
+
+}  // namespace
+
+const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
+                                    int draw) {
+  // Calibration simulates; an experiment asks once a cell.
+  static std::map<std::pair<std::filesystem::path, int>, DeclaredCluster> loaded;
+  const std::filesystem::path file = std::filesystem::absolute(profiles.File(cluster + ".toml"));
+  const auto found = loaded.find({file, draw});
+  if (found != loaded.end()) return found->second;
+  DeclaredCluster read;
+  if (draw == 0) {
+    read = ParseDeclaredCluster(TomlFile::Read(file), profiles);
+  } else {
+    const DeclaredCluster& declared = DrawnCluster(profiles, cluster, 0);
+    read = ChosenFrom(declared, [&](const std::string& name, double value, double low,
+                                    double high) { return Draw(value, low, high, name, draw); });
+    const std::string& other = declared.calibrated_on;
+    CalibrateAgain(read, other.empty() ? nullptr : &DrawnCluster(profiles, other, 0),
+                   other.empty() ? nullptr : &DrawnCluster(profiles, other, draw));
+  }
+  return loaded.emplace(std::pair(file, draw), std::move(read)).first->second;
+}
+
+std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster) {
+  std::vector<std::string> names;
+  for (const std::string& each : {cluster, LoadDeclaredCluster(profiles, cluster).calibrated_on}) {
+    if (each.empty()) continue;
+    ChosenFrom(LoadDeclaredCluster(profiles, each),
+               [&](const std::string& name, double value, double low, double high) {
+                 const bool known = std::ranges::find(names, name) != names.end();
+                 if (low < high && value > 0 && !known) names.push_back(name);
+                 return value;
+               });
+  }
+  return names;
+}
+
+DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& cluster,
+                             const std::string& input, RangeEnd end) {
+  const DeclaredCluster& declared = LoadDeclaredCluster(profiles, cluster);
+  const auto choose = [&](const std::string& name, double value, double low, double high) {
+    return name != input ? value : end == RangeEnd::kLow ? low : high;
+  };
+  DeclaredCluster moved = ChosenFrom(declared, choose);
+  if (declared.calibrated_on.empty()) {
+    CalibrateAgain(moved, nullptr, nullptr);
+  } else {
+    const DeclaredCluster after = ClusterAtEnd(profiles, declared.calibrated_on, input, end);
+    CalibrateAgain(moved, &LoadDeclaredCluster(profiles, declared.calibrated_on), &after);
+  }
+  return moved;
+}
+
+const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
+                                           const std::string& cluster) {
+  return DrawnCluster(profiles, cluster, 0);
+}
+
+}  // namespace sparfuse::harness
