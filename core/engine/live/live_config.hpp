@@ -29,8 +29,8 @@ struct LiveConfig {
   std::shared_ptr<const Collective> sparse_collective;
   // How index/value payloads are encoded; plain f32/u32 has no header.
   PayloadCoding coding;
-  double exchange_host_seconds =
-      0;          // of StepScheduler: more than the engine's own takes, to emulate
+  // Of StepScheduler: on top of what the engine's own work takes, to emulate a slower host.
+  double exchange_host_seconds = 0;
   Device device;  // where gradients and averages lie
   // On a device: that of forward, backward and update. By default the engine makes one.
   Stream compute;
