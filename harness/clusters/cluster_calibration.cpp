@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/engine/model/model_engine.hpp"
-#include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/profile_data.hpp"
 
@@ -27,20 +26,7 @@ bool IsSameStep(const ReferenceStep& a, const ReferenceStep& b) {
 }
 
 StepRecord SimulateReference(const DeclaredCluster& cluster, const ReferenceStep& step) {
-  static const Catalog catalog = BuiltInCatalog();
-  CellConfig config;
-  config.workload = step.workload;
-  config.batch_per_worker = step.batch_per_worker;
-  config.workers = step.workers;
-  config.ranks_per_node = std::min(cluster.ranks_per_node, step.workers);
-  config.cluster = cluster.name;
-  config.link = step.link;
-  const Method& method = NeedEntry(catalog.methods, "method", step.method);
-  config.method = step.method;
-  config.method_options = ResolveMethodOptions(catalog, method, step.method_options);
-  config.sparsifier = step.sparsifier;
-  config.density = step.density;
-  if (step.sparsifier != "none") config.feedback = method.feedback;
+  const CellConfig config = CellOf(cluster, step);
   const json profile = DeclaredProfile(cluster, config);
   const json& times = profile.front().at("profile");
   GradientLayout layout = MakeLayout(TensorsOf(times), {}, "workload " + step.workload);
@@ -195,11 +181,6 @@ class LeastSquares {
   Vector at_, least_, most_;  // logarithms
 };
 
-const char* NameOfPart(StepPart part) {
-  static constexpr const char* kNames[] = {"step", "exposed communication", "sparsification"};
-  return kNames[static_cast<std::size_t>(part)];
-}
-
 [[noreturn]] void FailToMeet(const DeclaredCluster& cluster, const ReferenceStep& step) {
   const StepRecord record = SimulateReference(cluster, step);
   std::vector<std::string> inputs;
@@ -212,15 +193,31 @@ const char* NameOfPart(StepPart part) {
                   "nearest, with {}. Of its {:.4g} ms forward and backward take {:.4g}, "
                   "sparsification {:.4g}, exposed communication {:.4g}, decompression {:.4g}, the "
                   "update {:.4g}: expected inputs that leave room for what was measured",
-                  NameOfPart(step.part), step.workload, step.method, step.workers,
-                  step.seconds * 1e3, step.modelled_seconds * 1e3, fmt::join(inputs, ", "),
-                  record.step_seconds * 1e3,
+                  kStepPartNames[static_cast<std::size_t>(step.part)], step.workload, step.method,
+                  step.workers, step.seconds * 1e3, step.modelled_seconds * 1e3,
+                  fmt::join(inputs, ", "), record.step_seconds * 1e3,
                   (record.forward_seconds + record.backward_seconds) * 1e3,
                   record.sparsify_seconds * 1e3, record.exposed_communication_seconds * 1e3,
                   record.decompress_seconds * 1e3, record.update_seconds * 1e3));
 }
 
 }  // namespace
+
+CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step) {
+  CellConfig config;
+  config.workload = step.workload;
+  config.batch_per_worker = step.batch_per_worker;
+  config.workers = step.workers;
+  config.ranks_per_node = std::min(cluster.ranks_per_node, step.workers);
+  config.cluster = cluster.name;
+  config.link = step.link;
+  config.method = step.method;
+  config.method_options = step.method_options;
+  config.sparsifier = step.sparsifier;
+  config.density = step.density;
+  config.feedback = step.feedback;
+  return config;
+}
 
 double ModelledSeconds(const DeclaredCluster& cluster, const ReferenceStep& step) {
   return PartOf(SimulateReference(cluster, step), step.part);

@@ -5,6 +5,9 @@
 
 namespace sparfuse::harness {
 
+// The cell whose step it is.
+CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step);
+
 // What the model says of the step's part, with the cluster's inputs as they are.
 double ModelledSeconds(const DeclaredCluster& cluster, const ReferenceStep& step);
 

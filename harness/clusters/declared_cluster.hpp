@@ -61,6 +61,7 @@ struct CalibrationBar {
 };
 
 enum class StepPart : std::uint8_t { kStep, kExposed, kSparsify };
+inline constexpr const char* kStepPartNames[] = {"step", "exposed communication", "sparsification"};
 
 // A step, or a part of one, that was measured on the cluster: what calibration must reproduce.
 struct ReferenceStep {
@@ -68,7 +69,8 @@ struct ReferenceStep {
   std::string workload;
   int batch_per_worker = 0, workers = 0;
   std::string method;
-  nlohmann::json method_options = nlohmann::json::object();
+  MethodChoice method_options;
+  std::string feedback = "none";
   std::string sparsifier;  // "none": it sends dense gradients
   double density = 1;
   std::optional<LinkShape> link;  // another than the cluster's
@@ -161,7 +163,8 @@ inline constexpr const char* kStacksFolder = "stacks";
 inline constexpr const char* kPresetsFolder = "presets";
 
 // Reads, checks and calibrates. Throws Error{kConfig} naming file, line, key, value and what was
-// expected. Cost: some simulated steps, about 0.1 s; done once a file.
+// expected. Cost: simulates some hundred steps where it calibrates, at most
+// half a second; done once a file.
 const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
                                            const std::string& cluster);
 // The same of a file that is read already; `profiles` has the cluster that it may refer to.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/catalog/catalog.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -18,9 +18,7 @@ constexpr double kFloatBytes = 4;
 constexpr double kGbps = 1e9 / 8;  // bytes a second
 
 bool SendsDense(const ReferenceStep& step) {
-  static const Catalog catalog = BuiltInCatalog();
-  const Method& method = NeedEntry(catalog.methods, "method", step.method);
-  return step.sparsifier == "none" && method.dense() && method.collective == "ring-allreduce";
+  return step.sparsifier == "none" && step.method_options.collective == "ring-allreduce";
 }
 
 }  // namespace
@@ -31,19 +29,15 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
       !SendsDense(step)) {
     return std::nullopt;
   }
-  CellConfig config;
-  config.workload = step.workload;
-  config.batch_per_worker = step.batch_per_worker;
-  config.workers = step.workers;
-  config.ranks_per_node = cluster.ranks_per_node;
-  config.cluster = cluster.name;
-  const json profile = DeclaredProfile(cluster, config).front().at("profile").at("backward");
+  const json outcomes = DeclaredProfile(cluster, CellOf(cluster, step));
+  const json& profile = outcomes.front().at("profile");
+  const json& compute = profile.at("backward");
   double backward = 0;
-  for (const json& tensor : profile.at("tensors")) backward += tensor.at("seconds").get<double>();
+  for (const json& tensor : compute.at("tensors")) backward += tensor.at("seconds").get<double>();
   double exposed = step.seconds;
   if (step.part == StepPart::kStep) {
-    exposed -= profile.at("forward_seconds").get<double>() + backward +
-               profile.at("update_seconds").get<double>();
+    exposed -= compute.at("forward_seconds").get<double>() + backward +
+               compute.at("update_seconds").get<double>();
   }
   ImpliedRate rate;
   const double gradients =
@@ -57,12 +51,12 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
       exposed > 0 ? rate.most_bytes / exposed / kGbps : std::numeric_limits<double>::infinity();
   rate.nominal = (step.link ? step.link->gbps : cluster.Value("inter_node_gbps")) *
                  cluster.Value("network_cards");
-  rate.delivered = std::min(rate.nominal * cluster.Value("inter_node_efficiency"),
-                            cluster.Value("host_path_gbps"));
-  if (cluster.ranks_per_node > 1) {
-    rate.delivered = std::min(
-        rate.delivered, cluster.Value("intra_node_gbps") * cluster.Value("intra_node_efficiency"));
-  }
+  const auto delivered = [&](const char* link) {
+    return 1 / profile.at("links").at(link).at("seconds_per_byte").get<double>() / kGbps;
+  };
+  rate.delivered = delivered("inter_node");
+  if (cluster.ranks_per_node > 1)
+    rate.delivered = std::min(rate.delivered, delivered("intra_node"));
   return rate;
 }
 

@@ -67,9 +67,8 @@ Table ComputeTable(const DeclaredCluster& cluster) {
   return table;
 }
 
-const char* NameOfPart(StepPart part) {
-  static constexpr const char* kNames[] = {"step", "exposed communication", "sparsification"};
-  return kNames[static_cast<std::size_t>(part)];
+const char* PartOf(const ReferenceStep& step) {
+  return kStepPartNames[static_cast<std::size_t>(step.part)];
 }
 
 // Calibration that leaves a reference further off than that has not met it.
@@ -101,7 +100,7 @@ Table ReferenceTable(const DeclaredCluster& cluster) {
   table.columns = {"workload", "workers", "method", "part", "measured", "modelled", "off", "from"};
   for (const ReferenceStep& step : cluster.references) {
     table.rows.push_back({step.workload, std::to_string(step.workers), step.method,
-                          NameOfPart(step.part), fmt::format("{:.4g} ms", 1e3 * step.seconds),
+                          PartOf(step), fmt::format("{:.4g} ms", 1e3 * step.seconds),
                           fmt::format("{:.4g} ms", 1e3 * step.modelled_seconds),
                           fmt::format("{:+.1f} %{}", 100 * step.off(), IsFarOff(step) ? " **" : ""),
                           step.bar ? step.bar->name() : step.source});
@@ -135,7 +134,7 @@ json Describe(const DeclaredCluster& cluster) {
                           {"workers", step.workers},
                           {"batch_per_worker", step.batch_per_worker},
                           {"method", step.method},
-                          {"part", NameOfPart(step.part)},
+                          {"part", PartOf(step)},
                           {"bar", step.bar ? json(step.bar->name()) : json()},
                           {"seconds", step.seconds},
                           {"modelled_seconds", step.modelled_seconds},
