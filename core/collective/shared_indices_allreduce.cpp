@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/base/fnv.hpp"
 #include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
@@ -18,8 +19,8 @@ namespace {
 constexpr std::size_t kHashWords = 2;
 
 std::uint32_t HashOf(std::span<const std::uint32_t> indices) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;
-  for (const std::uint32_t index : indices) hash = (hash ^ index) * 0x100000001b3ull;
+  std::uint64_t hash = kFnvBegin;
+  for (const std::uint32_t index : indices) hash = FnvAdd(hash, index);
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 

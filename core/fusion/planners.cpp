@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/base/fnv.hpp"
 #include "core/fusion/plan.hpp"
 
 namespace sparfuse {
@@ -105,11 +106,9 @@ class FusionDegree final : public Planner {
 }  // namespace
 
 std::uint64_t Plan::Hash() const {
-  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a, 64 bit
+  std::uint64_t hash = kFnvBegin;
   const auto mix = [&hash](std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte) {
-      hash = (hash ^ ((value >> (8 * byte)) & 0xff)) * 1099511628211ull;
-    }
+    for (int byte = 0; byte < 8; ++byte) hash = FnvAdd(hash, (value >> (8 * byte)) & 0xff);
   };
   for (const Unit& unit : units) {
     mix(unit.first);

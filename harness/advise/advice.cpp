@@ -9,7 +9,6 @@
 
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/run/modelled_cell.hpp"
 
@@ -38,16 +37,6 @@ constexpr const char* kNoFile = "sparfuse advise";
 std::string WithoutPlace(const std::string& message) {
   const std::string place = std::string(kNoFile) + ":1: ";
   return message.starts_with(place) ? message.substr(place.size()) : message;
-}
-
-void NeedCluster(const ProfileFolders& profiles, const std::string& cluster) {
-  std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
-  for (const char* extension : {".toml", ".json"}) {
-    for (const std::string& name : profiles.Names(extension)) known.push_back(name);
-  }
-  if (std::ranges::find(known, cluster) != known.end()) return;
-  SPARFUSE_THROW(kConfig, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}",
-                                      cluster, Suggestion(cluster, known), profiles.Text()));
 }
 
 double UnitsPerStep(const CellConfig& cell) {
@@ -150,7 +139,7 @@ std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws
     entry.workers.push_back(workers);
     SortUnique(entry.workers);
   };
-  std::vector<Modelled*> todo;
+  std::vector<Modelled*> missing;
   for (const Point& point : points) {
     for (const std::string& method : of != nullptr ? *of : with_dense_) {
       const auto known = keys_.find({method, point});
@@ -172,23 +161,25 @@ std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws
       Modelled& modelled = modelled_.at(key);
       if (!modelled.failure.empty()) continue;
       const bool lacks = modelled.step.seconds == 0 || (draws && !modelled.has_draws);
-      if (lacks && std::ranges::find(todo, &modelled) == todo.end()) todo.push_back(&modelled);
+      if (lacks && std::ranges::find(missing, &modelled) == missing.end())
+        missing.push_back(&modelled);
     }
   }
   std::mutex mutex;
   std::size_t done = 0;
   const bool shown = progress_ && !doing.empty();
-  if (shown) progress_(doing, 0, todo.size());
-  pool_.ParallelFor(todo.size(), [&](std::size_t i, int) {
-    Modelled& each = *todo[i];
+  if (shown) progress_(doing, 0, missing.size());
+  pool_.ParallelFor(missing.size(), [&](std::size_t i, int) {
+    Modelled& each = *missing[i];
     try {
       if (each.step.seconds == 0)
-        each.step = ModelSteps(each.cell, cluster_.Profiles(each.cell, 0, each.bandwidth));
+        each.step =
+            ModelSteps(FirstTrial(each.cell), cluster_.Profiles(each.cell, 0, each.bandwidth));
       if (draws && cluster_.HasDraws(each.cell)) {
         for (int draw = 1; draw <= kDraws; ++draw) {
-          each.draws.push_back(
-              ModelFirstStep(each.cell, cluster_.Profiles(each.cell, draw, each.bandwidth))
-                  .seconds);
+          each.draws.push_back(ModelFirstStep(FirstTrial(each.cell),
+                                              cluster_.Profiles(each.cell, draw, each.bandwidth))
+                                   .seconds);
         }
       }
       each.has_draws = each.has_draws || draws;
@@ -196,9 +187,9 @@ std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws
       each.failure = error.what();
     }
     const std::lock_guard lock(mutex);
-    if (shown) progress_(doing, ++done, todo.size());
+    if (shown) progress_(doing, ++done, missing.size());
   });
-  for (const Modelled* each : todo) {
+  for (const Modelled* each : missing) {
     if (!each->failure.empty()) leave_out(each->cell.method, each->cell.workers, each->failure);
   }
   return left_out;

@@ -16,8 +16,8 @@ using nlohmann::json;
 namespace {
 
 double LogRatio(const CellConfig& of, const CellConfig& over, const auto& profiles) {
-  return std::log(ModelFirstStep(over, profiles(over)).seconds /
-                  ModelFirstStep(of, profiles(of)).seconds);
+  return std::log(ModelFirstStep(FirstTrial(over), profiles(over)).seconds /
+                  ModelFirstStep(FirstTrial(of), profiles(of)).seconds);
 }
 
 // Below: rounding.
@@ -149,6 +149,8 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
         "of the step and of its exposed communication",
         cell.workload);
   }
+  if (begins("reference/"))
+    return "the step of this [[reference]] again, more often: its `spread` is what is left";
   return "a measured step of " + cell.workload + " as a [[reference]]";
 }
 
@@ -161,7 +163,7 @@ ExposedShare ExposedOf(const ModelledCluster& cluster, const CellConfig& cell) {
   const auto exposed_without = [&](std::initializer_list<const char*> groups) {
     CellConfig other = cell;
     for (const char* group : groups) other.inputs[group] = kNothing;
-    return ModelFirstStep(other, cluster.Profiles(other, 0)).exposed_seconds;
+    return ModelFirstStep(FirstTrial(other), cluster.Profiles(other, 0)).exposed_seconds;
   };
   ExposedShare found{exposed_without({}),
                      exposed_without({"host_overhead", "host_staging", "latency"}), ""};

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/run/modelled_cell.hpp"
-#include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
 
@@ -67,31 +65,6 @@ void ModelledCluster::PrepareEnds() {
 json ModelledCluster::ProfilesAtEnd(const CellConfig& cell, const std::string& input,
                                     RangeEnd end) const {
   return DeclaredProfile(at_ends_.at({input, end}), cell);
-}
-
-namespace {
-
-StepModel ModelSome(const CellConfig& cell, const json& profiles, bool all) {
-  const ModelConfig model = ConfigureModel({cell, kModelSeed, 0, ""}, profiles);
-  const int first = DenseWarmupSteps(cell);
-  const int steps = all ? SimulatedSteps(cell, model) : 1;
-  std::vector<double> seconds, exposed;
-  for (int step = 0; step < steps; ++step) {
-    const ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step), 0);
-    seconds.push_back(StepSeconds(simulated));
-    exposed.push_back(simulated.records.front().exposed_communication_seconds);
-  }
-  return {Median(seconds), Median(exposed)};
-}
-
-}  // namespace
-
-StepModel ModelSteps(const CellConfig& cell, const json& profiles) {
-  return ModelSome(cell, profiles, true);
-}
-
-StepModel ModelFirstStep(const CellConfig& cell, const json& profiles) {
-  return ModelSome(cell, profiles, false);
 }
 
 }  // namespace sparfuse::harness

@@ -15,14 +15,8 @@
 
 namespace sparfuse::harness {
 
-// What makes a modelled trial of block 0 the same.
-inline constexpr std::uint64_t kModelSeed = 1;
-
-// What a step takes with one set of profiles.
-struct StepModel {
-  double seconds = 0;
-  double exposed_seconds = 0;  // communication, on the first rank
-};
+// The trial of a cell's block 0.
+inline TrialConfig FirstTrial(const CellConfig& cell) { return {cell, 1, 0, ""}; }
 
 class ModelledCluster {
  public:
@@ -58,10 +52,5 @@ class ModelledCluster {
   std::vector<std::string> open_inputs_;
   std::map<std::pair<std::string, RangeEnd>, DeclaredCluster> at_ends_;
 };
-
-// What the cell's trial says: the median of the steps that it simulates.
-StepModel ModelSteps(const CellConfig& cell, const nlohmann::json& profiles);
-// The first of them, which bands are made of.
-StepModel ModelFirstStep(const CellConfig& cell, const nlohmann::json& profiles);
 
 }  // namespace sparfuse::harness

@@ -43,7 +43,6 @@ struct LinkShape {
   // (StepScheduler).
   double host_us = 0;
 
-  // What profiles measure.
   LinkShape WithoutHost() const { return {gbps, alpha_us}; }
   bool operator==(const LinkShape&) const = default;
 };
@@ -100,6 +99,11 @@ struct CellConfig {
   // Of profile trials.
   std::vector<std::string> sparsifiers, quantizers;
 
+  // The link that profiles measure: what the host takes goes on beside it.
+  std::optional<LinkShape> measured_link() const {
+    return link ? std::optional(link->WithoutHost()) : std::nullopt;
+  }
+  double exchange_host_seconds() const { return link ? 1e-6 * link->host_us : 0; }
   bool is_profile() const { return kind == TrialKind::kProfile; }
   bool modelled() const { return mode == Mode::kModelled; }
   bool operator==(const CellConfig&) const = default;

@@ -28,7 +28,7 @@ class ReferenceReader {
     file_.Keys(at, "[[reference]]",
                {"families", "workload", "batch_per_worker", "workers", "method", "method_options",
                 "sparsifier", "density", "link", "bar", "row", "forward_ms", "backward_ms",
-                "sparsify_ms", "exposed_ms", "step_ms", "samples_per_s", "source"});
+                "sparsify_ms", "exposed_ms", "step_ms", "samples_per_s", "spread", "source"});
     ReferenceStep step;
     step.workload = file_.Workload(at);
     step.families = file_.Families(at, step.workload);
@@ -36,6 +36,7 @@ class ReferenceReader {
         file_.Count(at, "batch_per_worker", FindConfigKey("batch_per_worker")->range);
     step.workers = file_.Count(at, "workers", kWorkersOfClusters);
     step.source = file_->RequiredString(at, "source");
+    step.spread = file_.Spread(at, "measured");
     if (step.workers > cluster_.ranks()) {
       file_->FailValue(at + "/workers",
                        fmt::format("at most the cluster's {} devices", cluster_.ranks()));
@@ -188,7 +189,7 @@ class ReferenceReader {
                      step.batch_per_worker,
                      0,
                      0,
-                     SpreadOf("measured"),
+                     step.spread,
                      step.bar ? "calibrated" : "measured",
                      step.bar ? step.bar->name() : step.source};
     if (has("forward_ms")) {

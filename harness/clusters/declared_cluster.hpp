@@ -76,6 +76,7 @@ struct ReferenceStep {
   std::optional<LinkShape> link;  // another than the cluster's
   StepPart part = StepPart::kStep;
   double seconds = 0;
+  double spread = 1;            // it may have taken so many times as long or as short
   double modelled_seconds = 0;  // after calibration
   // Of the modelled time over the measured one: 0.1 is 10 % too long.
   double off() const { return modelled_seconds / seconds - 1; }
@@ -176,8 +177,9 @@ DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders&
 const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
                                     int draw);
 
-// What draws vary: inputs whose ends differ, "compute/WORKLOAD" and "coder/NAME" among them, of the
-// cluster and of the one that its calibration is from.
+// What draws vary: inputs whose ends differ, of the cluster and of the one that its calibration is
+// from; among them "compute/WORKLOAD", "coder/NAME", and the steps that calibration must meet,
+// "reference/WORKLOAD/METHOD/WORKERS/PART".
 std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster);
 
 // The cluster with one of its open inputs at an end of its range and the others as declared; then

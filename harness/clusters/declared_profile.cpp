@@ -55,10 +55,11 @@ class Scaled {
         family_(workloads::FindWorkload(config.workload).family()) {}
 
   double Factor(const char* group) const { return FactorOf(config_, group); }
+  double Stated(const char* input) const { return cluster_.Value(input, family_); }
   double operator()(const char* input) const {
     const auto spec = std::ranges::find_if(
         InputSpecs(), [&](const InputSpec& each) { return std::string_view(each.name) == input; });
-    return cluster_.Value(input, family_) * Factor(spec->group);
+    return Stated(input) * Factor(spec->group);
   }
 
  private:
@@ -94,7 +95,7 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
   return {forward, 2 * forward};
 }
 
-json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config, double memory) {
+json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config) {
   const workloads::LayerTable& layers = workloads::LayersOf(config.workload);
   const ComputeSeconds compute = ComputeOf(cluster, config);
   const std::vector<double> weights = workloads::BackwardWeights(config.workload);
@@ -107,10 +108,11 @@ json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config,
                        {"numel", tensor.numel},
                        {"seconds", compute.backward * weights[t] / all}});
   }
-  double update = kUpdateBytes * static_cast<double>(layers.numel()) / memory;
+  const Scaled input(cluster, config);
+  double update = UpdateSeconds(cluster, config.workload) / input.Factor("memory");
   if (config.workers > 1) {
-    update += kMicro * Scaled(cluster, config)("update_host_us_a_tensor") *
-              static_cast<double>(layers.tensors.size());
+    update +=
+        kMicro * input("update_host_us_a_tensor") * static_cast<double>(layers.tensors.size());
   }
   return {{"steps", 0},        {"begin_seconds", 0},       {"forward_seconds", compute.forward},
           {"tail_seconds", 0}, {"update_seconds", update}, {"tensors", std::move(tensors)}};
@@ -122,21 +124,19 @@ struct LinkRate {
 };
 
 LinkRate WithinNodes(const Scaled& input) {
-  return {kMicro * input("intra_node_us"), kGiga / 8 * input("intra_node_gbps") *
-                                               input("intra_node_efficiency") /
-                                               input.Factor("bandwidth")};
+  return {kMicro * input("intra_node_us"),
+          kGiga / 8 * input("intra_node_gbps") * input.Stated("intra_node_efficiency")};
 }
 
 // The rate of a node.
 LinkRate BetweenNodes(const Scaled& input, const CellConfig& config) {
-  const double factor = input.Factor("bandwidth");
-  const double nominal = config.link ? config.link->gbps : input("inter_node_gbps") / factor;
+  const double nominal = config.link ? config.link->gbps : input.Stated("inter_node_gbps");
   const double alpha =
       config.link ? config.link->alpha_us * input.Factor("latency") : input("inter_node_us");
-  const double cards = input("network_cards") / factor;
-  const double delivered = nominal * cards * input("inter_node_efficiency") / factor;
-  return {kMicro * alpha,
-          kGiga / 8 * factor * std::min(delivered, input("host_path_gbps") / factor)};
+  const double delivered =
+      nominal * input.Stated("network_cards") * input.Stated("inter_node_efficiency");
+  return {kMicro * alpha, kGiga / 8 * input.Factor("bandwidth") *
+                              std::min(delivered, input.Stated("host_path_gbps"))};
 }
 
 json LinkJson(const LinkRate& rate, double message_seconds) {
@@ -146,12 +146,13 @@ json LinkJson(const LinkRate& rate, double message_seconds) {
 }
 
 // A curve of so many ranks at others: start-up as the steps of a ring, the rest as what a rank
-// passes on around it.
-json AllReduceOf(const OperationCurve& curve, int ranks) {
+// passes on around it; each by the cell's factor.
+json AllReduceOf(const OperationCurve& curve, const Scaled& input, int ranks) {
   const auto steps = [](double p) { return p - 1; };
   const auto passed = [](double p) { return (p - 1) / p; };
-  const double start = curve.seconds.front().second * steps(ranks) / steps(curve.ranks);
-  const double scale = passed(ranks) / passed(curve.ranks);
+  const double start =
+      input.Factor("latency") * curve.seconds.front().second * steps(ranks) / steps(curve.ranks);
+  const double scale = passed(ranks) / passed(curve.ranks) / input.Factor("bandwidth");
   json on_link = json::array({{0, 0}});
   for (const auto& [bytes, seconds] : curve.seconds)
     on_link.push_back({bytes, std::max(0.0, seconds - curve.seconds.front().second) * scale});
@@ -201,18 +202,15 @@ json AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config, const
           {"inter_node", std::move(by_link[1])}};
 }
 
-// Of as many ranks as possible that are no more than the cell's; where the cell has fewer, of the
-// fewest.
+// What was measured of the cell's all-reduces, or of those with the nearest ratio of ranks: null
+// where there is nothing, or of another link than the cell's.
 const OperationCurve* NearestCurve(const DeclaredCluster& cluster, const CellConfig& config) {
-  const OperationCurve* best = nullptr;
-  for (const OperationCurve& curve : cluster.curves) {
-    if (best == nullptr ||
-        std::abs(std::log(static_cast<double>(curve.ranks) / config.workers)) <
-            std::abs(std::log(static_cast<double>(best->ranks) / config.workers))) {
-      best = &curve;
-    }
-  }
-  return best;
+  if (config.link || config.workers <= config.ranks_per_node) return nullptr;
+  const auto distance = [&](const OperationCurve& curve) {
+    return std::abs(std::log(static_cast<double>(curve.ranks) / config.workers));
+  };
+  const auto nearest = std::ranges::min_element(cluster.curves, {}, distance);
+  return nearest == cluster.curves.end() ? nullptr : &*nearest;
 }
 
 void AddCoders(const DeclaredCluster& cluster, const Scaled& input, json& profile) {
@@ -257,7 +255,7 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const double memory = kGiga * input("memory_gbytes_per_s");
   const double kernel = kMicro * input("kernel_us");
   const auto stream = [&](double bytes) { return CurveThrough(kernel, bytes / memory); };
-  json profile = {{"backward", BackwardProfileOf(cluster, config, memory)},
+  json profile = {{"backward", BackwardProfileOf(cluster, config)},
                   {"pack", stream(kCopyBytes)},
                   {"scale", stream(kCopyBytes)},
                   {"clear", stream(kClearBytes)},
@@ -293,9 +291,8 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const LinkRate between = BetweenNodes(input, config);
   profile["links"] = {{"intra_node", LinkJson(within, message)},
                       {"inter_node", LinkJson(between, message)}};
-  const OperationCurve* curve = NearestCurve(cluster, config);
-  if (curve != nullptr && config.workers > config.ranks_per_node) {
-    profile["all_reduce"] = AllReduceOf(*curve, config.workers);
+  if (const OperationCurve* curve = NearestCurve(cluster, config)) {
+    profile["all_reduce"] = AllReduceOf(*curve, input, config.workers);
   } else if (cluster.all_reduce != AllReduceBy::kRing && config.workers > 1) {
     profile["all_reduce"] = AllReduceOf(cluster, config, within, between);
   }

@@ -1,10 +1,13 @@
 // Keeps declared clusters that were read, and draws them again within their inputs' ranges.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
 
+#include "core/base/fnv.hpp"
 #include "core/base/random_stream.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
@@ -15,11 +18,9 @@ namespace {
 // Half of all draws below the value, half above; even steps of its logarithm on either side.
 double Draw(double value, double low, double high, const std::string& name, int draw) {
   if (draw == 0 || value <= 0) return value;
-  std::uint64_t key = 0xcbf29ce484222325ull;  // FNV-1a
-  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  const double u =
-      static_cast<double>(RandomStream(key, static_cast<std::uint64_t>(draw), 0).At(0) >> 11) *
-      0x1p-53;
+  const double u = static_cast<double>(
+                       RandomStream(FnvOf(name), static_cast<std::uint64_t>(draw), 0).At(0) >> 11) *
+                   0x1p-53;
   const double end = u < 0.5 ? low : high;
   const double way = u < 0.5 ? 1 - 2 * u : 2 * u - 1;
   constexpr double kLeast = 1e-12;
@@ -31,6 +32,14 @@ using Choice = std::function<double(const std::string&, double, double, double)>
 
 std::string NameOfInput(const ComputeTime& time) { return "compute/" + time.workload; }
 std::string NameOfInput(const Coder& coder) { return "coder/" + coder.name; }
+std::string NameOfInput(const ReferenceStep& step) {
+  return fmt::format("reference/{}/{}/{}/{}", step.workload, step.method, step.workers,
+                     kStepPartNames[static_cast<std::size_t>(step.part)]);
+}
+
+bool IsCalibrated(const DeclaredCluster& cluster) {
+  return std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated);
+}
 
 DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose) {
   DeclaredCluster chosen = declared;
@@ -49,6 +58,10 @@ DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose
           &coder.decode_seconds_per_element_and_rank, &coder.decode_seconds_per_entry}) {
       *each *= factor;
     }
+  }
+  if (IsCalibrated(chosen)) {
+    for (ReferenceStep& step : chosen.references)
+      step.seconds *= choose(NameOfInput(step), 1, 1 / step.spread, step.spread);
   }
   return chosen;
 }

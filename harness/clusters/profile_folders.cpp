@@ -1,7 +1,11 @@
 #include "harness/clusters/profile_folders.hpp"
 
+#include <algorithm>
 #include <set>
 
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
+#include "harness/clusters/own_clusters.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
@@ -33,6 +37,16 @@ std::string ProfileFolders::Text() const {
   std::string text;
   for (const fs::path& folder : folders_) text += (text.empty() ? "" : ", ") + folder.string();
   return text;
+}
+
+void NeedCluster(const ProfileFolders& profiles, const std::string& cluster) {
+  std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
+  for (const char* extension : {".json", ".toml"}) {
+    for (std::string& name : profiles.Names(extension)) known.push_back(std::move(name));
+  }
+  if (std::ranges::find(known, cluster) != known.end()) return;
+  SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
+                              "; files are looked for in " + profiles.Text());
 }
 
 }  // namespace sparfuse::harness

@@ -34,4 +34,7 @@ class ProfileFolders {
   std::vector<std::filesystem::path> folders_;
 };
 
+// Throws Error{kConfig} where no file is of this name and it is none of the machine's own.
+void NeedCluster(const ProfileFolders& profiles, const std::string& cluster);
+
 }  // namespace sparfuse::harness

@@ -439,15 +439,7 @@ class Resolver {
            "cluster is missing: mode modelled needs one; expected \"this-machine\", "
            "\"machines-like-this\" or a file of results/profiles");
     }
-    std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
-    for (const char* extension : {".json", ".toml"}) {
-      const auto names = source_.profiles.Names(extension);
-      known.insert(known.end(), names.begin(), names.end());
-    }
-    if (std::ranges::find(known, cluster) == known.end()) {
-      Fail({"cluster"}, fmt::format("unknown cluster \"{}\"{}; files are looked for in {}", cluster,
-                                    Suggestion(cluster, known), source_.profiles.Text()));
-    }
+    At({"cluster"}, [&] { NeedCluster(source_.profiles, cluster); });
     if (IsDeclared(source_.profiles, cluster)) return DeclaredClusterFits();
     if (workload_->table) {
       Fail({"cluster", "workload"},

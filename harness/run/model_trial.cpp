@@ -40,15 +40,14 @@ json StepUncertainty(const TrialConfig& trial, const json& profiles, const Model
   return StudentTQuantile(0.975, kProfileDraws) * std::sqrt(squares / kProfileDraws);
 }
 
-// The first step again with other draws of what a declared cluster's file states, planned with
-// them: whoever has that cluster measures it before he plans.
-json Draws(const TrialConfig& trial, const std::function<json(int)>& drawn, std::uint64_t step) {
+// The first step again with other draws of what a declared cluster's file states.
+json Draws(const TrialConfig& trial, const std::function<json(int)>& drawn) {
   json steps = json::array();
   json exposed = json::array();
   for (int draw = 1; draw <= kDraws; ++draw) {
-    const ModelStep simulated = SimulateStep(ConfigureModel(trial, drawn(draw)), step, 0);
-    steps.push_back(StepSeconds(simulated));
-    exposed.push_back(simulated.records.front().exposed_communication_seconds);
+    const StepModel step = ModelFirstStep(trial, drawn(draw));
+    steps.push_back(step.seconds);
+    exposed.push_back(step.exposed_seconds);
   }
   return {{"step_seconds", std::move(steps)},
           {"exposed_communication_seconds", std::move(exposed)}};
@@ -113,7 +112,7 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
                   {"machine", profiles.front().at("machine")},
                   {"software", profiles.front().at("software")},
                   {"series", std::move(series)}};
-  if (drawn) outcome["draws"] = Draws(trial, drawn, static_cast<std::uint64_t>(first));
+  if (drawn) outcome["draws"] = Draws(trial, drawn);
   const json uncertainty = StepUncertainty(trial, profiles, model);
   if (!uncertainty.is_null())
     outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};

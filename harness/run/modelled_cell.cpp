@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "core/sparsify/nonzeros/nonzeros.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
+#include "harness/statistics/statistics.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
@@ -59,15 +59,13 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const json& profiles) {
   if (declared) {
     AddDeclaredLinks(cost, times);
   } else if (workers > 1) {
-    std::optional<LinkShape> shape;
-    if (config.link) shape = config.link->WithoutHost();
-    const json wanted = ToJson(shape);
+    const json wanted = ToJson(config.measured_link());
     const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
       return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted;
     });
     if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
     AddLink(cost, link->at("profile"));
-    if (config.link) cost.exchange_host_seconds = 1e-6 * config.link->host_us;
+    cost.exchange_host_seconds = config.exchange_host_seconds();
   }
 
   ModelConfig model =
@@ -85,6 +83,31 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const json& profiles) {
   model.cores_per_machine = units;
   model.ranks_per_machine = shared ? workers : 1;
   return model;
+}
+
+namespace {
+
+StepModel ModelSome(const TrialConfig& trial, const json& profiles, bool all) {
+  const ModelConfig model = ConfigureModel(trial, profiles);
+  const int first = DenseWarmupSteps(trial.cell);
+  const int steps = all ? SimulatedSteps(trial.cell, model) : 1;
+  std::vector<double> seconds, exposed;
+  for (int step = 0; step < steps; ++step) {
+    const ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step), 0);
+    seconds.push_back(StepSeconds(simulated));
+    exposed.push_back(simulated.records.front().exposed_communication_seconds);
+  }
+  return {Median(seconds), Median(exposed)};
+}
+
+}  // namespace
+
+StepModel ModelSteps(const TrialConfig& trial, const json& profiles) {
+  return ModelSome(trial, profiles, true);
+}
+
+StepModel ModelFirstStep(const TrialConfig& trial, const json& profiles) {
+  return ModelSome(trial, profiles, false);
 }
 
 int SimulatedSteps(const CellConfig& config, const ModelConfig& model) {

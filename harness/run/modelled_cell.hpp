@@ -22,4 +22,16 @@ int SimulatedSteps(const CellConfig& config, const ModelConfig& model);
 // Of the slowest rank.
 double StepSeconds(const ModelStep& step);
 
+// What a step takes with one set of profiles.
+struct StepModel {
+  double seconds = 0;          // of the slowest rank
+  double exposed_seconds = 0;  // communication, on the first rank
+};
+
+// What the cell's trial says: the medians of the steps that it simulates.
+StepModel ModelSteps(const TrialConfig& trial, const nlohmann::json& profiles);
+// The first of them, which bands are made of. Planned with these profiles: whoever has that cluster
+// measures it before he plans.
+StepModel ModelFirstStep(const TrialConfig& trial, const nlohmann::json& profiles);
+
 }  // namespace sparfuse::harness

@@ -47,7 +47,7 @@ void Planning::Profile(std::span<const std::size_t> ready_order) {
   backward_ = BackwardOf(profile_, layout_);
   cost_ = KernelCosts(profile_);
   if (rank_.size() > 1) AddLink(cost_, profile_);
-  if (rank_.config.link) cost_.exchange_host_seconds = 1e-6 * rank_.config.link->host_us;
+  cost_.exchange_host_seconds = rank_.config.exchange_host_seconds();
 }
 
 Plan Planning::First() { return Make(0); }

@@ -59,7 +59,7 @@ void Training::Build() {
   LiveConfig live =
       MakeLiveConfig(composition_, std::move(layout), std::move(plan), topology_, rank_.seed);
   // Longer than any single wait, so that the wait that names a rank ends first.
-  if (config_.link) live.exchange_host_seconds = 1e-6 * config_.link->host_us;
+  live.exchange_host_seconds = config_.exchange_host_seconds();
   live.deadline =
       std::chrono::milliseconds(static_cast<std::int64_t>(2000 * config_.deadline_seconds) + 5000);
   live.device = rank_.device;

@@ -6,6 +6,8 @@
 #include <numbers>
 #include <string_view>
 
+#include "core/base/fnv.hpp"
+
 namespace sparfuse {
 namespace {
 
@@ -21,12 +23,9 @@ double UniformOf(std::initializer_list<std::uint64_t> key) {
   return (static_cast<double>(state >> 11) + 0.5) / 9007199254740992.0;
 }
 
-// 0 for the residual that most selections have; FNV-1a for others.
+// 0 for the residual that most selections have.
 std::uint64_t KeyOf(std::string_view residual) {
-  if (residual == SparsifyRequest().residual) return 0;
-  std::uint64_t key = 0xcbf29ce484222325ull;
-  for (const char c : residual) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return key;
+  return residual == SparsifyRequest().residual ? 0 : FnvOf(residual);
 }
 
 }  // namespace

@@ -55,8 +55,7 @@ std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const Profil
   here.threads_per_worker = config.threads_per_worker;
   here.device = config.device;
   here.precision = config.precision;
-  std::optional<LinkShape> link;
-  if (config.link) link = config.link->WithoutHost();
+  const std::optional<LinkShape> link = config.measured_link();
   std::vector<CellConfig> configs;
   for (const int count : ranks) {
     configs.push_back(ProfileConfig(here, count, count > 1 ? link : std::nullopt));

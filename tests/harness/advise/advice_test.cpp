@@ -107,7 +107,7 @@ TEST_F(Advising, RanksByWhatTrialsOfTheSameCellsAndDrawsSay) {
         return DeclaredProfile(DrawnCluster(folders, "c", draw), each.cell);
       };
       outcomes[each.cell.method] =
-          RunModelledTrial({each.cell, kModelSeed, 0, "t"}, drawn(0), drawn, folder_.path());
+          RunModelledTrial(FirstTrial(each.cell), drawn(0), drawn, folder_.path());
     }
     const std::vector<double> dense = outcomes["dense"]["draws"]["step_seconds"];
     double last = 0;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
@@ -239,6 +240,32 @@ TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
   }
   EXPECT_GT(below, kCount / 5);
   EXPECT_LT(below, 4 * kCount / 5);
+}
+
+TEST(DeclaredCluster, WhatCalibrationMustMeetIsDrawnToo) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const DeclaredCluster& stated = LoadDeclaredCluster(profiles, "safusion-local");
+  std::set<double> costs;
+  for (int draw = 1; draw <= 4; ++draw) {
+    const DeclaredCluster& drawn = DrawnCluster(profiles, "safusion-local", draw);
+    ASSERT_EQ(drawn.references.size(), stated.references.size());
+    for (std::size_t i = 0; i < stated.references.size(); ++i) {
+      const double ratio = drawn.references[i].seconds / stated.references[i].seconds;
+      EXPECT_NE(ratio, 1);
+      EXPECT_LE(std::abs(std::log(ratio)), std::log(stated.references[i].spread) + 1e-12);
+    }
+    costs.insert(drawn.Value("exchange_host_us", "resnet"));
+  }
+  EXPECT_EQ(costs.size(), 4u);
+  const std::vector<std::string> open = OpenInputs(profiles, "safusion-local");
+  const std::string bar = "reference/resnet152-imagenet/wfbp/8/exposed communication";
+  EXPECT_EQ(std::ranges::count(open, bar), 1);
+  // References that calibrate nothing decide nothing.
+  for (const std::string& name : OpenInputs(profiles, "hkbu-rdma")) {
+    const bool of_other = name.starts_with("reference/");
+    if (of_other)
+      EXPECT_EQ(std::ranges::count(OpenInputs(profiles, "hkbu-ipoib"), name), 1) << name;
+  }
 }
 
 TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
