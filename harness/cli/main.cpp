@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "core/base/program_folder.hpp"
+#include "harness/catalog/config_keys.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/cli/verbs.hpp"
 
@@ -133,6 +134,32 @@ void AddTable(CommandLine& line) {
       AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
               [=](Program& program) { return TableVerb(program, request->name, request->format); });
   verb->add_option("experiment", request->name)->required();
+  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
+      ->check(CLI::IsMember({"md", "csv", "latex"}));
+  AddKeepDisturbed(verb, line, kKeepInResults);
+}
+
+void AddCompare(CommandLine& line) {
+  const auto request = std::make_shared<CompareVerbRequest>();
+  const auto percent = std::make_shared<double>(100 * kSameWithin);
+  auto* verb = AddVerb(line, "compare", "what systems say of the same experiments, ratio first",
+                       Speaks::kTextOrJson, [=](Program& program) {
+                         request->compare.within = *percent / 100;
+                         return CompareVerb(program, *request);
+                       });
+  verb->add_option("system", request->sides,
+                   "two or more: the head of a system's hash (`sparfuse compare` lists them), "
+                   "or here");
+  verb->add_option("--experiment", request->compare.experiments,
+                   "its id; may be given again (default: all that two of them have)")
+      ->allow_extra_args(false);
+  verb->add_option("--metric", request->compare.metric,
+                   "default: throughput, of convergence trials final_metric")
+      ->check(CLI::IsMember(std::vector<std::string>(MetricNames().begin(), MetricNames().end())));
+  verb->add_option("--reference", request->compare.reference,
+                   "the method that ratios are to (dense)");
+  verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
+      ->check(CLI::Range(0.1, 100.0));
   verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
   AddKeepDisturbed(verb, line, kKeepInResults);
@@ -385,9 +412,10 @@ int Main(int argc, char** argv) {
       ->check(NotEmpty("a folder"));
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
-  for (const auto add : {AddList, AddPlan, AddRun, AddStatus, AddTable, AddFigure, AddReport,
-                         AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster, AddAdvise,
-                         AddIndex, AddDoctor, AddProve, AddAnnotate, AddCheck, AddNew}) {
+  for (const auto add :
+       {AddList,   AddPlan,    AddRun,       AddStatus,   AddTable,     AddCompare, AddFigure,
+        AddReport, AddExplain, AddReproduce, AddProfile,  AddCalibrate, AddCluster, AddAdvise,
+        AddIndex,  AddDoctor,  AddProve,     AddAnnotate, AddCheck,     AddNew}) {
     add(line);
   }
   try {

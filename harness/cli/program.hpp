@@ -38,6 +38,7 @@ class Program {
   const std::filesystem::path& root() const noexcept { return settings_.root; }
   const std::filesystem::path& worker() const noexcept { return settings_.worker; }
   bool json() const noexcept { return settings_.json; }
+  DisturbedTrials disturbed() const noexcept { return settings_.disturbed; }
   const Store& store() const noexcept { return store_; }
   const Catalog& catalog();  // joined by the first call
   std::filesystem::path experiments() const { return settings_.root / "experiments"; }

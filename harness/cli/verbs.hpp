@@ -8,6 +8,7 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/clusters/cluster_presets.hpp"
+#include "harness/compare/comparison.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/report/tables/table.hpp"
 
@@ -54,6 +55,12 @@ void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat f
 int StatusVerb(Program& program, const std::string& experiment);
 // format: "md", "latex" or "csv".
 int TableVerb(Program& program, const std::string& experiment, const std::string& format);
+struct CompareVerbRequest {
+  std::vector<std::string> sides;  // heads of systems' hashes, "here"
+  CompareRequest compare;
+  std::string format = "md";  // or "latex", "csv"
+};
+int CompareVerb(Program& program, const CompareVerbRequest& request);
 // `out`: a folder; "": reports/ID/figures in the results.
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.

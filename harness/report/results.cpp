@@ -30,13 +30,6 @@ void DescribeFailure(bool stale, CellResult& result) {
   result.failure = FailureOf(last);
 }
 
-// The machine that a trial ran on, or whose profile it was computed from; "" for a declared
-// cluster, which is a setting and no machine.
-std::string MachineOf(const TrialRow& row) {
-  if (!row.system.contains("cluster")) return row.system_hash;
-  return row.system.contains("machine") ? ContentHash(row.system["machine"]) : "";
-}
-
 // What a row must match to be of an experiment's cells as they are now.
 struct Wanted {
   std::map<std::string, json> revisions;                       // by config hash
@@ -93,20 +86,10 @@ CellResult ResultOf(const Cell& cell, Wanted& wanted, DisturbedTrials disturbed_
     if (row->counts()) profile = row->system_hash;
   }
   for (const TrialRow* row : current) {
-    if (!row->counts()) {
-      result.set_aside.push_back(row);
-    } else if (row->system_hash != profile) {
+    if (row->counts() && row->system_hash != profile) {
       ++part.older_profiles;
     } else {
-      const bool disturbed = row->disturbed();
-      const TrialRow*& counts = result.trials[row->block];
-      if (disturbed && counts != nullptr && !counts->disturbed()) continue;
-      counts = row;
-      if (disturbed) {
-        result.disturbed.insert(row->block);
-      } else {
-        result.disturbed.erase(row->block);
-      }
+      AddTrial(result, *row);
     }
   }
   DescribeFailure(stale, result);
@@ -163,6 +146,22 @@ bool ClaimResult::fails_strict() const {
   if (claim->stated)
     return verdict != Verdict::kReproduced && verdict != Verdict::kConsistentModelled;
   return verdict != Verdict::kHolds && verdict != Verdict::kInconclusive;
+}
+
+void AddTrial(CellResult& result, const TrialRow& trial) {
+  if (!trial.counts()) {
+    result.set_aside.push_back(&trial);
+    return;
+  }
+  const bool disturbed = trial.disturbed();
+  const TrialRow*& counts = result.trials[trial.block];
+  if (disturbed && counts != nullptr && !counts->disturbed()) return;
+  counts = &trial;
+  if (disturbed) {
+    result.disturbed.insert(trial.block);
+  } else {
+    result.disturbed.erase(trial.block);
+  }
 }
 
 std::map<int, double> CellResult::Values(const std::string& metric) const {
@@ -337,6 +336,11 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
     results.push_back(std::move(result));
   }
   return results;
+}
+
+std::string MachineOf(const TrialRow& row) {
+  if (!row.system.contains("cluster")) return row.system_hash;
+  return row.system.contains("machine") ? ContentHash(row.system["machine"]) : "";
 }
 
 std::string FailureOf(const TrialRow& trial) {

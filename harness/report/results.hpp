@@ -47,6 +47,10 @@ struct CellResult {
   bool Oversubscribed() const;
 };
 
+// Adds a trial that is newer than those that are there: the newest of a block counts, a disturbed
+// one only where there is no other; one that does not count is set aside.
+void AddTrial(CellResult& result, const TrialRow& trial);
+
 // `of`'s metric divided by `over`'s in the blocks where both are above 0. Step times, and what is
 // made of them, of two trials that took turns in one launch are compared round by round.
 std::map<int, double> RatiosByBlock(const CellResult& of, const CellResult& over,
@@ -81,6 +85,10 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
                                   const std::vector<TrialRow>& rows,
                                   const std::string& machine_hash,
                                   DisturbedTrials disturbed = DisturbedTrials::kApart);
+
+// The hash of the machine that a trial ran on, or whose profile it was computed from; "" for a
+// declared cluster, which is a setting and no machine.
+std::string MachineOf(const TrialRow& row);
 
 // "timeout", "invalid (replicas_equal)", "called bad": why a trial does not count.
 std::string FailureOf(const TrialRow& trial);

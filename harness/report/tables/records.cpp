@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/report/prediction.hpp"
+#include "harness/report/tables/csv.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
@@ -152,16 +153,6 @@ ordered_json Flat(const ResultRecord& record) {
   return flat;
 }
 
-std::string CsvField(const ordered_json& value) {
-  if (value.is_null()) return "";
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2) {
-    text.insert(at, 1, '"');
-  }
-  return "\"" + text + "\"";
-}
-
 }  // namespace
 
 std::vector<ResultRecord> RecordsOf(const std::vector<Part>& parts,
@@ -186,21 +177,12 @@ std::string RecordsCsv(const std::vector<ResultRecord>& records) {
   }
   const ordered_json others = Flat({});
   for (const auto& [key, value] : others.items()) empty[key] = nullptr;
-  std::string csv;
-  const auto add_line = [&](const ordered_json& row, bool names) {
-    std::string line;
-    for (const auto& [key, value] : row.items()) {
-      line += (line.empty() ? "" : ",") + CsvField(names ? ordered_json(key) : value);
-    }
-    csv += line + "\n";
-  };
-  add_line(empty, true);
+  std::vector<ordered_json> rows;
   for (const ResultRecord& record : records) {
-    ordered_json row = empty;
-    row.update(Flat(record));
-    add_line(row, false);
+    rows.push_back(empty);
+    rows.back().update(Flat(record));
   }
-  return csv;
+  return CsvOf(empty, rows);
 }
 
 json RecordsJson(const std::vector<ResultRecord>& records) {

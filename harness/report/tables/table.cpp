@@ -49,15 +49,6 @@ std::string MetricText(const CellResult& result, const MetricColumn& column,
   return text;
 }
 
-std::string RatioText(const std::optional<Interval>& ratio) {
-  if (!ratio) return kNone;
-  const auto number = [](double value) {  // below 0.1, two decimals say too little
-    return value < 0.095 ? Number(value) : fmt::format("{:.2f}", value);
-  };
-  if (!ratio->has_bounds()) return number(ratio->value) + "x";
-  return fmt::format("{}x [{}, {}]", number(ratio->value), number(ratio->low), number(ratio->high));
-}
-
 // What ratios to the reference rest on, where trials took turns; else "".
 std::string HowPaired(const PartResult& result) {
   std::size_t in_turn = 0;
@@ -139,6 +130,15 @@ std::string Quantity(double value, std::string_view unit) {
     }
   }
   return unit == "1" ? Number(value) : Number(value) + " " + std::string(unit);
+}
+
+std::string RatioText(const std::optional<Interval>& ratio) {
+  if (!ratio) return kNone;
+  const auto number = [](double value) {  // below 0.1, two decimals say too little
+    return value < 0.095 ? Number(value) : fmt::format("{:.2f}", value);
+  };
+  if (!ratio->has_bounds()) return number(ratio->value) + "x";
+  return fmt::format("{}x [{}, {}]", number(ratio->value), number(ratio->low), number(ratio->high));
 }
 
 Table ResultTable(const PartResult& result, const Catalog& catalog) {

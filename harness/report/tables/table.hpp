@@ -37,6 +37,9 @@ const char* ComparisonSign(Comparison comparison);  // "<="
 
 std::string Render(const Table& table, TableFormat format);
 
+// "1.31x [1.27, 1.35]", without the ends where one block leaves none; kNone for nothing.
+std::string RatioText(const std::optional<Interval>& ratio);
+
 // Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
 std::string Quantity(double value, std::string_view unit);
 

@@ -1,0 +1,235 @@
+#include "harness/compare/comparison.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "harness/catalog/config_keys.hpp"
+#include "harness/compare/differences.hpp"
+#include "harness/compare/plan_difference.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+using SideCells = std::vector<std::map<CellKey, SideCell>>;  // by side
+
+const SideCell* CellOf(const std::map<CellKey, SideCell>& cells, const CellKey& key) {
+  const auto found = cells.find(key);
+  return found == cells.end() || found->second.newest == nullptr ? nullptr : &found->second;
+}
+
+// "method:safusion is of revision 3 and 4"; "" where both are equal.
+std::string WhyOtherRevisions(const TrialRow& first, const TrialRow& second) {
+  const json& ours = first.revisions.Value();
+  const json& other = second.revisions.Value();
+  if (ours == other) return "";
+  for (const auto& [part, revision] : ours.items()) {
+    if (other.value(part, json()) != revision) {
+      return fmt::format("{} is of revision {} and {}", part, revision.dump(),
+                         other.contains(part) ? other[part].dump() : "none");
+    }
+  }
+  return "one of them has parts that the other lacks";
+}
+
+class Comparer {
+ public:
+  Comparer(const std::vector<Side>& sides, const CompareRequest& request)
+      : sides_(sides), request_(request) {
+    for (const Side& side : sides) cells_.push_back(CellsOf(side, request.disturbed));
+  }
+
+  SystemComparison Run() {
+    SystemComparison comparison;
+    std::map<std::pair<std::string, std::string>, std::vector<CellKey>> parts;
+    for (const CellKey& key : Keys()) parts[{key.experiment, key.part}].push_back(key);
+    for (const auto& [name, keys] : parts) {
+      ComparedPart part{name.first, name.second, {}, {}};
+      std::map<std::string, std::vector<CellKey>> settings;
+      for (const CellKey& key : keys)
+        settings[CanonicalWithout(AnyOf(key).config.Value(), MethodKeys())].push_back(key);
+      for (const auto& [text, members] : settings) AddSetting(members, part);
+      if (!part.cells.empty()) comparison.parts.push_back(std::move(part));
+    }
+    comparison.differences = DifferencesOf(compared_);
+    return comparison;
+  }
+
+ private:
+  // What any side has of the experiments that were asked for.
+  std::set<CellKey> Keys() const {
+    std::set<CellKey> keys;
+    for (const auto& cells : cells_) {
+      for (const auto& [key, cell] : cells) {
+        const auto& asked = request_.experiments;
+        const bool wanted = asked.empty() || std::ranges::count(asked, key.experiment) > 0;
+        if (wanted && cell.newest != nullptr) keys.insert(key);
+      }
+    }
+    return keys;
+  }
+
+  bool IsOfTwoSides(const CellKey& key) const {
+    return std::ranges::count_if(
+               cells_, [&](const auto& cells) { return CellOf(cells, key) != nullptr; }) > 1;
+  }
+
+  const TrialRow& AnyOf(const CellKey& key) const {
+    for (const auto& cells : cells_) {
+      if (const SideCell* cell = CellOf(cells, key)) return *cell->newest;
+    }
+    SPARFUSE_THROW(kInternal, "a cell that nobody ran");
+  }
+
+  // The reference of a cell among those of its setting: of the same sparsity where there is one,
+  // else the one that sends dense gradients. Null where there is none, or several would do.
+  const CellKey* ReferenceOf(const CellKey& key, const std::vector<CellKey>& keys) const {
+    const auto sparsity = [&](const CellKey& each) {
+      const json& config = AnyOf(each).config.Value();
+      json found = json::object();
+      for (const std::string& name : SparsityKeys()) found[name] = config.value(name, json());
+      return found;
+    };
+    std::vector<const CellKey*> alike, dense;
+    for (const CellKey& other : keys) {
+      if (AnyOf(other).method != request_.reference) continue;
+      if (sparsity(other) == sparsity(key)) alike.push_back(&other);
+      if (AnyOf(other).config.value("sparsifier", std::string()) == "none") dense.push_back(&other);
+    }
+    const auto& found = alike.empty() ? dense : alike;
+    return found.size() == 1 ? found.front() : nullptr;
+  }
+
+  // keys: of cells that differ in their method alone.
+  void AddSetting(std::vector<CellKey> keys, ComparedPart& part) {
+    const auto is_reference = [&](const CellKey& key) {
+      return AnyOf(key).method == request_.reference;
+    };
+    const auto is_compared = [&](const CellKey& key) {
+      return !is_reference(key) && IsOfTwoSides(key);
+    };
+    if (std::ranges::none_of(keys, is_compared)) return;
+    std::ranges::stable_sort(keys, {}, [&](const CellKey& key) { return AnyOf(key).method; });
+    const auto control = std::ranges::find_if(keys, is_reference);
+    ComparedSetting setting;
+    setting.config = AnyOf(control == keys.end() ? keys.front() : *control).config.Value();
+    for (const auto& cells : cells_) {
+      const SideCell* measured = control == keys.end() ? nullptr : CellOf(cells, *control);
+      setting.regimes.push_back(measured == nullptr ? Regime() : RegimeOf(*measured));
+    }
+    for (const CellKey& key : keys) {
+      if (is_compared(key)) part.cells.push_back(Compared(key, ReferenceOf(key, keys), setting));
+    }
+    std::erase_if(keys, [&](const CellKey& key) { return !IsOfTwoSides(key); });
+    Remember(keys);
+    part.settings.push_back(std::move(setting));
+  }
+
+  ComparedCell Compared(const CellKey& key, const CellKey* reference,
+                        const ComparedSetting& setting) const {
+    ComparedCell compared;
+    const TrialRow& any = AnyOf(key);
+    compared.key = key;
+    compared.config = any.config.Value();
+    std::string metric = request_.metric;
+    if (metric.empty()) metric = any.kind == "convergence" ? "final_metric" : "throughput";
+    if (const auto unit = any.units.find(metric); unit != any.units.end())
+      compared.unit = std::string(unit->second);
+    for (const auto& cells : cells_) {
+      compared.sides.push_back(ValueOf(
+          CellOf(cells, key), reference == nullptr ? nullptr : CellOf(cells, *reference), metric));
+    }
+    for (std::size_t side = 1; side < sides_.size(); ++side)
+      compared.verdicts.push_back(Judged(compared, key, setting, side));
+    compared.plans = PlansOf(key);
+    return compared;
+  }
+
+  SideValue ValueOf(const SideCell* cell, const SideCell* reference,
+                    const std::string& metric) const {
+    SideValue value;
+    if (cell == nullptr) {
+      value.lacks = "not run";
+      return value;
+    }
+    value.absolute = cell->result.Over(metric);
+    if (reference == nullptr) {
+      value.lacks = fmt::format("no {} in this setting to compare with", request_.reference);
+      return value;
+    }
+    value.ratios = OfBlocks(RatiosByBlock(cell->result, reference->result, metric));
+    value.ratio = RatioOf(cell->result, reference->result, metric);
+    if (value.ratios.empty() || !value.ratio) {
+      value.ratios.clear();
+      value.lacks = cell->result.OnlyDisturbed() || reference->result.OnlyDisturbed()
+                        ? "disturbed"
+                        : fmt::format("no {} in a block of both", metric);
+    }
+    return value;
+  }
+
+  SideVerdict Judged(const ComparedCell& compared, const CellKey& key,
+                     const ComparedSetting& setting, std::size_t side) const {
+    SideVerdict verdict;
+    for (const std::size_t each : {std::size_t{0}, side}) {
+      if (compared.sides[each].lacks.empty()) continue;
+      verdict.why_not = fmt::format("{}: {}", sides_[each].name, compared.sides[each].lacks);
+      return verdict;
+    }
+    const TrialRow& ours = *CellOf(cells_[0], key)->newest;
+    const TrialRow& other = *CellOf(cells_[side], key)->newest;
+    verdict.why_not = WhyOtherRevisions(ours, other);
+    if (verdict.why_not.empty() && ours.mode == "modelled")
+      verdict.why_not = "modelled: a machine's profile decides it, and no block repeats it";
+    if (verdict.why_not.empty()) {
+      verdict.why_not = WhyOtherRegime(setting.regimes[0], setting.regimes[side]);
+      if (!verdict.why_not.empty()) verdict.why_not = "other regime: " + verdict.why_not;
+    }
+    if (verdict.why_not.empty()) {
+      verdict.contrast =
+          ContrastOf(compared.sides[0].ratios, compared.sides[side].ratios, request_.within);
+    }
+    return verdict;
+  }
+
+  std::string PlansOf(const CellKey& key) const {
+    std::vector<SidePlan> plans;
+    for (std::size_t side = 0; side < sides_.size(); ++side) {
+      const SideCell* cell = CellOf(cells_[side], key);
+      if (cell != nullptr)
+        plans.push_back({sides_[side].name, sides_[side].outcome(*cell->newest),
+                         cell->result.Mean("sparsify_seconds"),
+                         cell->result.Mean("exposed_communication_seconds")});
+    }
+    return PlanDifference(plans);
+  }
+
+  void Remember(const std::vector<CellKey>& keys) {
+    compared_.resize(sides_.size());
+    for (std::size_t side = 0; side < sides_.size(); ++side) {
+      for (const CellKey& key : keys) {
+        if (const SideCell* cell = CellOf(cells_[side], key))
+          compared_[side].push_back(cell->result);
+      }
+    }
+  }
+
+  const std::vector<Side>& sides_;
+  const CompareRequest& request_;
+  SideCells cells_;
+  std::vector<std::vector<CellResult>> compared_;  // by side
+};
+
+}  // namespace
+
+SystemComparison CompareSystems(const std::vector<Side>& sides, const CompareRequest& request) {
+  return Comparer(sides, request).Run();
+}
+
+}  // namespace sparfuse::harness

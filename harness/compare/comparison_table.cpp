@@ -1,0 +1,305 @@
+#include "harness/compare/comparison_table.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "harness/catalog/cell_config.hpp"
+#include "harness/catalog/config_keys.hpp"
+#include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/csv.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+// The drift of the reference beyond which small differences are not the methods'.
+constexpr double kDriftWorthAWord = 0.1;
+constexpr std::size_t kShortHash = 12;
+
+// For programs.
+const char* NameOf(const SideVerdict& verdict) {
+  if (!verdict.why_not.empty()) return "not comparable";
+  switch (verdict.contrast.agreement) {
+    case Agreement::kAgree:
+      return "agree";
+    case Agreement::kFirst:
+      return "first";
+    case Agreement::kSecond:
+      return "second";
+    case Agreement::kUndecided:
+      break;
+  }
+  return "undecided";
+}
+
+std::string WordsOf(const SideVerdict& verdict, const std::string& first,
+                    const std::string& second) {
+  if (!verdict.why_not.empty()) return "not comparable";
+  const Contrast& contrast = verdict.contrast;
+  switch (contrast.agreement) {
+    case Agreement::kAgree:
+      return "agree";
+    case Agreement::kFirst:
+      return "larger on " + first;
+    case Agreement::kSecond:
+      return "larger on " + second;
+    case Agreement::kUndecided:
+      break;
+  }
+  if (contrast.blocks_needed == 0) return "undecided: two blocks of each are the least";
+  return fmt::format("undecided: {} blocks of each may tell", contrast.blocks_needed);
+}
+
+std::string AbsoluteText(const SideValue& value, const std::string& unit) {
+  return value.absolute ? Quantity(value.absolute->value, unit) : kNone;
+}
+
+// The position of a note, from 1.
+std::size_t NoteOf(Table& table, const std::string& note) {
+  const auto found = std::ranges::find(table.notes, note);
+  if (found != table.notes.end()) return static_cast<std::size_t>(found - table.notes.begin()) + 1;
+  table.notes.push_back(note);
+  return table.notes.size();
+}
+
+Table SideTable(const SystemComparison& comparison, const std::vector<Side>& sides) {
+  Table table;
+  table.title = "What is compared";
+  table.columns = {"", "hardware", "trials"};
+  for (const Side& side : sides)
+    table.rows.push_back({side.name, side.hardware, std::to_string(side.rows.size())});
+  if (comparison.differences.empty()) return table;
+  table.notes.push_back("what is not the same on all of them is listed below");
+  return table;
+}
+
+Table DifferenceTable(const SystemComparison& comparison, const std::vector<Side>& sides) {
+  Table table;
+  table.title = "What is not the same";
+  table.columns = {"recorded"};
+  for (const Side& side : sides) table.columns.push_back(side.name);
+  table.columns.emplace_back("");
+  for (const Difference& each : comparison.differences) {
+    std::vector<std::string> row = {each.name};
+    for (const std::string& value : each.values) row.push_back(value.empty() ? kNone : value);
+    row.emplace_back(each.hidden ? "differs within one side, too" : "");
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table RegimeTable(const ComparedPart& part, const std::vector<Side>& sides,
+                  const CompareRequest& request) {
+  Table table;
+  table.title = fmt::format("{}/{}: settings", part.experiment, part.part);
+  table.caption = fmt::format(
+      "communication that {0} exposes over the rest of its step; how far {0}'s step drifts over "
+      "blocks",
+      request.reference);
+  std::vector<json> configs;
+  for (const ComparedSetting& setting : part.settings) {
+    json& config = configs.emplace_back(setting.config);
+    for (const std::string& key : MethodKeys()) config.erase(key);
+  }
+  const auto keys = KeyColumnsOf(configs);
+  for (const auto& key : keys) table.columns.push_back(key.title);
+  for (const Side& side : sides) {
+    table.columns.push_back(side.name);
+    table.columns.emplace_back("drift");
+    table.columns.emplace_back("links");
+  }
+  for (const ComparedSetting& setting : part.settings) {
+    std::vector<std::string> row;
+    for (const auto& key : keys) row.push_back(KeyText(setting.config, key));
+    for (std::size_t side = 0; side < sides.size(); ++side) {
+      const Regime& regime = setting.regimes[side];
+      row.push_back(regime.communication ? fmt::format("{:.3g}", *regime.communication) : kNone);
+      std::string drift = regime.drift ? fmt::format("{:.1f} %", 100 * *regime.drift) : kNone;
+      if (regime.drift > kDriftWorthAWord) {
+        drift += fmt::format(
+            " [{}]", NoteOf(table, fmt::format("{} moved while the setting was measured: smaller "
+                                               "differences are not the methods'",
+                                               request.reference)));
+      }
+      row.push_back(std::move(drift));
+      row.push_back(regime.links().empty() ? kNone : regime.links());
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table RatioTable(const ComparedPart& part, const std::vector<Side>& sides,
+                 const CompareRequest& request) {
+  Table table;
+  table.title = fmt::format("{}/{}", part.experiment, part.part);
+  table.caption = fmt::format(
+      "ratios to {} within each block, and the first side's over the others': 95 %; absolute "
+      "values "
+      "are not compared",
+      request.reference);
+  std::vector<json> configs;
+  for (const ComparedCell& cell : part.cells) configs.push_back(cell.config);
+  const auto keys = KeyColumnsOf(configs);
+  table.columns.emplace_back("method");
+  for (const auto& key : keys) table.columns.push_back(key.title);
+  for (const Side& side : sides)
+    table.columns.push_back(fmt::format("{}: vs {}", side.name, request.reference));
+  for (std::size_t side = 1; side < sides.size(); ++side) {
+    table.columns.push_back(fmt::format("{} / {}", sides[0].name, sides[side].name));
+    table.columns.emplace_back("verdict");
+  }
+  for (const Side& side : sides) table.columns.push_back(side.name + ": absolute");
+  for (const ComparedCell& cell : part.cells) {
+    std::vector<std::string> row = {cell.config.value("method", kNone)};
+    for (const auto& key : keys) row.push_back(KeyText(cell.config, key));
+    for (const SideValue& value : cell.sides)
+      row.push_back(value.lacks.empty() ? RatioText(value.ratio) : kNone);
+    for (std::size_t side = 1; side < sides.size(); ++side) {
+      const SideVerdict& verdict = cell.verdicts[side - 1];
+      const bool judged = verdict.why_not.empty();
+      row.push_back(judged ? RatioText(verdict.contrast.ratio) : kNone);
+      std::string words = WordsOf(verdict, sides[0].name, sides[side].name);
+      if (!judged) words += fmt::format(" [{}]", NoteOf(table, verdict.why_not));
+      if (!cell.plans.empty())
+        words += fmt::format(" [{}]", NoteOf(table, "plans differ: " + cell.plans));
+      row.push_back(std::move(words));
+    }
+    for (const SideValue& value : cell.sides) row.push_back(AbsoluteText(value, cell.unit));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+json IntervalJson(const std::optional<Interval>& interval) {
+  if (!interval) return nullptr;
+  return {{"value", interval->value},
+          {"low", interval->has_bounds() ? json(interval->low) : json()},
+          {"high", interval->has_bounds() ? json(interval->high) : json()},
+          {"n", interval->n}};
+}
+
+json CellJson(const ComparedCell& cell, const std::vector<Side>& sides, std::size_t side) {
+  const SideVerdict& verdict = cell.verdicts[side - 1];
+  const bool judged = verdict.why_not.empty();
+  return {{"experiment", cell.key.experiment},
+          {"part", cell.key.part},
+          {"config", cell.config},
+          {"first", sides[0].name},
+          {"second", sides[side].name},
+          {"unit", cell.unit},
+          {"first_ratio", IntervalJson(cell.sides[0].ratio)},
+          {"second_ratio", IntervalJson(cell.sides[side].ratio)},
+          {"first_absolute", IntervalJson(cell.sides[0].absolute)},
+          {"second_absolute", IntervalJson(cell.sides[side].absolute)},
+          {"first_over_second", judged ? IntervalJson(verdict.contrast.ratio) : json()},
+          {"verdict", NameOf(verdict)},
+          {"blocks_needed",
+           verdict.contrast.blocks_needed > 0 ? json(verdict.contrast.blocks_needed) : json()},
+          {"why_not", verdict.why_not},
+          {"plans", cell.plans}};
+}
+
+// A cell and side, without tables within.
+nlohmann::ordered_json Flat(const json& cell) {
+  nlohmann::ordered_json flat = {{"experiment", cell["experiment"]},
+                                 {"part", cell["part"]},
+                                 {"config", ConfigHash(cell["config"]).substr(0, kShortHash)}};
+  for (const char* key : {"method", "workload", "workers", "sparsifier", "density"})
+    flat[key] = cell["config"].value(key, json());
+  for (const char* key : {"first", "second", "unit"}) flat[key] = cell[key];
+  const auto add = [&](const std::string& name, bool ends) {
+    const json& interval = cell[name];
+    const auto of = [&](const char* key) { return interval.is_null() ? json() : interval[key]; };
+    flat[name] = of("value");
+    if (!ends) return;
+    flat[name + "_low"] = of("low");
+    flat[name + "_high"] = of("high");
+  };
+  add("first_ratio", true);
+  add("second_ratio", true);
+  add("first_over_second", true);
+  for (const char* key : {"verdict", "blocks_needed", "why_not", "plans"}) flat[key] = cell[key];
+  add("first_absolute", false);
+  add("second_absolute", false);
+  return flat;
+}
+
+}  // namespace
+
+std::vector<std::string> SummaryOf(const SystemComparison& comparison,
+                                   const std::vector<Side>& sides, const CompareRequest& request) {
+  std::vector<std::string> sentences;
+  for (std::size_t side = 1; side < sides.size(); ++side) {
+    std::map<std::string, std::size_t> counts, reasons;
+    std::size_t ratios = 0;
+    for (const ComparedPart& part : comparison.parts) {
+      for (const ComparedCell& cell : part.cells) {
+        const SideVerdict& verdict = cell.verdicts[side - 1];
+        ++counts[NameOf(verdict)];
+        if (!verdict.why_not.empty()) ++reasons[verdict.why_not];
+        ++ratios;
+      }
+    }
+    const std::pair<const char*, std::string> words[] = {
+        {"agree", fmt::format("agree within {:g} %", 100 * request.within)},
+        {"first", "larger on " + sides[0].name},
+        {"second", "larger on " + sides[side].name},
+        {"undecided", "undecided"},
+        {"not comparable", "not comparable"}};
+    std::vector<std::string> said;
+    for (const auto& [name, text] : words) {
+      if (counts[name] > 0) said.push_back(fmt::format("{} {}", counts[name], text));
+    }
+    if (!reasons.empty()) {
+      const auto& [why, count] =
+          *std::ranges::max_element(reasons, {}, [](const auto& reason) { return reason.second; });
+      said.back() += fmt::format(" ({}: {})", count, why);
+    }
+    sentences.push_back(
+        fmt::format("{} against {}: {} ratio{} to {}: {}", sides[0].name, sides[side].name, ratios,
+                    ratios == 1 ? "" : "s", request.reference,
+                    said.empty() ? "none" : fmt::format("{}", fmt::join(said, ", "))));
+  }
+  return sentences;
+}
+
+std::vector<Table> TablesOf(const SystemComparison& comparison, const std::vector<Side>& sides,
+                            const CompareRequest& request) {
+  std::vector<Table> tables = {SideTable(comparison, sides)};
+  for (const ComparedPart& part : comparison.parts) {
+    tables.push_back(RegimeTable(part, sides, request));
+    tables.push_back(RatioTable(part, sides, request));
+  }
+  if (!comparison.differences.empty()) tables.push_back(DifferenceTable(comparison, sides));
+  return tables;
+}
+
+json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>& sides) {
+  json cells = json::array(), differences = json::array(), names = json::array();
+  for (const ComparedPart& part : comparison.parts) {
+    for (const ComparedCell& cell : part.cells) {
+      for (std::size_t side = 1; side < sides.size(); ++side)
+        cells.push_back(CellJson(cell, sides, side));
+    }
+  }
+  for (const Difference& each : comparison.differences) {
+    differences.push_back({{"name", each.name}, {"values", each.values}, {"hidden", each.hidden}});
+  }
+  for (const Side& side : sides)
+    names.push_back({{"name", side.name}, {"hardware", side.hardware}});
+  return {{"sides", names}, {"cells", cells}, {"differences", differences}};
+}
+
+std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<Side>& sides) {
+  const json all = ComparisonJson(comparison, sides);
+  std::vector<nlohmann::ordered_json> rows;
+  for (const json& cell : all["cells"]) rows.push_back(Flat(cell));
+  return rows.empty() ? "" : CsvOf(rows.front(), rows);
+}
+
+}  // namespace sparfuse::harness

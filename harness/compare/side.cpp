@@ -1,0 +1,24 @@
+#include "harness/compare/side.hpp"
+
+#include <ranges>
+
+namespace sparfuse::harness {
+
+std::map<CellKey, SideCell> CellsOf(const Side& side, DisturbedTrials disturbed) {
+  std::map<CellKey, SideCell> cells;
+  for (const TrialRow& row : side.rows | std::views::reverse) {
+    if (row.kind == "profile") continue;
+    SideCell& cell = cells[{row.experiment, row.part, row.config_hash}];
+    if (row.counts() && cell.newest == nullptr) cell.newest = &row;
+  }
+  for (const TrialRow& row : side.rows) {
+    if (row.kind == "profile") continue;
+    SideCell& cell = cells.at({row.experiment, row.part, row.config_hash});
+    cell.result.disturbed_trials = disturbed;
+    const bool current = cell.newest == nullptr || row.revisions == cell.newest->revisions;
+    if (current) AddTrial(cell.result, row);
+  }
+  return cells;
+}
+
+}  // namespace sparfuse::harness

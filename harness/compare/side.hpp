@@ -1,0 +1,38 @@
+// A machine's trials, as one side of a comparison.
+#pragma once
+
+#include <compare>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/report/results.hpp"
+
+namespace sparfuse::harness {
+
+struct Side {
+  std::string name;            // how tables call it
+  std::string hardware;        // a line
+  std::vector<TrialRow> rows;  // of the machine, oldest first
+  // outcome.json of one of them; null where there is none.
+  std::function<nlohmann::json(const TrialRow&)> outcome;
+};
+
+// What is compared: a configuration within a part of an experiment.
+struct CellKey {
+  std::string experiment, part, config_hash;
+  auto operator<=>(const CellKey&) const = default;
+};
+
+// The trials of one side that count: of the newest revisions that it has.
+struct SideCell {
+  CellResult result;
+  const TrialRow* newest = nullptr;
+};
+
+// Of throughput and convergence trials. Points into side.rows.
+std::map<CellKey, SideCell> CellsOf(const Side& side, DisturbedTrials disturbed);
+
+}  // namespace sparfuse::harness
