@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/compare/comparison_table.hpp"
 #include "harness/files/canonical.hpp"
@@ -88,6 +89,17 @@ Side SideOfStore(const Program& program, const std::vector<TrialRow>& rows,
                   request.reference, text));
 }
 
+void PrintComparison(const SystemComparison& comparison, const std::vector<Side>& sides,
+                     const CompareRequest& request, const std::string& format) {
+  const bool latex = format == "latex";
+  for (const std::string& sentence : SummaryOf(comparison, sides, request))
+    fmt::print("{}{}.\n", latex ? "% " : "", sentence);
+  fmt::print("\n");
+  for (const Table& table : TablesOf(comparison, sides, request))
+    fmt::print("{}\n", Render(table, latex ? TableFormat::kLatex : TableFormat::kMarkdown));
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int CompareVerb(Program& program, const CompareVerbRequest& request) {
@@ -104,21 +116,20 @@ int CompareVerb(Program& program, const CompareVerbRequest& request) {
   asked.disturbed = program.disturbed();
   const SystemComparison comparison = CompareSystems(sides, asked);
   if (comparison.parts.empty()) FailWithNothing(sides, asked);
+  const json numbers = ComparisonJson(comparison, sides, asked);
   if (program.json()) {
-    PrintJson(ComparisonJson(comparison, sides));
-    return kDone;
+    PrintJson(numbers);
+  } else if (request.format == "csv") {
+    fmt::print("{}", ComparisonCsv(comparison, sides, asked));
+  } else {
+    PrintComparison(comparison, sides, asked, request.format);
   }
-  if (request.format == "csv") {
-    fmt::print("{}", ComparisonCsv(comparison, sides));
-    return kDone;
-  }
-  for (const std::string& sentence : SummaryOf(comparison, sides, asked))
-    fmt::print("{}.\n", sentence);
-  fmt::print("\n");
-  const TableFormat format =
-      request.format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown;
-  for (const Table& table : TablesOf(comparison, sides, asked))
-    fmt::print("{}\n", Render(table, format));
+  if (request.figures.empty()) return kDone;
+  MakeDirectories(request.figures);
+  const std::filesystem::path file = request.figures / "comparison.json";
+  WriteFileDurably(file, numbers.dump(1) + "\n");
+  RenderFile(program, {"compare", "--data", file.string(), "--out", request.figures.string()},
+             program.json() || request.format != "md");
   return kDone;
 }
 

@@ -158,6 +158,8 @@ void AddCompare(CommandLine& line) {
       ->check(CLI::IsMember(std::vector<std::string>(MetricNames().begin(), MetricNames().end())));
   verb->add_option("--reference", request->compare.reference,
                    "the method that ratios are to (dense)");
+  verb->add_option("--figures", request->figures, "a folder for figures, and the numbers in them")
+      ->check(NotEmpty("a folder"));
   verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
       ->check(CLI::Range(0.1, 100.0));
   verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")

@@ -58,7 +58,8 @@ int TableVerb(Program& program, const std::string& experiment, const std::string
 struct CompareVerbRequest {
   std::vector<std::string> sides;  // heads of systems' hashes, "here"
   CompareRequest compare;
-  std::string format = "md";  // or "latex", "csv"
+  std::string format = "md";      // or "latex", "csv"
+  std::filesystem::path figures;  // a folder for figures and their numbers, or ""
 };
 int CompareVerb(Program& program, const CompareVerbRequest& request);
 // `out`: a folder; "": reports/ID/figures in the results.

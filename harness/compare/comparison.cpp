@@ -124,7 +124,9 @@ class Comparer {
       setting.regimes.push_back(measured == nullptr ? Regime() : RegimeOf(*measured));
     }
     for (const CellKey& key : keys) {
-      if (is_compared(key)) part.cells.push_back(Compared(key, ReferenceOf(key, keys), setting));
+      if (!is_compared(key)) continue;
+      part.cells.push_back(Compared(key, ReferenceOf(key, keys), setting));
+      part.cells.back().setting = part.settings.size();
     }
     std::erase_if(keys, [&](const CellKey& key) { return !IsOfTwoSides(key); });
     Remember(keys);

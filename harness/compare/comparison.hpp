@@ -41,6 +41,7 @@ struct ComparedCell {
   CellKey key;
   nlohmann::json config;
   std::string unit;                   // of the metric
+  std::size_t setting = 0;            // its position in ComparedPart::settings
   std::vector<SideValue> sides;       // as the sides
   std::vector<SideVerdict> verdicts;  // of all sides but the first
   std::string plans;                  // "" or how the sides' fusion plans differ

@@ -92,6 +92,27 @@ Table DifferenceTable(const SystemComparison& comparison, const std::vector<Side
   return table;
 }
 
+// The columns that tell a part's settings apart.
+std::vector<KeyColumn> SettingKeys(const ComparedPart& part) {
+  std::vector<json> configs;
+  for (const ComparedSetting& setting : part.settings) {
+    json& config = configs.emplace_back(setting.config);
+    for (const std::string& key : MethodKeys()) config.erase(key);
+  }
+  return KeyColumnsOf(configs);
+}
+
+// "digits-resnet, workers 4, link 1 Gbit/s"
+std::string SettingText(const json& config, const std::vector<KeyColumn>& keys) {
+  std::string text;
+  for (const KeyColumn& key : keys) {
+    if (!text.empty()) text += ", ";
+    if (key.path != "workload") text += key.title + " ";
+    text += KeyText(config, key);
+  }
+  return text;
+}
+
 Table RegimeTable(const ComparedPart& part, const std::vector<Side>& sides,
                   const CompareRequest& request) {
   Table table;
@@ -100,12 +121,7 @@ Table RegimeTable(const ComparedPart& part, const std::vector<Side>& sides,
       "communication that {0} exposes over the rest of its step; how far {0}'s step drifts over "
       "blocks",
       request.reference);
-  std::vector<json> configs;
-  for (const ComparedSetting& setting : part.settings) {
-    json& config = configs.emplace_back(setting.config);
-    for (const std::string& key : MethodKeys()) config.erase(key);
-  }
-  const auto keys = KeyColumnsOf(configs);
+  const auto keys = SettingKeys(part);
   for (const auto& key : keys) table.columns.push_back(key.title);
   for (const Side& side : sides) {
     table.columns.push_back(side.name);
@@ -183,11 +199,13 @@ json IntervalJson(const std::optional<Interval>& interval) {
           {"n", interval->n}};
 }
 
-json CellJson(const ComparedCell& cell, const std::vector<Side>& sides, std::size_t side) {
+json CellJson(const ComparedCell& cell, const std::string& setting, const std::vector<Side>& sides,
+              std::size_t side) {
   const SideVerdict& verdict = cell.verdicts[side - 1];
   const bool judged = verdict.why_not.empty();
   return {{"experiment", cell.key.experiment},
           {"part", cell.key.part},
+          {"setting", setting},
           {"config", cell.config},
           {"first", sides[0].name},
           {"second", sides[side].name},
@@ -279,12 +297,15 @@ std::vector<Table> TablesOf(const SystemComparison& comparison, const std::vecto
   return tables;
 }
 
-json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>& sides) {
+json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>& sides,
+                    const CompareRequest& request) {
   json cells = json::array(), differences = json::array(), names = json::array();
   for (const ComparedPart& part : comparison.parts) {
+    const std::vector<KeyColumn> keys = SettingKeys(part);
     for (const ComparedCell& cell : part.cells) {
+      const std::string setting = SettingText(part.settings[cell.setting].config, keys);
       for (std::size_t side = 1; side < sides.size(); ++side)
-        cells.push_back(CellJson(cell, sides, side));
+        cells.push_back(CellJson(cell, setting, sides, side));
     }
   }
   for (const Difference& each : comparison.differences) {
@@ -292,11 +313,16 @@ json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>&
   }
   for (const Side& side : sides)
     names.push_back({{"name", side.name}, {"hardware", side.hardware}});
-  return {{"sides", names}, {"cells", cells}, {"differences", differences}};
+  return {{"reference", request.reference},
+          {"within", request.within},
+          {"sides", names},
+          {"cells", cells},
+          {"differences", differences}};
 }
 
-std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<Side>& sides) {
-  const json all = ComparisonJson(comparison, sides);
+std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<Side>& sides,
+                          const CompareRequest& request) {
+  const json all = ComparisonJson(comparison, sides, request);
   std::vector<nlohmann::ordered_json> rows;
   for (const json& cell : all["cells"]) rows.push_back(Flat(cell));
   return rows.empty() ? "" : CsvOf(rows.front(), rows);

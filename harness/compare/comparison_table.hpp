@@ -22,7 +22,9 @@ std::vector<Table> TablesOf(const SystemComparison& comparison, const std::vecto
 
 // A line, or object, a cell and side after the first: ratios of both with their intervals, the
 // first's over the other's, verdict, blocks needed, and why not.
-std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<Side>& sides);
-nlohmann::json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>& sides);
+std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<Side>& sides,
+                          const CompareRequest& request);
+nlohmann::json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>& sides,
+                              const CompareRequest& request);
 
 }  // namespace sparfuse::harness

@@ -18,6 +18,8 @@ the series that it names; nothing else of the store is read.
   render.py phase   --data FILE.json --out DIR [--quiet]
       which method is fastest over bandwidth and workers, as `sparfuse advise --phase` found; prints
       the files written unless quiet.
+  render.py compare --data FILE.json --out DIR [--quiet]
+      a figure a part of what `sparfuse compare` found; likewise.
 
 Needs Python 3.11, numpy and matplotlib. Exit codes: 0 done, 1 nothing of what --part
 or --figure asked for could be drawn, 2 usage or input.
@@ -29,6 +31,7 @@ import sys
 from pathlib import Path
 
 import cells as selection
+import compare
 import explain
 import explain_picture
 import explain_words
@@ -191,6 +194,18 @@ def draw_phase(arguments):
     return 0
 
 
+def draw_comparison(arguments):
+    found = read_json(arguments.data)
+    for experiment, part, cells in compare.parts_of(found):
+        drawn = compare.draw(found, experiment, part, cells)
+        style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
+        for path in style.write(drawn.figure, arguments.out, compare.file_name(experiment, part)):
+            if not arguments.quiet:
+                print(path)
+        style.close(drawn.figure)
+    return 0
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="render.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -222,11 +237,12 @@ def main(argv=None):
     for option in ("--results", "--index", "--out"):
         sub.add_argument(option, required=True)
     sub.set_defaults(act=write_paper)
-    sub = verbs.add_parser("phase")
-    sub.add_argument("--data", required=True)
-    sub.add_argument("--out", required=True)
-    sub.add_argument("--quiet", action="store_true")
-    sub.set_defaults(act=draw_phase)
+    for verb, act in (("phase", draw_phase), ("compare", draw_comparison)):
+        sub = verbs.add_parser(verb)
+        sub.add_argument("--data", required=True)
+        sub.add_argument("--out", required=True)
+        sub.add_argument("--quiet", action="store_true")
+        sub.set_defaults(act=act)
     arguments = parser.parse_args(argv)
     try:
         return arguments.act(arguments)

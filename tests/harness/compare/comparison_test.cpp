@@ -208,10 +208,10 @@ TEST_F(Comparing, TablesAndNumbersSayTheSame) {
     text += Render(table, TableFormat::kMarkdown);
   EXPECT_NE(text.find("larger on b"), std::string::npos);
   EXPECT_NE(text.find("0.75x"), std::string::npos);
-  const json numbers = ComparisonJson(comparison, sides_);
+  const json numbers = ComparisonJson(comparison, sides_, request_);
   EXPECT_EQ(numbers["cells"][0]["verdict"], "second");
   EXPECT_NEAR(numbers["cells"][0]["first_over_second"]["value"].get<double>(), 0.75, 1e-9);
-  const std::string csv = ComparisonCsv(comparison, sides_);
+  const std::string csv = ComparisonCsv(comparison, sides_, request_);
   EXPECT_EQ(std::ranges::count(csv, '\n'), 2);
   EXPECT_NE(csv.find(",second,"), std::string::npos);
 }
