@@ -51,11 +51,12 @@ std::string NeedMachine(const std::map<std::string, std::string>& machines,
                                       Listed(machines)));
 }
 
-Side SideOfStore(const Program& program, const std::vector<TrialRow>& rows,
-                 const std::string& wanted) {
+SystemSide SideOfStore(const Program& program, const std::vector<TrialRow>& rows,
+                       const std::string& wanted) {
   const auto machines = MachinesOf(rows);
   const std::string machine = NeedMachine(machines, wanted, program.store().results().string());
-  Side side{wanted == kHere ? kHere : machine.substr(0, kShownHash), machines.at(machine), {}, {}};
+  SystemSide side{
+      wanted == kHere ? kHere : machine.substr(0, kShownHash), machines.at(machine), {}, {}};
   for (const TrialRow& row : rows) {
     if (MachineOf(row) == machine) side.rows.push_back(row);
   }
@@ -68,9 +69,10 @@ Side SideOfStore(const Program& program, const std::vector<TrialRow>& rows,
 }
 
 // Says what each side has in the place of something in common.
-[[noreturn]] void FailWithNothing(const std::vector<Side>& sides, const CompareRequest& request) {
+[[noreturn]] void FailWithNothing(const std::vector<SystemSide>& sides,
+                                  const CompareRequest& request) {
   std::string text;
-  for (const Side& side : sides) {
+  for (const SystemSide& side : sides) {
     std::set<std::string> experiments;
     for (const TrialRow& row : side.rows) {
       if (row.kind != "profile") experiments.insert(row.experiment);
@@ -89,7 +91,7 @@ Side SideOfStore(const Program& program, const std::vector<TrialRow>& rows,
                   request.reference, text));
 }
 
-void PrintComparison(const SystemComparison& comparison, const std::vector<Side>& sides,
+void PrintComparison(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
                      const CompareRequest& request, const std::string& format) {
   const bool latex = format == "latex";
   for (const std::string& sentence : SummaryOf(comparison, sides, request))
@@ -103,7 +105,7 @@ void PrintComparison(const SystemComparison& comparison, const std::vector<Side>
 }  // namespace
 
 int CompareVerb(Program& program, const CompareVerbRequest& request) {
-  std::vector<Side> sides;
+  std::vector<SystemSide> sides;
   const std::vector<TrialRow> rows = program.Rows();
   for (const std::string& wanted : request.sides)
     sides.push_back(SideOfStore(program, rows, wanted));

@@ -40,9 +40,9 @@ std::string WhyOtherRevisions(const TrialRow& first, const TrialRow& second) {
 
 class Comparer {
  public:
-  Comparer(const std::vector<Side>& sides, const CompareRequest& request)
+  Comparer(const std::vector<SystemSide>& sides, const CompareRequest& request)
       : sides_(sides), request_(request) {
-    for (const Side& side : sides) cells_.push_back(CellsOf(side, request.disturbed));
+    for (const SystemSide& side : sides) cells_.push_back(CellsOf(side, request.disturbed));
   }
 
   SystemComparison Run() {
@@ -222,7 +222,7 @@ class Comparer {
     }
   }
 
-  const std::vector<Side>& sides_;
+  const std::vector<SystemSide>& sides_;
   const CompareRequest& request_;
   SideCells cells_;
   std::vector<std::vector<CellResult>> compared_;  // by side
@@ -230,7 +230,8 @@ class Comparer {
 
 }  // namespace
 
-SystemComparison CompareSystems(const std::vector<Side>& sides, const CompareRequest& request) {
+SystemComparison CompareSystems(const std::vector<SystemSide>& sides,
+                                const CompareRequest& request) {
   return Comparer(sides, request).Run();
 }
 

@@ -61,10 +61,11 @@ struct ComparedPart {
 
 struct SystemComparison {
   std::vector<ComparedPart> parts;
-  std::vector<Difference> differences;  // of the trials that are compared
+  std::vector<FactDifference> differences;  // of the trials that are compared
 };
 
 // Precondition: at least two sides.
-SystemComparison CompareSystems(const std::vector<Side>& sides, const CompareRequest& request);
+SystemComparison CompareSystems(const std::vector<SystemSide>& sides,
+                                const CompareRequest& request);
 
 }  // namespace sparfuse::harness

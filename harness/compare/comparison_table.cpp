@@ -66,24 +66,24 @@ std::size_t NoteOf(Table& table, const std::string& note) {
   return table.notes.size();
 }
 
-Table SideTable(const SystemComparison& comparison, const std::vector<Side>& sides) {
+Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
   Table table;
   table.title = "What is compared";
   table.columns = {"", "hardware", "trials"};
-  for (const Side& side : sides)
+  for (const SystemSide& side : sides)
     table.rows.push_back({side.name, side.hardware, std::to_string(side.rows.size())});
   if (comparison.differences.empty()) return table;
   table.notes.push_back("what is not the same on all of them is listed below");
   return table;
 }
 
-Table DifferenceTable(const SystemComparison& comparison, const std::vector<Side>& sides) {
+Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
   Table table;
   table.title = "What is not the same";
   table.columns = {"recorded"};
-  for (const Side& side : sides) table.columns.push_back(side.name);
+  for (const SystemSide& side : sides) table.columns.push_back(side.name);
   table.columns.emplace_back("");
-  for (const Difference& each : comparison.differences) {
+  for (const FactDifference& each : comparison.differences) {
     std::vector<std::string> row = {each.name};
     for (const std::string& value : each.values) row.push_back(value.empty() ? kNone : value);
     row.emplace_back(each.hidden ? "differs within one side, too" : "");
@@ -113,7 +113,7 @@ std::string SettingText(const json& config, const std::vector<KeyColumn>& keys) 
   return text;
 }
 
-Table RegimeTable(const ComparedPart& part, const std::vector<Side>& sides,
+Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
                   const CompareRequest& request) {
   Table table;
   table.title = fmt::format("{}/{}: settings", part.experiment, part.part);
@@ -123,7 +123,7 @@ Table RegimeTable(const ComparedPart& part, const std::vector<Side>& sides,
       request.reference);
   const auto keys = SettingKeys(part);
   for (const auto& key : keys) table.columns.push_back(key.title);
-  for (const Side& side : sides) {
+  for (const SystemSide& side : sides) {
     table.columns.push_back(side.name);
     table.columns.emplace_back("drift");
     table.columns.emplace_back("links");
@@ -149,7 +149,7 @@ Table RegimeTable(const ComparedPart& part, const std::vector<Side>& sides,
   return table;
 }
 
-Table RatioTable(const ComparedPart& part, const std::vector<Side>& sides,
+Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
                  const CompareRequest& request) {
   Table table;
   table.title = fmt::format("{}/{}", part.experiment, part.part);
@@ -163,13 +163,13 @@ Table RatioTable(const ComparedPart& part, const std::vector<Side>& sides,
   const auto keys = KeyColumnsOf(configs);
   table.columns.emplace_back("method");
   for (const auto& key : keys) table.columns.push_back(key.title);
-  for (const Side& side : sides)
+  for (const SystemSide& side : sides)
     table.columns.push_back(fmt::format("{}: vs {}", side.name, request.reference));
   for (std::size_t side = 1; side < sides.size(); ++side) {
     table.columns.push_back(fmt::format("{} / {}", sides[0].name, sides[side].name));
     table.columns.emplace_back("verdict");
   }
-  for (const Side& side : sides) table.columns.push_back(side.name + ": absolute");
+  for (const SystemSide& side : sides) table.columns.push_back(side.name + ": absolute");
   for (const ComparedCell& cell : part.cells) {
     std::vector<std::string> row = {cell.config.value("method", kNone)};
     for (const auto& key : keys) row.push_back(KeyText(cell.config, key));
@@ -199,8 +199,8 @@ json IntervalJson(const std::optional<Interval>& interval) {
           {"n", interval->n}};
 }
 
-json CellJson(const ComparedCell& cell, const std::string& setting, const std::vector<Side>& sides,
-              std::size_t side) {
+json CellJson(const ComparedCell& cell, const std::string& setting,
+              const std::vector<SystemSide>& sides, std::size_t side) {
   const SideVerdict& verdict = cell.verdicts[side - 1];
   const bool judged = verdict.why_not.empty();
   return {{"experiment", cell.key.experiment},
@@ -250,7 +250,8 @@ nlohmann::ordered_json Flat(const json& cell) {
 }  // namespace
 
 std::vector<std::string> SummaryOf(const SystemComparison& comparison,
-                                   const std::vector<Side>& sides, const CompareRequest& request) {
+                                   const std::vector<SystemSide>& sides,
+                                   const CompareRequest& request) {
   std::vector<std::string> sentences;
   for (std::size_t side = 1; side < sides.size(); ++side) {
     std::map<std::string, std::size_t> counts, reasons;
@@ -286,8 +287,8 @@ std::vector<std::string> SummaryOf(const SystemComparison& comparison,
   return sentences;
 }
 
-std::vector<Table> TablesOf(const SystemComparison& comparison, const std::vector<Side>& sides,
-                            const CompareRequest& request) {
+std::vector<Table> TablesOf(const SystemComparison& comparison,
+                            const std::vector<SystemSide>& sides, const CompareRequest& request) {
   std::vector<Table> tables = {SideTable(comparison, sides)};
   for (const ComparedPart& part : comparison.parts) {
     tables.push_back(RegimeTable(part, sides, request));
@@ -297,7 +298,7 @@ std::vector<Table> TablesOf(const SystemComparison& comparison, const std::vecto
   return tables;
 }
 
-json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>& sides,
+json ComparisonJson(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
                     const CompareRequest& request) {
   json cells = json::array(), differences = json::array(), names = json::array();
   for (const ComparedPart& part : comparison.parts) {
@@ -308,10 +309,10 @@ json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>&
         cells.push_back(CellJson(cell, setting, sides, side));
     }
   }
-  for (const Difference& each : comparison.differences) {
+  for (const FactDifference& each : comparison.differences) {
     differences.push_back({{"name", each.name}, {"values", each.values}, {"hidden", each.hidden}});
   }
-  for (const Side& side : sides)
+  for (const SystemSide& side : sides)
     names.push_back({{"name", side.name}, {"hardware", side.hardware}});
   return {{"reference", request.reference},
           {"within", request.within},
@@ -320,7 +321,7 @@ json ComparisonJson(const SystemComparison& comparison, const std::vector<Side>&
           {"differences", differences}};
 }
 
-std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<Side>& sides,
+std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
                           const CompareRequest& request) {
   const json all = ComparisonJson(comparison, sides, request);
   std::vector<nlohmann::ordered_json> rows;

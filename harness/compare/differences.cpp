@@ -42,16 +42,16 @@ Facts FactsOf(const std::vector<CellResult>& cells) {
 
 }  // namespace
 
-std::vector<Difference> DifferencesOf(const std::vector<std::vector<CellResult>>& sides) {
+std::vector<FactDifference> DifferencesOf(const std::vector<std::vector<CellResult>>& sides) {
   std::vector<Facts> facts;
   std::set<std::string> names;
   for (const auto& cells : sides) {
     facts.push_back(FactsOf(cells));
     for (const auto& [name, values] : facts.back()) names.insert(name);
   }
-  std::vector<Difference> differences;
+  std::vector<FactDifference> differences;
   for (const std::string& name : names) {
-    Difference difference{name, {}, false};
+    FactDifference difference{name, {}, false};
     for (Facts& side : facts) {
       const std::set<std::string>& values = side[name];
       difference.values.push_back(fmt::format("{}", fmt::join(values, " | ")));
@@ -63,7 +63,7 @@ std::vector<Difference> DifferencesOf(const std::vector<std::vector<CellResult>>
     if (!same || difference.hidden) differences.push_back(std::move(difference));
   }
   std::ranges::stable_partition(
-      differences, [](const Difference& each) { return each.name.starts_with("system."); });
+      differences, [](const FactDifference& each) { return each.name.starts_with("system."); });
   return differences;
 }
 

@@ -8,7 +8,7 @@
 
 namespace sparfuse::harness {
 
-struct Difference {
+struct FactDifference {
   std::string name;                 // "software.nccl", "system.cpu_model"
   std::vector<std::string> values;  // by side: all that it has, in order, joined by " | "
   bool hidden = false;              // a side has several, and its numbers are averages over them
@@ -16,6 +16,6 @@ struct Difference {
 
 // Of the systems first, then of what trials record of software, environment and sources. What
 // changes from trial to trial (load, arguments, where ranks ran) is left out.
-std::vector<Difference> DifferencesOf(const std::vector<std::vector<CellResult>>& sides);
+std::vector<FactDifference> DifferencesOf(const std::vector<std::vector<CellResult>>& sides);
 
 }  // namespace sparfuse::harness

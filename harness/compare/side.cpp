@@ -4,7 +4,7 @@
 
 namespace sparfuse::harness {
 
-std::map<CellKey, SideCell> CellsOf(const Side& side, DisturbedTrials disturbed) {
+std::map<CellKey, SideCell> CellsOf(const SystemSide& side, DisturbedTrials disturbed) {
   std::map<CellKey, SideCell> cells;
   for (const TrialRow& row : side.rows | std::views::reverse) {
     if (row.kind == "profile") continue;

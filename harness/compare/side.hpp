@@ -12,7 +12,7 @@
 
 namespace sparfuse::harness {
 
-struct Side {
+struct SystemSide {
   std::string name;            // how tables call it
   std::string hardware;        // a line
   std::vector<TrialRow> rows;  // of the machine, oldest first
@@ -33,6 +33,6 @@ struct SideCell {
 };
 
 // Of throughput and convergence trials. Points into side.rows.
-std::map<CellKey, SideCell> CellsOf(const Side& side, DisturbedTrials disturbed);
+std::map<CellKey, SideCell> CellsOf(const SystemSide& side, DisturbedTrials disturbed);
 
 }  // namespace sparfuse::harness

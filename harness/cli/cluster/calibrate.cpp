@@ -99,8 +99,8 @@ Table ReferenceTable(const DeclaredCluster& cluster) {
   table.title = solved ? "Calibrated with" : "Compared with: nothing is calibrated";
   table.columns = {"workload", "workers", "method", "part", "measured", "modelled", "off", "from"};
   for (const ReferenceStep& step : cluster.references) {
-    table.rows.push_back({step.workload, std::to_string(step.workers), step.method,
-                          PartOf(step), fmt::format("{:.4g} ms", 1e3 * step.seconds),
+    table.rows.push_back({step.workload, std::to_string(step.workers), step.method, PartOf(step),
+                          fmt::format("{:.4g} ms", 1e3 * step.seconds),
                           fmt::format("{:.4g} ms", 1e3 * step.modelled_seconds),
                           fmt::format("{:+.1f} %{}", 100 * step.off(), IsFarOff(step) ? " **" : ""),
                           step.bar ? step.bar->name() : step.source});

@@ -27,9 +27,10 @@ class Comparing : public ::testing::Test {
  protected:
   Comparing() {
     for (const char* name : {"a", "b"}) {
-      sides_.push_back(Side{name, std::string("machine ") + name, {}, [](const TrialRow& row) {
-                              return json{{"plans", json::array({row.provenance["plan"]})}};
-                            }});
+      sides_.push_back(
+          SystemSide{name, std::string("machine ") + name, {}, [](const TrialRow& row) {
+                       return json{{"plans", json::array({row.provenance["plan"]})}};
+                     }});
     }
   }
 
@@ -82,7 +83,7 @@ class Comparing : public ::testing::Test {
   // Of the one cell.
   SideVerdict Verdict() const { return Only(Compared()).verdicts.at(0); }
 
-  std::vector<Side> sides_;
+  std::vector<SystemSide> sides_;
   CompareRequest request_;
 };
 
