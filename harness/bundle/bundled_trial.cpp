@@ -78,6 +78,17 @@ json ParsedFile(const std::map<std::string, std::string>& files, const char* fil
   return value;
 }
 
+// `names` with those of the hosts that ran the trial.
+PrivateNames WithHosts(PrivateNames names, const json& trial) {
+  const json machine = trial.value("machine", json());
+  if (!machine.is_object() || !machine.contains("placement")) return names;
+  for (const json& host : machine["placement"]) {
+    if (host.is_string() && !host.get_ref<const std::string&>().empty() && host != "localhost")
+      names.hosts.insert(host);
+  }
+  return names;
+}
+
 // Leaves of `files` and `series` those files that leave.
 void NameFiles(const std::set<std::string>& leave, json& trial) {
   json& files = trial["files"] = json::array();
@@ -115,8 +126,9 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty())
     SPARFUSE_THROW(kData, fmt::format("{}/trial.json: {}", name, wrong));
   const bool is_redacted = trial.value("redaction", json()) == kRedaction;
-  const PrivateNames nobody, &private_names = is_redacted ? nobody : names;
   BundledTrial bundled;
+  bundled.names = is_redacted ? names : WithHosts(names, trial);
+  const PrivateNames nobody, &private_names = is_redacted ? nobody : bundled.names;
   std::set<std::string> leave;  // beside trial.json
   for (const auto& [file, content] : files) {
     if (!SeriesFiles().contains(file)) continue;

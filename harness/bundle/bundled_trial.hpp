@@ -16,6 +16,7 @@ struct BundledTrial {
   std::string id;  // within bundles
   nlohmann::json trial;
   std::map<std::string, std::string> files;  // content by name: trial.json, config.json, ...
+  PrivateNames names;  // of its annotations: those that were given, and of the hosts that ran it
 
   // SHA-256 by name.
   std::map<std::string, std::string> Hashes() const;

@@ -17,7 +17,8 @@ using nlohmann::json;
 Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNames names)
     : store_(store), names_(std::move(names)) {
   std::vector<TrialRow> redacted;
-  std::map<std::string, std::string> ids;  // within bundles, by id
+  std::map<std::string, std::string> ids;        // within bundles, by id
+  std::map<std::string, PrivateNames> names_of;  // by id within bundles
   Patience patience;
   for (const TrialRow& row : rows) {
     patience.Note(redacted.size(), "trials looked through", rows.size());
@@ -35,6 +36,7 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
       }
       places_[trial.id] = row.trial_id;
       ids[row.trial_id] = trial.id;
+      names_of[trial.id] = trial.names;
       redacted.push_back(RowOf(trial.trial));
     } catch (const Error& error) {
       summary_.left_out.push_back(error.what());
@@ -44,7 +46,8 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
   for (const json& annotation : store.ReadAnnotations(summary_.left_out)) {
     const auto found = ids.find(annotation["trial_id"]);
     if (found == ids.end()) continue;
-    const json leaves = BundleAnnotation(annotation, found->second, names_, summary_.met);
+    const json leaves =
+        BundleAnnotation(annotation, found->second, names_of[found->second], summary_.met);
     if (!leaves.contains("annotation_id") || !leaves.contains("reason") ||
         !leaves.contains("created_utc")) {
       summary_.left_out.push_back(fmt::format("annotations/{}.json: its id or time is no word",

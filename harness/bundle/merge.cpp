@@ -101,7 +101,10 @@ class Merger {
         throw Refused{
             fmt::format("{}: the store's own cannot be read: {}", trial.id, error.what())};
       }
-      if (here.id == trial.id && here.files == trial.files) return place;
+      if (here.id == trial.id && here.files == trial.files) {
+        names_of_[trial.id] = here.names;
+        return place;
+      }
       if (here.id == trial.id) {
         throw Refused{
             fmt::format("{}: the store has this id with other bytes ({} differs): both are "
@@ -138,7 +141,7 @@ class Merger {
         throw Refused{fmt::format("annotations/{}: {}", id, error.what())};
       }
       if (!here.is_object() || here.value("trial_id", json()) != place->second ||
-          BundleAnnotation(here, of, names_, met) != annotation) {
+          BundleAnnotation(here, of, names_of_[of], met) != annotation) {
         throw Refused{
             fmt::format("annotations/{}: the store has this id with other bytes: both are "
                         "left as they are",
@@ -157,7 +160,8 @@ class Merger {
   const StoreLock& lock_;
   const Bundle& bundle_;
   const PrivateNames names_;
-  std::map<std::string, std::string> places_;  // here, by id within bundles
+  std::map<std::string, std::string> places_;     // here, by id within bundles
+  std::map<std::string, PrivateNames> names_of_;  // of trials here, by id within bundles
   MergeSummary summary_;
 };
 

@@ -179,12 +179,12 @@ TEST(Merge, AnnotationsGoWithTheirTrials) {
   const fs::path before = a.Bundled("before.sparfuse");
   {
     const StoreLock lock(a.store().results());
-    a.store().Annotate(lock, a.Rows()[0].trial_id, "a backup ran, see /home/alice/notes");
+    a.store().Annotate(lock, a.Rows()[0].trial_id, "a backup ran on node-b, see /home/alice/notes");
   }
   b.Take(before);
   EXPECT_TRUE(b.Rows()[0].counts());
   EXPECT_EQ(b.Take(a.Bundled()).annotations, 1u);
-  EXPECT_EQ(b.Rows()[0].annotations, std::vector<std::string>{"a backup ran, see notes"});
+  EXPECT_EQ(b.Rows()[0].annotations, std::vector<std::string>{"a backup ran on HOST, see notes"});
   const auto own = a.Files();
   EXPECT_EQ(a.Take(b.Bundled()).annotations, 0u);
   EXPECT_EQ(a.Files(), own);
