@@ -84,7 +84,7 @@ json RowJson(const TableRow& row) {
           {"metrics", MetricsOf(row.cell)}};
 }
 
-std::string Difference(const std::string& where, const json& stored, const json& computed) {
+std::string DifferenceAt(const std::string& where, const json& stored, const json& computed) {
   const std::string said = fmt::format("{}: the bundle has {}, its trials give {}", where,
                                        stored.dump(), computed.dump());
   if (stored.is_number() && computed.is_number()) {
@@ -99,14 +99,14 @@ std::string Difference(const std::string& where, const json& stored, const json&
     if (stored.is_array()) {
       for (std::size_t i = 0; i < stored.size(); ++i) {
         const std::string found =
-            Difference(fmt::format("{}/{}", where, i), stored[i], computed[i]);
+            DifferenceAt(fmt::format("{}/{}", where, i), stored[i], computed[i]);
         if (!found.empty()) return found;
       }
       return "";
     }
     for (const auto& [key, value] : stored.items()) {
       if (!computed.contains(key)) return fmt::format("{}: its trials give no {}", where, key);
-      const std::string found = Difference(where + "/" + key, value, computed[key]);
+      const std::string found = DifferenceAt(where + "/" + key, value, computed[key]);
       if (!found.empty()) return found;
     }
     return "";
@@ -130,7 +130,7 @@ json TableOfTrials(std::vector<TrialRow> rows) {
 }
 
 std::string FirstDifference(const json& stored, const json& computed) {
-  return Difference("table.json", stored, computed);
+  return DifferenceAt("table.json", stored, computed);
 }
 
 }  // namespace sparfuse::harness
