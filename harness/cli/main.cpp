@@ -54,7 +54,7 @@ using Act = std::function<int(Program&)>;
 struct CommandLine {
   CLI::App app{"sparfuse: benchmarks of gradient sparsification and tensor fusion", "sparfuse"};
   Program::Settings settings;
-  std::string results;
+  std::string results, system;
   Act act;  // of the verb that was named
 };
 
@@ -93,6 +93,13 @@ void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help) {
 constexpr const char* kKeepInResults = "times of disturbed trials count like others";
 constexpr const char* kKeepInRuns = "a disturbed trial does not run again at once";
 
+void AddSystem(CLI::App* verb, CommandLine& line) {
+  verb->add_option("--system", line.system,
+                   "how the hash of a machine begins, of `sparfuse status`: its trials alone "
+                   "(default: this machine's, or those of the newest trial's)")
+      ->check(NotEmpty("hexadecimal digits"));
+}
+
 void AddRetryDisturbed(CLI::App* verb, bool& retry) {
   verb->add_flag("--retry-disturbed", retry, "run again what only disturbed trials stand for");
 }
@@ -123,6 +130,7 @@ void AddStatus(CommandLine& line) {
   auto* verb = AddVerb(line, "status", "what is there and what failed", Speaks::kTextOrJson,
                        [=](Program& program) { return StatusVerb(program, *name); });
   verb->add_option("experiment", *name)->required();
+  AddSystem(verb, line);
 }
 
 void AddTable(CommandLine& line) {
@@ -137,6 +145,7 @@ void AddTable(CommandLine& line) {
   verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
   AddKeepDisturbed(verb, line, kKeepInResults);
+  AddSystem(verb, line);
 }
 
 void AddCompare(CommandLine& line) {
@@ -335,6 +344,29 @@ void AddIndex(CommandLine& line) {
   what->require_option(1, 2);
 }
 
+void AddBundles(CommandLine& line) {
+  const auto request = std::make_shared<ExportRequest>();
+  auto* give =
+      AddVerb(line, "export", "write trials into a bundle for other machines", Speaks::kTextOrJson,
+              [=](Program& program) { return ExportVerb(program, *request); });
+  give->add_option("experiment", request->names,
+                   "an experiment or a paper that the store has trials of, or a .toml file")
+      ->required();
+  give->add_option("--out", request->out, "FILE.sparfuse")->check(NotEmpty("a file"));
+  give->add_flag("--show", request->show,
+                 "list the keys that leave this machine, and those that stay");
+  const auto files = std::make_shared<std::vector<std::filesystem::path>>();
+  auto* take =
+      AddVerb(line, "merge", "add the trials of bundles to the store; is resumable",
+              Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *files); });
+  take->add_option("file", *files, "bundles that `sparfuse export` wrote")->required();
+  const auto file = std::make_shared<std::filesystem::path>();
+  auto* verify =
+      AddVerb(line, "verify", "check a bundle, and make its table again from its trials",
+              Speaks::kTextOrJson, [=](Program& program) { return VerifyVerb(program, *file); });
+  verify->add_option("file", *file)->required();
+}
+
 void AddDoctor(CommandLine& line) {
   AddVerb(line, "doctor", "what this machine can run, and what would disturb a measurement",
           Speaks::kTextOrJson, DoctorVerb);
@@ -415,9 +447,9 @@ int Main(int argc, char** argv) {
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
   for (const auto add :
-       {AddList,   AddPlan,    AddRun,       AddStatus,   AddTable,     AddCompare, AddFigure,
-        AddReport, AddExplain, AddReproduce, AddProfile,  AddCalibrate, AddCluster, AddAdvise,
-        AddIndex,  AddDoctor,  AddProve,     AddAnnotate, AddCheck,     AddNew}) {
+       {AddList,   AddPlan,    AddRun,       AddStatus,  AddTable,     AddCompare, AddFigure,
+        AddReport, AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster, AddAdvise,
+        AddIndex,  AddBundles, AddDoctor,    AddProve,   AddAnnotate,  AddCheck,   AddNew}) {
     add(line);
   }
   try {
@@ -436,6 +468,7 @@ int Main(int argc, char** argv) {
   settings.results = line.results.empty() ? settings.root / "results" : fs::path(line.results);
   std::signal(SIGPIPE, SIG_IGN);
   Program program(settings);
+  program.ShowSystem(line.system);
   return line.act(program);
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <set>
 
 #include "harness/experiment/experiment_files.hpp"
 #include "harness/files/canonical.hpp"
@@ -29,6 +30,29 @@ void NeedName(const std::string& name) {
                    "experiment \"\": expected a name beneath experiments/, a folder there, or a "
                    "path that ends in .toml");
   }
+}
+
+// Leaves in `rows` what the machine ran whose hash begins so, and what belongs to no machine.
+// Returns its hash.
+std::string KeepSystem(std::vector<TrialRow>& rows, const std::string& begin) {
+  std::set<std::string> machines, meant;
+  for (const TrialRow& row : rows) machines.insert(MachineOf(row).substr(0, 12));
+  machines.erase("");
+  for (const TrialRow& row : rows) {
+    if (const std::string machine = MachineOf(row); !machine.empty() && machine.starts_with(begin))
+      meant.insert(machine);
+  }
+  if (meant.size() != 1) {
+    SPARFUSE_THROW(
+        kConfig, fmt::format("--system {}: {} of the machines whose trials there are "
+                             "begin so: expected one of {}",
+                             begin, meant.empty() ? "none" : "several", fmt::join(machines, ", ")));
+  }
+  std::erase_if(rows, [&](const TrialRow& row) {
+    const std::string machine = MachineOf(row);
+    return !machine.empty() && machine != *meant.begin();
+  });
+  return *meant.begin();
 }
 
 }  // namespace
@@ -137,8 +161,10 @@ std::vector<TrialRow> Program::Rows() const {
 
 std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
     std::vector<Experiment> experiments) {
-  const auto rows = std::make_shared<const std::vector<TrialRow>>(Rows());
-  const std::string machine = ContentHash(DescribeSystem());
+  std::vector<TrialRow> found = Rows();
+  const std::string machine =
+      system_.empty() ? ContentHash(DescribeSystem()) : KeepSystem(found, system_);
+  const auto rows = std::make_shared<const std::vector<TrialRow>>(std::move(found));
   std::vector<std::unique_ptr<LoadedExperiment>> all;
   for (auto& experiment : experiments) {
     auto loaded = std::make_unique<LoadedExperiment>();

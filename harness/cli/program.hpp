@@ -60,6 +60,10 @@ class Program {
   std::vector<std::unique_ptr<LoadedExperiment>> WithResults(std::vector<Experiment> experiments);
   std::unique_ptr<LoadedExperiment> LoadWithResults(const std::string& name);
 
+  // From now on results are of the machine whose hash begins so. Without it they are of this
+  // machine or, where it has none, of that of the newest trial.
+  void ShowSystem(const std::string& begin) { system_ = begin; }
+
   // Options of a run with the program's root and worker.
   RunOptions OptionsOfRuns() const;
   RunSummary Run(const std::vector<Experiment>& experiments, const RunOptions& options);
@@ -71,6 +75,7 @@ class Program {
   Settings settings_;
   Store store_;
   std::optional<Catalog> catalog_;
+  std::string system_;  // how its hash begins, or ""
 };
 
 // Runs a command on this program's terminal and returns its exit status; 127 where there is none of

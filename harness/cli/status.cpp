@@ -1,6 +1,9 @@
 // Says what the store has of an experiment and what failed: `sparfuse status`.
 #include <fmt/format.h>
 
+#include <map>
+#include <utility>
+
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/report/disturbed.hpp"
@@ -34,10 +37,14 @@ int StatusVerb(Program& program, const std::string& name) {
                      {"without_result", failures}});
   }
   std::vector<json> trials;
+  std::map<std::pair<std::string, std::string>, std::size_t> systems;  // hash and hardware
   for (const auto& row : *loaded->rows) {
     if (row.experiment != loaded->experiment.id) continue;
+    if (const std::string machine = MachineOf(row); !machine.empty())
+      ++systems[{machine.substr(0, 12), HardwareLine(row.system)}];
     trials.push_back({{"trial_id", row.trial_id},
                       {"status", row.status},
+                      {"system", MachineOf(row).substr(0, 12)},
                       {"seconds", row.seconds},
                       {"failure", row.failure_message},
                       {"disturbed", row.WhyDisturbed()},
@@ -65,6 +72,8 @@ int StatusVerb(Program& program, const std::string& name) {
   }
   if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
     fmt::print("{}\n", warning);
+  for (const auto& [system, count] : systems)
+    fmt::print("system {}: {} trial(s), {}\n", system.first, count, system.second);
   fmt::print("{} trial(s) of this experiment in {}\n", trials.size(),
              program.store().results().string());
   return kDone;

@@ -8,58 +8,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 
 #include "core/base/error.hpp"
+#include "harness/files/descriptor.hpp"
+#include "harness/files/durable_writer.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void Fail(const char* what, const fs::path& path, int error) {
-  SPARFUSE_THROW(
-      kData,
-      fmt::format("cannot {} {}: {} (errno {}){}", what, path.string(), std::strerror(error), error,
-                  error == ENOSPC ? "; free some space there and run the command again" : ""));
-}
-
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags, const char* what = "open")
-      : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
-    if (fd_ < 0) Fail(what, path, errno);
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int number() const noexcept { return fd_; }
-  void Write(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = ::write(fd_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) Fail("write", path_, errno);
-      text.remove_prefix(static_cast<std::size_t>(written));
-    }
-  }
-  void Sync() {
-    if (::fsync(fd_) != 0) Fail("fsync", path_, errno);
-  }
-  void Close() {
-    const int fd = fd_;
-    fd_ = -1;
-    if (::close(fd) != 0) Fail("close", path_, errno);
-  }
-
- private:
-  fs::path path_;
-  int fd_;
-};
 
 // How deep arrays and objects of a text are nested, as if it were JSON.
 std::size_t DepthOf(std::string_view text) {
@@ -84,19 +43,9 @@ std::size_t DepthOf(std::string_view text) {
 }  // namespace
 
 void WriteFileDurably(const fs::path& path, std::string_view text) {
-  const fs::path directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const fs::path temporary = path.string() + ".tmp";
-  try {
-    Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
-    file.Write(text);
-    file.Sync();
-    file.Close();
-    if (::rename(temporary.c_str(), path.c_str()) != 0) Fail("rename to", path, errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
-  Descriptor(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC).Sync();
+  DurableWriter file(path);
+  file.Write(text);
+  file.Commit();
 }
 
 void SyncDirectory(const fs::path& directory) {
@@ -104,21 +53,21 @@ void SyncDirectory(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory, error)) {
     if (entry.is_regular_file()) Descriptor(entry.path(), O_RDONLY | O_CLOEXEC).Sync();
   }
-  if (error) Fail("read the directory", directory, error.value());
+  if (error) FailAt("read the directory", directory, error.value());
   Descriptor(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC).Sync();
 }
 
 void MakeDirectories(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) Fail("make the directory", directory, error.value());
+  if (error) FailAt("make the directory", directory, error.value());
 }
 
 std::string ReadFile(const fs::path& path) {
   // Opened without waiting: a pipe that nobody writes to would be waited for.
   const Descriptor file(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, "read");
   struct stat status {};
-  if (::fstat(file.number(), &status) != 0) Fail("read", path, errno);
+  if (::fstat(file.number(), &status) != 0) FailAt("read", path, errno);
   if (!S_ISREG(status.st_mode)) {
     SPARFUSE_THROW(kData,
                    fmt::format("cannot read {}: it is {}, expected a regular file", path.string(),
@@ -130,7 +79,7 @@ std::string ReadFile(const fs::path& path) {
     if (filled == text.size()) text.resize(text.size() + 4096);
     const ssize_t n = ::read(file.number(), text.data() + filled, text.size() - filled);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) Fail("read", path, errno);
+    if (n < 0) FailAt("read", path, errno);
     if (n == 0) break;
     filled += static_cast<std::size_t>(n);
   }
@@ -146,13 +95,13 @@ bool SomethingIsAt(const fs::path& path) {
 std::string ReadEndOfFile(const fs::path& path, std::size_t most_bytes) {
   errno = 0;
   std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in) Fail("read", path, errno);
+  if (!in) FailAt("read", path, errno);
   const auto size = static_cast<std::streamoff>(in.tellg());
   std::string text(
       static_cast<std::size_t>(std::min(size, static_cast<std::streamoff>(most_bytes))), '\0');
   in.seekg(size - static_cast<std::streamoff>(text.size()));
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in) Fail("read", path, errno);
+  if (!in) FailAt("read", path, errno);
   return text;
 }
 

@@ -352,16 +352,22 @@ std::string FailureOf(const TrialRow& trial) {
 }
 
 std::string HardwareLine(const json& system) {
-  const json& machine = system.contains("machine") ? system["machine"] : system;
+  const json nothing;
+  const auto in = [&](const json& table, const char* key) -> const json& {
+    return table.is_object() && table.contains(key) ? table[key] : nothing;
+  };
+  const json& machine = in(system, "machine").is_object() ? system["machine"] : system;
   std::string line;
-  if (machine.contains("cpu_model")) {
-    line = fmt::format("{}, {} cores, {} GiB", machine["cpu_model"].get<std::string>(),
-                       machine["cores"].dump(), machine["memory_gib"].dump());
-    for (const auto& gpu : machine["gpus"]) line += ", " + gpu.get<std::string>();
+  if (const json& cpu = in(machine, "cpu_model"); cpu.is_string()) {
+    line = fmt::format("{}, {} cores, {} GiB", cpu.get<std::string>(), in(machine, "cores").dump(),
+                       in(machine, "memory_gib").dump());
+    if (const json& gpus = in(machine, "gpus"); gpus.is_array()) {
+      for (const json& gpu : gpus) line += ", " + (gpu.is_string() ? gpu.get<std::string>() : "?");
+    }
   }
-  if (!system.contains("cluster")) return line;
-  const std::string cluster = system["cluster"];
-  return line.empty() ? "profile " + cluster : "profile of " + line;
+  const json& cluster = in(system, "cluster");
+  if (!cluster.is_string()) return line;
+  return line.empty() ? "profile " + cluster.get<std::string>() : "profile of " + line;
 }
 
 std::string WeakerMode(const CellResult& of, const CellResult& over) {

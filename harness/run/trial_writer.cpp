@@ -9,24 +9,30 @@
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/origin.hpp"
 
 namespace sparfuse::harness {
 
 using nlohmann::json;
 
-std::string StemOf(const PlannedTrial& trial) {
+std::string StemOf(const PlannedTrial& trial, const std::string& origin) {
   const auto& config = trial.config;
-  return fmt::format("{}-{}-w{}-{}-b{}", config.is_profile() ? "profile" : config.method,
+  return fmt::format("{}-{}-w{}-{}{}{}-b{}", config.is_profile() ? "profile" : config.method,
                      WorkloadLabel(config.workload), config.workers, trial.config_hash.substr(0, 8),
-                     trial.block);
+                     origin.empty() ? "" : "-", origin, trial.block);
 }
 
 TrialWriter::TrialWriter(const Store& store, const StoreLock& lock, json source)
     : store_(store), lock_(lock), source_(std::move(source)) {}
 
+std::string TrialWriter::OriginOf(const PlannedTrial& trial) const {
+  return harness::OriginOf(lock_, store_.results(), ContentHash(trial.system));
+}
+
 TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
+  const std::string stem = StemOf(trial, OriginOf(trial));
   const TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
-                           store_.CreateTrial(lock_, trial.experiment, trial.part, StemOf(trial))};
+                           store_.CreateTrial(lock_, trial.experiment, trial.part, stem)};
   WriteFileDurably(store_.Directory(config.trial_id) / "config.json",
                    ToJson(config).dump(1) + "\n");
   return config;
@@ -38,6 +44,7 @@ json TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, jso
   trial.erase("turn_seconds");
   trial["schema"] = kTrialSchema;
   trial["trial_id"] = id;
+  trial["origin"] = OriginOf(planned);
   trial["experiment"] = planned.experiment;
   trial["part"] = planned.part;
   trial["config"] = ToJson(planned.config);

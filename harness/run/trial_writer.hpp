@@ -11,8 +11,9 @@
 
 namespace sparfuse::harness {
 
-// The name of a trial's directory, without the number that makes it new.
-std::string StemOf(const PlannedTrial& trial);
+// The name of a trial's directory, without the number that makes it new. origin: OriginOf
+// (harness/store/origin.hpp), or "" for what people are told.
+std::string StemOf(const PlannedTrial& trial, const std::string& origin = "");
 
 struct HowItRan {
   std::string started;  // UTC
@@ -35,6 +36,8 @@ class TrialWriter {
                         const HowItRan& how) const;
 
  private:
+  std::string OriginOf(const PlannedTrial& trial) const;
+
   const Store& store_;
   const StoreLock& lock_;
   nlohmann::json source_;

@@ -113,13 +113,13 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     first, first_config = template(sparfuse, folder)
     trials = folder / "results" / "trials"
-    stem = first["trial_id"].rsplit("-", 3)[0]
+    stem = first["trial_id"].rsplit("-", 4)[0]
     for i in range(1, count):
         block, cell = divmod(i, CELLS)
         trial, config = copy.copy(first), copy.copy(first_config)
         trial["config"] = {**first["config"], "density": densities()[cell]}
         trial["config_hash"] = config_hash(trial["config"])
-        trial["trial_id"] = f"{stem}-{trial['config_hash'][:8]}-b{block}-1"
+        trial["trial_id"] = f"{stem}-{trial['config_hash'][:8]}-{trial['origin']}-b{block}-1"
         config.update(trial["config"], trial_id=trial["trial_id"], block=block,
                       seed=first["seed"] + block)
         trial.update(block=block, seed=first["seed"] + block,

@@ -1,0 +1,208 @@
+#include "harness/bundle/bundle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "harness/bundle/series_file.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "sparfuse bundle";
+constexpr const char* kOwnHash = "manifest_sha256";
+
+std::string OwnHash(json manifest) {
+  manifest.erase(kOwnHash);
+  return ContentHash(manifest);
+}
+
+[[noreturn]] void Refuse(const std::filesystem::path& path, const std::string& why) {
+  SPARFUSE_THROW(kData, fmt::format("{}: {}", path.string(), why));
+}
+
+// What would read a bundle of a later version.
+std::string WhatReads(const json& manifest, const std::filesystem::path& path) {
+  const json by = manifest.value("written_by", json::object());
+  const std::string commit = by.is_object() && by.value("commit", json()).is_string()
+                                 ? by["commit"].get<std::string>()
+                                 : "";
+  const bool is_commit =
+      commit.size() == 40 && std::all_of(commit.begin(), commit.end(), [](char c) {
+        return std::isxdigit(static_cast<unsigned char>(c)) != 0;
+      });
+  return fmt::format("`git pull && ./scripts/setup && ./sparfuse verify {}`{}", path.string(),
+                     is_commit ? ", or the same at commit " + commit + ", which wrote it" : "");
+}
+
+void CheckVersion(const json& manifest, const std::filesystem::path& path) {
+  if (!manifest.is_object() || manifest.value("format", json()) != kFormat)
+    Refuse(path, fmt::format("manifest.json: format: expected \"{}\"", kFormat));
+  const json version = manifest.value("bundle_version", json());
+  if (!version.is_number_integer() || version < 1)
+    Refuse(path, "manifest.json: bundle_version: expected an integer above 0");
+  if (version > kBundleVersion) {
+    Refuse(path,
+           fmt::format("bundle_version {}: this sparfuse reads 1 to {}; a newer one reads it: {}",
+                       version.dump(), kBundleVersion, WhatReads(manifest, path)));
+  }
+  if (manifest.value(kOwnHash, json()) != OwnHash(manifest))
+    Refuse(path, "manifest.json was edited or damaged: its hash is another");
+}
+
+bool IsSha256(const json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().size() == 64;
+}
+
+// Whether it stands for one place beneath a folder, whatever lies there. `others`: characters
+// beside letters and digits.
+bool IsPlaceInBundle(const std::string& id, std::string_view others) {
+  bool begins = true;  // a part of it
+  for (const char c : id) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                       others.find(c) != std::string_view::npos;
+    if ((begins && (c == '.' || c == '/')) || (!plain && c != '/')) return false;
+    begins = c == '/';
+  }
+  return !begins && id.size() <= 4096;
+}
+
+// As an experiment, a part and a trial may be called.
+bool IsTrialId(const std::string& id) {
+  return IsPlaceInBundle(id, "-_.@+") && std::count(id.begin(), id.end(), '/') >= 2;
+}
+
+bool IsAnnotationId(const std::string& id) {
+  return IsPlaceInBundle(id, "-_.@+:") && id.find('/') == std::string::npos;
+}
+
+bool IsFileOfTrial(const std::string& file) {
+  return file == "trial.json" || file == "config.json" || file == "outcome.json" ||
+         SeriesFiles().contains(file);
+}
+
+BundleContent ContentIn(const json& manifest, const std::filesystem::path& path) {
+  const auto expect = [&](bool good, const std::string& what) {
+    if (!good) Refuse(path, "manifest.json: " + what);
+  };
+  BundleContent content;
+  const json trials = manifest.value("trials", json()),
+             annotations = manifest.value("annotations", json());
+  expect(trials.is_object(), "trials: expected a table");
+  expect(annotations.is_object(), "annotations: expected a table");
+  expect(IsSha256(manifest.value("table", json())), "table: expected a hash");
+  content.table = manifest["table"];
+  for (const auto& [id, files] : trials.items()) {
+    expect(IsTrialId(id) && files.is_object() && files.contains("trial.json") &&
+               files.contains("config.json"),
+           fmt::format("trials: \"{}\": expected a trial's id with its files", id));
+    for (const auto& [file, hash] : files.items()) {
+      expect(IsFileOfTrial(file) && IsSha256(hash),
+             fmt::format("trials: {}: {}: expected a file of a trial, and its hash", id, file));
+      content.trials[id][file] = hash;
+    }
+  }
+  for (const auto& [id, hash] : annotations.items()) {
+    expect(IsAnnotationId(id) && IsSha256(hash),
+           fmt::format("annotations: \"{}\": expected an id and a hash", id));
+    content.annotations[id] = hash;
+  }
+  return content;
+}
+
+// Names of all members, and no others.
+std::set<std::string> NamesOf(const BundleContent& content) {
+  std::set<std::string> names = {kManifest, kTable};
+  for (const auto& [id, files] : content.trials) {
+    for (const auto& [file, hash] : files) names.insert(MemberOfTrial(id, file));
+  }
+  for (const auto& [id, hash] : content.annotations) names.insert(MemberOfAnnotation(id));
+  return names;
+}
+
+}  // namespace
+
+std::string MemberOfTrial(const std::string& id, const std::string& file) {
+  return "trials/" + id + "/" + file;
+}
+
+std::string MemberOfAnnotation(const std::string& id) { return "annotations/" + id + ".json"; }
+
+std::string ManifestText(const BundleContent& content, const json& written_by) {
+  json manifest = {
+      {"format", kFormat},        {"bundle_version", kBundleVersion},   {"written_by", written_by},
+      {"trials", content.trials}, {"annotations", content.annotations}, {"table", content.table}};
+  manifest[kOwnHash] = OwnHash(manifest);
+  return WrittenJson(manifest);
+}
+
+Bundle::Bundle(const std::filesystem::path& path) : archive_(path) {
+  const std::string text = archive_.First(kManifest);
+  const json manifest = ParseJson(text, path.string() + ": manifest.json");
+  CheckVersion(manifest, path);
+  if (text != WrittenJson(manifest)) Refuse(path, "manifest.json was edited: its form is another");
+  content_ = ContentIn(manifest, path);
+  written_by_ = manifest.value("written_by", json::object());
+  const std::set<std::string> expected = NamesOf(content_);
+  for (ArchiveMember& member : archive_.Members()) {
+    if (!expected.contains(member.name))
+      Refuse(path, fmt::format("{}: the manifest does not name it", member.name));
+    members_[member.name] = member;
+  }
+  for (const std::string& name : expected) {
+    if (!members_.contains(name))
+      Refuse(path, fmt::format("it has no {}, which its manifest names", name));
+  }
+}
+
+std::string Bundle::Checked(const std::string& member, const std::string& hash) const {
+  std::string bytes = archive_.Content(members_.at(member));
+  if (Sha256Hex(bytes) != hash) {
+    Refuse(path(), fmt::format("{}: SHA-256 {:.12}, the manifest has {:.12}: edited or damaged",
+                               member, Sha256Hex(bytes), hash));
+  }
+  return bytes;
+}
+
+BundledTrial Bundle::Trial(const std::string& id) const {
+  std::map<std::string, std::string> files;
+  for (const auto& [file, hash] : content_.trials.at(id))
+    files[file] = Checked(MemberOfTrial(id, file), hash);
+  const std::string name = fmt::format("{}: trials/{}", path().string(), id);
+  Redactions met;
+  const BundledTrial trial = BundleFiles(files, name, {}, met);
+  if (trial.id != id)
+    Refuse(path(), fmt::format("trials/{}: trial_id: expected its place, found {}", id, trial.id));
+  if (trial.files != files) {
+    Refuse(path(), fmt::format("trials/{}: expected what `export` lets leave{}", id,
+                               met.stays.empty() ? "" : "; not " + *met.stays.begin()));
+  }
+  return trial;
+}
+
+json Bundle::Annotation(const std::string& id) const {
+  const std::string member = MemberOfAnnotation(id), name = path().string() + ": " + member;
+  const std::string text = Checked(member, content_.annotations.at(id));
+  json annotation = ParseJson(text, name);
+  bool good = annotation.is_object() && annotation.value("annotation_id", json()) == id;
+  for (const char* key : {"trial_id", "reason", "created_utc"})
+    good = good && annotation.value(key, json()).is_string();
+  Redactions met;
+  if (!good || annotation.value("redaction", json()) != kRedaction ||
+      WrittenJson(BundleAnnotation(annotation, annotation["trial_id"], {}, met)) != text)
+    SPARFUSE_THROW(kData, name + ": expected an annotation that `export` wrote");
+  return annotation;
+}
+
+json Bundle::Table() const {
+  return ParseJson(Checked(kTable, content_.table), path().string() + ": " + kTable);
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,41 @@
+// Writes bundles.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/bundle/bundle.hpp"
+
+namespace sparfuse::harness {
+
+struct ExportSummary {
+  BundleContent content;
+  Redactions met;
+  std::vector<std::string> left_out;  // trials that do not leave, and why; sentences
+};
+
+// What a bundle of the store's trials would have: the first half of an export.
+class Export {
+ public:
+  // `rows` are the trials to export, of Store::Rows. Says on standard error how far it is.
+  Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNames names);
+
+  const ExportSummary& summary() const noexcept { return summary_; }
+  // Writes the bundle; equal trials, annotations and `written_by` give equal bytes. Nothing is at
+  // `out` before it is complete. Throws Error{kData} where a trial changes meanwhile, and where the
+  // file cannot be written.
+  void Write(const nlohmann::json& written_by, const std::filesystem::path& out) const;
+
+ private:
+  const Store& store_;
+  PrivateNames names_;
+  ExportSummary summary_;
+  std::map<std::string, std::string> places_;       // of trials, by id within bundles
+  std::map<std::string, std::string> annotations_;  // their text, by id
+  std::string table_;
+};
+
+}  // namespace sparfuse::harness

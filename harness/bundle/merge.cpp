@@ -1,0 +1,174 @@
+#include "harness/bundle/merge.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+
+#include "core/base/error.hpp"
+#include "harness/files/descriptor.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/store/patience.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class Merger {
+ public:
+  Merger(const Store& store, const StoreLock& lock, const Bundle& bundle)
+      : store_(store), lock_(lock), bundle_(bundle), names_(PrivateNames::OfThisMachine()) {}
+
+  MergeSummary Run() {
+    Patience patience;
+    std::size_t done = 0;
+    for (const auto& [id, hashes] : bundle_.content().trials) {
+      patience.Note(done++, "trials merged", bundle_.content().trials.size());
+      Each([&, &id = id] { AddTrial(id); });
+    }
+    for (const auto& [id, hash] : bundle_.content().annotations)
+      Each([&, &id = id] { AddAnnotation(id); });
+    return std::move(summary_);
+  }
+
+ private:
+  // A trial that is refused keeps no other one out; a disk that is full does.
+  template <class Add>
+  void Each(const Add& add) {
+    try {
+      add();
+    } catch (const Refused& refused) {
+      summary_.refused.push_back(refused.why);
+    }
+  }
+
+  struct Refused {
+    std::string why;
+  };
+
+  // What `read` returns; what the bundle has wrong is refused.
+  template <class Read>
+  auto OfBundle(const Read& read) {
+    try {
+      return read();
+    } catch (const Error& error) {
+      throw Refused{error.what()};
+    }
+  }
+
+  void AddTrial(const std::string& id) {
+    BundledTrial trial = OfBundle([&] { return bundle_.Trial(id); });
+    if (const std::string own = PlaceHere(trial); !own.empty()) {
+      places_[id] = own;
+      ++summary_.present;
+      return;
+    }
+    const fs::path directory = store_.Directory(id);
+    if (SomethingIsAt(directory) && !store_.trash().Take(directory, id)) {
+      throw Refused{
+          fmt::format("{}: {} is there and no trial: move it away", id, directory.string())};
+    }
+    MakeDirectories(directory);
+    // First: by it an unfinished trial is known for one.
+    WriteFileDurably(directory / "config.json", trial.files.at("config.json"));
+    for (const auto& [file, content] : trial.files) {
+      if (file == "config.json" || file == "trial.json") continue;
+      Descriptor written(directory / file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+      written.Write(content);  // Finish syncs it
+      written.Close();
+    }
+    store_.Finish(lock_, trial.trial);
+    places_[id] = id;
+    summary_.added.push_back(id);
+  }
+
+  // The id under which the store has the trial; "" where it has none.
+  std::string PlaceHere(const BundledTrial& trial) {
+    std::vector<std::string> places = {trial.id};
+    if (const json original = trial.trial.value("original_id", json()); original.is_string())
+      places.push_back(original);
+    for (const std::string& place : places) {
+      if (!SomethingIsAt(store_.Directory(place) / "trial.json")) continue;
+      Redactions met;
+      BundledTrial here;
+      try {
+        here = BundleTrial(store_, place, names_, met);
+      } catch (const Error& error) {
+        if (place != trial.id) continue;  // another trial, and a broken one
+        throw Refused{
+            fmt::format("{}: the store's own cannot be read: {}", trial.id, error.what())};
+      }
+      if (here.id == trial.id && here.files == trial.files) {
+        names_of_[trial.id] = here.names;
+        return place;
+      }
+      if (here.id == trial.id) {
+        throw Refused{
+            fmt::format("{}: the store has this id with other bytes ({} differs): both are "
+                        "left as they are",
+                        trial.id, FirstThatDiffers(here, trial))};
+      }
+      if (place == trial.id)
+        throw Refused{fmt::format("{}: the store has another trial there", trial.id)};
+    }
+    return "";
+  }
+
+  static std::string FirstThatDiffers(const BundledTrial& here, const BundledTrial& there) {
+    for (const auto& [file, content] : there.files) {
+      const auto found = here.files.find(file);
+      if (found == here.files.end() || found->second != content) return file;
+    }
+    return "its number of files";
+  }
+
+  void AddAnnotation(const std::string& id) {
+    const json annotation = OfBundle([&] { return bundle_.Annotation(id); });
+    const std::string of = annotation["trial_id"];
+    const auto place = places_.find(of);
+    if (place == places_.end())
+      throw Refused{fmt::format("annotations/{}: its trial {} was not merged", id, of)};
+    const fs::path file = store_.results() / "annotations" / (id + ".json");
+    if (SomethingIsAt(file)) {
+      Redactions met;
+      json here;
+      try {
+        here = ReadJsonFile(file);
+      } catch (const Error& error) {
+        throw Refused{fmt::format("annotations/{}: {}", id, error.what())};
+      }
+      if (!here.is_object() || here.value("trial_id", json()) != place->second ||
+          BundleAnnotation(here, of, names_of_[of], met) != annotation) {
+        throw Refused{
+            fmt::format("annotations/{}: the store has this id with other bytes: both are "
+                        "left as they are",
+                        id)};
+      }
+      return;
+    }
+    json written = annotation;
+    written["trial_id"] = place->second;
+    MakeDirectories(file.parent_path());
+    WriteFileDurably(file, WrittenJson(written));
+    ++summary_.annotations;
+  }
+
+  const Store& store_;
+  const StoreLock& lock_;
+  const Bundle& bundle_;
+  const PrivateNames names_;
+  std::map<std::string, std::string> places_;     // here, by id within bundles
+  std::map<std::string, PrivateNames> names_of_;  // of trials here, by id within bundles
+  MergeSummary summary_;
+};
+
+}  // namespace
+
+MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle) {
+  return Merger(store, lock, bundle).Run();
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,26 @@
+// Adds the trials and annotations of bundles to a store: a union of sets.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "harness/bundle/bundle.hpp"
+
+namespace sparfuse::harness {
+
+struct MergeSummary {
+  std::vector<std::string> added;    // ids of trials that the store did not have
+  std::size_t present = 0;           // trials that it had
+  std::size_t annotations = 0;       // added
+  std::vector<std::string> refused;  // sentences: what stayed out, and why
+};
+
+// Adds what the store lacks. A trial is present where one of its id redacts to the same bytes, be
+// it under the id that it was given here before. Refused, each by itself: what has other bytes than
+// the manifest says, and what has an id that the store has with other bytes. A call that is killed
+// leaves each trial whole or unfinished; the next one goes on. The index has to be opened
+// afterwards.
+MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle);
+
+}  // namespace sparfuse::harness

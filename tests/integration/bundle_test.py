@@ -1,0 +1,264 @@
+"""Tests `sparfuse export`, `merge` and `verify` on the stores of two machines: what leaves, whose
+trials are whose, and what a kill, a full disk or a hand does.
+
+  bundle_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import unittest
+from pathlib import Path
+
+import harness_test
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench" / "store"))
+import make_store  # noqa: E402  (found by the path above)
+
+SECRETS = {
+    "token": "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "password": "correct-horse-battery",
+    "home": "/home/alice", "user": "alice", "host": "node7.cluster.example.org", "process": "rival-job"}
+
+
+class BundleTest(unittest.TestCase):
+    setUp = harness_test.HarnessTest.setUp
+    write = harness_test.HarnessTest.write
+    environment = harness_test.HarnessTest.environment
+
+    def command(self, *arguments, results="results"):
+        return [harness_test.SPARFUSE, "--results", str(self.folder / results), "--worker",
+                str(harness_test.WORKER), *map(str, arguments)]
+
+    def call(self, *arguments, results="results", code=0, **options):
+        done = subprocess.run(self.command(*arguments, results=results), env=self.environment(), text=True,
+                              capture_output=True, timeout=120, check=False, **options)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def make_store(self, results, blocks=1, cores=None):
+        """Trials of one cell; with `cores` as another machine would have run them."""
+        self.write(blocks=blocks, **{"[1, 2, 3]": "[2]", '"dense", "wfbp", "syncea"': '"wfbp"'})
+        self.call("run", self.file, results=results)
+        if cores:
+            for file in self.trial_files(results):
+                self.edit(file, lambda trial: trial["system"].update(cores=cores))
+        return self.folder / results
+
+    def trial_files(self, results):
+        return sorted((self.folder / results / "trials").rglob("trial.json"))
+
+    def edit(self, file, change):
+        """Changes a trial as if it had been recorded so: its hashes are those of what it says."""
+        trial = json.loads(file.read_text())
+        change(trial)
+        trial["system_hash"] = make_store.content_hash(trial["system"])
+        trial["config_hash"] = make_store.config_hash(trial["config"])
+        file.write_text(json.dumps(trial, indent=1, sort_keys=True) + "\n")
+
+    def as_older(self, results):
+        """Trials of a program that gave no origins: two machines give theirs the same ids."""
+        for file in self.trial_files(results):
+            origin = json.loads(file.read_text())["origin"]
+            place = file.parent.with_name(file.parent.name.replace(f"-{origin}", ""))
+            file.parent.rename(place)
+            place_id = str(place.relative_to(self.folder / results / "trials"))
+            for name in ("trial.json", "config.json"):
+                content = json.loads((place / name).read_text())
+                content.pop("origin", None)
+                content["trial_id"] = place_id
+                (place / name).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+    def export(self, results, name=None):
+        file = self.folder / f"{name or results}.sparfuse"
+        self.call("export", "t", "--out", file, results=results)
+        return file
+
+    def content(self, results):
+        folder = self.folder / results
+        return {str(file.relative_to(folder)): file.read_bytes()
+                for part in ("trials", "annotations") for file in (folder / part).rglob("*") if file.is_file()}
+
+    def unpacked(self, file):
+        with tarfile.open(file) as archive:
+            return {member.name: archive.extractfile(member).read() for member in archive}
+
+    def test_two_machines_share_their_trials(self):
+        self.make_store("a", blocks=2)
+        self.make_store("b", blocks=2, cores=512)
+        for store in ("a", "b"):
+            self.as_older(store)
+        names = [{file.parent.name for file in self.trial_files(store)} for store in ("a", "b")]
+        self.assertEqual(*names)
+        bundles = [self.export("a"), self.export("b")]
+        self.assertIn("2 trial(s) added", self.call("merge", bundles[1], results="a"))
+        self.call("merge", bundles[0], results="b")
+        self.call("merge", *bundles, results="c")
+        self.call("merge", bundles[1], bundles[0], bundles[1], results="d")
+        self.assertEqual(self.content("c"), self.content("d"))
+        together = [self.export(store, f"all-{store}").read_bytes() for store in "abcd"]
+        self.assertEqual(together, 4 * [together[0]])
+        # Tables keep the systems apart, and either can be asked for.
+        status = json.loads(self.call("status", self.file, "--json", results="c"))
+        systems = {trial["system"] for trial in status["trials"]}
+        self.assertEqual(len(systems), 2)
+        texts = [self.call("table", self.file, "--system", system, results="c") for system in systems]
+        self.assertEqual(sum("512 cores" in text for text in texts), 1)
+        self.assertIn("expected one of", self.call("table", self.file, "--system", "xyz", results="c", code=2))
+        # The index learns of merged trials, and a new one has the same rows.
+        before = self.call("status", self.file, "--json", results="c")
+        self.call("index", "--rebuild", results="c")
+        self.assertEqual(self.call("status", self.file, "--json", results="c"), before)
+        self.assertIn("nothing is missing", self.call("plan", self.file, results="a"))
+
+    def test_new_trials_have_ids_of_their_own(self):
+        self.make_store("a")
+        self.make_store("b")
+        ids = [json.loads(self.trial_files(store)[0].read_text())["trial_id"] for store in ("a", "b")]
+        self.assertNotEqual(*ids)
+        self.call("merge", self.export("a"), results="b")
+        self.assertEqual(len(self.trial_files("b")), 2)
+        before = self.content("b")
+        self.call("merge", self.export("b"), results="b")
+        self.assertEqual(self.content("b"), before)
+
+    def test_secrets_stay(self):
+        self.make_store("a")
+        trial_file, = self.trial_files("a")
+
+        def plant(trial):
+            trial["environment"].update(TOKEN=SECRETS["token"], OMP_NUM_THREADS=SECRETS["password"])
+            trial["argv"] = ["mpirun", "-host", SECRETS["host"], SECRETS["home"] + "/worker"]
+            trial["config"]["api_token"] = SECRETS["token"]
+            trial["machine"] = {"placement": 2 * [SECRETS["host"]], "hostname": SECRETS["host"],
+                                "cards": [f"cuda:0 {SECRETS['home']}/card {SECRETS['token']}"]}
+            trial["software"] = {"compiler": f"g++ of {SECRETS['home']}/bin"}
+            trial["quiet"] = {"disturbed": True, "causes": {}, "why": f"on the card: {SECRETS['process']} (12)",
+                              "cards": {"other_processes": [SECRETS["process"]], "held_down_by": []}}
+            trial["failure"] = {"kind": "comm", "message": SECRETS["password"], "log_tail": SECRETS["host"],
+                                "rank": 1, "signal": None}
+            trial[SECRETS["password"]] = 1
+            trial["files"].append(SECRETS["home"])
+
+        self.edit(trial_file, plant)
+        folder = trial_file.parent
+        config = json.loads((folder / "config.json").read_text())
+        config.update(api_token=SECRETS["token"], python_files={"x": SECRETS["home"] + "/x.py"})
+        (folder / "config.json").write_text(json.dumps(config))
+        outcome = json.loads((folder / "outcome.json").read_text())
+        outcome["environ"] = SECRETS
+        (folder / "outcome.json").write_text(json.dumps(outcome))
+        (folder / "log.txt").write_text("\n".join(SECRETS.values()))
+        (folder / "failure-rank1.json").write_text(json.dumps(SECRETS))
+        (folder / "steps.npy").write_text(SECRETS["token"])
+        (folder / SECRETS["password"]).write_text(SECRETS["password"])
+        self.call("annotate", json.loads(trial_file.read_text())["trial_id"], "--reason",
+                  f"see {SECRETS['home']}/notes, {SECRETS['token']}", results="a")
+        bundle = self.export("a")
+        for member, content in [("the file", bundle.read_bytes()), *self.unpacked(bundle).items()]:
+            for name, secret in SECRETS.items():
+                self.assertNotIn(secret.encode(), content, f"{name} in {member}")
+                self.assertNotIn(secret, member)
+        shown = self.call("export", "t", "--show", results="a")
+        leaves, stays = shown.split("stays here:")
+        for key in ("argv", "environment.TOKEN", "config.api_token", "machine.hostname", "failure.message"):
+            self.assertIn(f"trial.json: {key}\n", stays)
+            self.assertNotIn(f"trial.json: {key}\n", leaves)
+        for key in ("log.txt", "failure-rankR.json", "steps.npy", "files of other names"):
+            self.assertIn(key, stays)
+        self.assertIn("number  trial.json: config.workers\n", leaves)
+        self.assertIn('"leaves"', self.call("export", "t", "--show", "--json", results="a"))
+        self.call("verify", bundle)
+        self.call("merge", bundle, results="a")
+        self.call("merge", bundle, results="b")
+        self.assertEqual(self.export("b").read_bytes(), bundle.read_bytes())
+
+    def test_equal_trials_give_equal_bytes_and_an_edited_one_is_found(self):
+        self.make_store("a", blocks=2)
+        bundle = self.export("a")
+        self.assertEqual(bundle.read_bytes(), self.export("a", "again").read_bytes())
+        self.assertIn("every byte is as it was exported", self.call("verify", bundle, results="nowhere"))
+        self.assertFalse((self.folder / "nowhere").exists())
+        table = json.loads(self.call("verify", bundle, "--json"))["table"]
+        self.assertEqual(table[0]["metrics"]["step_seconds"]["value"], 0.25)
+        self.assertEqual(len(table[0]["trials"]), 2)
+        edited = self.folder / "edited.sparfuse"
+        good = bundle.read_bytes()
+        at = good.index(b'"value": 0.25', good.index(b"trials/t"))
+        edited.write_bytes(good[:at] + good[at:].replace(b"0.25", b"0.15", 1))
+        self.assertRegex(self.call("verify", edited, code=1), r"outcome\.json: SHA-256 .* edited or damaged")
+        self.assertRegex(self.call("merge", edited, results="b", code=1), "1 trial.s. added, .* 1 refused")
+        self.assertEqual(len(self.trial_files("b")), 1)
+        self.assertIn("1 trial(s) added", self.call("merge", bundle, results="b"))
+        draw = random.Random(1)
+        for _ in range(20):
+            at = draw.randrange(len(good))
+            edited.write_bytes(good[:at] + bytes([good[at] ^ 1 << draw.randrange(8)]) + good[at + 1:])
+            self.call("verify", edited, code=1)
+
+    def test_what_is_no_bundle_or_of_the_future_is_refused(self):
+        self.make_store("a")
+        bundle = self.export("a")
+        future = self.folder / "future.sparfuse"
+        future.write_bytes(bundle.read_bytes().replace(b'"bundle_version": 1', b'"bundle_version": 9'))
+        self.assertRegex(self.call("verify", future, code=1), r"bundle_version 9: this sparfuse reads 1 to 1.*verify")
+        # The others are merged all the same.
+        said = self.call("merge", future, self.file, bundle, results="b", code=1)
+        self.assertIn("bundle_version 9", said)
+        self.assertIn("t.toml: it does not begin with manifest.json", said)
+        self.assertEqual(len(self.trial_files("b")), 1)
+        self.assertIn("expected one of t", self.call("export", "nothing", "--show", results="a", code=2))
+        self.assertIn(".sparfuse", self.call("export", "t", "--out", "x.tar", results="a", code=2))
+
+    def test_a_kill_leaves_whole_files_or_none(self):
+        subprocess.run([sys.executable, make_store.__file__, harness_test.SPARFUSE, self.folder / "large", "300"],
+                       check=True, timeout=120)
+        large, draw = "large/results", random.Random(2)
+        bundle = self.folder / "large.sparfuse"
+
+        def killed(*arguments, results):
+            child = subprocess.Popen(self.command(*arguments, results=results), stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL)
+            time.sleep(draw.uniform(0, 0.4))
+            child.send_signal(signal.SIGKILL)
+            return child.wait() != 0
+
+        for _ in range(5):
+            if killed("export", "large", "--out", bundle, results=large):
+                self.assertFalse(bundle.exists())
+            bundle.unlink(missing_ok=True)
+        self.call("export", "large", "--out", bundle, results=large)
+        self.call("verify", bundle)
+        for _ in range(5):
+            killed("merge", bundle, results="killed")
+        self.call("merge", bundle, results="killed")
+        self.call("merge", bundle, results="whole")
+        self.assertEqual(self.content("killed"), self.content("whole"))
+        self.assertEqual(len(self.trial_files("whole")), 300)
+
+    def test_a_full_disk_is_an_error_and_the_next_call_goes_on(self):
+        self.make_store("a", blocks=3)
+        bundle = self.export("a")
+
+        def full():  # no file may be larger; Python ignores the signal, and so does its child
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        small = self.folder / "small.sparfuse"
+        said = self.call("export", "t", "--out", small, results="a", code=1, preexec_fn=full,
+                         restore_signals=False)
+        self.assertIn(str(small), said)
+        self.assertEqual([*self.folder.glob("small*")], [])
+        self.call("merge", bundle, results="b", code=1, preexec_fn=full, restore_signals=False)
+        self.assertEqual(self.trial_files("b"), [])
+        self.call("merge", bundle, results="b")
+        self.call("merge", bundle, results="c")
+        self.assertEqual(self.content("b"), self.content("c"))
+
+
+if __name__ == "__main__":
+    harness_test.SPARFUSE = str(Path(sys.argv[1]).resolve())
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
