@@ -21,25 +21,7 @@ constexpr double kMostRelative = 1e-9;
 struct TableRow {
   const TrialRow* any = nullptr;
   CellResult cell;
-  std::map<std::string, std::string> set_aside;
 };
-
-// As ResultsOf chooses: the newest trial of a block, a disturbed one only where there is no other.
-void Take(const TrialRow& row, TableRow& into) {
-  into.any = &row;
-  if (!row.counts()) {
-    into.set_aside[row.trial_id] = FailureOf(row);
-    return;
-  }
-  const TrialRow*& counts = into.cell.trials[row.block];
-  if (row.disturbed() && counts != nullptr && !counts->disturbed()) return;
-  counts = &row;
-  if (row.disturbed()) {
-    into.cell.disturbed.insert(row.block);
-  } else {
-    into.cell.disturbed.erase(row.block);
-  }
-}
 
 // JSON has no infinity, which one block's interval reaches to.
 json Finite(double value) { return std::isfinite(value) ? json(value) : json(); }
@@ -68,6 +50,8 @@ json RowJson(const TableRow& row) {
   const TrialRow& any = *row.any;
   json trials = json::array();
   for (const auto& [block, trial] : row.cell.trials) trials.push_back(trial->trial_id);
+  json set_aside = json::object();
+  for (const TrialRow* trial : row.cell.set_aside) set_aside[trial->trial_id] = FailureOf(*trial);
   return {{"experiment", any.experiment},
           {"part", any.part},
           {"system", any.system_hash.substr(0, 12)},
@@ -80,7 +64,7 @@ json RowJson(const TableRow& row) {
           {"workload", any.workload},
           {"workers", any.workers},
           {"trials", trials},
-          {"set_aside", row.set_aside},
+          {"set_aside", set_aside},
           {"metrics", MetricsOf(row.cell)}};
 }
 
@@ -121,8 +105,10 @@ json TableOfTrials(std::vector<TrialRow> rows) {
   std::map<std::tuple<std::string, std::string, std::string, std::string, std::string>, TableRow>
       table;
   for (const TrialRow& row : rows) {
-    Take(row, table[{row.experiment, row.part, row.config_hash, row.system_hash,
-                     std::string(row.revisions.Text())}]);
+    TableRow& entry = table[{row.experiment, row.part, row.config_hash, row.system_hash,
+                             std::string(row.revisions.Text())}];
+    entry.any = &row;
+    AddTrial(entry.cell, row);
   }
   json made = json::array();
   for (const auto& [key, row] : table) made.push_back(RowJson(row));

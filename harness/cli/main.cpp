@@ -157,7 +157,8 @@ void AddCompare(CommandLine& line) {
                          return CompareVerb(program, *request);
                        });
   verb->add_option("system", request->sides,
-                   "two or more: the head of a system's hash (`sparfuse compare` lists them), "
+                   "two or more: FILE.sparfuse, of a file with several systems FILE.sparfuse:HASH; "
+                   "the head of the hash of a system in the store (without any they are listed), "
                    "or here");
   verb->add_option("--experiment", request->compare.experiments,
                    "its id; may be given again (default: all that two of them have)")

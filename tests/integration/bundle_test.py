@@ -40,9 +40,9 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
-    def make_store(self, results, blocks=1, cores=None):
-        """Trials of one cell; with `cores` as another machine would have run them."""
-        self.write(blocks=blocks, **{"[1, 2, 3]": "[2]", '"dense", "wfbp", "syncea"': '"wfbp"'})
+    def make_store(self, results, blocks=1, cores=None, methods='"wfbp"'):
+        """Trials of one setting; with `cores` as another machine would have run them."""
+        self.write(blocks=blocks, **{"[1, 2, 3]": "[2]", '"dense", "wfbp", "syncea"': methods})
         self.call("run", self.file, results=results)
         if cores:
             for file in self.trial_files(results):
@@ -114,6 +114,34 @@ class BundleTest(unittest.TestCase):
         self.call("index", "--rebuild", results="c")
         self.assertEqual(self.call("status", self.file, "--json", results="c"), before)
         self.assertIn("nothing is missing", self.call("plan", self.file, results="a"))
+
+    def test_two_machines_are_compared(self):
+        both = '"dense", "wfbp"'
+        self.make_store("a", blocks=2, methods=both)
+        self.make_store("b", blocks=2, cores=512, methods=both)
+        a, b = self.export("a"), self.export("b")
+        text = self.call("compare", a, b, results="nowhere")
+        self.assertRegex(text, r"^a against b: 1 ratio to dense: 1 \w+")
+        self.assertIn("| system.cores |", text)
+        self.assertIn("512", text)
+        numbers = json.loads(self.call("compare", a, b, "--json", results="nowhere"))
+        [cell] = numbers["cells"]
+        ratios = [cell["first_ratio"]["value"], cell["second_ratio"]["value"]]
+        if cell["first_over_second"]:
+            self.assertAlmostEqual(cell["first_over_second"]["value"], ratios[0] / ratios[1], places=9)
+        same = json.loads(self.call("compare", a, a, "--json", results="nowhere"))
+        self.assertIn(same["cells"][0]["verdict"], ("agree", "undecided"))
+        self.assertEqual(same["differences"], [])
+        # The same of systems of one store, and errors that say what there is.
+        self.call("merge", a, b, results="c")
+        text = self.call("compare", results="c", code=2)
+        heads = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+        self.assertEqual(len(heads), 2)
+        again = json.loads(self.call("compare", *heads, "--json", results="c"))
+        self.assertEqual(
+            sorted(again["cells"][0][key]["value"] for key in ("first_ratio", "second_ratio")), sorted(ratios))
+        self.assertIn("expected one of", self.call("compare", "xyz", heads[0], results="c", code=2))
+        self.assertIn("no cell of quick", self.call("compare", *heads, "--experiment", "quick", results="c", code=2))
 
     def test_new_trials_have_ids_of_their_own(self):
         self.make_store("a")
