@@ -179,9 +179,8 @@ json AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config, const
     }
     NcclMachine machine = cluster.nccl;
     machine.links = links;
-    return NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
-                      cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20)
-        .cost;
+    return NcclCost(NcclCollective::kAllReduce, machine, topology, bytes,
+                    cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);
   };
   json start = json::array();
   json by_link[kLinkClasses] = {json::array(), json::array()};

@@ -545,6 +545,28 @@ TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
   }
 }
 
+// NCCL's tree with LL on two nodes of eight: 14 hops within nodes, and 2 between them. The choice
+// knows nothing of a cell's factor or link; what it takes does.
+TEST(ClusterPresets, WhatNcclChoosesTakesTheLatenciesOfTheCell) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const DeclaredCluster cluster =
+      Parse(ClusterFromPreset(profiles, {"mine", "v100-nvlink-100gbe", 2, 8}));
+  CellConfig config = ConfigOf("resnet50-imagenet", 64);
+  config.workers = 16;
+  config.ranks_per_node = 8;
+  const auto start_us = [&] {
+    CostModel cost;
+    AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+    return 1e6 * cost.AllReducePhases({}, true, 64).latency_seconds;
+  };
+  const double as_declared = start_us();
+  config.inputs = {{"latency", 2}};
+  EXPECT_NEAR(start_us() - as_declared, 14 * 1.9 + 2 * 10, 1e-6);
+  config.inputs = {};
+  config.link = LinkShape{100, 50, 0};
+  EXPECT_NEAR(start_us() - as_declared, 2 * (50 - 10), 1e-6);
+}
+
 TEST(ImpossibleClusters, NameFileKeyValueAndWhatWasExpected) {
   struct Mistake {
     const char *old, *now, *said;
