@@ -94,6 +94,9 @@ struct CollectiveDescriptor {
   bool native = false;
   // Of a native one: the backends (Communicator::backend) that have it.
   std::span<const std::string_view> backends = {};
+  // It stands for what a library does as it chooses: on a declared cluster it takes what the
+  // cluster's `all_reduce` or `all_gather` says.
+  bool of_library = false;
   // It reads and writes payloads in host memory: whoever runs it gives it communicator.host(), and
   // stages what lies on a device.
   bool host_memory = false;
@@ -131,8 +134,9 @@ std::shared_ptr<const Collective> CoreCollective(std::string_view name);
 ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& shape,
                             std::vector<std::uint64_t> payload_bytes, const OverlapModel& overlap,
                             const Topology& topology);
-// collective.Rounds, and the copies between host and device around them where it sums on the host.
+// collective.Rounds, or those of the cluster's library where the collective stands for it; and the
+// copies between host and device around them where it sums on the host.
 RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
-                         const Topology& topology);
+                         const Topology& topology, AllGatherBy gathered_by);
 
 }  // namespace sparfuse

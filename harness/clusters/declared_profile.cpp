@@ -296,6 +296,10 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
     profile["all_reduce"] = AllReduceOf(cluster, config, within, between);
   }
 
+  if (cluster.all_gather != AllGatherBy::kRing) {
+    profile["all_gather"] = kAllGatherNames[static_cast<std::size_t>(cluster.all_gather)];
+  }
+
   json inputs = json::array();
   const std::string_view family = workloads::FindWorkload(config.workload).family();
   for (const DeclaredInput& each : cluster.inputs) {

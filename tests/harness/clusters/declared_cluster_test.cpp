@@ -372,6 +372,17 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
   AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
   const CostModel::Phases phases = cost.AllReducePhases({}, false, 1'000'000);
   EXPECT_NEAR(phases.alone(), 1100e-6, 1e-9);
+  // A cell's factors are on what the curve says, too: 100 us of start-up and 1 ms of bytes; and a
+  // link of another rate has no curve.
+  config.inputs = {{"latency", 3}, {"bandwidth", 0.5}};
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  EXPECT_NEAR(cost.AllReducePhases({}, false, 1'000'000).alone(), 2300e-6, 1e-9);
+  config.inputs = {};
+  config.link = LinkShape{10, 30, 0};
+  cost = {};
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  EXPECT_TRUE(cost.all_reduce.empty());
+  config.link.reset();
   config.workers = 8;  // within a node: by its links
   cost = {};
   AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
@@ -381,6 +392,24 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
           "us = [1, 2]\nkind = \"imported\"\nsource = \"t\"\n");
   });
   EXPECT_NE(wrong.find("expected as many"), std::string::npos) << wrong;
+}
+
+TEST(DeclaredCluster, GathersAsItsFileSays) {
+  CellConfig config = ConfigOf("resnet50-imagenet", 64);
+  config.ranks_per_node = 4;
+  const auto gathered_by = [&](const std::string& line) {
+    CostModel cost;
+    AddDeclaredLinks(
+        cost, DeclaredProfile(Parse(line + std::string(kAlone)), config).front().at("profile"));
+    return cost.all_gather;
+  };
+  EXPECT_EQ(gathered_by(""), AllGatherBy::kRing);
+  EXPECT_EQ(gathered_by("all_gather = \"ring\"\n"), AllGatherBy::kRing);
+  EXPECT_EQ(gathered_by("all_gather = \"two-level\"\n"), AllGatherBy::kTwoLevel);
+  const std::string wrong =
+      ErrorOf([&] { Parse("all_gather = \"tree\"\n" + std::string(kAlone)); });
+  EXPECT_NE(wrong.find("all_gather = \"tree\": expected one of ring, two-level"), std::string::npos)
+      << wrong;
 }
 
 // kAlone with a line of it left out.
