@@ -7,6 +7,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/dense_fallback.hpp"
+#include "core/fusion/given_planner.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 namespace sparfuse {
@@ -27,8 +28,15 @@ PayloadCoding CodingOf(const Options& sending) {
                                                               : IndexCoding::kU32};
 }
 
-// Whether the strategy sparsifies where the planner plans for it.
+// Whether the strategy sends the units that are given, and sparsifies where the planner plans for
+// it.
 void CheckPlanner(const Composition& made) {
+  if (made.planner->name == kGivenPlanner && !made.strategy->dense_units) {
+    SPARFUSE_THROW(kConfig, "planner \"given\" with strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\", which does not send the units of a plan; expected one of "
+                                "\"dense-units\", \"ahead\", \"behind\"");
+  }
   if (!made.planner->ahead_only || made.strategy->sparsified == Sparsified::kAhead) return;
   SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
                               "\" plans tensor by tensor, and strategy \"" +

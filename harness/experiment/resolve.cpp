@@ -155,6 +155,7 @@ class Resolver {
     CheckCollective();
     TensorsTreatedApart(method);
     At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
+    At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
   }
 
   void CheckCollective() const {
