@@ -325,13 +325,17 @@ Composition Compose(const MethodParts& parts) {
 }
 
 void CheckTopology(const Composition& composition, const Topology& topology) {
-  const CollectiveDescriptor& collective = composition.sparse_collective->descriptor();
-  const std::string why = collective.WhyNot(composition.collective_options, topology);
-  if (why.empty()) return;
-  SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
-                              std::to_string(topology.ranks_per_node) +
-                              " a node: the collective \"" + std::string(collective.name) + "\" " +
-                              why);
+  // The options are those of the one that the method names; the other has none and refuses nothing.
+  for (const Collective* each :
+       {composition.sparse_collective.get(), composition.dense_collective.get()}) {
+    const CollectiveDescriptor& collective = each->descriptor();
+    const std::string why = collective.WhyNot(composition.collective_options, topology);
+    if (why.empty()) continue;
+    SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
+                                std::to_string(topology.ranks_per_node) +
+                                " a node: the collective \"" + std::string(collective.name) +
+                                "\" " + why);
+  }
 }
 
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,

@@ -109,6 +109,8 @@ struct CollectiveDescriptor {
   // Why it cannot run with these options on these ranks: "needs a power of two ranks", or "".
   // Null: it always can.
   std::string (*refuses)(const Options& resolved, const Topology& topology) = nullptr;
+  // Why nothing but a model runs it with these options, or "". Null: it always runs.
+  std::string (*only_modelled)(const Options& resolved) = nullptr;
   std::string_view summary = {};
   std::string_view deviations = {};  // "" or what differs from the source, one sentence each
 
@@ -118,6 +120,9 @@ struct CollectiveDescriptor {
   std::string WhyNot(const Options& resolved, const Topology& topology) const {
     return refuses == nullptr ? std::string() : refuses(resolved, topology);
   }
+  std::string WhyOnlyModelled(const Options& resolved) const {
+    return only_modelled == nullptr ? std::string() : only_modelled(resolved);
+  }
 };
 
 // Throws Error{kConfig} as ResolveOptions does.
@@ -125,7 +130,7 @@ std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descripto
                                            const Options& given = {});
 
 // Those that no paper owns: "ring-allreduce", "native-allreduce", "sparse-allgather",
-// "nccl-allgather", "shared-indices-allreduce".
+// "nccl-allgather", "shared-indices-allreduce", "parameter-server".
 std::span<const CollectiveDescriptor> CoreCollectives();
 // One of them with its default options, made once: it lives as long as the program.
 std::shared_ptr<const Collective> CoreCollective(std::string_view name);

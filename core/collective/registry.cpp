@@ -22,8 +22,9 @@ std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descripto
 }
 
 std::span<const CollectiveDescriptor> CoreCollectives() {
-  static const std::array kCollectives{RingAllReduce(), NativeAllReduce(), SparseAllGather(),
-                                       NcclAllGather(), SharedIndicesAllReduce()};
+  static const std::array kCollectives{RingAllReduce(),          NativeAllReduce(),
+                                       SparseAllGather(),        NcclAllGather(),
+                                       SharedIndicesAllReduce(), ParameterServer()};
   return kCollectives;
 }
 

@@ -184,6 +184,11 @@ class Resolver {
                        "expected device \"cpu\"",
                        collective.name));
     }
+    const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
+    if (!config_.modelled() && !why.empty()) {
+      Fail({"method_options", "method"},
+           fmt::format("the collective \"{}\" in mode {}: {}", collective.name, ModeName(), why));
+    }
     At({"workers", "ranks_per_node", "method"}, [&] {
       return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;
     });

@@ -329,6 +329,11 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_values = \"f16\" }")),
               "payload_values = f16: strategy \"dense-units\" sends dense gradients");
   EXPECT_SAYS(ErrorOf(WithLine("ranks_per_node = 3")), "expected a divisor of workers");
+  std::string servers = WithLine("method_options = { dedicated = true }");
+  servers.replace(servers.find("[\"dense\", \"wfbp\"]"), 17, "[\"ps\"]");
+  EXPECT_SAYS(ErrorOf(servers, BuiltInCatalog()),
+              "the collective \"parameter-server\" in mode measured: dedicated = true: servers on "
+              "machines of their own are modelled alone");
   EXPECT_SAYS(ErrorOf(WithLine("target = 0.9")), "kind = \"convergence\" only");
   std::string fused = WithLine("no_feedback_tensors = [\"bias\"]");
   fused.replace(fused.find("wfbp"), 4, "syncea");
