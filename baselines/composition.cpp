@@ -7,6 +7,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/dense_fallback.hpp"
+#include "core/fusion/given_planner.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 namespace sparfuse {
@@ -27,8 +28,15 @@ PayloadCoding CodingOf(const Options& sending) {
                                                               : IndexCoding::kU32};
 }
 
-// Whether the strategy sparsifies where the planner plans for it.
+// Whether the strategy sends the units that are given, and sparsifies where the planner plans for
+// it.
 void CheckPlanner(const Composition& made) {
+  if (made.planner->name == kGivenPlanner && !made.strategy->dense_units) {
+    SPARFUSE_THROW(kConfig, "planner \"given\" with strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\", which does not send the units of a plan; expected one of "
+                                "\"dense-units\", \"ahead\", \"behind\"");
+  }
   if (!made.planner->ahead_only || made.strategy->sparsified == Sparsified::kAhead) return;
   SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
                               "\" plans tensor by tensor, and strategy \"" +
@@ -317,13 +325,17 @@ Composition Compose(const MethodParts& parts) {
 }
 
 void CheckTopology(const Composition& composition, const Topology& topology) {
-  const CollectiveDescriptor& collective = composition.sparse_collective->descriptor();
-  const std::string why = collective.WhyNot(composition.collective_options, topology);
-  if (why.empty()) return;
-  SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
-                              std::to_string(topology.ranks_per_node) +
-                              " a node: the collective \"" + std::string(collective.name) + "\" " +
-                              why);
+  // The options are those of the one that the method names; the other has none and refuses nothing.
+  for (const Collective* each :
+       {composition.sparse_collective.get(), composition.dense_collective.get()}) {
+    const CollectiveDescriptor& collective = each->descriptor();
+    const std::string why = collective.WhyNot(composition.collective_options, topology);
+    if (why.empty()) continue;
+    SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
+                                std::to_string(topology.ranks_per_node) +
+                                " a node: the collective \"" + std::string(collective.name) +
+                                "\" " + why);
+  }
 }
 
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,

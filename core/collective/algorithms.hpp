@@ -11,6 +11,7 @@ CollectiveDescriptor NativeAllReduce();
 CollectiveDescriptor SparseAllGather();
 CollectiveDescriptor NcclAllGather();
 CollectiveDescriptor SharedIndicesAllReduce();
+CollectiveDescriptor ParameterServer();
 
 // ring_allreduce.cpp. Also the formula by which native all-reduces are counted.
 //   data  in place: own values in, sum over ranks out; equal length on all ranks.

@@ -94,6 +94,9 @@ struct CollectiveDescriptor {
   bool native = false;
   // Of a native one: the backends (Communicator::backend) that have it.
   std::span<const std::string_view> backends = {};
+  // It stands for what a library does as it chooses: on a declared cluster it takes what the
+  // cluster's `all_reduce` or `all_gather` says.
+  bool of_library = false;
   // It reads and writes payloads in host memory: whoever runs it gives it communicator.host(), and
   // stages what lies on a device.
   bool host_memory = false;
@@ -106,6 +109,8 @@ struct CollectiveDescriptor {
   // Why it cannot run with these options on these ranks: "needs a power of two ranks", or "".
   // Null: it always can.
   std::string (*refuses)(const Options& resolved, const Topology& topology) = nullptr;
+  // Why nothing but a model runs it with these options, or "". Null: it always runs.
+  std::string (*only_modelled)(const Options& resolved) = nullptr;
   std::string_view summary = {};
   std::string_view deviations = {};  // "" or what differs from the source, one sentence each
 
@@ -115,6 +120,9 @@ struct CollectiveDescriptor {
   std::string WhyNot(const Options& resolved, const Topology& topology) const {
     return refuses == nullptr ? std::string() : refuses(resolved, topology);
   }
+  std::string WhyOnlyModelled(const Options& resolved) const {
+    return only_modelled == nullptr ? std::string() : only_modelled(resolved);
+  }
 };
 
 // Throws Error{kConfig} as ResolveOptions does.
@@ -122,7 +130,7 @@ std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descripto
                                            const Options& given = {});
 
 // Those that no paper owns: "ring-allreduce", "native-allreduce", "sparse-allgather",
-// "nccl-allgather", "shared-indices-allreduce".
+// "nccl-allgather", "shared-indices-allreduce", "parameter-server".
 std::span<const CollectiveDescriptor> CoreCollectives();
 // One of them with its default options, made once: it lives as long as the program.
 std::shared_ptr<const Collective> CoreCollective(std::string_view name);
@@ -131,8 +139,9 @@ std::shared_ptr<const Collective> CoreCollective(std::string_view name);
 ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& shape,
                             std::vector<std::uint64_t> payload_bytes, const OverlapModel& overlap,
                             const Topology& topology);
-// collective.Rounds, and the copies between host and device around them where it sums on the host.
+// collective.Rounds, or those of the cluster's library where the collective stands for it; and the
+// copies between host and device around them where it sums on the host.
 RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
-                         const Topology& topology);
+                         const Topology& topology, AllGatherBy gathered_by);
 
 }  // namespace sparfuse

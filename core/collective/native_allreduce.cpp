@@ -38,6 +38,7 @@ CollectiveDescriptor NativeAllReduce() {
           },
           .native = true,
           .backends = kBackends,
+          .of_library = true,
           .summary = "dense sums by the backend's own all-reduce"};
 }
 

@@ -91,6 +91,7 @@ CollectiveDescriptor NcclAllGather() {
           },
           .native = true,
           .backends = kBackends,
+          .of_library = true,
           .summary = "payloads of all ranks, by the backend's own messages or all-gather"};
 }
 

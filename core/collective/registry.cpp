@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/two_level_allgather.hpp"
 
 namespace sparfuse {
 
@@ -21,8 +22,9 @@ std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descripto
 }
 
 std::span<const CollectiveDescriptor> CoreCollectives() {
-  static const std::array kCollectives{RingAllReduce(), NativeAllReduce(), SparseAllGather(),
-                                       NcclAllGather(), SharedIndicesAllReduce()};
+  static const std::array kCollectives{RingAllReduce(),          NativeAllReduce(),
+                                       SparseAllGather(),        NcclAllGather(),
+                                       SharedIndicesAllReduce(), ParameterServer()};
   return kCollectives;
 }
 
@@ -50,10 +52,15 @@ ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& s
 }
 
 RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
-                         const Topology& topology) {
+                         const Topology& topology, AllGatherBy gathered_by) {
   constexpr std::uint64_t kWord = 4;
+  const CollectiveDescriptor& which = collective.descriptor();
+  if (which.of_library && which.payload == PayloadKind::kSparse &&
+      gathered_by == AllGatherBy::kTwoLevel) {
+    return TwoLevelAllGatherRounds(sizes.payload_bytes, topology);
+  }
   RoundPlan plan = collective.Rounds(sizes, topology);
-  if (!collective.descriptor().sums_on_host) return plan;
+  if (!which.sums_on_host) return plan;
   Round copies;
   copies.messages = 0;
   copies[Work::kToHost] = std::ranges::max(sizes.payload_bytes) / kWord;

@@ -143,6 +143,7 @@ CollectiveDescriptor RingAllReduce() {
           .make = [](const Options&) -> std::unique_ptr<Collective> {
             return std::make_unique<Ring>();
           },
+          .of_library = true,
           .host_memory = true,
           .summary = "dense sums around a ring: reduce-scatter, then all-gather"};
 }

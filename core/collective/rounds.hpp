@@ -60,6 +60,10 @@ struct RoundPlan {
   std::vector<std::uint64_t> served;  // ExchangeBuffers::served of each rank, or empty
 };
 
+// How a cluster's library gathers payloads: around a ring through all ranks, or in two levels
+// (two_level_allgather.hpp).
+enum class AllGatherBy : std::uint8_t { kRing, kTwoLevel };
+
 // One tensor of what is exchanged.
 struct ExchangedTensor {
   std::uint32_t id = 0;   // position in ready order

@@ -98,6 +98,7 @@ CollectiveDescriptor SparseAllGather() {
           .make = [](const Options&) -> std::unique_ptr<Collective> {
             return std::make_unique<SparseGather>();
           },
+          .of_library = true,
           .host_memory = true,
           .summary = "payloads of all ranks, once around a ring at their true lengths"};
 }

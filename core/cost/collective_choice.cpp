@@ -154,6 +154,42 @@ CollectiveCost Estimate(const Asked& asked, const Topology& topology, NcclAlgori
   return cost;
 }
 
+// The constants on a machine's links, whose hops take so much more or less than those that the
+// constants are of.
+NcclConstants OnLinksOf(const NcclMachine& machine, const NcclConstants& constants) {
+  NcclConstants here = constants;
+  const auto move = [&](NcclHop hop, LinkClass link) {
+    const double step_us =
+        constants.hop_us[Index(hop)][Index(NcclAlgorithm::kRing)][Index(NcclProtocol::kLl128)];
+    const double further_us = machine.links[link].startup_seconds / kMicrosecond - step_us;
+    for (NcclByProtocol& by_protocol : here.hop_us[Index(hop)]) {
+      for (double& us : by_protocol) us = std::max(0.0, us + further_us);
+    }
+  };
+  move(machine.within, LinkClass::kIntraNode);
+  move(NcclHop::kNetwork, LinkClass::kInterNode);
+  return here;
+}
+
+Asked AskedOf(NcclCollective collective, const NcclMachine& machine, const Topology& topology,
+              double bytes, const NcclConstants& constants) {
+  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes),
+                   "choice of NCCL: bytes is " + std::to_string(bytes) + "; expected at least 0");
+  SPARFUSE_REQUIRE(
+      machine.channels >= 1,
+      "choice of NCCL: channels is " + std::to_string(machine.channels) + "; expected at least 1");
+  SPARFUSE_REQUIRE(machine.within != NcclHop::kNetwork,
+                   "choice of NCCL: within is kNetwork; expected kNvlink or kPcie");
+  const double slowest = SlowestRate(machine.links, topology, machine.links.cards_per_node);
+  return {collective,
+          machine,
+          constants,
+          topology.ranks,
+          topology.nodes(),
+          bytes,
+          std::min(slowest / kGigabyte, constants.hop_rate[Index(machine.cards)])};
+}
+
 }  // namespace
 
 std::string_view NcclEstimate::name() const {
@@ -165,21 +201,7 @@ std::string_view NcclEstimate::name() const {
 std::vector<NcclEstimate> NcclEstimates(NcclCollective collective, const NcclMachine& machine,
                                         const Topology& topology, double bytes,
                                         const NcclConstants& constants) {
-  SPARFUSE_REQUIRE(bytes >= 0 && std::isfinite(bytes),
-                   "choice of NCCL: bytes is " + std::to_string(bytes) + "; expected at least 0");
-  SPARFUSE_REQUIRE(
-      machine.channels >= 1,
-      "choice of NCCL: channels is " + std::to_string(machine.channels) + "; expected at least 1");
-  SPARFUSE_REQUIRE(machine.within != NcclHop::kNetwork,
-                   "choice of NCCL: within is kNetwork; expected kNvlink or kPcie");
-  const double slowest = SlowestRate(machine.links, topology, machine.links.cards_per_node);
-  const Asked asked{collective,
-                    machine,
-                    constants,
-                    topology.ranks,
-                    topology.nodes(),
-                    bytes,
-                    std::min(slowest / kGigabyte, constants.hop_rate[Index(machine.cards)])};
+  const Asked asked = AskedOf(collective, machine, topology, bytes, constants);
   std::vector<NcclEstimate> estimates;
   for (const NcclAlgorithm algorithm : {NcclAlgorithm::kTree, NcclAlgorithm::kRing}) {
     if (algorithm == NcclAlgorithm::kTree && !asked.all_reduce()) continue;
@@ -200,6 +222,14 @@ NcclEstimate NcclChoice(NcclCollective collective, const NcclMachine& machine,
                            [](const NcclEstimate& a, const NcclEstimate& b) {
                              return a.cost.seconds() < b.cost.seconds();
                            });
+}
+
+CollectiveCost NcclCost(NcclCollective collective, const NcclMachine& machine,
+                        const Topology& topology, double bytes, const NcclConstants& constants) {
+  const NcclEstimate chosen = NcclChoice(collective, machine, topology, bytes, constants);
+  const NcclConstants here = OnLinksOf(machine, constants);
+  return Estimate(AskedOf(collective, machine, topology, bytes, here), topology, chosen.algorithm,
+                  chosen.protocol);
 }
 
 }  // namespace sparfuse

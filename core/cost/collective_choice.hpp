@@ -22,7 +22,7 @@ namespace sparfuse {
 
 // What NCCL finds out of a machine.
 struct NcclMachine {
-  CollectiveLinks links;              // start-up times are not read: the constants have them
+  CollectiveLinks links;              // start-up times are read by NcclCost alone
   NcclHop within = NcclHop::kNvlink;  // kNvlink or kPcie
   NcclCards cards = NcclCards::kVolta;
   NcclProcessor processor = NcclProcessor::kIntel;
@@ -58,6 +58,17 @@ std::vector<NcclEstimate> NcclEstimates(NcclCollective collective, const NcclMac
 
 // The fastest of these; of equal ones the first.
 NcclEstimate NcclChoice(NcclCollective collective, const NcclMachine& machine,
+                        const Topology& topology, double bytes, const NcclConstants& constants);
+
+// What the collective that NCCL chooses takes on links with the start-up times of machine.links.
+//
+// The tuner knows no network but that of its constants (RDMA), and chooses by them on any: over
+// TCP it may choose what is not the fastest. What it has chosen then crosses the links that are
+// there. A link's start-up time is a ring's step with LL128, which the constants have, too: by as
+// much as the two differ each hop of that link takes longer or shorter, with any algorithm and
+// protocol, down to 0. On links like the constants' it is NcclChoice().cost; elsewhere time may
+// fall with bytes where the choice changes. Throws as NcclChoice does.
+CollectiveCost NcclCost(NcclCollective collective, const NcclMachine& machine,
                         const Topology& topology, double bytes, const NcclConstants& constants);
 
 }  // namespace sparfuse

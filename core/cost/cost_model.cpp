@@ -134,6 +134,13 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   return phases;
 }
 
+CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan, const CollectiveDescriptor& collective,
+                                      std::uint64_t bytes) const {
+  const bool all_reduce_of_library =
+      collective.of_library && collective.payload == PayloadKind::kDense;
+  return all_reduce_of_library ? AllReducePhases(plan, collective.native, bytes) : PhasesOf(plan);
+}
+
 CostModel::Phases CostModel::AllReducePhases(const RoundPlan& plan, bool native,
                                              std::uint64_t bytes) const {
   const auto x = static_cast<double>(bytes);

@@ -124,6 +124,7 @@ struct CostModel {
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
   AllReduceCost all_reduce;                   // empty: by rounds
+  AllGatherBy all_gather = AllGatherBy::kRing;
   // What of an exchange goes on while its ranks compute: 1 all of it, 0 none before backward ends.
   double overlap = 1;
   // All that the device computes takes so many times as long while an exchange is under way.
@@ -157,9 +158,12 @@ struct CostModel {
     double alone() const { return latency_seconds + on_links() + local_seconds; }
   };
   Phases PhasesOf(const RoundPlan& plan) const;
-  // Of a dense all-reduce of `bytes`, the backend's own where it is `native`: as measured or
-  // declared in the place of rounds, where it is.
+  // Of a dense all-reduce of `bytes` by a library, the backend's own where it is `native`: as
+  // measured or declared in the place of rounds, where it is.
   Phases AllReducePhases(const RoundPlan& plan, bool native, std::uint64_t bytes) const;
+  // Of an exchange by `collective`, whose rounds are ModelledRounds; bytes: a rank's payload.
+  Phases PhasesOf(const RoundPlan& plan, const CollectiveDescriptor& collective,
+                  std::uint64_t bytes) const;
 };
 
 // What a step costs without communication, tensor by tensor in ready order. Seconds.

@@ -103,7 +103,8 @@ struct PlannerDescriptor {
   std::string_view deviations = {};
 };
 
-// The planners that no paper owns: layer-wise, by bytes, by count, whole model, fusion degree.
+// The planners that no paper owns: layer-wise, by bytes, by count, whole model, fusion degree,
+// given.
 std::span<const PlannerDescriptor> CorePlanners();
 
 }  // namespace sparfuse

@@ -15,11 +15,8 @@ double SecondsOf(const CostModel& cost, const Collective& collective, std::size_
   const ExchangeSizes sizes = ExpectedSizes(
       collective, {elements, bytes / kSparseElementBytes, 1},
       std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes), {}, topology);
-  const RoundPlan rounds = ModelledRounds(collective, sizes, topology);
-  const CollectiveDescriptor& which = collective.descriptor();
-  return (which.payload == PayloadKind::kDense ? cost.AllReducePhases(rounds, which.native, bytes)
-                                               : cost.PhasesOf(rounds))
-      .alone();
+  const RoundPlan rounds = ModelledRounds(collective, sizes, topology, cost.all_gather);
+  return cost.PhasesOf(rounds, collective.descriptor(), bytes).alone();
 }
 
 }  // namespace

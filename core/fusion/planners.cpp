@@ -4,6 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"
+#include "core/fusion/given_planner.hpp"
 #include "core/fusion/plan.hpp"
 
 namespace sparfuse {
@@ -264,6 +265,7 @@ std::span<const PlannerDescriptor> CorePlanners() {
            "The paper does not define its fusion degree. That the degree counts tensors, and that "
            "they are one buffer, is read from its figure, where the part of the tensors that is "
            "missing never exceeds the degree; which tensors are fused is our choice."},
+      GivenPlanner(),
   };
   return kPlanners;
 }

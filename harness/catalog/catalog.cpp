@@ -1,8 +1,12 @@
 #include "harness/catalog/catalog.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "baselines/composition.hpp"
+#include "core/fusion/given_planner.hpp"
 #include "harness/catalog/options_json.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "workloads/optimizer/optimizer.hpp"
@@ -26,6 +30,28 @@ Options Resolve(const std::string& owner, std::span<const OptionSpec> specs, con
   return ResolveOptions(owner, specs, OptionsFromJson(owner, merged));
 }
 
+// The options of the planner "given" for { units = [3, 8, 66] } or { bytes = [...] }.
+json GivenUnits(const json& plan) {
+  const bool one =
+      plan.is_object() && plan.size() == 1 && (plan.contains("units") || plan.contains("bytes"));
+  const json sizes = one ? plan.front() : json();
+  const bool good =
+      sizes.is_array() && !sizes.empty() && std::ranges::all_of(sizes, [](const json& size) {
+        return size.is_number_integer() && size.get<std::int64_t>() > 0;
+      });
+  if (!good) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("plan = {}: expected {{ units = [...] }}, numbers of tensors "
+                               "in ready order, or {{ bytes = [...] }}, their dense bytes: "
+                               "integers of at least 1",
+                               plan.dump()));
+  }
+  json options;
+  options[plan.begin().key()] =
+      fmt::format("{}", fmt::join(sizes.get<std::vector<std::int64_t>>(), ","));
+  return options;
+}
+
 bool IsOfRecipe(const OptionSpec& option) {
   static const auto recipe = workloads::RecipeOptions(workloads::Recipe{});
   return std::ranges::find(recipe, option.name, &OptionSpec::name) != recipe.end();
@@ -45,12 +71,12 @@ Catalog BuiltInCatalog() {
 }
 
 MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, const json& given) {
-  const auto& strategy = NeedEntry(catalog.strategies, "strategy", method.strategy);
-  const auto& planner = NeedEntry(catalog.planners, "planner", method.planner);
   MethodChoice choice;
   choice.strategy = method.strategy;
-  choice.planner = method.planner;
+  choice.planner = given.contains("plan") ? std::string(kGivenPlanner) : method.planner;
   choice.collective = method.collective;
+  const auto& strategy = NeedEntry(catalog.strategies, "strategy", choice.strategy);
+  const auto& planner = NeedEntry(catalog.planners, "planner", choice.planner);
   if (const auto own = given.find("collective"); own != given.end() && own->is_string()) {
     choice.collective = own->get<std::string>();
   }
@@ -65,10 +91,15 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   for (const auto& [key, value] : given.items()) {
     if (IsGroup(key) && value.is_object()) continue;
     if (key == "collective" && value.is_string()) continue;
+    if (key == "plan") {
+      alone[kPlanner].update(GivenUnits(value));
+      continue;
+    }
     const auto owner = takes.OwnerOf(key, method.name);
     if (!owner) {
       std::vector<std::string> known = takes.Names();
       known.emplace_back("collective");
+      known.emplace_back("plan");
       SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
                                           key, value.dump(), Suggestion(key, known)));
     }
@@ -77,10 +108,11 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy_options =
       Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy.options,
               method.strategy_options, given, "strategy_options", alone[kStrategy]);
+  // The options of the method's file are those of its own planner and collective.
   choice.planner_options =
       Resolve(fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
-              method.planner_options, given, "planner_options", alone[kPlanner]);
-  // The options of the method's file are those of its own collective.
+              choice.planner == method.planner ? method.planner_options : Options{}, given,
+              "planner_options", alone[kPlanner]);
   choice.collective_options = Resolve(
       fmt::format("collective {} of method {}", collective.name, method.name), collective.options,
       choice.collective == method.collective ? method.collective_options : Options{}, given,

@@ -144,7 +144,10 @@ std::span<const ConfigKey> ConfigKeys() {
        "",
        "the method's",
        "options of the method's strategy, planner, collective and sending by name, and "
-       "`collective`; `strategy_options`, `planner_options`, `collective_options` where two take a "
+       "`collective`; `plan`, units of given sizes in the place of the planner's: { units = [3, 8] "
+       "}, "
+       "numbers of tensors in ready order, or { bytes = [...] }; `strategy_options`, "
+       "`planner_options`, `collective_options` where two take a "
        "name"},
       {"sparsifier",
        kString,

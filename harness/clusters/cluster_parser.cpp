@@ -54,7 +54,7 @@ struct Stack {
 Stack ReadStack(const fs::path& path) {
   Stack stack{TomlFile::Read(path), {}};
   const ClusterFile file(stack.toml);
-  file.Keys("", "stack", {"title", "source", "all_reduce", "input"});
+  file.Keys("", "stack", {"title", "source", "all_reduce", "all_gather", "input"});
   file->RequiredString("", "title");
   file->RequiredString("", "source");
   std::vector<std::string> known;
@@ -77,7 +77,7 @@ class ClusterParser {
     file_.Keys("", "cluster",
                {"title", "source", "hardware", "nodes", "ranks_per_node", "reference",
                 "reference_cluster", "input", "selection_costs", "compute", "coder", "curve",
-                "all_reduce", "nccl", "calibrate", "calibrate_by_family", "stack"});
+                "all_reduce", "all_gather", "nccl", "calibrate", "calibrate_by_family", "stack"});
     cluster_.name = fs::path(file_->name()).stem().string();
     cluster_.title = file_->RequiredString("", "title");
     cluster_.source = file_->RequiredString("", "source");
@@ -91,6 +91,7 @@ class ClusterParser {
     file_.ForEach("compute", [&](const std::string& at) { ReadCompute(file_, at, cluster_); });
     file_.ForEach("coder", [&](const std::string& at) { ReadCoder(at); });
     AllReduce();
+    AllGather();
     file_.ForEach("curve", [&](const std::string& at) { Curve(at); });
     ReadReferences(file_, profiles_, cluster_);
     Calibrate();
@@ -238,6 +239,13 @@ class ClusterParser {
       std::erase_if(cluster_.coders, [&](const Coder& each) { return each.name == coder.name; });
       cluster_.coders.push_back(coder);
     }
+  }
+
+  void AllGather() {
+    const bool own = file_.Has("/all_gather") || !stack_;
+    const ClusterFile of = own ? file_ : ClusterFile(stack_->toml);
+    cluster_.all_gather =
+        static_cast<AllGatherBy>(of.OneOf("", "all_gather", kAllGatherNames, kAllGatherNames[0]));
   }
 
   // [nccl] is of the machine: it may stand there for stacks that have no use for it.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/collective/rounds.hpp"
 #include "core/cost/collective_choice.hpp"
 #include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/profile_folders.hpp"
@@ -96,6 +97,8 @@ enum class AllReduceBy : std::uint8_t { kRing, kTree, kTwoLevel, kNccl2_8, kNccl
 inline constexpr const char* kAllReduceNames[] = {"ring", "tree", "two-level", "nccl-2.8",
                                                   "nccl-2.20"};
 
+inline constexpr const char* kAllGatherNames[] = {"ring", "two-level"};  // of AllGatherBy
+
 struct DeclaredCluster {
   std::string name, title, source, hardware;
   int nodes = 1, ranks_per_node = 1;
@@ -103,6 +106,7 @@ struct DeclaredCluster {
   std::vector<ComputeTime> compute;
   std::vector<Coder> coders;
   AllReduceBy all_reduce = AllReduceBy::kRing;
+  AllGatherBy all_gather = AllGatherBy::kRing;
   NcclMachine nccl;  // links apart; of kNccl*
   std::vector<OperationCurve> curves;
   std::vector<ReferenceStep> references;

@@ -179,9 +179,8 @@ json AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config, const
     }
     NcclMachine machine = cluster.nccl;
     machine.links = links;
-    return NcclChoice(NcclCollective::kAllReduce, machine, topology, bytes,
-                      cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20)
-        .cost;
+    return NcclCost(NcclCollective::kAllReduce, machine, topology, bytes,
+                    cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);
   };
   json start = json::array();
   json by_link[kLinkClasses] = {json::array(), json::array()};
@@ -295,6 +294,10 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
     profile["all_reduce"] = AllReduceOf(*curve, input, config.workers);
   } else if (cluster.all_reduce != AllReduceBy::kRing && config.workers > 1) {
     profile["all_reduce"] = AllReduceOf(cluster, config, within, between);
+  }
+
+  if (cluster.all_gather != AllGatherBy::kRing) {
+    profile["all_gather"] = kAllGatherNames[static_cast<std::size_t>(cluster.all_gather)];
   }
 
   json inputs = json::array();

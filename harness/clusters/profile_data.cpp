@@ -235,6 +235,9 @@ void AddDeclaredLinks(CostModel& cost, const json& profile) {
         LinkCost::FromAlphaBeta(declared.at("alpha_seconds"), declared.at("seconds_per_byte"),
                                 declared.value("seconds_per_extra_message", 0.0));
   }
+  if (profile.value("all_gather", "ring") == "two-level") {
+    cost.all_gather = AllGatherBy::kTwoLevel;
+  }
   if (!profile.contains("all_reduce")) return;
   const json& all_reduce = profile.at("all_reduce");
   cost.all_reduce.start_seconds = CurveOf(all_reduce.at("start_seconds"));

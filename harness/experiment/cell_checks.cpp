@@ -2,13 +2,25 @@
 
 #include <fmt/format.h>
 
+#include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "core/fusion/given_planner.hpp"
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
+namespace {
+
+GradientLayout KnownLayout(const CellConfig& config) {
+  std::vector<TensorShape> tensors;
+  for (const workloads::LayerTensor& tensor : workloads::LayersOf(config.workload).tensors)
+    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
+  return MakeLayout(tensors, config);
+}
+
+}  // namespace
 
 void CheckLiveSize(const CellConfig& config) {
   if (config.modelled()) return;
@@ -42,10 +54,16 @@ void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& w
 
 void CheckTensorNames(const CellConfig& config) {
   if (config.dense_tensors.names.empty() && config.no_feedback_tensors.empty()) return;
-  std::vector<TensorShape> tensors;
-  for (const workloads::LayerTensor& tensor : workloads::LayersOf(config.workload).tensors)
-    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
-  MakeLayout(tensors, config);
+  KnownLayout(config);
+}
+
+void CheckGivenPlan(const CellConfig& config) {
+  const MethodChoice& method = config.method_options;
+  if (method.planner != kGivenPlanner) return;
+  if (!config.modelled() && !StringOption(method.planner_options, "bytes").empty()) return;
+  const GradientLayout layout = KnownLayout(config);
+  const PlanInput input{.layout = layout, .topology = {config.workers, config.ranks_per_node}};
+  FindPlanner(kGivenPlanner).make(method.planner_options)->MakePlan(input);
 }
 
 void CheckSparsifierOptions(const CellConfig& config) {

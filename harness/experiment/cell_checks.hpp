@@ -18,6 +18,10 @@ void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& w
 // expression that is found in one.
 void CheckTensorNames(const CellConfig& config);
 
+// A plan that the experiment gives is one of the workload's tensors. Those of a live trial may be
+// ready in another order than is known here: then it is their number that is checked.
+void CheckGivenPlan(const CellConfig& config);
+
 // The sparsifier can be made with its options; one that is written in Python is not loaded.
 void CheckSparsifierOptions(const CellConfig& config);
 

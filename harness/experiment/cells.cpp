@@ -164,6 +164,10 @@ json SaidOfMethod(const GivenKeys& given) {
 }
 
 std::string WordsOf(const std::string& key, const json& value) {
+  constexpr std::size_t kManyWords = 8;
+  if (value.is_array() && value.size() > kManyWords) {
+    return fmt::format("{} {}", value.size(), key);  // "43 units"
+  }
   const std::string words = value.is_string() ? value.get<std::string>() : value.dump();
   if (key == "collective" || key == "sparsifier" || key == "feedback") return words;
   std::string name = key;

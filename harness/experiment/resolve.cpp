@@ -155,6 +155,7 @@ class Resolver {
     CheckCollective();
     TensorsTreatedApart(method);
     At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
+    At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
   }
 
   void CheckCollective() const {
@@ -182,6 +183,11 @@ class Resolver {
            fmt::format("the collective \"{}\" selects from what has accumulated in host memory; "
                        "expected device \"cpu\"",
                        collective.name));
+    }
+    const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
+    if (!config_.modelled() && !why.empty()) {
+      Fail({"method_options", "method"},
+           fmt::format("the collective \"{}\" in mode {}: {}", collective.name, ModeName(), why));
     }
     At({"workers", "ranks_per_node", "method"}, [&] {
       return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "baselines/registry.hpp"
+#include "core/fusion/given_planner.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 
@@ -88,6 +89,7 @@ std::vector<Pair> PairsThatFit() {
   std::vector<Pair> pairs;
   for (const StrategyDescriptor& strategy : Strategies()) {
     for (const PlannerDescriptor& planner : Planners()) {
+      if (planner.name == kGivenPlanner && !strategy.dense_units) continue;
       if (planner.ahead_only && strategy.sparsified != Sparsified::kAhead) continue;
       pairs.emplace_back(strategy.name, planner.name);
     }

@@ -119,7 +119,7 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   }
   sizes.shape.tensors = tensors;
   collective.Expect(config_.overlap, topology, sizes);
-  return ModelledRounds(collective, sizes, topology);
+  return ModelledRounds(collective, sizes, topology, config_.cost.all_gather);
 }
 
 SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
@@ -133,8 +133,7 @@ CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& ro
   const CostModel& cost = config_.cost;
   const bool dense = exchange.kind == OpKind::kExchange && exchange.selections.empty();
   CostModel::Phases phases =
-      dense ? cost.AllReducePhases(rounds, config_.dense_collective->descriptor().native,
-                                   exchange.payload_bytes)
+      dense ? cost.PhasesOf(rounds, config_.dense_collective->descriptor(), exchange.payload_bytes)
             : cost.PhasesOf(rounds);
   phases.latency_seconds +=
       cost.exchange_seconds_per_element * static_cast<double>(exchange.elements());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -252,6 +253,48 @@ TEST(NcclChoice, FollowsTheConstantsGiven) {
   const NcclEstimate chosen = NcclChoice(kAllReduce, Turing(), {32, 4}, 8, slow);
   EXPECT_EQ(chosen.name(), "tree/ll");
   EXPECT_NEAR(chosen.cost.startup_seconds, (4.4 + 2 * (3 * 1.8 + 3 * 40)) * 1e-6, 1e-12);
+}
+
+// Start-up times of links in microseconds, within nodes and between them.
+NcclMachine WithStartups(NcclMachine machine, double within_us, double between_us) {
+  machine.links[LinkClass::kIntraNode].startup_seconds = within_us * 1e-6;
+  machine.links[LinkClass::kInterNode].startup_seconds = between_us * 1e-6;
+  return machine;
+}
+
+// A ring's step with LL128: 1.9 us over NVLink and 2.5 over PCIe, 4 between nodes.
+TEST(NcclCost, IsTheTunersOnLinksLikeItsOwn) {
+  for (const NcclMachine& machine :
+       {WithStartups(H100(), 1.9, 4), WithStartups(Turing(), 2.5, 4)}) {
+    for (const Topology& topology : Topologies()) {
+      for (double bytes = 1; bytes < 1e11; bytes *= 7) {
+        const CollectiveCost cost = NcclCost(kAllReduce, machine, topology, bytes, kNccl2_20);
+        const CollectiveCost tuner =
+            NcclChoice(kAllReduce, machine, topology, bytes, kNccl2_20).cost;
+        EXPECT_NEAR(cost.startup_seconds, tuner.startup_seconds, 1e-12);
+        EXPECT_EQ(cost.link_seconds, tuner.link_seconds);
+      }
+    }
+  }
+}
+
+// Hops of the network take 36 us more than the tuner thinks, those within nodes 2 us: a tree with
+// LL crosses 6 and 6 of them, a ring with Simple 14 and 48, on the plateau 1.9 times.
+TEST(NcclCost, ChoiceStaysAndItsHopsTakeWhatTheLinksTake) {
+  const Topology topology{32, 4};
+  const NcclMachine machine = WithStartups(Turing(), 4.5, 40);
+  for (const auto& [bytes, name, further_us] : std::vector<std::tuple<double, std::string, double>>{
+           {8, "tree/ll", 6 * 1.8 * 2 + 6 * 36}, {1e9, "ring/simple", 1.9 * (48 * 2 + 14 * 36)}}) {
+    const NcclEstimate chosen = NcclChoice(kAllReduce, machine, topology, bytes, kNccl2_8);
+    const CollectiveCost cost = NcclCost(kAllReduce, machine, topology, bytes, kNccl2_8);
+    EXPECT_EQ(chosen.name(), name);
+    EXPECT_NEAR(cost.startup_seconds - chosen.cost.startup_seconds, further_us * 1e-6, 1e-12);
+    EXPECT_EQ(cost.link_seconds, chosen.cost.link_seconds);
+  }
+  // No hop takes less than nothing: 6 hops of LL's tree are left 5 - 4 us each.
+  EXPECT_NEAR(
+      NcclCost(kAllReduce, WithStartups(Turing(), 0, 0), topology, 8, kNccl2_8).startup_seconds,
+      (4.4 + 6 * 1) * 1e-6, 1e-15);
 }
 
 TEST(NcclChoice, RefusesWhatIsOutOfRange) {

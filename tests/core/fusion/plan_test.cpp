@@ -47,6 +47,41 @@ TEST(Planners, AFusionDegreeIsThePartOfTheTensorsThatIsOneUnit) {
   EXPECT_EQ(plan(1), "7");
 }
 
+std::string ErrorOfGiven(const GradientLayout& layout, const Options& options) {
+  try {
+    PlanOf("given", layout, options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), FailureKind::kConfig);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Planners, GivenUnitsAreTheUnits) {
+  const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
+  const auto units = [](const char* text) { return Options{{"units", std::string(text)}}; };
+  const auto bytes = [](const char* text) { return Options{{"bytes", std::string(text)}}; };
+  EXPECT_EQ(PlanOf("given", layout).UnitSizes(), "7");
+  EXPECT_EQ(PlanOf("given", layout, units("3,1,3")).UnitSizes(), "3,1,3");
+  EXPECT_EQ(PlanOf("given", layout, bytes("120,140,408")).UnitSizes(), "2,2,3");
+  EXPECT_EQ(PlanOf("given", layout, units("7")).units.front().density, 0.01);
+  const auto says = [&](const Options& options, const std::string& part) {
+    const std::string error = ErrorOfGiven(layout, options);
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  says(units("3,1,2"), "units = \"3,1,2\": they add up to 6; expected the 7 tensors");
+  says(units("3,5"), "they add up to more; expected the 7 tensors");
+  says(units("18446744073709551615,8"), "they add up to more; expected the 7 tensors");
+  says(units("18446744073709551616"), "expected integers of at least 1");
+  for (const char* wrong : {"3,,4", "3,4,", "3, 4", "0,7", "-7", "seven"}) {
+    says(units(wrong), std::string("units = \"") + wrong + "\": expected integers of at least 1");
+  }
+  says(bytes("120,540"), "bytes = \"120,540\": they add up to 660; expected the 668 bytes");
+  says(bytes("120,100,448"), "unit 2 ends within tensor t2; expected 120");
+  says(bytes("100,568"), "unit 1 ends within tensor t1; expected 40 or 120");
+  says({{"units", std::string("7")}, {"bytes", std::string("668")}}, "expected one of the two");
+}
+
 TEST(Planners, CoverEveryLayoutOnce) {
   for (const PlannerDescriptor& planner : Planners()) {
     for (const std::size_t tensors : {1u, 2u, 19u, 20u, 21u, 161u}) {

@@ -372,6 +372,17 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
   AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
   const CostModel::Phases phases = cost.AllReducePhases({}, false, 1'000'000);
   EXPECT_NEAR(phases.alone(), 1100e-6, 1e-9);
+  // A cell's factors are on what the curve says, too: 100 us of start-up and 1 ms of bytes; and a
+  // link of another rate has no curve.
+  config.inputs = {{"latency", 3}, {"bandwidth", 0.5}};
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  EXPECT_NEAR(cost.AllReducePhases({}, false, 1'000'000).alone(), 2300e-6, 1e-9);
+  config.inputs = {};
+  config.link = LinkShape{10, 30, 0};
+  cost = {};
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  EXPECT_TRUE(cost.all_reduce.empty());
+  config.link.reset();
   config.workers = 8;  // within a node: by its links
   cost = {};
   AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
@@ -381,6 +392,24 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
           "us = [1, 2]\nkind = \"imported\"\nsource = \"t\"\n");
   });
   EXPECT_NE(wrong.find("expected as many"), std::string::npos) << wrong;
+}
+
+TEST(DeclaredCluster, GathersAsItsFileSays) {
+  CellConfig config = ConfigOf("resnet50-imagenet", 64);
+  config.ranks_per_node = 4;
+  const auto gathered_by = [&](const std::string& line) {
+    CostModel cost;
+    AddDeclaredLinks(
+        cost, DeclaredProfile(Parse(line + std::string(kAlone)), config).front().at("profile"));
+    return cost.all_gather;
+  };
+  EXPECT_EQ(gathered_by(""), AllGatherBy::kRing);
+  EXPECT_EQ(gathered_by("all_gather = \"ring\"\n"), AllGatherBy::kRing);
+  EXPECT_EQ(gathered_by("all_gather = \"two-level\"\n"), AllGatherBy::kTwoLevel);
+  const std::string wrong =
+      ErrorOf([&] { Parse("all_gather = \"tree\"\n" + std::string(kAlone)); });
+  EXPECT_NE(wrong.find("all_gather = \"tree\": expected one of ring, two-level"), std::string::npos)
+      << wrong;
 }
 
 // kAlone with a line of it left out.
@@ -543,6 +572,28 @@ TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
     EXPECT_NEAR(cost.AllReducePhases({}, true, kBytes).alone(), expected, 0.03 * expected)
         << preset;
   }
+}
+
+// NCCL's tree with LL on two nodes of eight: 14 hops within nodes, and 2 between them. The choice
+// knows nothing of a cell's factor or link; what it takes does.
+TEST(ClusterPresets, WhatNcclChoosesTakesTheLatenciesOfTheCell) {
+  const ProfileFolders profiles(kResults / "profiles");
+  const DeclaredCluster cluster =
+      Parse(ClusterFromPreset(profiles, {"mine", "v100-nvlink-100gbe", 2, 8}));
+  CellConfig config = ConfigOf("resnet50-imagenet", 64);
+  config.workers = 16;
+  config.ranks_per_node = 8;
+  const auto start_us = [&] {
+    CostModel cost;
+    AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+    return 1e6 * cost.AllReducePhases({}, true, 64).latency_seconds;
+  };
+  const double as_declared = start_us();
+  config.inputs = {{"latency", 2}};
+  EXPECT_NEAR(start_us() - as_declared, 14 * 1.9 + 2 * 10, 1e-6);
+  config.inputs = {};
+  config.link = LinkShape{100, 50, 0};
+  EXPECT_NEAR(start_us() - as_declared, 2 * (50 - 10), 1e-6);
 }
 
 TEST(ImpossibleClusters, NameFileKeyValueAndWhatWasExpected) {

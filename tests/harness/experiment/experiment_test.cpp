@@ -22,9 +22,9 @@ Experiment Parse(const std::string& text) {
   return ParseExperiment(TomlFile::Parse(text, "file.toml"), SmallCatalog(), "/nonexistent");
 }
 
-std::string ErrorOf(const std::string& text) {
+std::string ErrorOf(const std::string& text, const Catalog& catalog = SmallCatalog()) {
   try {
-    Parse(text);
+    ParseExperiment(TomlFile::Parse(text, "file.toml"), catalog, "/nonexistent");
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), FailureKind::kConfig);
     return error.what();
@@ -93,6 +93,38 @@ TEST(Experiment, DenseStepsComeBeforeThoseThatAreMeasured) {
   EXPECT_SAYS(refused, "expected at least 10");
   EXPECT_SAYS(ErrorOf(WfbpWith("method_options = { dense_warmup_steps = -1 }")),
               "dense_warmup_steps = -1");
+}
+
+TEST(Experiment, AGivenPlanIsTheUnitsOfACell) {
+  const auto cell = [](const std::string& line7) {
+    return Parse(WfbpWith(line7)).parts.at(0).cells.at(0);
+  };
+  const Cell given = cell("method_options = { plan = { units = [3, 40] } }");
+  EXPECT_EQ(given.config.method_options.planner, "given");
+  EXPECT_EQ(StringOption(given.config.method_options.planner_options, "units"), "3,40");
+  EXPECT_EQ(CellConfigOf(ToJson(given.config)), given.config);
+  std::set<std::string> hashes = {
+      cell("").config_hash, given.config_hash,
+      cell("method_options = { plan = { units = [40, 3] } }").config_hash};
+  EXPECT_EQ(hashes.size(), 3u);
+  EXPECT_EQ(cell("").config.method_options.planner, "layer-wise");  // and nothing else is there
+
+  const auto error = [](const std::string& plan) {
+    return ErrorOf(WfbpWith("method_options = { plan = " + plan + " }"));
+  };
+  const std::string sum = error("{ units = [3, 41] }");
+  EXPECT_SAYS(sum, "file.toml:7");
+  EXPECT_SAYS(sum, "units = \"3,41\": they add up to more; expected the 43 tensors");
+  for (const char* wrong :
+       {"{}", "3", "{ units = [] }", "{ units = [0, 43] }", "{ units = \"43\" }",
+        "{ sizes = [43] }", "{ units = [43], bytes = [4] }"}) {
+    EXPECT_SAYS(error(wrong), "expected { units = [...] }, numbers of tensors in ready order");
+  }
+  EXPECT_SAYS(ErrorOf(WfbpWith("method_options = { plan = { units = [43] }, form = \"authors\" }")),
+              "unknown option \"form\"");
+  std::string naive = WfbpWith("method_options = { plan = { units = [43] } }");
+  naive.replace(naive.find("wfbp"), 4, "safusion-naive");
+  EXPECT_SAYS(ErrorOf(naive, BuiltInCatalog()), "which does not send the units of a plan");
 }
 
 // What these keys' defaults do was done before there were any: cells keep their identity.
@@ -297,6 +329,11 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   EXPECT_SAYS(ErrorOf(WithLine("method_options = { payload_values = \"f16\" }")),
               "payload_values = f16: strategy \"dense-units\" sends dense gradients");
   EXPECT_SAYS(ErrorOf(WithLine("ranks_per_node = 3")), "expected a divisor of workers");
+  std::string servers = WithLine("method_options = { dedicated = true }");
+  servers.replace(servers.find("[\"dense\", \"wfbp\"]"), 17, "[\"ps\"]");
+  EXPECT_SAYS(ErrorOf(servers, BuiltInCatalog()),
+              "the collective \"parameter-server\" in mode measured: dedicated = true: servers on "
+              "machines of their own are modelled alone");
   EXPECT_SAYS(ErrorOf(WithLine("target = 0.9")), "kind = \"convergence\" only");
   std::string fused = WithLine("no_feedback_tensors = [\"bias\"]");
   fused.replace(fused.find("wfbp"), 4, "syncea");

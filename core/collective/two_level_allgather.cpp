@@ -1,0 +1,55 @@
+#include "core/collective/two_level_allgather.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+
+RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology) {
+  const auto ranks = static_cast<std::size_t>(topology.ranks);
+  const auto local = static_cast<std::size_t>(std::min(topology.ranks, topology.ranks_per_node));
+  const std::size_t nodes = ranks / local;
+  if (ranks % local != 0) {
+    SPARFUSE_THROW(kUnsupported, "all-gather in two levels: " + std::to_string(topology.ranks) +
+                                     " ranks, ranks_per_node " +
+                                     std::to_string(topology.ranks_per_node) +
+                                     "; expected nodes that are full");
+  }
+  std::vector<std::uint64_t> of_node(nodes);
+  std::vector<std::uint64_t> of_column(local);  // of the ranks of equal local rank
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    of_node[rank / local] += bytes[rank];
+    of_column[rank % local] += bytes[rank];
+  }
+  const std::uint64_t total = std::accumulate(of_node.begin(), of_node.end(), std::uint64_t{0});
+
+  // In every step all payloads of a level are under way, each from another rank: the largest sets
+  // the pace.
+  RoundPlan plan;
+  if (nodes > 1) {
+    plan.rounds.push_back({.repeat = static_cast<std::uint32_t>(nodes - 1),
+                           .bytes = (nodes - 1) * std::ranges::max(bytes),
+                           .link = LinkClass::kInterNode,
+                           .node_bytes = (nodes - 1) * std::ranges::max(of_node)});
+  }
+  if (local > 1) {
+    plan.rounds.push_back({.repeat = static_cast<std::uint32_t>(local - 1),
+                           .bytes = (local - 1) * std::ranges::max(of_column),
+                           .link = LinkClass::kIntraNode});
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::size_t column = rank % local;
+    const std::uint64_t next_node = bytes[(rank + local) % ranks];
+    const std::uint64_t next_column = of_column[(column + 1) % local];
+    const std::uint64_t messages = nodes - 1 + local - 1;
+    plan.per_rank.push_back({messages, messages,
+                             (of_column[column] - next_node) + (total - next_column),
+                             (of_column[column] - bytes[rank]) + (total - of_column[column])});
+  }
+  return plan;
+}
+
+}  // namespace sparfuse
