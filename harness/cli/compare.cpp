@@ -16,6 +16,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/report/machines.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -23,40 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::size_t kShownHash = 12;
 constexpr const char* kHere = "here";
 constexpr std::string_view kExtension = ".sparfuse";
-
-// The machines whose trials the store has, with a line about each.
-std::map<std::string, std::string> MachinesOf(const std::vector<TrialRow>& rows) {
-  std::map<std::string, std::string> machines;
-  for (const TrialRow& row : rows) {
-    const std::string machine = MachineOf(row);
-    if (!machine.empty() && row.kind != "profile") machines[machine] = HardwareLine(row.system);
-  }
-  return machines;
-}
-
-std::string Listed(const std::map<std::string, std::string>& machines) {
-  std::string text;
-  for (const auto& [hash, hardware] : machines)
-    text += fmt::format("\n  {}  {}", hash.substr(0, kShownHash), hardware);
-  return text.empty() ? "\n  none" : text;
-}
-
-// The one machine that `wanted` names: the head of its hash, or `here`.
-std::string NeedMachine(const std::map<std::string, std::string>& machines,
-                        const std::string& wanted, const std::string& where) {
-  std::vector<std::string> found;
-  const std::string head = wanted == kHere ? ContentHash(DescribeSystem()) : wanted;
-  for (const auto& [hash, hardware] : machines) {
-    if (hash.starts_with(head)) found.push_back(hash);
-  }
-  if (found.size() == 1) return found.front();
-  SPARFUSE_THROW(kConfig, fmt::format("{} system of {} begins with \"{}\": expected one of{}",
-                                      found.empty() ? "no" : "more than one", where, wanted,
-                                      Listed(machines)));
-}
 
 // Where trials are: the store, or a bundle.
 struct Source {
@@ -109,9 +78,10 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
   for (const std::string& each : wanted) {
     const std::size_t end = each.rfind(kExtension);
     if (end == std::string::npos) {
-      const std::string machine = NeedMachine(MachinesOf(of_store().rows), each, of_store().name);
-      sides.push_back(
-          SideOf(of_store(), machine, each == kHere ? kHere : machine.substr(0, kShownHash)));
+      const std::string head = each == kHere ? ContentHash(DescribeSystem()) : each;
+      const std::string machine = NeedMachine(MachinesOf(of_store().rows), head, of_store().name);
+      sides.push_back(SideOf(of_store(), machine,
+                             each == kHere ? kHere : machine.substr(0, kShownMachineHash)));
       continue;
     }
     const fs::path file = each.substr(0, end + kExtension.size());
@@ -131,7 +101,7 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
   if (sides.size() < 2) {
     SPARFUSE_THROW(kConfig, fmt::format("expected two systems or more to compare: bundles, or of "
                                         "those in {}:{}",
-                                        of_store().name, Listed(MachinesOf(of_store().rows))));
+                                        of_store().name, ListOf(MachinesOf(of_store().rows))));
   }
   return sides;
 }

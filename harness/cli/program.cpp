@@ -14,6 +14,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/report/machines.hpp"
 #include "harness/run/launch/interruption.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
 
@@ -32,27 +33,12 @@ void NeedName(const std::string& name) {
   }
 }
 
-// Leaves in `rows` what the machine ran whose hash begins so, and what belongs to no machine.
-// Returns its hash.
-std::string KeepSystem(std::vector<TrialRow>& rows, const std::string& begin) {
-  std::set<std::string> machines, meant;
-  for (const TrialRow& row : rows) machines.insert(MachineOf(row).substr(0, 12));
-  machines.erase("");
-  for (const TrialRow& row : rows) {
-    if (const std::string machine = MachineOf(row); !machine.empty() && machine.starts_with(begin))
-      meant.insert(machine);
-  }
-  if (meant.size() != 1) {
-    SPARFUSE_THROW(
-        kConfig, fmt::format("--system {}: {} of the machines whose trials there are "
-                             "begin so: expected one of {}",
-                             begin, meant.empty() ? "none" : "several", fmt::join(machines, ", ")));
-  }
+// Leaves in `rows` what the machine ran, and what belongs to no machine.
+void KeepSystem(std::vector<TrialRow>& rows, const std::string& machine) {
   std::erase_if(rows, [&](const TrialRow& row) {
-    const std::string machine = MachineOf(row);
-    return !machine.empty() && machine != *meant.begin();
+    const std::string other = MachineOf(row);
+    return !other.empty() && other != machine;
   });
-  return *meant.begin();
 }
 
 }  // namespace
@@ -162,8 +148,11 @@ std::vector<TrialRow> Program::Rows() const {
 std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
     std::vector<Experiment> experiments) {
   std::vector<TrialRow> found = Rows();
-  const std::string machine =
-      system_.empty() ? ContentHash(DescribeSystem()) : KeepSystem(found, system_);
+  std::string machine = ContentHash(DescribeSystem());
+  if (!system_.empty()) {
+    machine = NeedMachine(MachinesOf(found), system_, store_.results().string());
+    KeepSystem(found, machine);
+  }
   const auto rows = std::make_shared<const std::vector<TrialRow>>(std::move(found));
   std::vector<std::unique_ptr<LoadedExperiment>> all;
   for (auto& experiment : experiments) {

@@ -262,9 +262,8 @@ TEST(DeclaredCluster, WhatCalibrationMustMeetIsDrawnToo) {
   EXPECT_EQ(std::ranges::count(open, bar), 1);
   // References that calibrate nothing decide nothing.
   for (const std::string& name : OpenInputs(profiles, "hkbu-rdma")) {
-    const bool of_other = name.starts_with("reference/");
-    if (of_other)
-      EXPECT_EQ(std::ranges::count(OpenInputs(profiles, "hkbu-ipoib"), name), 1) << name;
+    if (!name.starts_with("reference/")) continue;
+    EXPECT_EQ(std::ranges::count(OpenInputs(profiles, "hkbu-ipoib"), name), 1) << name;
   }
 }
 
@@ -519,8 +518,8 @@ TEST(ClusterPresets, AreClustersAndMakeThem) {
     EXPECT_NE(text.find("sparfuse cluster new mine --preset " + preset), std::string::npos);
     // Every number that is not of a data sheet admits that it may be another one.
     for (const DeclaredInput& input : cluster.inputs) {
-      if (input.kind == "declared" && input.name != "network_cards")
-        EXPECT_LT(input.low, input.high) << preset << " " << input.name;
+      if (input.kind != "declared" || input.name == "network_cards") continue;
+      EXPECT_LT(input.low, input.high) << preset << " " << input.name;
     }
     cluster.CheckSparsifier("dgc");
     cluster.CheckWorkload("bert-large-squad");
