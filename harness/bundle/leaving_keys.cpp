@@ -9,7 +9,8 @@ using nlohmann::json;
 // Hardware and software of a machine, as harness/machine/system.hpp describes it.
 constexpr const char* kSystem = R"({
   "cpu_model": "words", "cores": "number", "memory_gib": "number", "gpus": ["words"],
-  "kernel": "words", "cluster": "data", "profile_hash": "hash"
+  "kernel": "words", "cluster": "data", "profile_hash": "hash",
+  "kind": "words"
 })";
 
 // As the worker finds it, and what a declared profile says of the cluster.

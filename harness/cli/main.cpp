@@ -287,7 +287,7 @@ void AddCalibrate(CommandLine& line) {
 
 void AddCluster(CommandLine& line) {
   auto* verb = line.app.add_subcommand(
-      "cluster", "declared clusters: make one from a preset, list what there is");
+      "cluster", "clusters: make one from a preset, list what there is, seal an old profile");
   verb->require_subcommand(1);
   const auto wanted = std::make_shared<NewCluster>();
   auto* make = verb->add_subcommand(
@@ -301,6 +301,15 @@ void AddCluster(CommandLine& line) {
       ->check(CLI::Range(1, 1024));
   make->callback([&line, wanted] {
     line.act = [wanted](Program& program) { return ClusterNewVerb(program, *wanted); };
+  });
+  const auto sealed = std::make_shared<std::string>();
+  auto* seal = verb->add_subcommand(
+      "seal",
+      "give a profile from before files had digests its own: you vouch that it is as it was "
+      "measured");
+  seal->add_option("name", *sealed, "of results/profiles/NAME.json")->required();
+  seal->callback([&line, sealed] {
+    line.act = [sealed](Program& program) { return ClusterSealVerb(program, *sealed); };
   });
   auto* list = verb->add_subcommand("list", "presets, stacks, and clusters with their kind");
   list->add_flag("--json", line.settings.json, "print JSON");

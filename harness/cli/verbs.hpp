@@ -107,6 +107,8 @@ int CalibrateVerb(Program& program, const std::string& cluster);
 int ClusterNewVerb(Program& program, const NewCluster& wanted);
 // Presets, stacks and clusters.
 int ClusterListVerb(Program& program);
+// Gives a profile from before there were digests its digests.
+int ClusterSealVerb(Program& program, const std::string& name);
 
 // As typed; numbers are lists with commas.
 struct AdviseOptions {

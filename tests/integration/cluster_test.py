@@ -103,6 +103,62 @@ class ClusterTest(unittest.TestCase):
         listed = json.loads(self.call("cluster", "list", "--json"))
         self.assertEqual(sorted(listed), ["clusters", "presets", "stacks"])
 
+    def measured(self, name="x"):
+        """A copy of the project's profile."""
+        self.profiles.mkdir(parents=True, exist_ok=True)
+        file = self.profiles / f"{name}.json"
+        shutil.copy(ROOT / "results/profiles/epyc-2core.json", file)
+        return file
+
+    def kind_of(self, name):
+        found = json.loads(self.call("cluster", "list", "--json"))["clusters"]
+        return next(each for each in found if each["name"] == name)["kind"]
+
+    def on_profile(self, cluster, more=""):
+        self.experiment.write_text(
+            f"""id = "mine"
+[defaults]
+mode = "modelled"
+cluster = "{cluster}"
+workload = "digits-resnet"
+workers = 8
+{more}
+[[axis]]
+method = ["dense", "wfbp"]
+""")
+
+    def test_a_profile_changed_by_hand_is_not_measured(self):
+        file = self.measured()
+        self.assertRegex(self.kind_of("x"), "measured (here|elsewhere)")
+        self.on_profile("x")
+        self.call("run", self.experiment)
+        self.assertIn("profile x (measured)", self.call("table", self.experiment))
+        outcomes = json.loads(file.read_text())
+        outcomes[0]["profile"]["backward"]["forward_seconds"] /= 2
+        file.write_text(json.dumps(outcomes))
+        self.assertEqual(self.kind_of("x"), "refused")
+        said = self.call("run", self.experiment, code=1)
+        self.assertIn("x.json: the outcome of \"digits-resnet\" with batch 32, 1 rank(s) was changed "
+                      "after it was measured", said)
+        for outcome in outcomes:
+            del outcome["digest"]
+        file.write_text(json.dumps(outcomes))
+        self.assertEqual(self.kind_of("x"), "declared (by hand)")
+        self.call("run", self.experiment)
+        self.assertIn("profile x (declared (by hand))", self.call("table", self.experiment))
+
+    def test_a_profile_from_before_digests_is_sealed(self):
+        file = self.measured()
+        text = file.read_text()
+        outcomes = json.loads(text)
+        for outcome in outcomes:
+            del outcome["digest"], outcome["kind"]
+        file.write_text(json.dumps(outcomes))
+        self.assertIn("9 outcome(s) have a digest now", self.call("cluster", "seal", "x"))
+        self.assertEqual(file.read_text(), text)
+        self.assertIn("nothing to do", self.call("cluster", "seal", "x"))
+        self.assertIn('did you mean "x"', self.call("cluster", "seal", "xx", code=2))
+
     def test_mistakes_say_what_was_expected_and_write_nothing(self):
         new = ("cluster", "new")
         for arguments, said in (
