@@ -99,6 +99,7 @@ InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& o
 std::string MeasureWith(const std::string& input, const CellConfig& cell) {
   const auto begins = [&](std::string_view head) { return input.starts_with(head); };
   const std::string profile = "sparfuse profile " + cell.workload + " --device cuda";
+  const std::string as_card = " --name CARD, and card = \"CARD\" in the cluster's file";
   if (input == "inter_node_us" || input == "intra_node_us" || input == "message_us") {
     return fmt::format(
         "nccl-tests: all_reduce_perf -b 8 -e 64K -f 2 -g 1 on {}, the time of the smallest sizes "
@@ -116,7 +117,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
     if (workloads::IsTable(cell.workload)) {
       return "python -m sparfuse.describe ... --measure 20, on one card, and a [[compute]] of it";
     }
-    return profile + " --ranks 1, and a [[compute]] of forward and backward";
+    return profile + " --ranks 1" + as_card;
   }
   if (begins("coder/") || begins("selection_")) {
     std::string what;
@@ -128,7 +129,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
     const bool quantizer = !what.empty() && cell.sparsifier == "none";
     return profile + " --ranks 1" +
            (what.empty() ? "" : (quantizer ? " --quantizers " : " --sparsifiers ") + what) +
-           ", and a [[coder]] of it";
+           (workloads::IsTable(cell.workload) ? ", and a [[coder]] of it" : as_card);
   }
   if (begins("memory_") || begins("kernel_")) {
     return profile + " --ranks 1: what it prints of packing, by the size of the gradient";

@@ -69,7 +69,8 @@ constexpr const char* kOutcome = R"({
   "status": "data", "plan": "data",
   "plans": "data", "profile": "data", "selection": "data", "turn_seconds": "number",
   "selection_counters": "data", "assumed": "data", "n": "number",
-  "calibration": "data", "inputs": "data", "table": {"source": "words", "measured_on": "words"},
+  "calibration": "data", "inputs": "data",
+  "card": {"name": "data", "kind": "words", "hardware": "words", "used": "number"}, "table": {"source": "words", "measured_on": "words"},
   "metrics": {"*": {"value": "number", "unit": "data"}}, "checks": {"*": "number"},
   "layout": [{"name": "place", "shape": "data", "numel": "number", "dense": "number"}]
 })";

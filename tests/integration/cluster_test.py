@@ -159,6 +159,20 @@ method = ["dense", "wfbp"]
         self.assertIn("nothing to do", self.call("cluster", "seal", "x"))
         self.assertIn('did you mean "x"', self.call("cluster", "seal", "xx", code=2))
 
+    def test_a_measured_card_in_a_declared_cluster(self):
+        file = self.make()
+        file.write_text('card = "epyc-2core"\n' + file.read_text())
+        self.assertEqual(self.kind_of("mine"), "declared, its card epyc-2core measured")
+        self.assertRegex(self.call("calibrate", "mine"), r"digits-resnet +\| +32 +\| +itself")
+        self.on_profile("mine")
+        self.call("run", self.experiment)
+        self.assertIn("profile mine (declared, its card epyc-2core measured)",
+                      self.call("table", self.experiment))
+        self.assertEqual(list(self.bands()), ["wfbp"])
+        self.on_profile("mine", "batch_per_worker = 16")
+        self.assertIn("`sparfuse profile digits-resnet --batch 16 --threads 1 --name epyc-2core "
+                      "--ranks 1`", self.call("plan", self.experiment, code=2))
+
     def test_mistakes_say_what_was_expected_and_write_nothing(self):
         new = ("cluster", "new")
         for arguments, said in (

@@ -215,12 +215,24 @@ bool HasKind(const TomlFile& file, std::string_view kind) {
   return false;
 }
 
+// What the numbers of a declared cluster are, its card's among them.
+std::string KindOfDeclared(const ProfileFolders& profiles, const TomlFile& file) {
+  std::string kind = HasKind(file, "imported") ? "declared, in part imported" : "declared";
+  const std::string card = file.String("", "card", "");
+  if (card.empty()) return kind;
+  try {
+    return fmt::format("{}, its card {} {}", kind, card, ReadCard(profiles, card).kind);
+  } catch (const Error&) {  // whoever uses the cluster is told
+    return fmt::format("{}, its card {} refused", kind, card);
+  }
+}
+
 // Of a file of results/profiles: a declared cluster, a preset or a stack.
-json DeclaredJson(const fs::path& path, const std::string& name) {
+json DeclaredJson(const ProfileFolders& profiles, const fs::path& path, const std::string& name) {
   const TomlFile file = TomlFile::Read(path);
   return {{"name", name},
           {"summary", file.String("", "title", "")},
-          {"kind", HasKind(file, "imported") ? "declared, in part imported" : "declared"},
+          {"kind", KindOfDeclared(profiles, file)},
           {"source", file.String("", "source", "")},
           {"hardware", file.String("", "hardware", "")},
           {"file", path.string()}};
@@ -259,7 +271,7 @@ json ClustersJson(const ProfileFolders& profiles) {
   for (const std::string& name : profiles.Names(".json"))
     list.push_back(ProfileJson(profiles.File(name + ".json"), name));
   for (const std::string& name : profiles.Names(".toml"))
-    list.push_back(DeclaredJson(profiles.File(name + ".toml"), name));
+    list.push_back(DeclaredJson(profiles, profiles.File(name + ".toml"), name));
   return list;
 }
 
@@ -267,7 +279,8 @@ json ClustersJson(const ProfileFolders& profiles) {
 json BesideClustersJson(const ProfileFolders& profiles, const char* folder) {
   json list = json::array();
   for (const std::string& name : profiles.Names(".toml", folder)) {
-    json entry = DeclaredJson(profiles.File(fmt::format("{}/{}.toml", folder, name)), name);
+    json entry =
+        DeclaredJson(profiles, profiles.File(fmt::format("{}/{}.toml", folder, name)), name);
     entry.erase("kind");
     list.push_back(std::move(entry));
   }
