@@ -100,18 +100,22 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
   const auto begins = [&](std::string_view head) { return input.starts_with(head); };
   const std::string profile = "sparfuse profile " + cell.workload + " --device cuda";
   const std::string as_card = " --name CARD, and card = \"CARD\" in the cluster's file";
-  if (input == "inter_node_us" || input == "intra_node_us" || input == "message_us") {
+  if (input == "inter_node_us" || input == "intra_node_us") {
     return fmt::format(
-        "nccl-tests: all_reduce_perf -b 8 -e 64K -f 2 -g 1 on {}, the time of the smallest sizes "
-        "over the algorithm's steps",
-        begins("intra") ? "one node" : "two ranks of two nodes");
+        "nccl-tests: sendrecv_perf -b 8 -e 64M -f 2 -g 1 with two ranks on {}, and "
+        "sparfuse cluster import",
+        begins("intra") ? "one node" : "two nodes");
+  }
+  if (input == "message_us") {
+    return "nccl-tests: all_reduce_perf -b 8 -e 64K -f 2 -g 1 on two ranks of two nodes, the time "
+           "of the smallest sizes over the algorithm's steps";
   }
   if (begins("inter_node") || input == "network_cards" || input == "host_path_gbps") {
-    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on all nodes, the bus bandwidth; of the "
-           "cards alone: ib_write_bw";
+    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on all nodes, and sparfuse "
+           "cluster import; of the cards alone: ib_write_bw";
   }
   if (begins("intra_node")) {
-    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on one node, the bus bandwidth";
+    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on one node, and sparfuse cluster import";
   }
   if (begins("compute/") || begins("compute_tflops") || begins("compute_ratio")) {
     if (workloads::IsTable(cell.workload)) {
