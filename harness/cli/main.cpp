@@ -250,6 +250,10 @@ void AddProfile(CommandLine& line) {
                    "measured with 1, 2, 4, ... up to this many ranks at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  verb->add_option(
+      "--hostfile", request->hostfile,
+      "of mpirun (lines \"NAME slots=N\"): ranks are spread over its hosts, which share "
+      "the results folder and the program");
   verb->add_option("--threads", request->threads, "threads of a rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

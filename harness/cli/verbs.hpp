@@ -82,8 +82,9 @@ struct ProfileRequest {
   std::vector<std::string> workloads;
   std::string device = "cpu";
   std::string precision = "fp32";
-  int most_ranks = 2;  // at once: 1, 2, 4, ... up to these
-  int threads = 1;     // of a rank
+  int most_ranks = 2;              // at once: 1, 2, 4, ... up to these
+  std::filesystem::path hostfile;  // of mpirun: ranks are spread over its hosts; "": all are here
+  int threads = 1;                 // of a rank
   std::optional<int> batch;
   std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
   std::vector<std::string> quantizers = {"all"};
