@@ -99,24 +99,29 @@ InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& o
 std::string MeasureWith(const std::string& input, const CellConfig& cell) {
   const auto begins = [&](std::string_view head) { return input.starts_with(head); };
   const std::string profile = "sparfuse profile " + cell.workload + " --device cuda";
-  if (input == "inter_node_us" || input == "intra_node_us" || input == "message_us") {
+  const std::string as_card = " --name CARD, and card = \"CARD\" in the cluster's file";
+  if (input == "inter_node_us" || input == "intra_node_us") {
     return fmt::format(
-        "nccl-tests: all_reduce_perf -b 8 -e 64K -f 2 -g 1 on {}, the time of the smallest sizes "
-        "over the algorithm's steps",
-        begins("intra") ? "one node" : "two ranks of two nodes");
+        "nccl-tests: sendrecv_perf -b 8 -e 64M -f 2 -g 1 with two ranks on {}, and "
+        "sparfuse cluster import",
+        begins("intra") ? "one node" : "two nodes");
+  }
+  if (input == "message_us") {
+    return "nccl-tests: all_reduce_perf -b 8 -e 64K -f 2 -g 1 on two ranks of two nodes, the time "
+           "of the smallest sizes over the algorithm's steps";
   }
   if (begins("inter_node") || input == "network_cards" || input == "host_path_gbps") {
-    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on all nodes, the bus bandwidth; of the "
-           "cards alone: ib_write_bw";
+    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on all nodes, and sparfuse "
+           "cluster import; of the cards alone: ib_write_bw";
   }
   if (begins("intra_node")) {
-    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on one node, the bus bandwidth";
+    return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on one node, and sparfuse cluster import";
   }
   if (begins("compute/") || begins("compute_tflops") || begins("compute_ratio")) {
     if (workloads::IsTable(cell.workload)) {
       return "python -m sparfuse.describe ... --measure 20, on one card, and a [[compute]] of it";
     }
-    return profile + " --ranks 1, and a [[compute]] of forward and backward";
+    return profile + " --ranks 1" + as_card;
   }
   if (begins("coder/") || begins("selection_")) {
     std::string what;
@@ -128,7 +133,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
     const bool quantizer = !what.empty() && cell.sparsifier == "none";
     return profile + " --ranks 1" +
            (what.empty() ? "" : (quantizer ? " --quantizers " : " --sparsifiers ") + what) +
-           ", and a [[coder]] of it";
+           (workloads::IsTable(cell.workload) ? ", and a [[coder]] of it" : as_card);
   }
   if (begins("memory_") || begins("kernel_")) {
     return profile + " --ranks 1: what it prints of packing, by the size of the gradient";

@@ -9,7 +9,8 @@ using nlohmann::json;
 // Hardware and software of a machine, as harness/machine/system.hpp describes it.
 constexpr const char* kSystem = R"({
   "cpu_model": "words", "cores": "number", "memory_gib": "number", "gpus": ["words"],
-  "kernel": "words", "cluster": "data", "profile_hash": "hash"
+  "kernel": "words", "cluster": "data", "profile_hash": "hash",
+  "kind": "words"
 })";
 
 // As the worker finds it, and what a declared profile says of the cluster.
@@ -68,7 +69,8 @@ constexpr const char* kOutcome = R"({
   "status": "data", "plan": "data",
   "plans": "data", "profile": "data", "selection": "data", "turn_seconds": "number",
   "selection_counters": "data", "assumed": "data", "n": "number",
-  "calibration": "data", "inputs": "data", "table": {"source": "words", "measured_on": "words"},
+  "calibration": "data", "inputs": "data",
+  "card": {"name": "data", "kind": "words", "hardware": "words", "used": "number"}, "table": {"source": "words", "measured_on": "words"},
   "metrics": {"*": {"value": "number", "unit": "data"}}, "checks": {"*": "number"},
   "layout": [{"name": "place", "shape": "data", "numel": "number", "dense": "number"}]
 })";

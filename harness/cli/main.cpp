@@ -250,6 +250,10 @@ void AddProfile(CommandLine& line) {
                    "measured with 1, 2, 4, ... up to this many ranks at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  verb->add_option(
+      "--hostfile", request->hostfile,
+      "of mpirun (lines \"NAME slots=N\"): ranks are spread over its hosts, which share "
+      "the results folder and the program");
   verb->add_option("--threads", request->threads, "threads of a rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -287,7 +291,9 @@ void AddCalibrate(CommandLine& line) {
 
 void AddCluster(CommandLine& line) {
   auto* verb = line.app.add_subcommand(
-      "cluster", "declared clusters: make one from a preset, list what there is");
+      "cluster",
+      "clusters: make one from a preset, import measured links, list what there is, seal an old "
+      "profile");
   verb->require_subcommand(1);
   const auto wanted = std::make_shared<NewCluster>();
   auto* make = verb->add_subcommand(
@@ -301,6 +307,38 @@ void AddCluster(CommandLine& line) {
       ->check(CLI::Range(1, 1024));
   make->callback([&line, wanted] {
     line.act = [wanted](Program& program) { return ClusterNewVerb(program, *wanted); };
+  });
+  const auto import = std::make_shared<ClusterImport>();
+  auto* take = verb->add_subcommand(
+      "import",
+      "take links that nccl-tests or OSU micro-benchmarks measured into a declared cluster");
+  take->add_option("name", import->cluster, "of results/profiles/NAME.toml")->required();
+  take->add_option("--from", import->from, "what wrote the logs: nccl-tests or osu")
+      ->required()
+      ->check(CLI::IsMember({"nccl-tests", "osu"}));
+  take->add_option("logs", import->logs,
+                   "what all_reduce_perf, all_gather_perf or sendrecv_perf (also with -J), or "
+                   "osu_latency, osu_bw, osu_allreduce or osu_allgather wrote")
+      ->required();
+  take->add_option("--ranks", import->ranks, "of logs that do not say")
+      ->check(CLI::Range(2, 65'536));
+  take->add_option("--nodes", import->nodes, "of logs that do not say")
+      ->check(CLI::Range(1, 65'536));
+  take->add_option("--operation", import->operation,
+                   "of logs of nccl-tests that do not name their program")
+      ->check(CLI::IsMember({"all-reduce", "all-gather", "send-receive"}));
+  take->add_flag("--print", import->print, "write nothing: print what would be written");
+  take->callback([&line, import] {
+    line.act = [import](Program& program) { return ClusterImportVerb(program, *import); };
+  });
+  const auto sealed = std::make_shared<std::string>();
+  auto* seal = verb->add_subcommand(
+      "seal",
+      "give a profile from before files had digests its own: you vouch that it is as it was "
+      "measured");
+  seal->add_option("name", *sealed, "of results/profiles/NAME.json")->required();
+  seal->callback([&line, sealed] {
+    line.act = [sealed](Program& program) { return ClusterSealVerb(program, *sealed); };
   });
   auto* list = verb->add_subcommand("list", "presets, stacks, and clusters with their kind");
   list->add_flag("--json", line.settings.json, "print JSON");

@@ -12,9 +12,11 @@
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/machine/doctor.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/report/tables/profile_table.hpp"
+#include "harness/run/launch/hostfile.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/runner.hpp"
 
@@ -38,6 +40,12 @@ void CheckPlace(const ProfileRequest& request) {
     const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
     if (!wrong.empty())
       SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", key, value, wrong));
+  }
+  if (!request.hostfile.empty() && !request.links.empty()) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("--link {} with --hostfile: a shaped link delays messages on one "
+                               "host; expected one of the two",
+                               request.links.front()));
   }
   if (request.device == "cpu") {
     if (request.precision != "tf32") return;
@@ -113,11 +121,22 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
   return needs;
 }
 
+// At once: 1, 2, 4, ... up to the most; over a hostfile the most, too, whatever they are.
+std::vector<int> RanksOf(const ProfileRequest& request) {
+  std::vector<int> counts;
+  for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) counts.push_back(ranks);
+  if (!request.hostfile.empty() && counts.back() != request.most_ranks)
+    counts.push_back(request.most_ranks);
+  return counts;
+}
+
 // A part a workload, whose cells are the profiles themselves.
 Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
   ProfileNeeds needs = NeedsOf(request, catalog);
   std::vector<std::optional<LinkShape>> links = {std::nullopt};
   for (const std::string& link : request.links) links.push_back(ParseLink(link));
+  std::vector<Host> hosts;
+  if (!request.hostfile.empty()) hosts = ReadHostfile(request.hostfile);
   Experiment experiment;
   experiment.id = "profile";
   for (const std::string& workload : request.workloads) {
@@ -130,14 +149,37 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
     part.id = workload;
     part.timeout_seconds = 3600;
     for (const auto& link : links) {
-      for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) {
+      for (const int ranks : RanksOf(request)) {
         if (ranks == 1 && link) continue;
-        part.cells.emplace_back(ProfileConfig(needs, ranks, link));
+        CellConfig config = ProfileConfig(needs, ranks, link);
+        if (!hosts.empty()) config.ranks_per_node = RanksPerHost(hosts, ranks, request.hostfile);
+        part.cells.emplace_back(std::move(config));
       }
     }
     experiment.parts.push_back(std::move(part));
   }
   return experiment;
+}
+
+// Ranks of a node are on one host and those of others on others: a link between nodes that leads
+// back to its own host would be measured in silence.
+void CheckPlacement(const fs::path& directory, const CellConfig& config, const fs::path& hostfile) {
+  const json machine = ReadJsonFile(directory / "outcome.json").at("machine");
+  const json placement = machine.value("placement", json::array());
+  for (std::size_t one = 0; one < placement.size(); ++one) {
+    for (std::size_t other = 0; other < one; ++other) {
+      const auto per_node = static_cast<std::size_t>(config.ranks_per_node);
+      const bool same_node = one / per_node == other / per_node;
+      if (same_node == (placement[one] == placement[other])) continue;
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format(
+              "{}: ranks {} and {} of {} ran on {} and {}, and {} ranks a host were wanted: "
+              "expected lines of different machines; then measure again with --fresh",
+              hostfile.string(), other, one, config.workers, Shown(placement[other]),
+              Shown(placement[one]), per_node));
+    }
+  }
 }
 
 }  // namespace
@@ -175,6 +217,10 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     fmt::print(stderr, "warning: load {}\n", load.message);
   RunOptions options = program.OptionsOfRuns();
   options.fresh = request.fresh;
+  if (!request.hostfile.empty()) {  // both as other hosts find them
+    options.hostfile = fs::absolute(request.hostfile);
+    options.worker = fs::absolute(options.worker);
+  }
   options.progress = program.json() ? stderr : stdout;
   const RunSummary summary = program.Run({experiment}, options);
   fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
@@ -191,7 +237,9 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     }
     const TrialRow* row = FindTrial(program.catalog(), rows, config, ContentHash(machine));
     if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
-    outcomes.push_back(ProfileOutcome(program.store().results() / row->directory));
+    const fs::path directory = program.store().results() / row->directory;
+    if (!request.hostfile.empty()) CheckPlacement(directory, config, request.hostfile);
+    outcomes.push_back(ProfileOutcome(directory));
   }
   if (program.json()) {
     PrintJson(outcomes);

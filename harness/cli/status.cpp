@@ -41,7 +41,7 @@ int StatusVerb(Program& program, const std::string& name) {
   for (const auto& row : *loaded->rows) {
     if (row.experiment != loaded->experiment.id) continue;
     if (const std::string machine = MachineOf(row); !machine.empty())
-      ++systems[{machine.substr(0, 12), HardwareLine(row.system)}];
+      ++systems[{machine.substr(0, 12), HardwareLine(row)}];
     trials.push_back({{"trial_id", row.trial_id},
                       {"status", row.status},
                       {"system", MachineOf(row).substr(0, 12)},

@@ -82,8 +82,9 @@ struct ProfileRequest {
   std::vector<std::string> workloads;
   std::string device = "cpu";
   std::string precision = "fp32";
-  int most_ranks = 2;  // at once: 1, 2, 4, ... up to these
-  int threads = 1;     // of a rank
+  int most_ranks = 2;              // at once: 1, 2, 4, ... up to these
+  std::filesystem::path hostfile;  // of mpirun: ranks are spread over its hosts; "": all are here
+  int threads = 1;                 // of a rank
   std::optional<int> batch;
   std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
   std::vector<std::string> quantizers = {"all"};
@@ -105,8 +106,21 @@ int NewBaselineVerb(Program& program, const std::string& name);
 int CalibrateVerb(Program& program, const std::string& cluster);
 // Writes results/profiles/NAME.toml; nothing is overwritten.
 int ClusterNewVerb(Program& program, const NewCluster& wanted);
+// As typed.
+struct ClusterImport {
+  std::string cluster, from;  // "nccl-tests" or "osu"
+  std::vector<std::string> logs;
+  int ranks = 0, nodes = 0;  // 0: as the logs say
+  std::string operation;     // of logs that do not say; or ""
+  bool print = false;        // write nothing
+};
+// Takes links that others measured into results/profiles/NAME.toml: curves are written, apart from
+// what is there; lines of [input] are printed, since those there are their owner's.
+int ClusterImportVerb(Program& program, const ClusterImport& asked);
 // Presets, stacks and clusters.
 int ClusterListVerb(Program& program);
+// Gives a profile from before there were digests its digests.
+int ClusterSealVerb(Program& program, const std::string& name);
 
 // As typed; numbers are lists with commas.
 struct AdviseOptions {

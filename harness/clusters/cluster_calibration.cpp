@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/engine/model/model_engine.hpp"
+#include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/profile_data.hpp"
 
@@ -206,6 +207,9 @@ class LeastSquares {
 CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step) {
   CellConfig config;
   config.workload = step.workload;
+  config.workload_options =
+      ResolveOptions("workload " + step.workload,
+                     OptionsWithoutRecipe(workloads::FindWorkload(step.workload)), {});
   config.batch_per_worker = step.batch_per_worker;
   config.workers = step.workers;
   config.ranks_per_node = std::min(cluster.ranks_per_node, step.workers);

@@ -74,16 +74,18 @@ class ClusterParser {
       : file_(file), profiles_(profiles) {}
 
   DeclaredCluster Parse() {
-    file_.Keys("", "cluster",
-               {"title", "source", "hardware", "nodes", "ranks_per_node", "reference",
-                "reference_cluster", "input", "selection_costs", "compute", "coder", "curve",
-                "all_reduce", "all_gather", "nccl", "calibrate", "calibrate_by_family", "stack"});
+    file_.Keys(
+        "", "cluster",
+        {"title", "source", "hardware", "nodes", "ranks_per_node", "reference", "reference_cluster",
+         "input", "selection_costs", "compute", "coder", "curve", "all_reduce", "all_gather",
+         "nccl", "calibrate", "calibrate_by_family", "stack", "card"});
     cluster_.name = fs::path(file_->name()).stem().string();
     cluster_.title = file_->RequiredString("", "title");
     cluster_.source = file_->RequiredString("", "source");
     cluster_.hardware = file_->RequiredString("", "hardware");
     cluster_.nodes = file_.Count("", "nodes", kNodes);
     cluster_.ranks_per_node = file_.Count("", "ranks_per_node", kRanksPerNode);
+    FindCard();
     FindStack();
     TakeOver();
     Inputs();
@@ -99,6 +101,12 @@ class ClusterParser {
   }
 
  private:
+  void FindCard() {
+    if (!file_.Has("/card")) return;
+    const std::string name = file_->RequiredString("", "card");
+    cluster_.card = file_.At("/card", [&] { return ReadCard(profiles_, name); });
+  }
+
   // Another cluster's compute, coders and calibration; what this file has itself comes first.
   void TakeOver() {
     if (!file_.Has("/reference_cluster")) return;

@@ -8,6 +8,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/compute_times.hpp"
 #include "harness/published/published.hpp"
 
@@ -69,7 +70,7 @@ class ReferenceReader {
              [&] { NeedEntry(catalog.sparsifiers, "sparsifier", step.sparsifier); });
     step.density = file_->Number(at, "density", 0.01, kDensities);
     step.feedback = method.feedback;
-    file_.At(at, [&] { cluster_.CheckSparsifier(step.sparsifier); });
+    file_.At(at, [&] { cluster_.CheckSparsifier(CellOf(cluster_, step)); });
   }
 
   // Times, a bar that has them, or a row: one of the three.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/clusters/profile_file.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
@@ -77,6 +78,36 @@ void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
   SPARFUSE_THROW(kConfig, fmt::format("sparsifier = \"{}\" on cluster {}: neither its "
                                       "[selection_costs] nor a [[coder]] has it",
                                       sparsifier, name));
+}
+
+const nlohmann::json* DeclaredCluster::MeasuredOf(const CellConfig& config) const {
+  if (!card) return nullptr;
+  if (const nlohmann::json* found = card->Of(config)) return found;
+  if (ComputeOf(config.workload) != nullptr || MeasuredTimesOf(config.workload) != nullptr)
+    return nullptr;
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("cluster \"{}\": its card {} was not measured with {}, and "
+                             "the file has no [[compute]] of it; `{}` on such a card "
+                             "measures it",
+                             name, card->name, SubjectName(config), card->MeasureCommand(config)));
+}
+
+void DeclaredCluster::CheckWorkload(const CellConfig& config) const {
+  if (MeasuredOf(config) == nullptr) CheckWorkload(config.workload);
+}
+
+void DeclaredCluster::CheckSparsifier(const CellConfig& config) const {
+  const nlohmann::json* measured = MeasuredOf(config);
+  if (measured != nullptr && measured->at("profile").at("selection").contains(config.sparsifier))
+    return;
+  try {
+    CheckSparsifier(config.sparsifier);
+  } catch (const Error& error) {
+    if (measured == nullptr) throw;
+    SPARFUSE_THROW(kConfig, fmt::format("{}, nor was its card {} measured with it: `{} --fresh` "
+                                        "on such a card measures it",
+                                        error.what(), card->name, card->MeasureCommand(config)));
+  }
 }
 
 const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload) {

@@ -12,6 +12,7 @@
 #include "core/collective/rounds.hpp"
 #include "core/cost/collective_choice.hpp"
 #include "harness/catalog/cell_config.hpp"
+#include "harness/clusters/measured/measured_card.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
 #include "workloads/catalog/model_table.hpp"
@@ -113,6 +114,7 @@ struct DeclaredCluster {
   std::string calibrated_on;  // another cluster, whose calibration this one takes over
   std::string stack;          // whose inputs stand for what the file does not state; or ""
   nlohmann::json selection_costs = nlohmann::json::object();  // times the selection_* inputs
+  std::optional<MeasuredCard> card;  // whose times stand for those of the file
 
   int ranks() const { return nodes * ranks_per_node; }
   // That of the file for a workload's family, else what InputSpecs() says; Error{kInternal} where
@@ -125,6 +127,13 @@ struct DeclaredCluster {
   // Throws Error{kConfig} saying what the file lacks for this workload or sparsifier.
   void CheckWorkload(const std::string& workload) const;
   void CheckSparsifier(const std::string& sparsifier) const;
+  // The same of a cell, whose card may have been measured.
+  void CheckWorkload(const CellConfig& config) const;
+  void CheckSparsifier(const CellConfig& config) const;
+  // What the card has of the cell; null without a card, or where it lacks the workload and the file
+  // has a [[compute]] for it. Throws Error{kConfig} with the command that measures it where neither
+  // has.
+  const nlohmann::json* MeasuredOf(const CellConfig& config) const;
 };
 
 struct InputSpec {
@@ -176,7 +185,8 @@ const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
 DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles);
 
 // The cluster as its inputs' ranges allow it to be: each value drawn between its ends, the median
-// of draws being the declared one; then calibrated again. Equal draws give equal values of inputs
+// of draws being the declared one, and the times of its card within their errors of measurement;
+// then calibrated again. Equal draws give equal values of inputs
 // of equal names, on every cluster. draw 0: as declared.
 const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
                                     int draw);
@@ -194,6 +204,8 @@ DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& 
 
 // An array of one outcome in the form of a profile trial's, of the cell's workload, batch and
 // `inputs`: links by class, what was calibrated (key "calibration") and all inputs (key "inputs").
+// What is imported, and a card (key "card": what it is, and whether it has the cell's times), are
+// in its "kind"; what is declared throughout has none.
 nlohmann::json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config);
 
 }  // namespace sparfuse::harness

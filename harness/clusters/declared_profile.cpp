@@ -1,4 +1,6 @@
 // Writes a declared cluster as the profile that the model takes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -95,6 +97,12 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
   return {forward, 2 * forward};
 }
 
+double UpdateHostSeconds(const DeclaredCluster& cluster, const CellConfig& config,
+                         std::size_t tensors) {
+  if (config.workers == 1) return 0;
+  return kMicro * Scaled(cluster, config)("update_host_us_a_tensor") * static_cast<double>(tensors);
+}
+
 json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config) {
   const workloads::LayerTable& layers = workloads::LayersOf(config.workload);
   const ComputeSeconds compute = ComputeOf(cluster, config);
@@ -108,12 +116,9 @@ json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config)
                        {"numel", tensor.numel},
                        {"seconds", compute.backward * weights[t] / all}});
   }
-  const Scaled input(cluster, config);
-  double update = UpdateSeconds(cluster, config.workload) / input.Factor("memory");
-  if (config.workers > 1) {
-    update +=
-        kMicro * input("update_host_us_a_tensor") * static_cast<double>(layers.tensors.size());
-  }
+  const double update =
+      UpdateSeconds(cluster, config.workload) / Scaled(cluster, config).Factor("memory") +
+      UpdateHostSeconds(cluster, config, layers.tensors.size());
   return {{"steps", 0},        {"begin_seconds", 0},       {"forward_seconds", compute.forward},
           {"tail_seconds", 0}, {"update_seconds", update}, {"tensors", std::move(tensors)}};
 }
@@ -249,12 +254,49 @@ double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload
          (kGiga * cluster.Value("memory_gbytes_per_s"));
 }
 
-json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
+namespace {
+
+CardFactors FactorsOfCard(const DeclaredCluster& cluster, const CellConfig& config) {
+  return {FactorOf(config, "compute"),
+          FactorOf(config, "sparsify") * cluster.Value("coding_in_step"),
+          FactorOf(config, "memory"), FactorOf(config, "kernel")};
+}
+
+// What the numbers are, where they are not all declared, and what became of the cluster's card.
+void AddKind(const DeclaredCluster& cluster, const json* measured, json& outcome) {
+  const auto is_imported = [](const auto& each) { return each.kind == "imported"; };
+  std::string kind = "declared";
+  if (std::ranges::any_of(cluster.inputs, is_imported) ||
+      std::ranges::any_of(cluster.compute, is_imported) ||
+      std::ranges::any_of(cluster.coders, is_imported) ||
+      std::ranges::any_of(cluster.curves, is_imported)) {
+    kind += ", in part imported";
+  }
+  if (cluster.card) {
+    const MeasuredCard& card = *cluster.card;
+    outcome["card"] = {{"name", card.name},
+                       {"kind", card.kind},
+                       {"hardware", card.hardware},
+                       {"used", measured != nullptr}};
+    kind += measured != nullptr ? fmt::format(", its card {} {}", card.name, card.kind)
+                                : fmt::format(", without its card {}", card.name);
+  }
+  if (kind != "declared") outcome["kind"] = kind;
+}
+
+json ProfileWith(const DeclaredCluster& cluster, const CellConfig& config, const json* measured) {
   const Scaled input(cluster, config);
   const double memory = kGiga * input("memory_gbytes_per_s");
   const double kernel = kMicro * input("kernel_us");
   const auto stream = [&](double bytes) { return CurveThrough(kernel, bytes / memory); };
-  json profile = {{"backward", BackwardProfileOf(cluster, config)},
+  const CardFactors factors = FactorsOfCard(cluster, config);
+  json backward =
+      measured == nullptr ? BackwardProfileOf(cluster, config) : BackwardOfCard(*measured, factors);
+  if (measured != nullptr) {
+    double& update = backward.at("update_seconds").get_ref<double&>();
+    update += UpdateHostSeconds(cluster, config, backward.at("tensors").size());
+  }
+  json profile = {{"backward", std::move(backward)},
                   {"pack", stream(kCopyBytes)},
                   {"scale", stream(kCopyBytes)},
                   {"clear", stream(kClearBytes)},
@@ -272,6 +314,7 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   for (const QuantizerDescriptor& quantizer : Quantizers())
     profile["encode"][std::string(quantizer.name)] = stream(kCopyBytes);
   AddCoders(cluster, input, profile);
+  if (measured != nullptr) PutKernelsOfCard(*measured, factors, profile);
 
   const double host_link = kGiga * input("host_link_gbytes_per_s");
   const double host_memory = kGiga * input("host_memory_gbytes_per_s");
@@ -295,6 +338,21 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   } else if (cluster.all_reduce != AllReduceBy::kRing && config.workers > 1) {
     profile["all_reduce"] = AllReduceOf(cluster, config, within, between);
   }
+  return profile;
+}
+
+}  // namespace
+
+json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
+  const json* measured = cluster.MeasuredOf(config);
+  json profile;
+  try {
+    profile = ProfileWith(cluster, config, measured);
+  } catch (const json::exception& error) {
+    if (measured == nullptr) throw;
+    SPARFUSE_THROW(kData, fmt::format("cluster \"{}\": the profile of its card {} is damaged: {}",
+                                      cluster.name, cluster.card->name, error.what()));
+  }
 
   if (cluster.all_gather != AllGatherBy::kRing) {
     profile["all_gather"] = kAllGatherNames[static_cast<std::size_t>(cluster.all_gather)];
@@ -314,13 +372,15 @@ json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
                            {"workload", step.workload},
                            {"workers", step.workers}});
   }
-  return json::array({{{"config", ToJson(config)},
-                       {"declared", true},
-                       {"profile", std::move(profile)},
-                       {"calibration", std::move(calibration)},
-                       {"inputs", std::move(inputs)},
-                       {"machine", {{"hardware", cluster.hardware}, {"source", cluster.source}}},
-                       {"software", json::object()}}});
+  json outcome = {{"config", ToJson(config)},
+                  {"declared", true},
+                  {"profile", std::move(profile)},
+                  {"calibration", std::move(calibration)},
+                  {"inputs", std::move(inputs)},
+                  {"machine", {{"hardware", cluster.hardware}, {"source", cluster.source}}},
+                  {"software", json::object()}};
+  AddKind(cluster, measured, outcome);
+  return json::array({std::move(outcome)});
 }
 
 }  // namespace sparfuse::harness

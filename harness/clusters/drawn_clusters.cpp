@@ -11,6 +11,7 @@
 #include "core/base/random_stream.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/profile_data.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -97,6 +98,10 @@ const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::s
     const DeclaredCluster& declared = DrawnCluster(profiles, cluster, 0);
     read = ChosenFrom(declared, [&](const std::string& name, double value, double low,
                                     double high) { return Draw(value, low, high, name, draw); });
+    if (read.card) {
+      read.card->outcomes =
+          PerturbedOutcomes(declared.card->outcomes, static_cast<std::uint64_t>(draw));
+    }
     const std::string& other = declared.calibrated_on;
     CalibrateAgain(read, other.empty() ? nullptr : &DrawnCluster(profiles, other, 0),
                    other.empty() ? nullptr : &DrawnCluster(profiles, other, draw));

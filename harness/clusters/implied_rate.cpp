@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kFloatBytes = 4;
+constexpr double kGradientBytes = 4;
 constexpr double kGbps = 1e9 / 8;  // bytes a second
 
 bool SendsDense(const ReferenceStep& step) {
@@ -41,7 +41,7 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
   }
   ImpliedRate rate;
   const double gradients =
-      kFloatBytes * static_cast<double>(workloads::LayersOf(step.workload).numel());
+      kGradientBytes * static_cast<double>(workloads::LayersOf(step.workload).numel());
   const double ranks = step.workers;
   const double nodes = std::ceil(ranks / cluster.ranks_per_node);
   rate.least_bytes = 2 * (nodes - 1) / nodes * gradients;

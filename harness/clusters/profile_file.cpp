@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/catalog/revisions.hpp"
+#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
@@ -45,6 +46,24 @@ json Rounded(const json& value) {
   return rounded;
 }
 
+// What a file holds, in its form.
+json OutcomesFrom(json outcomes, const std::string& name) {
+  if (!outcomes.is_array()) outcomes = json::array({std::move(outcomes)});
+  for (const json& outcome : outcomes) {
+    if (!outcome.is_object() || !outcome.contains("config") || !outcome.contains("profile")) {
+      SPARFUSE_THROW(kData, fmt::format("{}: expected an array of outcomes of profile trials, each "
+                                        "with \"config\" and \"profile\"",
+                                        name));
+    }
+    for (const char* key : {"workload", "workload_options", "batch_per_worker",
+                            "threads_per_worker", "workers", "link"}) {
+      if (outcome["config"].contains(key)) continue;
+      SPARFUSE_THROW(kData, fmt::format("{}: the config of an outcome lacks \"{}\"", name, key));
+    }
+  }
+  return outcomes;
+}
+
 }  // namespace
 
 fs::path ProfileFile(const fs::path& folder, const std::string& name) {
@@ -62,28 +81,32 @@ fs::path ProfileFile(const fs::path& folder, const std::string& name) {
 
 json ReadProfiles(const fs::path& file) { return ProfilesFrom(ReadJsonFile(file), file.string()); }
 
-json ProfilesFrom(json outcomes, const std::string& name) {
-  if (!outcomes.is_array()) outcomes = json::array({std::move(outcomes)});
-  for (const json& outcome : outcomes) {
-    if (!outcome.is_object() || !outcome.contains("config") || !outcome.contains("profile")) {
-      SPARFUSE_THROW(kData, fmt::format("{}: expected an array of outcomes of profile trials, each "
-                                        "with \"config\" and \"profile\"",
-                                        name));
-    }
-    for (const char* key : {"workload", "workload_options", "batch_per_worker",
-                            "threads_per_worker", "workers", "link"}) {
-      if (outcome["config"].contains(key)) continue;
-      SPARFUSE_THROW(kData, fmt::format("{}: the config of an outcome lacks \"{}\"", name, key));
-    }
-  }
+json ProfilesFrom(json content, const std::string& name) {
+  json outcomes = OutcomesFrom(std::move(content), name);
+  for (json& outcome : outcomes) outcome = CheckedKind(std::move(outcome), name);
   return outcomes;
+}
+
+int VouchForProfiles(const fs::path& file) {
+  json outcomes = OutcomesFrom(ReadJsonFile(file), file.string());
+  int without = 0;
+  for (json& outcome : outcomes) {
+    without += !outcome.contains("kind") && !outcome.contains("digest");
+    outcome = Vouched(std::move(outcome), file.string());
+  }
+  if (without > 0) WriteProfiles(file, outcomes);
+  return without;
+}
+
+bool IsOfSubject(const json& outcome, const json& config) {
+  return SameSubject(outcome.at("config"), config);
 }
 
 json ProfilesOf(const json& outcomes, const CellConfig& config) {
   const json wanted = ToJson(config);
   json found = json::array();
   for (const json& outcome : outcomes) {
-    if (SameSubject(outcome.at("config"), wanted)) found.push_back(outcome);
+    if (IsOfSubject(outcome, wanted)) found.push_back(outcome);
   }
   return found;
 }
@@ -96,12 +119,25 @@ std::string SubjectName(const CellConfig& config) {
   return name;
 }
 
+CellConfig MeasuredLike(const json& outcomes, CellConfig config) {
+  if (outcomes.empty()) return config;
+  const json& measured = outcomes.front().at("config");
+  if (measured.value("device", "") == NameOf(Place::kCuda)) config.device = Place::kCuda;
+  const json precision = measured.value("precision", json());
+  for (const Precision each : {Precision::kBf16, Precision::kTf32}) {
+    if (precision == NameOf(each)) config.precision = each;
+  }
+  return config;
+}
+
 std::string MeasureCommand(const CellConfig& config, const std::string& name) {
   std::string command = fmt::format("sparfuse profile {} --batch {} --threads {}", config.workload,
                                     config.batch_per_worker, config.threads_per_worker);
   if (config.link) {
     command += fmt::format(" --link {}:{}", config.link->gbps, config.link->alpha_us);
   }
+  if (config.device != Place::kCpu) command += " --device " + NameOf(config.device);
+  if (config.precision != Precision::kFp32) command += " --precision " + NameOf(config.precision);
   return command + " --name " + name;
 }
 
@@ -161,7 +197,7 @@ void WriteProfiles(const fs::path& file, const json& outcomes) {
   std::string text = "[";
   for (const json& outcome : outcomes) {
     text += text.size() == 1 ? "\n" : ",\n";
-    text += Rounded(outcome).dump();
+    text += WithKind(Rounded(outcome)).dump();
   }
   MakeDirectories(file.parent_path());
   WriteFileDurably(file, text + "\n]\n");

@@ -464,8 +464,8 @@ class Resolver {
                                  "takes; expected gbps and alpha_us alone",
                                  config_.link->host_us, config_.cluster));
     }
-    At({"cluster", "workload"}, [&] { declared.CheckWorkload(config_.workload); });
-    At({"cluster", "sparsifier"}, [&] { declared.CheckSparsifier(config_.sparsifier); });
+    At({"cluster", "workload"}, [&] { declared.CheckWorkload(config_); });
+    At({"cluster", "sparsifier"}, [&] { declared.CheckSparsifier(config_); });
     if (config_.workers > declared.ranks()) {
       Fail({"workers"},
            fmt::format("workers = {}: cluster {} has {} devices ({} nodes of {}); for more, copy "

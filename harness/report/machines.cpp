@@ -11,7 +11,7 @@ std::map<std::string, std::string> MachinesOf(const std::vector<TrialRow>& rows)
   std::map<std::string, std::string> machines;
   for (const TrialRow& row : rows) {
     const std::string machine = MachineOf(row);
-    if (!machine.empty() && row.kind != "profile") machines[machine] = HardwareLine(row.system);
+    if (!machine.empty() && row.kind != "profile") machines[machine] = HardwareLine(row);
   }
   return machines;
 }

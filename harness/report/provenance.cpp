@@ -86,7 +86,7 @@ json ProvenanceOf(const std::vector<PartResult>& results) {
     std::map<std::string, std::string> flat;
     Flatten("", trial->system, flat);
     summary["systems"].push_back({{"hash", hash},
-                                  {"hardware", HardwareLine(trial->system)},
+                                  {"hardware", HardwareLine(*trial)},
                                   {"trials", of_system[hash]},
                                   {"facts", flat}});
   }

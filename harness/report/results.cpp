@@ -11,6 +11,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/metrics.hpp"
 #include "harness/catalog/revisions.hpp"
+#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {
@@ -330,7 +331,7 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
       result.settings.push_back(CanonicalWithout(cell.json, MethodKeys()));
       result.cells.push_back(ResultOf(cell, wanted, disturbed, result));
       for (const auto& [block, trial] : result.cells.back().trials)
-        hardware.insert(HardwareLine(trial->system));
+        hardware.insert(HardwareLine(*trial));
     }
     result.hardware.assign(hardware.begin(), hardware.end());
     results.push_back(std::move(result));
@@ -368,6 +369,19 @@ std::string HardwareLine(const json& system) {
   const json& cluster = in(system, "cluster");
   if (!cluster.is_string()) return line;
   return line.empty() ? "profile " + cluster.get<std::string>() : "profile of " + line;
+}
+
+std::string HardwareLine(const TrialRow& trial) {
+  const json& system = trial.system;
+  const std::string line = HardwareLine(system);
+  if (!system.is_object() || !system.contains("cluster") || system.contains("machine")) return line;
+  // A system says what its numbers are only where the form of its file does not.
+  if (const json kind = system.value("kind", json()); kind.is_string())
+    return fmt::format("{} ({})", line, kind.get<std::string>());
+  const json machine = trial.provenance.value("machine", json());
+  if (!machine.is_object()) return line;
+  if (machine.contains("hardware")) return line + " (declared)";
+  return machine.contains("cores") ? fmt::format("{} ({})", line, kMeasured) : line;
 }
 
 std::string WeakerMode(const CellResult& of, const CellResult& over) {

@@ -93,8 +93,11 @@ std::string MachineOf(const TrialRow& row);
 // "timeout", "invalid (replicas_equal)", "called bad": why a trial does not count.
 std::string FailureOf(const TrialRow& trial);
 
-// "Intel Xeon ..., 2 cores", or the profile of a modelled trial.
-std::string HardwareLine(const nlohmann::json& system);
+// "Intel Xeon ..., 2 cores", of a description of a machine.
+std::string HardwareLine(const nlohmann::json& machine);
+// What a trial ran on; of one that is modelled the profile and what its numbers are: "profile of
+// Intel Xeon ...", measured on the machine at hand, "profile mine (declared)".
+std::string HardwareLine(const TrialRow& trial);
 
 struct ClaimResult {
   const Claim* claim = nullptr;

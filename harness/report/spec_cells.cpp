@@ -190,7 +190,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
       if (timed && cell.disturbed.contains(block)) continue;
       trials.push_back(
           {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
-      hardware.insert(HardwareLine(trial->system));
+      hardware.insert(HardwareLine(*trial));
       if (const std::string source = SourceOf(*trial); !source.empty()) sources.insert(source);
     }
     json entry = {{"config", cell.cell->json},

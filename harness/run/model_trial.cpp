@@ -16,6 +16,7 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using nlohmann::operator""_json_pointer;
 
 constexpr int kTracedRanks = 4;
 
@@ -116,7 +117,9 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   const json uncertainty = StepUncertainty(trial, profiles, model);
   if (!uncertainty.is_null())
     outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
-  if (!profiles.front().contains("declared")) {
+  const bool measured = !profiles.front().contains("declared") ||
+                        profiles.front().value("/card/used"_json_pointer, false);
+  if (measured) {
     const std::vector<std::string> assumed = AssumedWork(profiles.front().at("profile"));
     if (!assumed.empty()) outcome["assumed"] = assumed;
   }
@@ -124,7 +127,7 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
     outcome["table"] = {{"source", workload.summary},
                         {"measured_on", table->times ? json(table->times->measured_on) : json()}};
   }
-  for (const char* key : {"calibration", "inputs"}) {
+  for (const char* key : {"calibration", "inputs", "card"}) {
     if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
   }
   return outcome;

@@ -1,6 +1,7 @@
 #include "harness/run/modelled_cell.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 
@@ -25,6 +26,33 @@ const json* NearestBelow(const json& profiles, int ranks,
   for (const json& outcome : profiles) {
     if (!fits(outcome) || RanksOf(outcome) > ranks) continue;
     if (best == nullptr || RanksOf(outcome) > RanksOf(*best)) best = &outcome;
+  }
+  return best;
+}
+
+// Whether each machine had a part of the ranks: their links are those between machines.
+bool IsAcrossMachines(const json& outcome) {
+  const json& config = outcome.at("config");
+  return config.value("mode", "") == "measured" &&
+         config.value("ranks_per_node", RanksOf(outcome)) < RanksOf(outcome);
+}
+
+// Of ranks that have a machine each, in the model: the link of the number of ranks nearest to the
+// cell's, of those measured across machines where there are any. More ranks than a machine has
+// cores for measure the machine. Null if none fits.
+const json* NearestLink(const json& profiles, int workers, int threads,
+                        const std::function<bool(const json&)>& fits) {
+  const json* best = nullptr;
+  const auto off = [&](const json& outcome) {
+    return std::abs(std::log(static_cast<double>(RanksOf(outcome)) / workers));
+  };
+  for (const json& outcome : profiles) {
+    const bool across = IsAcrossMachines(outcome);
+    const int cores = outcome.at("machine").at("cores").get<int>();
+    if (!fits(outcome) || (!across && RanksOf(outcome) > std::max(2, cores / threads))) continue;
+    const bool better = best == nullptr || across > IsAcrossMachines(*best) ||
+                        (across == IsAcrossMachines(*best) && off(outcome) < off(*best));
+    if (better) best = &outcome;
   }
   return best;
 }
@@ -60,9 +88,11 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const json& profiles) {
     AddDeclaredLinks(cost, times);
   } else if (workers > 1) {
     const json wanted = ToJson(config.measured_link());
-    const json* link = NearestBelow(profiles, shared ? workers : 2, [&](const json& outcome) {
+    const auto fits = [&](const json& outcome) {
       return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted;
-    });
+    };
+    const json* link = shared ? NearestBelow(profiles, workers, fits)
+                              : NearestLink(profiles, workers, config.threads_per_worker, fits);
     if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
     AddLink(cost, link->at("profile"));
     cost.exchange_host_seconds = config.exchange_host_seconds();

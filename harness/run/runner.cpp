@@ -265,10 +265,11 @@ class Runner {
       directories.push_back(trial.directory);
       request.timeout_seconds += trial.planned->timeout_seconds;
     }
-    request.argv = LaunchCommand(config, options_.worker, directories);
+    request.argv = LaunchCommand(config, options_.worker, directories, options_.hostfile);
     request.environment = ThreadEnvironment(config);
     request.log = directories.front() / "log.txt";
-    if (config.transport != Transport::kThreads)
+    // A folder of this host's memory is not there on others.
+    if (config.transport != Transport::kThreads && options_.hostfile.empty())
       request.session = directories.front() / kSessionRecord;
     HowItRan how;
     how.started = UtcNow();

@@ -251,7 +251,7 @@ class Synthetic:
         set_aside = self.set_aside.get(hash, [])
         failure = "" if trials else set_aside[-1]["failure"] if set_aside else "not run"
         declared = cell["mode"] == "modelled" and cell["cluster"] != "this-machine"
-        hardware = f"profile {cell['cluster']}" if declared else HARDWARE
+        hardware = f"profile {cell['cluster']} (declared)" if declared else HARDWARE
         return {
             "config": {key: value for key, value in cell.items() if key != "config_hash"},
             "config_hash": hash,

@@ -33,6 +33,24 @@ source = "made up"
 """
 
 
+def all_reduce_log(nodes, ranks_per_node, start_us, gbps):
+    """What all_reduce_perf prints of links with this start-up and bus bandwidth."""
+    ranks = nodes * ranks_per_node
+    lines = ["# Collective test starting: all_reduce_perf", "# nThread 1 nGpus 1 minBytes 8",
+             "# Using devices"]
+    lines += [f"#  Rank {r:2} Group  0 Pid {r:6} on     node-{r // ranks_per_node} device "
+              f"{r % ranks_per_node:2} [0000:00:00] card" for r in range(ranks)]
+    lines += ["# size count type redop root time algbw busbw #wrong time algbw busbw #wrong",
+              "# (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)"]
+    factor = 2 * (ranks - 1) / ranks
+    for size in (8, 65536, 2**20, 2**27, 2**30):
+        time = round(start_us + factor * size * 8e-3 / gbps, 2)
+        rate = size / time / 1e3
+        times = f"{time:.2f} {rate:.2f} {factor * rate:.2f} 0"
+        lines.append(f"{size} {size // 4} float sum -1 {times} {times}")
+    return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 1", ""])
+
+
 class ClusterTest(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-cluster-"))
@@ -102,6 +120,121 @@ class ClusterTest(unittest.TestCase):
         self.assertRegex(text, "epyc-2core          measured (here|elsewhere): ")
         listed = json.loads(self.call("cluster", "list", "--json"))
         self.assertEqual(sorted(listed), ["clusters", "presets", "stacks"])
+
+    def measured(self, name="x"):
+        """A copy of the project's profile."""
+        self.profiles.mkdir(parents=True, exist_ok=True)
+        file = self.profiles / f"{name}.json"
+        shutil.copy(ROOT / "results/profiles/epyc-2core.json", file)
+        return file
+
+    def kind_of(self, name):
+        found = json.loads(self.call("cluster", "list", "--json"))["clusters"]
+        return next(each for each in found if each["name"] == name)["kind"]
+
+    def on_profile(self, cluster, more=""):
+        self.experiment.write_text(
+            f"""id = "mine"
+[defaults]
+mode = "modelled"
+cluster = "{cluster}"
+workload = "digits-resnet"
+workers = 8
+{more}
+[[axis]]
+method = ["dense", "wfbp"]
+""")
+
+    def test_a_profile_changed_by_hand_is_not_measured(self):
+        file = self.measured()
+        self.assertRegex(self.kind_of("x"), "measured (here|elsewhere)")
+        self.on_profile("x")
+        self.call("run", self.experiment)
+        self.assertIn("profile x (measured)", self.call("table", self.experiment))
+        outcomes = json.loads(file.read_text())
+        outcomes[0]["profile"]["backward"]["forward_seconds"] /= 2
+        file.write_text(json.dumps(outcomes))
+        self.assertEqual(self.kind_of("x"), "refused")
+        said = self.call("run", self.experiment, code=1)
+        self.assertIn("x.json: the outcome of \"digits-resnet\" with batch 32, 1 rank(s) was changed "
+                      "after it was measured", said)
+        for outcome in outcomes:
+            del outcome["digest"]
+        file.write_text(json.dumps(outcomes))
+        self.assertEqual(self.kind_of("x"), "declared (by hand)")
+        self.call("run", self.experiment)
+        self.assertIn("profile x (declared (by hand))", self.call("table", self.experiment))
+
+    def test_a_profile_from_before_digests_is_sealed(self):
+        file = self.measured()
+        text = file.read_text()
+        outcomes = json.loads(text)
+        for outcome in outcomes:
+            del outcome["digest"], outcome["kind"]
+        file.write_text(json.dumps(outcomes))
+        self.assertIn("9 outcome(s) have a digest now", self.call("cluster", "seal", "x"))
+        self.assertEqual(file.read_text(), text)
+        self.assertIn("nothing to do", self.call("cluster", "seal", "x"))
+        self.assertIn('did you mean "x"', self.call("cluster", "seal", "xx", code=2))
+
+    def test_a_measured_card_in_a_declared_cluster(self):
+        file = self.make()
+        file.write_text('card = "epyc-2core"\n' + file.read_text())
+        self.assertEqual(self.kind_of("mine"), "declared, its card epyc-2core measured")
+        self.assertRegex(self.call("calibrate", "mine"), r"digits-resnet +\| +32 +\| +itself")
+        self.on_profile("mine")
+        self.call("run", self.experiment)
+        self.assertIn("profile mine (declared, its card epyc-2core measured)",
+                      self.call("table", self.experiment))
+        self.assertEqual(list(self.bands()), ["wfbp"])
+        self.on_profile("mine", "batch_per_worker = 16")
+        self.assertIn("`sparfuse profile digits-resnet --batch 16 --threads 1 --name epyc-2core "
+                      "--ranks 1`", self.call("plan", self.experiment, code=2))
+
+    def test_imports_what_nccl_tests_measured(self):
+        file = self.make()
+        before = file.read_text()
+        log = self.folder / "reduce.log"
+        log.write_text(all_reduce_log(nodes=2, ranks_per_node=8, start_us=40, gbps=2900))
+        said = self.call("cluster", "import", "mine", "--from", "nccl-tests", log)
+        self.assertIn("wrote the all-reduces of 16 ranks into", said)
+        self.assertIn("3200: inter_node_gbps of 8 network_cards", said)
+        line = re.search(r"^inter_node_efficiency .*value = 0\.8998, .*reduce\.log, sha256 .*$", said,
+                         re.MULTILINE)[0]
+        after = file.read_text()
+        self.assertTrue(after.startswith(before))
+        self.call("cluster", "import", "mine", "--from", "nccl-tests", log)
+        self.assertEqual(file.read_text(), after)
+        self.assertEqual(self.kind_of("mine"), "declared, in part imported")
+        file.write_text(re.sub(r"^inter_node_efficiency .*$", lambda _: line, after,
+                               flags=re.MULTILINE))
+        self.assertIn("all-reduce of 16 ranks", self.call("calibrate", "mine"))
+        self.call("run", self.experiment)
+        self.assertIn("profile mine (declared, in part imported)",
+                      self.call("table", self.experiment))
+        # what is wrong with a log changes nothing
+        after = file.read_text()
+        text = log.read_text()
+        for old, new, expected in (
+                ("# Out of bounds values : 0 OK\n", "", "was cut off"),
+                ("(us)", "(ms)", "time is in (ms): expected (us)"),
+                ("node-1 ", "node-0 ", "16 ranks on 1 node(s), and cluster mine has 16 nodes of 8")):
+            log.write_text(text.replace(old, new))
+            said = self.call("cluster", "import", "mine", "--from", "nccl-tests", log, code=2)
+            self.assertRegex(said, r"reduce\.log(:\d+)?: ")
+            self.assertIn(expected, said)
+        self.assertEqual(file.read_text(), after)
+
+    def test_imports_what_osu_measured_without_writing(self):
+        file = self.make()
+        before = file.read_text()
+        log = self.folder / "latency.txt"
+        log.write_text("# OSU MPI Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
+                       "# Size       Avg Latency(us)\n1    3.30\n8    3.40\n")
+        call = ("cluster", "import", "mine", "--from", "osu", log)
+        self.assertIn("expected --nodes N", self.call(*call, code=2))
+        self.assertRegex(self.call(*call, "--nodes", "2"), "inter_node_us .*value = 3\\.4, ")
+        self.assertEqual(file.read_text(), before)
 
     def test_mistakes_say_what_was_expected_and_write_nothing(self):
         new = ("cluster", "new")

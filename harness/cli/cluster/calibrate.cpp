@@ -8,6 +8,7 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/implied_rate.hpp"
+#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
@@ -48,6 +49,13 @@ Table InputTable(const DeclaredCluster& cluster) {
   }
   if (!cluster.calibrated_on.empty())
     table.notes.push_back("what is calibrated is so on " + cluster.calibrated_on);
+  if (cluster.card) {
+    table.notes.push_back(fmt::format(
+        "forward, backward and kernels of workloads that card {} was measured with are that "
+        "profile's ({}, {}), drawn within its errors of measurement; links, the host's share and "
+        "everything else are the inputs above",
+        cluster.card->name, cluster.card->hardware, cluster.card->kind));
+  }
   if (!cluster.stack.empty())
     table.notes.push_back("what the file does not state is of the stack " + cluster.stack);
   return table;
@@ -63,6 +71,17 @@ Table ComputeTable(const DeclaredCluster& cluster) {
                           fmt::format("{:.4g} ms", 1e3 * time.forward_seconds),
                           fmt::format("{:.4g} ms", 1e3 * time.backward_seconds), time.kind,
                           time.source});
+  }
+  if (!cluster.card) return table;
+  for (const json& outcome : cluster.card->outcomes) {
+    const json& config = outcome.at("config");
+    const json& backward = outcome.at("profile").at("backward");
+    double seconds = backward.at("tail_seconds").get<double>();
+    for (const json& tensor : backward.at("tensors")) seconds += tensor.at("seconds").get<double>();
+    table.rows.push_back(
+        {config.at("workload").get<std::string>(), config.at("batch_per_worker").dump(), "itself",
+         fmt::format("{:.4g} ms", 1e3 * backward.at("forward_seconds").get<double>()),
+         fmt::format("{:.4g} ms", 1e3 * seconds), KindOf(outcome), "card " + cluster.card->name});
   }
   return table;
 }
@@ -151,6 +170,10 @@ json Describe(const DeclaredCluster& cluster) {
       {"compute", std::move(compute)},
       {"references", std::move(references)},
       {"stack", cluster.stack},
+      {"card", cluster.card ? json{{"name", cluster.card->name},
+                                   {"kind", cluster.card->kind},
+                                   {"hardware", cluster.card->hardware}}
+                            : json()},
       {"warnings", cluster.calibrated_on.empty() ? Warnings(cluster) : std::vector<std::string>()},
       {"selection_costs", cluster.selection_costs}};
 }
@@ -169,7 +192,7 @@ int CalibrateVerb(Program& program, const std::string& name) {
     return kDone;
   }
   fmt::print("{}\n", Render(InputTable(cluster), TableFormat::kMarkdown));
-  if (!cluster.compute.empty())
+  if (!cluster.compute.empty() || cluster.card)
     fmt::print("{}\n", Render(ComputeTable(cluster), TableFormat::kMarkdown));
   if (!cluster.references.empty())
     fmt::print("{}\n", Render(ReferenceTable(cluster), TableFormat::kMarkdown));

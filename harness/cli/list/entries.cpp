@@ -10,6 +10,7 @@
 #include "harness/catalog/metrics.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/experiment_files.hpp"
@@ -214,15 +215,48 @@ bool HasKind(const TomlFile& file, std::string_view kind) {
   return false;
 }
 
+// What the numbers of a declared cluster are, its card's among them.
+std::string KindOfDeclared(const ProfileFolders& profiles, const TomlFile& file) {
+  std::string kind = HasKind(file, "imported") ? "declared, in part imported" : "declared";
+  const std::string card = file.String("", "card", "");
+  if (card.empty()) return kind;
+  try {
+    return fmt::format("{}, its card {} {}", kind, card, ReadCard(profiles, card).kind);
+  } catch (const Error&) {  // whoever uses the cluster is told
+    return fmt::format("{}, its card {} refused", kind, card);
+  }
+}
+
 // Of a file of results/profiles: a declared cluster, a preset or a stack.
-json DeclaredJson(const fs::path& path, const std::string& name) {
+json DeclaredJson(const ProfileFolders& profiles, const fs::path& path, const std::string& name) {
   const TomlFile file = TomlFile::Read(path);
   return {{"name", name},
           {"summary", file.String("", "title", "")},
-          {"kind", HasKind(file, "imported") ? "declared, in part imported" : "declared"},
+          {"kind", KindOfDeclared(profiles, file)},
           {"source", file.String("", "source", "")},
           {"hardware", file.String("", "hardware", "")},
           {"file", path.string()}};
+}
+
+// Of a file in the form of measured profiles. One that is refused is listed with the reason: the
+// others are there all the same.
+json ProfileJson(const fs::path& file, const std::string& name) {
+  json entry = {{"name", name}, {"summary", ""}, {"file", file.string()}};
+  try {
+    const json outcomes = ReadProfiles(file);
+    if (!outcomes.empty() && outcomes[0].value("system", json()).is_object())
+      entry["summary"] = HardwareLine(outcomes[0]["system"]);
+    entry["kind"] = KindOfAll(outcomes);
+    if (entry["kind"] != kMeasured) return entry;
+    entry["kind"] = "measured elsewhere";
+    CheckSameMachine(file, outcomes, DescribeSystem());
+    entry["kind"] = "measured here";
+  } catch (const Error& error) {
+    if (entry.contains("kind")) return entry;
+    entry["kind"] = "refused";
+    entry["summary"] = error.what();
+  }
+  return entry;
 }
 
 // The machine at hand, twice, then the files of results/profiles.
@@ -234,22 +268,10 @@ json ClustersJson(const ProfileFolders& profiles) {
                    {{"name", kOwnClusters[1]},
                     {"summary", "profiles of this store; a machine like this one for every rank"},
                     {"kind", "this machine"}}});
-  for (const std::string& name : profiles.Names(".json")) {
-    const fs::path file = profiles.File(name + ".json");
-    const json outcomes = ReadProfiles(file);
-    bool here = true;
-    try {
-      CheckSameMachine(file, outcomes, DescribeSystem());
-    } catch (const Error&) {
-      here = false;
-    }
-    list.push_back({{"name", name},
-                    {"summary", outcomes.empty() ? "" : HardwareLine(outcomes[0]["system"])},
-                    {"kind", here ? "measured here" : "measured elsewhere"},
-                    {"file", file.string()}});
-  }
+  for (const std::string& name : profiles.Names(".json"))
+    list.push_back(ProfileJson(profiles.File(name + ".json"), name));
   for (const std::string& name : profiles.Names(".toml"))
-    list.push_back(DeclaredJson(profiles.File(name + ".toml"), name));
+    list.push_back(DeclaredJson(profiles, profiles.File(name + ".toml"), name));
   return list;
 }
 
@@ -257,7 +279,8 @@ json ClustersJson(const ProfileFolders& profiles) {
 json BesideClustersJson(const ProfileFolders& profiles, const char* folder) {
   json list = json::array();
   for (const std::string& name : profiles.Names(".toml", folder)) {
-    json entry = DeclaredJson(profiles.File(fmt::format("{}/{}.toml", folder, name)), name);
+    json entry =
+        DeclaredJson(profiles, profiles.File(fmt::format("{}/{}.toml", folder, name)), name);
     entry.erase("kind");
     list.push_back(std::move(entry));
   }

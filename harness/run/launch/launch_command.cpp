@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -12,17 +13,35 @@ namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Ranks of a host are consecutive, as the topology numbers them. Other hosts have no environment
+// of this process but what is named.
+void AddHosts(const CellConfig& config, const fs::path& hostfile,
+              std::vector<std::string>& command) {
+  command.insert(command.end(),
+                 {"--hostfile", hostfile.string(), "--map-by",
+                  "ppr:" + std::to_string(config.ranks_per_node) + ":node", "--rank-by", "slot"});
+  for (const auto& [name, value] : ThreadEnvironment(config))
+    command.insert(command.end(), {"-x", name});
+  if (std::getenv("LD_LIBRARY_PATH") != nullptr)
+    command.insert(command.end(), {"-x", "LD_LIBRARY_PATH"});
+}
+
+}  // namespace
+
 std::vector<std::string> LaunchCommand(const CellConfig& config, const fs::path& worker,
-                                       std::span<const fs::path> directories) {
+                                       std::span<const fs::path> directories,
+                                       const fs::path& hostfile) {
   std::vector<std::string> command;
   if (config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
     command.push_back("mpirun");
     if (::geteuid() == 0) command.push_back("--allow-run-as-root");
-    for (const char* option :
-         {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-np"}) {
+    if (hostfile.empty()) command.push_back("--oversubscribe");
+    for (const char* option : {"--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"})
       command.push_back(option);
-    }
-    command.push_back(std::to_string(config.workers));
+    if (!hostfile.empty()) AddHosts(config, hostfile, command);
+    command.insert(command.end(), {"-np", std::to_string(config.workers)});
   }
   command.push_back(worker.string());
   for (const fs::path& directory : directories) command.push_back(directory.string());

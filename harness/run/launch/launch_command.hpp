@@ -11,10 +11,13 @@
 
 namespace sparfuse::harness {
 
-// Of live trials that share a launch: `config` is that of any of them.
+// Of live trials that share a launch: `config` is that of any of them. hostfile: of mpirun, whose
+// hosts get config.ranks_per_node ranks each, one host after another; "": all ranks are started
+// here.
 std::vector<std::string> LaunchCommand(const CellConfig& config,
                                        const std::filesystem::path& worker,
-                                       std::span<const std::filesystem::path> directories);
+                                       std::span<const std::filesystem::path> directories,
+                                       const std::filesystem::path& hostfile = {});
 
 // The thread pools that libraries bring, sized to what the trial is given, and what they compute
 // with.

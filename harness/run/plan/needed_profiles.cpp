@@ -8,6 +8,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/files/canonical.hpp"
@@ -99,10 +100,12 @@ namespace {
 Profile ProfileOfFile(const Store& store, const CellConfig& config) {
   const std::string& name = config.cluster;
   const auto file = store.profiles().File(name + ".json");
-  Profile profile{ProfilesOf(ReadProfiles(file), config), ""};
+  const json outcomes = ReadProfiles(file);
+  Profile profile{ProfilesOf(outcomes, config), ""};
   if (profile.content.empty()) {
-    profile.missing = fmt::format("{} has no profile of {}; measure it with `{}`", file.string(),
-                                  SubjectName(config), MeasureCommand(config, name));
+    profile.missing =
+        fmt::format("{} has no profile of {}; measure it with `{}`", file.string(),
+                    SubjectName(config), MeasureCommand(MeasuredLike(outcomes, config), name));
   }
   return profile;
 }
@@ -139,6 +142,8 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
 json ModelledSystem(const CellConfig& config, const json& profile, const json& machine) {
   json system = {{"cluster", config.cluster}, {"profile_hash", ContentHash(profile)}};
   if (IsOwnCluster(config.cluster)) system["machine"] = machine;
+  const std::string kind = KindOfAll(profile);
+  if (kind != kMeasured) system["kind"] = kind;
   return system;
 }
 

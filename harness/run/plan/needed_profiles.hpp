@@ -58,8 +58,9 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
                     const CellConfig& config, const ProfileNeeds& needs,
                     const std::string& system_hash);
 
-// What stands in the place of a machine for a modelled trial: {"cluster", "profile_hash", and for
-// own clusters this machine's description}.
+// What stands in the place of a machine for a modelled trial: {"cluster", "profile_hash", for own
+// clusters "machine", this machine's description, and the "kind" of a file of profiles that is not
+// measured}.
 nlohmann::json ModelledSystem(const CellConfig& config, const nlohmann::json& profile,
                               const nlohmann::json& machine);
 

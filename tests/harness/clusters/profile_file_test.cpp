@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "tests/support/harness_fixture.hpp"
@@ -12,6 +13,7 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+namespace fs = std::filesystem;
 
 CellConfig ConfigOf(const std::string& workload, int ranks, int batch = 32) {
   CellConfig config;
@@ -59,6 +61,97 @@ TEST(ProfileFile, ComesBackWithSixDigits) {
   ASSERT_EQ(read.size(), 2u);
   EXPECT_EQ(read[0]["profile"]["pack"][0][1], 1.23457e-7);
   EXPECT_EQ(read[1]["config"], Outcome("text-gpt", 2)["config"]);
+}
+
+std::string Replaced(std::string text, const std::string& old, const std::string& now) {
+  const auto at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old << " in " << text;
+  return text.replace(at, old.size(), now);
+}
+
+class ProfileKind : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    WriteProfiles(file_, json::array({Outcome("text-gpt", 1), Outcome("text-gpt", 2)}));
+  }
+  // The kind of the first outcome of the file with another text.
+  std::string KindWith(const std::string& text) {
+    WriteFileDurably(file_, text);
+    return KindOf(ReadProfiles(file_)[0]);
+  }
+  const TemporaryFolder folder_;
+  const fs::path file_ = folder_.path() / "x.json";
+};
+
+TEST_F(ProfileKind, WhatTheProgramWroteIsMeasuredAndNothingElseIs) {
+  const json read = ReadProfiles(file_);
+  EXPECT_EQ(KindOfAll(read), kMeasured);
+  EXPECT_FALSE(read[0].contains("kind"));  // or every model of it would have another identity
+  const std::string text = ReadFile(file_);
+  const json raw = json::parse(text);
+  const std::string digest = ",\"digest\":" + raw[0]["digest"].dump();
+  for (const auto& [changed, kind] :
+       {std::pair(Replaced(text, digest, ""), kByHand),
+        {Replaced(Replaced(text, digest, ""), ",\"kind\":\"measured\",\"profile\"", ",\"profile\""),
+         kByHand},
+        {Replaced(Replaced(text, digest, ""), "\"kind\":\"measured\"", "\"kind\":\"declared\""),
+         "declared"},
+        {Replaced(Replaced(text, digest, ""), "\"kind\":\"measured\"", "\"kind\":\"imported\""),
+         "imported"}}) {
+    EXPECT_EQ(KindWith(changed), kind) << changed;
+    EXPECT_EQ(KindOfAll(ReadProfiles(file_)), std::string("measured, in part ") + kind);
+  }
+}
+
+// Any number of an outcome that changes is found.
+TEST_F(ProfileKind, AChangedMeasurementIsRefusedWithWhatToDo) {
+  const std::string text = ReadFile(file_);
+  for (const auto& [old, now] : {std::pair("1.23457e-07", "1.23456e-07"),
+                                 {"\"cores\":2", "\"cores\":3"},
+                                 {"\"workers\":2", "\"workers\":4"},
+                                 {"\"kind\":\"measured\"", "\"kind\":\"imported\""}}) {
+    WriteFileDurably(file_, Replaced(text, old, now));
+    const std::string message = MessageOf([&] { ReadProfiles(file_); }, FailureKind::kData);
+    ExpectIn("x.json: the outcome of \"text-gpt\" with batch 32, ", message);
+    ExpectIn("\"digest\"", message);
+    ExpectIn("\"declared\"", message);
+  }
+  // White space and the order of keys are not content.
+  EXPECT_EQ(KindWith(json::parse(text).dump(2)), kMeasured);
+}
+
+TEST_F(ProfileKind, AddingToAFileVouchesForNothingThatWasThere) {
+  const std::string text = ReadFile(file_);
+  const std::string digest = ",\"digest\":" + json::parse(text)[0]["digest"].dump();
+  WriteFileDurably(file_, Replaced(text, digest, ""));
+  json outcomes = ReadProfiles(file_);
+  PutProfile(outcomes, Outcome("digits-resnet", 1));
+  WriteProfiles(file_, outcomes);
+  outcomes = ReadProfiles(file_);
+  ASSERT_EQ(outcomes.size(), 3u);
+  EXPECT_EQ(KindOf(outcomes[0]), kByHand);
+  EXPECT_EQ(KindOf(outcomes[1]), kMeasured);
+  EXPECT_EQ(KindOf(outcomes[2]), kMeasured);
+}
+
+TEST_F(ProfileKind, OldFilesAreVouchedForIfTheProgramCanHaveWrittenThem) {
+  json old = Outcome("text-gpt", 1);
+  const auto write = [&] { WriteFileDurably(file_, json::array({old}).dump()); };
+  write();
+  ExpectIn("x.json: the outcome of \"text-gpt\" with batch 32, 1 rank(s) lacks \"status\"",
+           MessageOf([&] { VouchForProfiles(file_); }, FailureKind::kData));
+  for (const char* key :
+       {"status", "machine", "n", "sampling", "software", "source", "revisions", "seconds"}) {
+    old[key] = 1;
+  }
+  write();
+  EXPECT_EQ(KindOfAll(ReadProfiles(file_)), kByHand);
+  EXPECT_EQ(VouchForProfiles(file_), 1);
+  EXPECT_EQ(KindOfAll(ReadProfiles(file_)), kMeasured);
+  EXPECT_EQ(VouchForProfiles(file_), 0);
+  WriteFileDurably(file_, Replaced(ReadFile(file_), "text-gpt", "text-gtp"));
+  ExpectIn("changed after it was measured",
+           MessageOf([&] { VouchForProfiles(file_); }, FailureKind::kData));
 }
 
 TEST(ProfileFile, SaysWhatItIsNot) {
@@ -121,6 +214,10 @@ TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
   ASSERT_EQ(found.content.size(), 2u);
   EXPECT_EQ(found.content[0]["config"]["workers"], 1);
   EXPECT_EQ(found.content[1]["config"]["workers"], 2);
+  EXPECT_FALSE(ModelledSystem(config, found.content, {}).contains("kind"));
+  json by_hand = found.content;
+  by_hand[1]["kind"] = kByHand;
+  EXPECT_EQ(ModelledSystem(config, by_hand, {})["kind"], "measured, in part declared (by hand)");
 
   config.batch_per_worker = 16;
   config.link = LinkShape{10, 100};

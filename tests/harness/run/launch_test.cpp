@@ -6,7 +6,9 @@
 #include <fstream>
 #include <map>
 
+#include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/run/launch/hostfile.hpp"
 #include "harness/run/launch/launch_command.hpp"
 #include "harness/run/launch/launch_end.hpp"
 #include "harness/run/launch/rounds.hpp"
@@ -198,6 +200,71 @@ TEST(LaunchCommand, NamesEveryTrialsDirectory) {
   const std::vector<fs::path> directories = {"/a", "/b"};
   EXPECT_EQ(LaunchCommand(config, "/worker", directories),
             (std::vector<std::string>{"/worker", "/a", "/b"}));
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += word + " ";
+  return text;
+}
+
+TEST(LaunchCommand, SpreadsRanksOverTheHostsOfAFile) {
+  CellConfig config;
+  config.workers = 16;
+  config.ranks_per_node = 8;
+  const std::vector<fs::path> directories = {"/a"};
+  const std::string here = Joined(LaunchCommand(config, "/worker", directories));
+  EXPECT_NE(here.find("--oversubscribe "), std::string::npos) << here;
+  EXPECT_EQ(here.find("--hostfile"), std::string::npos) << here;
+  const std::string there = Joined(LaunchCommand(config, "/worker", directories, "/hosts"));
+  for (const char* part : {"--hostfile /hosts --map-by ppr:8:node --rank-by slot ",
+                           "-x OMP_NUM_THREADS ", "-np 16 /worker /a "}) {
+    EXPECT_NE(there.find(part), std::string::npos) << there;
+  }
+  EXPECT_EQ(there.find("--oversubscribe"), std::string::npos) << there;
+}
+
+class Hostfile : public ::testing::Test {
+ protected:
+  std::vector<Host> Read(const std::string& text) {
+    std::ofstream(file_) << text;
+    return ReadHostfile(file_);
+  }
+  std::string ErrorOf(const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kConfig);
+      return error.what();
+    }
+    return "no error";
+  }
+  const TemporaryFolder folder_;
+  const fs::path file_ = folder_.path() / "hosts";
+};
+
+TEST_F(Hostfile, NamesHostsWithRoom) {
+  const auto hosts = Read("# mine\n\nn1 slots=8 max_slots=9\nn2 slots=4 # half\n");
+  ASSERT_EQ(hosts.size(), 2u);
+  EXPECT_EQ(hosts[0].name, "n1");
+  EXPECT_EQ(hosts[1].slots, 4);
+  for (const auto& [ranks, each] : {std::pair(1, 1), {2, 1}, {3, 2}, {7, 4}, {8, 4}})
+    EXPECT_EQ(RanksPerHost(hosts, ranks, file_), each);
+  EXPECT_NE(ErrorOf([&] {
+              RanksPerHost(hosts, 10, file_);
+            }).find("hosts: n2 has slots=4, and 10 ranks on 2 hosts are 5 each"),
+            std::string::npos);
+}
+
+TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
+  for (const auto& [text, said] : {std::pair("n1 slots=8\nn2\n", "hosts:2: n2 has no slots=N"),
+                                   {"n1 slots=many\n", "hosts:1: slots=many: expected slots=N"},
+                                   {"n1 slots=0\n", "hosts:1: slots=0: expected slots=N"},
+                                   {"n1 slots=1\nn1 slots=1\n", "hosts:2: n1 is there twice"},
+                                   {"# none\n", "names no host"}}) {
+    const std::string message = ErrorOf([&] { Read(text); });
+    EXPECT_NE(message.find(said), std::string::npos) << message;
+  }
 }
 
 class EndOfALaunch : public ::testing::Test {

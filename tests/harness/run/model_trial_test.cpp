@@ -126,6 +126,40 @@ TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
   EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
 }
 
+// ProfileOf with a link whose rounds take so long, however many bytes; on hosts of so many ranks.
+json LinkProfileOf(int ranks, double round_seconds, int ranks_per_node, int cores) {
+  json outcome = ProfileOf(ranks, json());
+  outcome["profile"]["link"]["round_seconds"] = json::array({{0, round_seconds}});
+  outcome["config"]["mode"] = "measured";
+  outcome["config"]["ranks_per_node"] = ranks_per_node;
+  outcome["machine"]["cores"] = cores;
+  return outcome;
+}
+
+TEST_F(ModelTrial, OfAFileTakesTheLinkOfTheNearestNumberOfRanks) {
+  TrialConfig config = Config(16, "a-file");
+  config.cell.link = std::nullopt;
+  // What exchanges add to a step of 16 ms: 2 (P - 1) rounds of a ring.
+  const auto round = [&](int workers, const json& profiles) {
+    config.cell.workers = workers;
+    return (StepSeconds(config, profiles) - 0.016) / (2 * (workers - 1));
+  };
+  const json one = ProfileOf(1, json());
+  // On one machine: as many as it has cores for.
+  const json local = json::array({one, LinkProfileOf(2, 2e-3, 2, 8), LinkProfileOf(4, 4e-3, 4, 8),
+                                  LinkProfileOf(16, 16e-3, 16, 8)});
+  EXPECT_NEAR(round(2, local), 2e-3, 1e-9);
+  EXPECT_NEAR(round(4, local), 4e-3, 1e-9);
+  EXPECT_NEAR(round(64, local), 4e-3, 1e-9);
+  // Across machines, even where fewer ranks were.
+  json across = local;
+  across.push_back(LinkProfileOf(2, 3e-3, 1, 8));
+  across.push_back(LinkProfileOf(32, 9e-3, 8, 8));
+  EXPECT_NEAR(round(4, across), 3e-3, 1e-9);
+  EXPECT_NEAR(round(16, across), 9e-3, 1e-9);
+  EXPECT_NEAR(round(256, across), 9e-3, 1e-9);
+}
+
 TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   const json link = kLink;
   json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});

@@ -1,0 +1,186 @@
+#include "harness/clusters/imported/imported_links.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+constexpr double kSmallBytes = 64;
+constexpr double kLargeBytes = 1 << 20;
+constexpr double kImportedGbps = 1e9 / 8;  // bytes a second
+constexpr double kImportedSpread = 1.05;   // of the kind "imported"
+
+bool IsBetweenNodes(const LinkLog& log) { return log.nodes > 1; }
+bool IsOfOnePair(const LinkLog& log) { return log.operation >= LinkOperation::kSendReceive; }
+
+void CheckFits(const DeclaredCluster& cluster, const LinkLog& log) {
+  const auto fail = [&](const std::string& what) {
+    SPARFUSE_THROW(
+        kConfig, fmt::format("{}: {}, and cluster {} has {} nodes of {}: expected a log "
+                             "of this cluster, or its nodes and ranks_per_node",
+                             log.file, what, cluster.name, cluster.nodes, cluster.ranks_per_node));
+  };
+  if (log.ranks < 2) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: {} of one rank uses no link: expected two or more",
+                                        log.file, log.program));
+  }
+  if (log.nodes > log.ranks) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: {} nodes of {} ranks: expected at most as many nodes",
+                                        log.file, log.nodes, log.ranks));
+  }
+  if (log.nodes > cluster.nodes) fail(fmt::format("{} nodes", log.nodes));
+  if (log.ranks > log.nodes * cluster.ranks_per_node)
+    fail(fmt::format("{} ranks on {} node(s)", log.ranks, log.nodes));
+}
+
+// Network cards that the ranks of a node have a share in: those of a pair, one.
+double CardsOf(const DeclaredCluster& cluster, const LinkLog& log) {
+  if (IsOfOnePair(log)) return 1;
+  const double in_node = std::ceil(static_cast<double>(log.ranks) / log.nodes);
+  return std::ceil(cluster.Value("network_cards") * in_node / cluster.ranks_per_node);
+}
+
+DeliveredRate RateOf(const DeclaredCluster& cluster, const LinkLog& log) {
+  const LinkSample& largest = log.samples.back();
+  DeliveredRate rate;
+  rate.log = &log;
+  rate.bytes = largest.bytes;
+  rate.delivered = log.BusBandwidth(largest) / kImportedGbps;
+  if (IsBetweenNodes(log)) {
+    const double cards = CardsOf(cluster, log);
+    rate.label =
+        cards > 1 ? fmt::format("inter_node_gbps of {:g} network_cards", cards) : "inter_node_gbps";
+    rate.nominal = cluster.Value("inter_node_gbps") * cards;
+    rate.declared = std::min(rate.nominal * cluster.Value("inter_node_efficiency"),
+                             cluster.Value("host_path_gbps"));
+  } else {
+    rate.label = "intra_node_gbps";
+    rate.nominal = cluster.Value("intra_node_gbps");
+    rate.declared = rate.nominal * cluster.Value("intra_node_efficiency");
+  }
+  if (rate.delivered > kImportedSpread * rate.nominal) {
+    rate.conflict = fmt::format(
+        "{}: {:.4g} Gbit/s, and {} is {:g}: the label is too low, or the log is of another link",
+        log.file, rate.delivered, rate.label, rate.nominal);
+  } else if (rate.delivered < 0.5 * rate.declared) {
+    rate.conflict = fmt::format(
+        "{}: {:.4g} Gbit/s is less than half of the {:.4g} that are declared as delivered ({} is "
+        "{:g}): the link is slower than its label, it was shared, or the log is of another link",
+        log.file, rate.delivered, rate.declared, rate.label, rate.nominal);
+  }
+  return rate;
+}
+
+// Of the smallest messages; nothing where they do not tell a hop from another.
+std::optional<DeclaredInput> StartUpOf(const LinkLog& log) {
+  double hops = 1;
+  if (log.operation == LinkOperation::kBandwidth) return std::nullopt;
+  if (!IsOfOnePair(log)) {
+    // An all-reduce may go by a tree; and a ring over nodes of several ranks has two sorts of hops.
+    const bool alike = !IsBetweenNodes(log) || log.nodes == log.ranks;
+    if (log.operation != LinkOperation::kAllGather || !alike) return std::nullopt;
+    hops = log.ranks - 1;
+  }
+  const double most = kSmallBytes * (log.operation == LinkOperation::kAllGather ? log.ranks : 1);
+  std::vector<double> us;
+  for (const LinkSample& sample : log.samples) {
+    if (sample.bytes <= most) us.push_back(1e6 * sample.seconds / hops);
+  }
+  if (us.empty()) return std::nullopt;
+  std::ranges::sort(us);
+  DeclaredInput input;
+  input.name = IsBetweenNodes(log) ? "inter_node_us" : "intra_node_us";
+  input.value = us[us.size() / 2];
+  input.low = std::min(us.front(), input.value / kImportedSpread);
+  input.high = std::max(us.back(), input.value * kImportedSpread);
+  input.kind = "imported";
+  input.source = log.Source();
+  return input;
+}
+
+DeclaredInput EfficiencyOf(const DeliveredRate& rate) {
+  DeclaredInput input;
+  input.name = IsBetweenNodes(*rate.log) ? "inter_node_efficiency" : "intra_node_efficiency";
+  input.value = std::min(1.0, rate.delivered / rate.nominal);
+  input.low = input.value / kImportedSpread;
+  input.high = std::min(1.0, input.value * kImportedSpread);
+  input.kind = "imported";
+  input.source = rate.log->Source();
+  return input;
+}
+
+// Which log an input is taken from, where several have it: the least wins. Start-up times are a
+// pair's own; a ring shows what all of a node's cards deliver.
+int Preference(const LinkLog& log, const DeclaredInput& input) {
+  static constexpr int kOfStartUp[] = {0, 2, 1, 0, 0};
+  static constexpr int kOfRate[] = {1, 0, 2, 0, 3};
+  const bool start = input.name.ends_with("_us");
+  return (start ? kOfStartUp : kOfRate)[static_cast<std::size_t>(log.operation)];
+}
+
+}  // namespace
+
+ImportedLinks LinksOf(const DeclaredCluster& cluster, std::span<const LinkLog> logs) {
+  ImportedLinks found;
+  std::vector<int> preferences;  // of inputs
+  const auto take = [&](const LinkLog& log, DeclaredInput input) {
+    const int preference = Preference(log, input);
+    const auto there = std::ranges::find(found.inputs, input.name, &DeclaredInput::name);
+    if (there == found.inputs.end()) {
+      found.inputs.push_back(std::move(input));
+      preferences.push_back(preference);
+      return;
+    }
+    int& other = preferences[static_cast<std::size_t>(there - found.inputs.begin())];
+    if (preference >= other) return;
+    *there = std::move(input);
+    other = preference;
+  };
+  for (const LinkLog& log : logs) {
+    CheckFits(cluster, log);
+    if (!log.verified) {
+      found.notes.push_back(fmt::format("{}: its results were not verified", log.file));
+    }
+    if (log.operation == LinkOperation::kAllReduce && IsBetweenNodes(log)) {
+      const auto other = std::ranges::find(found.curves, log.ranks, &LinkLog::ranks);
+      if (other != found.curves.end()) {
+        SPARFUSE_THROW(kConfig,
+                       fmt::format("{} and {} are both all-reduces of {} ranks: expected one",
+                                   (*other)->file, log.file, log.ranks));
+      }
+      if (log.samples.size() < 2) {
+        SPARFUSE_THROW(kConfig,
+                       fmt::format("{}: one size makes no curve: expected two or more", log.file));
+      }
+      found.curves.push_back(&log);
+    }
+    if (auto input = StartUpOf(log)) take(log, std::move(*input));
+    if (log.operation == LinkOperation::kLatency) continue;
+    if (log.samples.back().bytes < kLargeBytes) {
+      found.notes.push_back(
+          fmt::format("{}: its largest message, {:g} bytes, is too small to tell a rate: expected "
+                      "1 MiB or more",
+                      log.file, log.samples.back().bytes));
+      continue;
+    }
+    found.rates.push_back(RateOf(cluster, log));
+    const DeliveredRate& rate = found.rates.back();
+    if (rate.delivered <= kImportedSpread * rate.nominal) take(log, EfficiencyOf(rate));
+  }
+  return found;
+}
+
+std::string LineOf(const DeclaredInput& input) {
+  return fmt::format(
+      "{:<24} = {{ value = {:.4g}, low = {:.4g}, high = {:.4g}, kind = \"{}\", source = {} }}",
+      input.name, input.value, std::min(input.low, input.value), std::max(input.high, input.value),
+      input.kind, Shown(input.source));
+}
+
+}  // namespace sparfuse::harness

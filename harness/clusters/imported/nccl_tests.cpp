@@ -1,0 +1,251 @@
+// Reads the table that nccl-tests prints (src/util.cu: writeDeviceReport, writeResultHeader,
+// writeBenchmarkLineBody, writeResultFooter).
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "harness/clusters/imported/log_lines.hpp"
+#include "harness/clusters/imported/nccl_tests_rows.hpp"
+#include "harness/files/canonical.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+constexpr const char* kColumns = "size count type redop root time algbw busbw #wrong";
+
+struct NcclProgram {
+  std::string_view name;
+  LinkOperation operation;
+};
+constexpr NcclProgram kNcclPrograms[] = {{"all_reduce_perf", LinkOperation::kAllReduce},
+                                         {"all_gather_perf", LinkOperation::kAllGather},
+                                         {"sendrecv_perf", LinkOperation::kSendReceive}};
+
+// "" for a column without one.
+std::string_view UnitOf(std::string_view column) {
+  if (column == "size") return "(B)";
+  if (column == "count") return "(elements)";
+  if (column == "algbw" || column == "busbw") return "(GB/s)";
+  if (column == "i_cv%") return "(%)";
+  if (column == "time" || column.starts_with("i_")) return "(us)";
+  return "";
+}
+
+class NcclTable {
+ public:
+  NcclTable(std::string_view text, const std::string& file, const AskedOfLog& asked)
+      : file_(file), asked_(asked), lines_(LinesOf(text)) {
+    log_.file = file;
+    log_.sha256 = Sha256Hex(text);
+  }
+
+  LinkLog Read() {
+    for (const LogLine& line : lines_) {
+      if (line.text.front() == '#') {
+        Comment(line, line.text.substr(1));
+      } else if (!columns_.empty() && line.text.front() >= '0' && line.text.front() <= '9') {
+        rows_.push_back(line);
+      }
+    }
+    if (columns_.empty())
+      FailAt(file_, 0, fmt::format("no table of nccl-tests: expected a line \"# {}\"", kColumns));
+    if (!units_) FailAt(file_, header_, "no line of units below: expected (B) (elements) (us) ...");
+    SetOperation(file_, program_, asked_, log_);
+    log_.ranks = SaidOrAsked(file_, log_, "ranks", static_cast<int>(ranks_.size()), asked_.ranks);
+    log_.nodes = SaidOrAsked(file_, log_, "nodes", static_cast<int>(hosts_.size()), asked_.nodes);
+    for (const LogLine& line : rows_) Row(line);
+    const int last = lines_.back().number;
+    if (!ended_) {
+      FailAt(file_, last,
+             "the log ends without \"# Out of bounds values\": it was cut off; expected all that "
+             "the program printed");
+    }
+    if (log_.samples.empty()) FailAt(file_, last, "the table has no rows");
+    return std::move(log_);
+  }
+
+ private:
+  void Comment(const LogLine& line, std::string_view text) {
+    const auto words = WordsOf(text);
+    if (words.empty()) return;
+    constexpr std::string_view kStarting = "Collective test starting:";
+    if (const auto at = text.find(kStarting); at != std::string_view::npos) {
+      program_ = WordsOf(text.substr(at + kStarting.size())).empty()
+                     ? ""
+                     : std::string(WordsOf(text.substr(at + kStarting.size())).front());
+    } else if (words[0] == "nThread") {
+      if (runs_++ > 0) FailAt(file_, line.number, "a second run begins: expected one a file");
+    } else if (words[0] == "Rank") {
+      Rank(line, words);
+    } else if (words[0] == "size") {
+      Header(line, words);
+    } else if (words[0].front() == '(') {
+      Units(line, words);
+    } else if (text.find("Out of bounds values") != std::string_view::npos) {
+      ended_ = true;
+      if (words.back() != "OK")
+        FailAt(file_, line.number, fmt::format("{}: its results are wrong; expected 0 OK", text));
+    }
+  }
+
+  // "Rank  0 Group  0 Pid 1887 on worker-1 device  0 [0x8d] NVIDIA H100 80GB HBM3"
+  void Rank(const LogLine& line, const std::vector<std::string_view>& words) {
+    const auto after = [&](std::string_view word) {
+      const auto found = std::ranges::find(words, word);
+      return found == words.end() || found + 1 == words.end() ? std::string_view() : *(found + 1);
+    };
+    if (const auto group = after("Group"); !group.empty() && group != "0") {
+      FailAt(file_, line.number,
+             fmt::format("group {}: ranks in several groups (NCCL_TESTS_SPLIT) run side by side; "
+                         "expected one group",
+                         group));
+    }
+    if (!ranks_.insert(std::string(after("Rank"))).second) {
+      FailAt(file_, line.number,
+             fmt::format("rank {} for the second time: each process ran alone, since nccl-tests "
+                         "was built without MPI; expected a build with MPI=1",
+                         after("Rank")));
+    }
+    hosts_.insert(std::string(after("on")));
+  }
+
+  void Header(const LogLine& line, const std::vector<std::string_view>& words) {
+    if (!columns_.empty()) return;
+    header_ = line.number;
+    columns_.assign(words.begin(), words.end());
+    if (Column("cputime")) {
+      FailAt(file_, line.number,
+             "a column cputime: the run had -C 1 and timed the processor; expected time");
+    }
+    for (const char* needed : {"time", "algbw", "busbw"}) {
+      if (Column(needed)) continue;
+      FailAt(file_, line.number, fmt::format("no column {}: expected \"# {}\"", needed, kColumns));
+    }
+    if (!Column("#wrong") && !Column("error"))
+      FailAt(file_, line.number, fmt::format("no column #wrong: expected \"# {}\"", kColumns));
+  }
+
+  void Units(const LogLine& line, const std::vector<std::string_view>& words) {
+    if (columns_.empty() || units_) return;
+    units_ = true;
+    std::size_t next = 0;
+    for (const std::string& column : columns_) {
+      const std::string_view expected = UnitOf(column);
+      if (expected.empty()) continue;
+      const std::string_view given = next < words.size() ? words[next] : "nothing";
+      ++next;
+      if (given == expected) continue;
+      FailAt(file_, line.number, fmt::format("{} is in {}: expected {}", column, given, expected));
+    }
+  }
+
+  // The first of this name: those of the operation out of place come before those in place.
+  std::optional<std::size_t> Column(std::string_view name) const {
+    const auto found = std::ranges::find(columns_, name);
+    if (found == columns_.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - columns_.begin());
+  }
+
+  void Row(const LogLine& line) {
+    const auto words = WordsOf(line.text);
+    // A time stamp (-T) is two words, and what follows the row.
+    const bool stamped = columns_.back() == "timestamp";
+    if (words.size() != columns_.size() + (stamped ? 1 : 0)) {
+      FailAt(file_, line.number,
+             fmt::format("{} columns: expected {}, as in line {}; was the log cut off?",
+                         words.size(), columns_.size(), header_));
+    }
+    const auto number = [&](const char* column) {
+      return NumberAt(file_, line, words[*Column(column)], column);
+    };
+    NcclTestsRow row{number("size"), 1e-6 * number("time"), number("algbw"), number("busbw"), {}};
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (columns_[c] != "#wrong" || words[c] == "N/A") continue;
+      const double wrong = NumberAt(file_, line, words[c], "#wrong");
+      row.wrong = std::max(wrong, row.wrong.value_or(0));
+    }
+    // Of versions that print the largest error in its place, the last line judges.
+    if (!Column("#wrong")) row.wrong = 0;
+    AddRow(file_, line.number, "", row, log_);
+  }
+
+  const std::string& file_;
+  const AskedOfLog& asked_;
+  std::vector<LogLine> lines_, rows_;
+  LinkLog log_;
+  std::string program_;
+  int runs_ = 0, header_ = 0;
+  std::set<std::string> ranks_, hosts_;
+  std::vector<std::string> columns_;
+  bool units_ = false, ended_ = false;
+};
+
+}  // namespace
+
+void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
+                  LinkLog& log) {
+  const std::size_t slash = program.rfind('/');
+  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
+  for (const NcclProgram& each : kNcclPrograms) {
+    const bool said = !program.empty() && program.starts_with(each.name);
+    if (!said && (!program.empty() || asked.operation != each.operation)) continue;
+    log.program = each.name;
+    log.operation = each.operation;
+    return;
+  }
+  if (program.empty()) {
+    FailAt(file, 0,
+           "the log does not name its program: expected --operation all-reduce, all-gather or "
+           "send-receive");
+  }
+  FailAt(file, 0,
+         fmt::format("{}: expected all_reduce_perf, all_gather_perf or sendrecv_perf", program));
+}
+
+void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
+            LinkLog& log) {
+  const auto fail = [&](const std::string& message) {
+    FailAt(file, line, (where.empty() ? "" : where + ": ") + message);
+  };
+  if (row.bytes == 0) return;  // fewer bytes than ranks, of which an all-gather makes none
+  if (row.wrong && *row.wrong != 0) {
+    fail(fmt::format(
+        "#wrong = {:g}: the results are wrong, and their times mean nothing; expected 0",
+        *row.wrong));
+  }
+  log.verified = log.verified && row.wrong.has_value();
+  const LinkSample sample{row.bytes, row.seconds};
+  AddSample(file, line, sample, log);
+  // As printed with two decimals or, above, with four digits and more.
+  const auto far = [](double printed, double computed, double decimals) {
+    return std::abs(printed - computed) > 0.01 * computed + decimals;
+  };
+  const double algorithm = 1e-9 * row.bytes / row.seconds;
+  if (far(row.algorithm_gbytes, algorithm, 0.006)) {
+    fail(
+        fmt::format("algbw = {:g} GB/s, and {:g} bytes in {:g} us are {:.4g}: expected sizes in "
+                    "bytes, times in us and rates in 10^9 bytes a second",
+                    row.algorithm_gbytes, row.bytes, 1e6 * row.seconds, algorithm));
+  }
+  const double bus = 1e-9 * log.BusBandwidth(sample);
+  if (far(row.bus_gbytes, bus, 0.012)) {
+    fail(
+        fmt::format("busbw = {:g} GB/s, and {} of {} ranks has {:.4g} of {:.4g}: expected the "
+                    "log's own number of ranks and operation",
+                    row.bus_gbytes, log.program, log.ranks, bus, algorithm));
+  }
+}
+
+LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string_view::npos && text[begin] == '{')
+    return ReadNcclTestsJson(text, file, asked);
+  return NcclTable(text, file, asked).Read();
+}
+
+}  // namespace sparfuse::harness

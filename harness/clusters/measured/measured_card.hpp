@@ -1,0 +1,45 @@
+// Lets a declared cluster have the times of a card that was measured: `card = "NAME"`.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "harness/catalog/cell_config.hpp"
+#include "harness/clusters/profile_folders.hpp"
+
+namespace sparfuse::harness {
+
+// What a file of results/profiles has of one rank alone on its machine.
+struct MeasuredCard {
+  std::string name;  // of the file
+  std::string kind;  // of its numbers: KindOfAll
+  std::string hardware;
+  nlohmann::json outcomes = nlohmann::json::array();
+
+  // The outcome of the cell's workload, options, batch and threads; null if there is none.
+  const nlohmann::json* Of(const CellConfig& config) const;
+  // The command that measures what the cell needs into the file.
+  std::string MeasureCommand(const CellConfig& config) const;
+};
+
+// Reads results/profiles/NAME.json. Throws Error{kConfig} where there is no such file, or none with
+// one rank alone; Error{kData} as ReadProfiles.
+MeasuredCard ReadCard(const ProfileFolders& profiles, const std::string& name);
+
+// Factors of a cell's `inputs` on what a card does, by their groups; 1 each by default.
+struct CardFactors {
+  double compute = 1;   // seconds of forward and backward
+  double sparsify = 1;  // seconds of selections and encodings
+  double memory = 1;    // bandwidth
+  double kernel = 1;    // seconds of the smallest kernel: of what a curve begins with
+};
+
+// The part "backward" of a profile.
+nlohmann::json BackwardOfCard(const nlohmann::json& outcome, const CardFactors& factors);
+// Puts kernels of the card into the place of declared ones: packing, averages, decompression,
+// sums of collectives, dispatch, and the selections and encodings that were measured. Others stay.
+void PutKernelsOfCard(const nlohmann::json& outcome, const CardFactors& factors,
+                      nlohmann::json& profile);
+
+}  // namespace sparfuse::harness
