@@ -98,7 +98,11 @@ InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& o
 
 std::string MeasureWith(const std::string& input, const CellConfig& cell) {
   const auto begins = [&](std::string_view head) { return input.starts_with(head); };
-  const std::string profile = "sparfuse profile " + cell.workload + " --device cuda";
+  const std::string step = "a step of " + WorkloadLabel(cell.workload);
+  // Of a table there is nothing to train.
+  const bool table = workloads::IsTable(cell.workload);
+  const std::string profile =
+      fmt::format("sparfuse profile {} --device cuda", table ? "WORKLOAD" : cell.workload);
   const std::string as_card = " --name CARD, and card = \"CARD\" in the cluster's file";
   if (input == "inter_node_us" || input == "intra_node_us") {
     return fmt::format(
@@ -118,7 +122,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
     return "nccl-tests: all_reduce_perf -b 64M -e 1G -f 2 on one node, and sparfuse cluster import";
   }
   if (begins("compute/") || begins("compute_tflops") || begins("compute_ratio")) {
-    if (workloads::IsTable(cell.workload)) {
+    if (table) {
       return "python -m sparfuse.describe ... --measure 20, on one card, and a [[compute]] of it";
     }
     return profile + " --ranks 1" + as_card;
@@ -133,7 +137,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
     const bool quantizer = !what.empty() && cell.sparsifier == "none";
     return profile + " --ranks 1" +
            (what.empty() ? "" : (quantizer ? " --quantizers " : " --sparsifiers ") + what) +
-           (workloads::IsTable(cell.workload) ? ", and a [[coder]] of it" : as_card);
+           (table ? ", of one with tensors as large, and a [[coder]] of it" : as_card);
   }
   if (begins("memory_") || begins("kernel_")) {
     return profile + " --ranks 1: what it prints of packing, by the size of the gradient";
@@ -143,20 +147,20 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
   }
   if (begins("exchange_host") || input == "update_host_us_a_tensor") {
     return fmt::format(
-        "a step of {} on two nodes with nsys profile --trace=cuda,nvtx: the host's time from a "
+        "{} on two nodes with nsys profile --trace=cuda,nvtx: the host's time from a "
         "gradient to its exchange; and a [[reference]] of the whole step",
-        cell.workload);
+        step);
   }
   if (input == "coding_in_step" || input == "side_slowdown" || input == "compute_slowdown" ||
       input == "overlap") {
     return fmt::format(
-        "a step of {} with and without exchanges on two nodes (nsys profile); as a [[reference]] "
+        "{} with and without exchanges on two nodes (nsys profile); as a [[reference]] "
         "of the step and of its exposed communication",
-        cell.workload);
+        step);
   }
   if (begins("reference/"))
     return "the step of this [[reference]] again, more often: its `spread` is what is left";
-  return "a measured step of " + cell.workload + " as a [[reference]]";
+  return step + ", measured, as a [[reference]]";
 }
 
 bool ExposedShare::mostly_not_links() const {
