@@ -22,7 +22,7 @@ import make_store  # noqa: E402  (found by the path above)
 
 SECRETS = {
     "token": "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "password": "correct-horse-battery",
-    "home": "/home/alice", "user": "alice", "host": "node7.cluster.example.org", "process": "rival-job"}
+    "home": "/users/alice", "user": "alice", "host": "node7.cluster.example.org", "process": "rival-job"}
 
 
 class BundleTest(unittest.TestCase):

@@ -27,7 +27,7 @@ TEST(Redaction, KeysInNoListStay) {
   Redactions met;
   const json trial = {{"seed", 1},
                       {"api_token", "x"},
-                      {"argv", {"mpirun", "/home/alice/a"}},
+                      {"argv", {"mpirun", "/users/alice/a"}},
                       {"config", {{"workers", 2}, {"password", "p"}}},
                       {"environment", {{"OMP_NUM_THREADS", "4"}, {"AWS_KEY", "k"}}},
                       {"failure", {{"kind", "comm"}, {"message", "m"}, {"log_tail", "l"}}}};
@@ -44,8 +44,8 @@ TEST(Redaction, KeysInNoListStay) {
 
 TEST(Redaction, WordsLoseFoldersNamesAndTokens) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"/home/alice/x.so: no such file", "x.so: no such file"},
-      {"file:///home/alice/x", "file:x"},
+      {"/users/alice/x.so: no such file", "x.so: no such file"},
+      {"file:///users/alice/x", "file:x"},
       {"see ~alice/notes and ../../home/bob/y", "see notes and y"},
       {"a/home/bob/z", "z"},
       {"TOKEN=ghp_16C7e42F292c6912E7710c838347Ae178B4a;", "TOKEN=SECRET;"},
@@ -67,13 +67,13 @@ TEST(Redaction, DataKeepsWhatNamesCells) {
         "encoder.layer.23.output.LayerNorm.weight", "model/conv2d_12/BatchNorm_1234/beta",
         "2026-11-23T07:07:10.560Z", "3,8,12", "91a6104a6b18"})
     EXPECT_EQ(Redacted(name, "data"), json(name));
-  EXPECT_EQ(Redacted("python:/home/alice/a.py:TopK", "data"), json("python:a.py:TopK"));
+  EXPECT_EQ(Redacted("python:/users/alice/a.py:TopK", "data"), json("python:a.py:TopK"));
 }
 
 TEST(Redaction, ValuesOfAnotherKindStay) {
   EXPECT_TRUE(Redacted("secret", "number").is_null());
   EXPECT_TRUE(Redacted("no hash", "hash").is_null());
-  EXPECT_TRUE(Redacted("/home/alice", "place").is_null());
+  EXPECT_TRUE(Redacted("/users/alice", "place").is_null());
   EXPECT_TRUE(Redacted("a/../b", "place").is_null());
   EXPECT_TRUE(Redacted(json{{"a", 1}}, "words").is_null());
 }
@@ -92,7 +92,7 @@ json Draw(std::mt19937& draw, int depth) {
                                             true,
                                             nullptr,
                                             "word",
-                                            "/home/alice/x",
+                                            "/users/alice/x",
                                             "~/y",
                                             "..",
                                             "../..",
@@ -115,7 +115,7 @@ json Draw(std::mt19937& draw, int depth) {
                                             "~/../~/..x"};
   static const std::vector<std::string> kKeys = {
       "config", "density", "method", "system",      "machine", "placement", "cpu_model",
-      "quiet",  "why",     "a/b/c",  "/home/alice", "gpus",    "launch",    "id"};
+      "quiet",  "why",     "a/b/c",  "/users/alice", "gpus",    "launch",    "id"};
   const auto pick = [&](std::size_t size) { return static_cast<std::size_t>(draw() % size); };
   if (depth == 0 || draw() % 3 == 0) return kLeaves[pick(kLeaves.size())];
   json value = draw() % 3 == 0 ? json::array() : json::object();
