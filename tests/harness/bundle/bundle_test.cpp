@@ -179,7 +179,8 @@ TEST(Merge, AnnotationsGoWithTheirTrials) {
   const fs::path before = a.Bundled("before.sparfuse");
   {
     const StoreLock lock(a.store().results());
-    a.store().Annotate(lock, a.Rows()[0].trial_id, "a backup ran on node-b, see /users/alice/notes");
+    a.store().Annotate(lock, a.Rows()[0].trial_id,
+                       "a backup ran on node-b, see /users/alice/notes");
   }
   b.Take(before);
   EXPECT_TRUE(b.Rows()[0].counts());

@@ -114,7 +114,7 @@ json Draw(std::mt19937& draw, int depth) {
                                             "12",
                                             "~/../~/..x"};
   static const std::vector<std::string> kKeys = {
-      "config", "density", "method", "system",      "machine", "placement", "cpu_model",
+      "config", "density", "method", "system",       "machine", "placement", "cpu_model",
       "quiet",  "why",     "a/b/c",  "/users/alice", "gpus",    "launch",    "id"};
   const auto pick = [&](std::size_t size) { return static_cast<std::size_t>(draw() % size); };
   if (depth == 0 || draw() % 3 == 0) return kLeaves[pick(kLeaves.size())];
