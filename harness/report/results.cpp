@@ -378,7 +378,9 @@ std::string HardwareLine(const TrialRow& trial) {
   // A system says what its numbers are only where the form of its file does not.
   if (const json kind = system.value("kind", json()); kind.is_string())
     return fmt::format("{} ({})", line, kind.get<std::string>());
-  const json machine = trial.provenance.value("machine", json());
+  const json& provenance = trial.provenance;
+  if (!provenance.is_object()) return line;
+  const json machine = provenance.value("machine", json());
   if (!machine.is_object()) return line;
   if (machine.contains("hardware")) return line + " (declared)";
   return machine.contains("cores") ? fmt::format("{} ({})", line, kMeasured) : line;
