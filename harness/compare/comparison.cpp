@@ -38,6 +38,15 @@ std::string WhyOtherRevisions(const TrialRow& first, const TrialRow& second) {
   return "one of them has parts that the other lacks";
 }
 
+// "engine:live": a part of both in two revisions; "" where there is none.
+std::string PartOfTwoRevisions(const TrialRow& one, const TrialRow& other) {
+  const json& theirs = other.revisions.Value();
+  for (const auto& [part, revision] : one.revisions.Value().items()) {
+    if (theirs.contains(part) && theirs[part] != revision) return part;
+  }
+  return "";
+}
+
 class Comparer {
  public:
   Comparer(const std::vector<SystemSide>& sides, const CompareRequest& request)
@@ -148,7 +157,7 @@ class Comparer {
           CellOf(cells, key), reference == nullptr ? nullptr : CellOf(cells, *reference), metric));
     }
     for (std::size_t side = 1; side < sides_.size(); ++side)
-      compared.verdicts.push_back(Judged(compared, key, setting, side));
+      compared.verdicts.push_back(Judged(compared, reference, setting, side));
     compared.plans = PlansOf(key);
     return compared;
   }
@@ -165,6 +174,11 @@ class Comparer {
       value.lacks = fmt::format("no {} in this setting to compare with", request_.reference);
       return value;
     }
+    if (const std::string part = PartOfTwoRevisions(*cell->newest, *reference->newest);
+        !part.empty()) {
+      value.lacks = fmt::format("{} was run with another revision of {}", request_.reference, part);
+      return value;
+    }
     value.ratios = OfBlocks(RatiosByBlock(cell->result, reference->result, metric));
     value.ratio = RatioOf(cell->result, reference->result, metric);
     if (value.ratios.empty() || !value.ratio) {
@@ -176,7 +190,7 @@ class Comparer {
     return value;
   }
 
-  SideVerdict Judged(const ComparedCell& compared, const CellKey& key,
+  SideVerdict Judged(const ComparedCell& compared, const CellKey* reference,
                      const ComparedSetting& setting, std::size_t side) const {
     SideVerdict verdict;
     for (const std::size_t each : {std::size_t{0}, side}) {
@@ -184,10 +198,13 @@ class Comparer {
       verdict.why_not = fmt::format("{}: {}", sides_[each].name, compared.sides[each].lacks);
       return verdict;
     }
-    const TrialRow& ours = *CellOf(cells_[0], key)->newest;
-    const TrialRow& other = *CellOf(cells_[side], key)->newest;
-    verdict.why_not = WhyOtherRevisions(ours, other);
-    if (verdict.why_not.empty() && ours.mode == "modelled")
+    for (const CellKey* key : {&compared.key, reference}) {
+      if (verdict.why_not.empty()) {
+        verdict.why_not = WhyOtherRevisions(*CellOf(cells_[0], *key)->newest,
+                                            *CellOf(cells_[side], *key)->newest);
+      }
+    }
+    if (verdict.why_not.empty() && AnyOf(compared.key).mode == "modelled")
       verdict.why_not = "modelled: a machine's profile decides it, and no block repeats it";
     if (verdict.why_not.empty()) {
       verdict.why_not = WhyOtherRegime(setting.regimes[0], setting.regimes[side]);

@@ -132,6 +132,23 @@ TEST_F(Comparing, OtherRevisionsAreNotComparable) {
   EXPECT_EQ(Verdict().why_not, "method:wfbp is of revision 1 and 2");
 }
 
+TEST_F(Comparing, SoAreOtherRevisionsOfTheReference) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  for (TrialRow& row : sides_[1].rows) {
+    if (row.method == "dense") row.revisions = {{"method:dense", 7}};
+  }
+  EXPECT_EQ(Verdict().why_not, "method:dense is of revision 1 and 7");
+}
+
+TEST_F(Comparing, ARatioWithinASideIsOfOneRevision) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  for (TrialRow& row : sides_[0].rows)
+    row.revisions = {{"method:" + row.method, 1}, {"engine:live", row.method == "dense" ? 1 : 2}};
+  EXPECT_EQ(Verdict().why_not, "a: dense was run with another revision of engine:live");
+}
+
 TEST_F(Comparing, OfSeveralRevisionsTheNewestCounts) {
   AddBlocks(0, 100, 1.5);
   for (TrialRow& row : sides_[0].rows) row.revisions = {{"older", 1}};
