@@ -48,6 +48,14 @@ void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffec
   for (const Coder& coder : cluster.coders) {
     if (effect.input == "coder/" + coder.name) factor(coder);
   }
+  for (const ReferenceStep& step : cluster.references) {
+    if (effect.input != NameOfInput(step)) continue;
+    effect.value = step.seconds;
+    effect.low = step.seconds / step.spread;
+    effect.high = step.seconds * step.spread;
+    effect.kind = "measured";
+    effect.source = step.bar ? step.bar->name() : step.source;
+  }
   effect.measure = MeasureWith(effect.input, cell);
 }
 

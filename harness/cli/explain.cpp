@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "harness/advise/advice_text.hpp"
+#include "harness/advise/cluster_difference.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
@@ -34,6 +35,27 @@ json DecidingInputs(const Program& program, const CellConfig& of, const CellConf
   return found;
 }
 
+// Of one cell modelled on two declared clusters, which of their inputs make the difference; else
+// null.
+json ExchangedInputsOf(const Program& program, const CellConfig& of, const CellConfig& over) {
+  const ProfileFolders& profiles = program.store().profiles();
+  CellConfig elsewhere = of;
+  elsewhere.cluster = over.cluster;
+  elsewhere.ranks_per_node = over.ranks_per_node;
+  if (!of.modelled() || of.cluster == over.cluster || !(elsewhere == over) ||
+      !IsDeclared(profiles, of.cluster) || !IsDeclared(profiles, over.cluster)) {
+    return nullptr;
+  }
+  json list = json::array();
+  for (const ExchangedInput& each :
+       ExchangedInputs(LoadDeclaredCluster(profiles, of.cluster),
+                       LoadDeclaredCluster(profiles, over.cluster), of, over.ranks_per_node)) {
+    list.push_back(
+        {{"what", each.what}, {"of", each.of}, {"over", each.over}, {"factor", each.factor}});
+  }
+  return list;
+}
+
 }  // namespace
 
 int ExplainVerb(Program& program, const ExplainRequest& request, const std::filesystem::path& out) {
@@ -55,6 +77,8 @@ int ExplainVerb(Program& program, const ExplainRequest& request, const std::file
   const bool same_mode = cells.of->cell->config.mode == cells.over->cell->config.mode;
   json compared = StepDifferences(found["of"], found["over"], same_mode);
   compared["deciding"] = DecidingInputs(program, cells.of->cell->config, cells.over->cell->config);
+  compared["exchanged"] =
+      ExchangedInputsOf(program, cells.of->cell->config, cells.over->cell->config);
   WriteFileDurably(differences, compared.dump(1) + "\n");
   more.insert(more.end(), {"--differences", differences.string()});
   if (program.json()) more.push_back("--json");

@@ -194,6 +194,7 @@ const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::s
 // What draws vary: inputs whose ends differ, of the cluster and of the one that its calibration is
 // from; among them "compute/WORKLOAD", "coder/NAME", and the steps that calibration must meet,
 // "reference/WORKLOAD/METHOD/WORKERS/PART".
+std::string NameOfInput(const ReferenceStep& step);
 std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster);
 
 // The cluster with one of its open inputs at an end of its range and the others as declared; then

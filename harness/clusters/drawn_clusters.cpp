@@ -33,11 +33,6 @@ using Choice = std::function<double(const std::string&, double, double, double)>
 
 std::string NameOfInput(const ComputeTime& time) { return "compute/" + time.workload; }
 std::string NameOfInput(const Coder& coder) { return "coder/" + coder.name; }
-std::string NameOfInput(const ReferenceStep& step) {
-  return fmt::format("reference/{}/{}/{}/{}", step.workload, step.method, step.workers,
-                     kStepPartNames[static_cast<std::size_t>(step.part)]);
-}
-
 bool IsCalibrated(const DeclaredCluster& cluster) {
   return std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated);
 }
@@ -83,6 +78,11 @@ void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster* before,
 }
 
 }  // namespace
+
+std::string NameOfInput(const ReferenceStep& step) {
+  return fmt::format("reference/{}/{}/{}/{}", step.workload, step.method, step.workers,
+                     kStepPartNames[static_cast<std::size_t>(step.part)]);
+}
 
 const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
                                     int draw) {

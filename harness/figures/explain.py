@@ -245,4 +245,5 @@ def compare(of_cell, over_cell, differences):
         "align_wait": part("align_wait"),
         "remainder": part("remainder"),
         "deciding": differences.get("deciding"),  # of two cells of one declared cluster
+        "exchanged": differences.get("exchanged"),  # of one cell on two of them
     }

@@ -230,6 +230,23 @@ def _deciding(found):
     return text + [f"hint: {hint}" for hint in deciding["hints"]]
 
 
+def _exchanged(found):
+    """What of two declared clusters makes the difference: an input at a time as the other has it."""
+    exchanged = found.get("exchanged")
+    if not exchanged:
+        return []
+    rows = [
+        [each["what"], each["of"] or wording.NONE, each["over"] or wording.NONE, f"{each['factor']:.3g}x"]
+        for each in exchanged[:INPUTS_SHOWN]
+    ]
+    of, over = found["of"]["name"], found["over"]["name"]
+    columns = ["what the clusters differ in", of, over, "step, over that with the other's"]
+    text = [_table(columns, rows, (1, 2, 3))]
+    if rest := len(exchanged) - len(rows):
+        text.append(f"({_some(rest, 'more input')} with smaller factors)")
+    return text + ["Inputs act on each other: the factors do not multiply to the whole."]
+
+
 def obtained(found):
     """How the numbers came about: a line each."""
     said = []
@@ -264,6 +281,6 @@ def obtained(found):
 def words(found):
     """The whole text."""
     blocks = [conclusion(found), _parts_table(found), _facts_table(found)]
-    blocks += [*_deciding(found), *_waits(found)]
+    blocks += [*_deciding(found), *_exchanged(found), *_waits(found)]
     blocks.append("\n".join(obtained(found)))
     return "\n\n".join(blocks) + "\n"
