@@ -93,7 +93,7 @@ void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help) {
 constexpr const char* kKeepInResults = "times of disturbed trials count like others";
 constexpr const char* kKeepInRuns = "a disturbed trial does not run again at once";
 
-void AddSystem(CLI::App* verb, CommandLine& line) {
+void AddSystemOption(CLI::App* verb, CommandLine& line) {
   verb->add_option("--system", line.system,
                    "how the hash of a machine begins, of `sparfuse status`: its trials alone "
                    "(default: this machine's, or those of the newest trial's)")
@@ -130,7 +130,7 @@ void AddStatus(CommandLine& line) {
   auto* verb = AddVerb(line, "status", "what is there and what failed", Speaks::kTextOrJson,
                        [=](Program& program) { return StatusVerb(program, *name); });
   verb->add_option("experiment", *name)->required();
-  AddSystem(verb, line);
+  AddSystemOption(verb, line);
 }
 
 void AddTable(CommandLine& line) {
@@ -145,7 +145,7 @@ void AddTable(CommandLine& line) {
   verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
   AddKeepDisturbed(verb, line, kKeepInResults);
-  AddSystem(verb, line);
+  AddSystemOption(verb, line);
 }
 
 void AddCompare(CommandLine& line) {
@@ -345,6 +345,28 @@ void AddCluster(CommandLine& line) {
   list->callback([&line] { line.act = ClusterListVerb; });
 }
 
+void AddSystem(CommandLine& line) {
+  auto* verb = line.app.add_subcommand(
+      "system", "systems: describe the nodes that run jobs together, and check what is described");
+  verb->require_subcommand(1);
+  const auto wanted = std::make_shared<SystemInit>();
+  auto* init = verb->add_subcommand(
+      "init", "write what is detected of this node to results/systems/NAME.toml, or add it there");
+  init->add_option("name", wanted->name, "of results/systems/NAME.toml")->capture_default_str();
+  init->add_flag("--print", wanted->print, "print this node's part and write nothing");
+  init->callback([&line, wanted] {
+    line.act = [wanted](Program& program) { return SystemInitVerb(program, *wanted); };
+  });
+  const auto name = std::make_shared<std::string>(wanted->name);
+  auto* check = verb->add_subcommand(
+      "check", "whether all is written, and one of the nodes described is as this one");
+  check->add_option("name", *name, "of results/systems/NAME.toml")->capture_default_str();
+  check->add_flag("--json", line.settings.json, "print JSON");
+  check->callback([&line, name] {
+    line.act = [name](Program& program) { return SystemCheckVerb(program, *name); };
+  });
+}
+
 void AddAdvise(CommandLine& line) {
   const auto asked = std::make_shared<AdviseOptions>();
   auto* verb =
@@ -486,9 +508,10 @@ int Main(int argc, char** argv) {
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
   for (const auto add :
-       {AddList,   AddPlan,    AddRun,       AddStatus,  AddTable,     AddCompare, AddFigure,
-        AddReport, AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster, AddAdvise,
-        AddIndex,  AddBundles, AddDoctor,    AddProve,   AddAnnotate,  AddCheck,   AddNew}) {
+       {AddList,    AddPlan,     AddRun,     AddStatus,    AddTable,   AddCompare,
+        AddFigure,  AddReport,   AddExplain, AddReproduce, AddProfile, AddCalibrate,
+        AddCluster, AddSystem,   AddAdvise,  AddIndex,     AddBundles, AddDoctor,
+        AddProve,   AddAnnotate, AddCheck,   AddNew}) {
     add(line);
   }
   try {

@@ -122,6 +122,16 @@ int ClusterListVerb(Program& program);
 // Gives a profile from before there were digests its digests.
 int ClusterSealVerb(Program& program, const std::string& name);
 
+struct SystemInit {
+  std::string name = "this-system";  // of results/systems/NAME.toml
+  bool print = false;                // print this node's part and write nothing
+};
+// Writes a description of a system that begins with this node, or adds this node to one that has
+// none like it; nothing that is there is changed.
+int SystemInitVerb(Program& program, const SystemInit& asked);
+// kTrialFailed where something is still to be written or contradicts what is detected here.
+int SystemCheckVerb(Program& program, const std::string& name);
+
 // As typed; numbers are lists with commas.
 struct AdviseOptions {
   std::string workload, cluster;

@@ -1,0 +1,25 @@
+// Feeds arbitrary text to the reader of systems' files, and to what it accepts its own nodes.
+#include "harness/systems/system_file.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace sparfuse;
+  using namespace sparfuse::harness;
+  const auto read = [&] {
+    const SystemDescription system(TomlFile::Parse(fuzz::Text(data, size), "fuzz.toml"));
+    for (nlohmann::json node : system.nodes()) {
+      node.erase("count");  // as DetectNode has them
+      for (const char* array : {"card", "card_link", "interface"})
+        node.emplace(array, nlohmann::json::array());
+      fuzz::Require(system.Find(node) >= 0, "a node that is none of its system");
+      fuzz::Require(system.ContradictionsWith(node).empty(), "a node that contradicts itself");
+    }
+    for (const SystemProblem& problem : system.Contradictions())
+      fuzz::Require(!TextOf(problem).empty(), "a problem without a word");
+    if (!system.Contradictions().empty()) return;
+    fuzz::Require(system.Hash().size() == 64, "a hash");
+    fuzz::Require(!system.Summary().empty(), "a summary");
+  };
+  fuzz::Accepts(read, FailureKind::kConfig);
+  return 0;
+}

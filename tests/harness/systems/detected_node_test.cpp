@@ -1,0 +1,164 @@
+// What is detected of a node, from a made-up sysfs and made-up cards.
+#include "harness/systems/detected_node.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const json kSystem = {
+    {"cpu_model", "AMD EPYC 9654"}, {"cores", 96}, {"memory_gib", 755}, {"gpus", json::array()}};
+
+class DetectedNode : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    sys_ = fs::temp_directory_path() /
+           ("sparfuse-node-" + std::to_string(::getpid()) + "-" + test->name());
+    fs::create_directories(sys_);
+  }
+  void TearDown() override { fs::remove_all(sys_); }
+
+  void Write(const fs::path& file, const std::string& line) {
+    fs::create_directories((sys_ / file).parent_path());
+    std::ofstream(sys_ / file) << line << "\n";
+  }
+  void PutIn(const fs::path& entry, const std::string& device) {
+    fs::create_directories(sys_ / "devices" / device);
+    fs::create_directories(sys_ / entry);
+    fs::create_symlink(sys_ / "devices" / device, sys_ / entry / "device");
+  }
+  // speed: what the file has; "" there is none.
+  void AddInterface(const std::string& name, const std::string& speed, const std::string& device,
+                    const std::string& state = "up", const std::string& type = "1") {
+    const fs::path folder = fs::path("class/net") / name;
+    Write(folder / "operstate", state);
+    Write(folder / "type", type);
+    if (!speed.empty()) Write(folder / "speed", speed);
+    if (!device.empty()) PutIn(folder, device);
+  }
+  void AddPort(const std::string& adapter, const std::string& layer, const std::string& state,
+               const std::string& rate, const std::string& device) {
+    const fs::path port = fs::path("class/infiniband") / adapter / "ports/1";
+    Write(port / "link_layer", layer);
+    Write(port / "state", state);
+    Write(port / "rate", rate);
+    PutIn(fs::path("class/infiniband") / adapter, device);
+  }
+  json Interfaces() const { return DetectNode(kSystem, {}, sys_).at("interface"); }
+
+  fs::path sys_;
+};
+
+json Interface(const std::string& name, const std::string& kind, const json& gbps) {
+  return {{"name", name}, {"kind", kind}, {"gbps", gbps}};
+}
+
+TEST_F(DetectedNode, HasSpeedsAsNegotiatedAndNoDefaultInTheirPlace) {
+  AddInterface("fast", "100000", "a");
+  AddInterface("slow", "2500", "b");
+  AddInterface("virtio", "-1", "c");
+  AddInterface("silent", "", "d");
+  AddInterface("words", "fast enough", "e");
+  EXPECT_EQ(Interfaces(),
+            json({Interface("fast", "Ethernet", 100), Interface("silent", "Ethernet", "unknown"),
+                  Interface("slow", "Ethernet", 2.5), Interface("virtio", "Ethernet", "unknown"),
+                  Interface("words", "Ethernet", "unknown")}));
+}
+
+TEST_F(DetectedNode, LeavesOutWhatIsDownLoopedBackOrMadeUpBesideRealOnes) {
+  AddInterface("eth0", "10000", "a");
+  AddInterface("eth1", "10000", "b", "down");
+  AddInterface("lo", "", "", "unknown", "772");
+  AddInterface("docker0", "10000", "");
+  EXPECT_EQ(Interfaces(), json::array({Interface("eth0", "Ethernet", 10)}));
+}
+
+TEST_F(DetectedNode, BelievesNoSpeedOfAnInterfaceThatSoftwareMadeUp) {
+  AddInterface("lo", "", "", "unknown", "772");
+  AddInterface("eth0", "10000", "");  // veth says so on any network
+  EXPECT_EQ(Interfaces(), json::array({Interface("eth0", "virtual", "unknown")}));
+}
+
+TEST_F(DetectedNode, NamesPortsOfInfiniBandAndNotTheirInterfacesBesides) {
+  AddPort("mlx5_0", "InfiniBand", "4: ACTIVE", "400 Gb/sec (4X NDR)", "a");
+  AddPort("mlx5_1", "InfiniBand", "1: DOWN", "10 Gb/sec (4X SDR)", "b");
+  AddPort("mlx5_2", "Ethernet", "4: ACTIVE", "100 Gb/sec (4X EDR)", "c");
+  AddInterface("ib0", "400000", "a", "up", "32");
+  AddInterface("ens3", "100000", "c");
+  EXPECT_EQ(Interfaces(),
+            json({Interface("ens3", "RoCE", 100), Interface("mlx5_0/1", "InfiniBand", 400)}));
+}
+
+GpuCard Card(const std::string& name, std::optional<std::uint64_t> bytes) {
+  GpuCard card;
+  card.name = name;
+  card.total_bytes = bytes;
+  return card;
+}
+
+TEST_F(DetectedNode, CountsCardsByModelAndPairsByTheirLink) {
+  GpuReport gpus;
+  gpus.cards = {Card("H200", 150'000'000'000), Card("L4", {}), Card("H200", 150'000'000'000)};
+  gpus.links = {{0, 1, "SYS"}, {0, 2, "NV18"}, {1, 2, ""}};
+  const json node = DetectNode(kSystem, gpus, sys_);
+  EXPECT_EQ(node.at("card"), json({{{"model", "H200"}, {"memory_gib", 140}, {"count", 2}},
+                                   {{"model", "L4"}, {"memory_gib", "unknown"}, {"count", 1}}}));
+  EXPECT_EQ(node.at("card_link"), json({{{"kind", "NV18"}, {"pairs", 1}},
+                                        {{"kind", "SYS"}, {"pairs", 1}},
+                                        {{"kind", "unknown"}, {"pairs", 1}}}));
+}
+
+TEST_F(DetectedNode, HasTheModelsOfCardsWhoseLibraryIsMissing) {
+  json system = kSystem;
+  system["gpus"] = {"V100", "V100", "V100"};
+  system["cpu_model"] = "";
+  const json node = DetectNode(system, {}, sys_);
+  EXPECT_EQ(node.at("processor"), "unknown");
+  EXPECT_EQ(node.at("card"),
+            json::array({{{"model", "V100"}, {"memory_gib", "unknown"}, {"count", 3}}}));
+  EXPECT_EQ(node.at("card_link"), json::array({{{"kind", "unknown"}, {"pairs", 3}}}));
+}
+
+json NodeOf(const std::string& card, const json& gbps) {
+  return {{"processor", "A"},
+          {"cores", 8},
+          {"memory_gib", 64},
+          {"card", {{{"model", card}, {"memory_gib", 80}, {"count", 8}}}},
+          {"card_link", {{{"kind", "NV12"}, {"pairs", 28}}}},
+          {"interface", {Interface("eth0", "Ethernet", gbps)}}};
+}
+
+TEST(DifferencesOfNodes, NameAReplacedCardThenASlowLinkThenTheRest) {
+  const json first = NodeOf("A100", 100);
+  json second = NodeOf("H100", 50);
+  second["cores"] = 16;
+  EXPECT_EQ(DifferencesOfNodes(first, first), std::vector<NodeDifference>{});
+  const std::vector<NodeDifference> expected = {
+      {"/card/0/model", "A100", "H100"}, {"/interface/0/gbps", 100, 50}, {"/cores", 8, 16}};
+  EXPECT_EQ(DifferencesOfNodes(first, second), expected);
+}
+
+TEST(DifferencesOfNodes, LeaveAloneWhatTheSecondDoesNotKnow) {
+  EXPECT_TRUE(DifferencesOfNodes(NodeOf("A100", 100), NodeOf("A100", "unknown")).empty());
+  EXPECT_EQ(DifferencesOfNodes(NodeOf("A100", "unknown"), NodeOf("A100", 100)).size(), 1U);
+}
+
+TEST(DifferencesOfNodes, NameWhatIsMissingOnEitherSideAsAWhole) {
+  const json first = NodeOf("A100", 100);
+  json second = first;
+  second["card"] = json::array();
+  const std::vector<NodeDifference> gone = {{"/card/0", first.at("card")[0], nullptr}};
+  EXPECT_EQ(DifferencesOfNodes(first, second), gone);
+  const std::vector<NodeDifference> added = {{"/card", nullptr, first.at("card")[0]}};
+  EXPECT_EQ(DifferencesOfNodes(second, first), added);
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
