@@ -131,4 +131,15 @@ json DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
           {"others", others}};
 }
 
+std::string WarningOfOthers(const json& traffic) {
+  if (traffic["others"].empty()) return "";
+  return fmt::format(
+      "beside {} also {} of this host had traffic during this launch: expected --interface NAME, "
+      "or "
+      "nothing else that uses them",
+      traffic["interface"].is_null() ? "the busiest interface"
+                                     : traffic["interface"].get<std::string>(),
+      fmt::join(traffic["others"].get<std::vector<std::string>>(), ", "));
+}
+
 }  // namespace sparfuse::harness

@@ -40,4 +40,7 @@ nlohmann::json DescribeTraffic(const std::map<std::string, InterfaceBytes>& befo
                                const std::string& interface, bool across_hosts,
                                const std::filesystem::path& folder = kInterfaces);
 
+// A sentence about "others" of DescribeTraffic, or "".
+std::string WarningOfOthers(const nlohmann::json& traffic);
+
 }  // namespace sparfuse::harness

@@ -261,16 +261,6 @@ class Runner {
     return ended;
   }
 
-  // Ranks that talked over another network than is meant measured that one, too.
-  static void WarnOfOtherInterfaces(const json& network, Progress& progress) {
-    if (network["others"].empty()) return;
-    progress.Say(fmt::format(
-        "warning: beside {} also {} of this host had traffic during this launch: expected "
-        "--interface NAME, or nothing else that uses them",
-        network["interface"].is_null() ? "the busiest" : network["interface"].get<std::string>(),
-        fmt::join(network["others"].get<std::vector<std::string>>(), ", ")));
-  }
-
   // Finishes the trials that ended and adds them to `all_ended`, and puts the others into `again`;
   // returns whether these have to be launched one at a time. Where it is interrupted nothing is
   // left.
@@ -310,7 +300,8 @@ class Runner {
                   {"trials", trials.size()},
                   {"network", DescribeTraffic(interfaces, ReadInterfaces(), method.interface,
                                               method.across_hosts())}};
-    WarnOfOtherInterfaces(how.launch["network"], progress);
+    if (const std::string others = WarningOfOthers(how.launch["network"]); !others.empty())
+      progress.Say("warning: " + others);
     const LaunchEnd found = EndOf(directories, end);
     std::vector<const LiveTrial*> ended;
     std::vector<json> outcomes;

@@ -24,7 +24,7 @@
 #include "core/transport/priority.hpp"
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
-#include "core/transport/world_check.hpp"
+#include "core/transport/world/world_check.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/worker/launch.hpp"

@@ -24,7 +24,7 @@
 #include "core/transport/mpi.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped.hpp"
-#include "core/transport/world_check.hpp"
+#include "core/transport/world/world_check.hpp"
 #include "tests/support/transport_cases.hpp"
 
 namespace sparfuse {

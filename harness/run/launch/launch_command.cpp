@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
-#include "core/transport/world_check.hpp"
+#include "core/transport/world/world_check.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/launch/hostfile.hpp"

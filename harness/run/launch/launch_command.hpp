@@ -34,8 +34,8 @@ std::vector<std::string> LaunchCommand(const LaunchedWork& work, const LaunchMet
 
 // What a launch gets on top of the controller's environment: the thread pools that libraries bring,
 // sized to what the trial is given, and what they compute with; the network interface, where one is
-// named; and what every rank checks first (core/transport/world_check.hpp), with a nonce that no
-// other launch has.
+// named; and what every rank checks first (core/transport/world/world_check.hpp), with a nonce that
+// no other launch has.
 Environment LaunchEnvironment(const CellConfig& config, const LaunchMethod& method,
                               const std::string& nonce);
 

@@ -192,6 +192,7 @@ TEST_F(Interfaces, ASecondOneWithTrafficIsNamed) {
   Carries("lo", 900 * kMega, 900 * kMega);
   const nlohmann::json traffic = Traffic("", true);
   EXPECT_EQ(traffic["others"], nlohmann::json({"eth1"}));
+  ExpectSays(WarningOfOthers(traffic), "beside the busiest interface also eth1 of this host");
   EXPECT_TRUE(traffic["interface"].is_null());
   EXPECT_EQ(traffic["bytes"]["eth0"],
             nlohmann::json({{"received", 100 * kMega}, {"sent", 50 * kMega}}));
@@ -199,6 +200,7 @@ TEST_F(Interfaces, ASecondOneWithTrafficIsNamed) {
   EXPECT_EQ(Traffic("eth0", false)["others"], nlohmann::json::array());
   Carries("eth1", 5, 7 + 7 * kMega);  // less than 5 % of 150 MB
   EXPECT_EQ(Traffic("eth0", true)["others"], nlohmann::json::array());
+  EXPECT_EQ(WarningOfOthers(Traffic("eth0", true)), "");
 }
 
 TEST_F(Interfaces, WhatCountsTheSameBytesIsNoSecondOne) {

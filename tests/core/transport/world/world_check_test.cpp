@@ -1,5 +1,5 @@
 // Tests what every rank checks of its world: its size, its neighbour, the launch.
-#include "core/transport/world_check.hpp"
+#include "core/transport/world/world_check.hpp"
 
 #include <gtest/gtest.h>
 

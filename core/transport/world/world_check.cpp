@@ -1,4 +1,4 @@
-#include "core/transport/world_check.hpp"
+#include "core/transport/world/world_check.hpp"
 
 #include <algorithm>
 #include <array>
