@@ -104,6 +104,20 @@ void AddRetryDisturbed(CLI::App* verb, bool& retry) {
   verb->add_flag("--retry-disturbed", retry, "run again what only disturbed trials stand for");
 }
 
+void AddLaunch(CLI::App* verb, LaunchOptions& launch) {
+  verb->add_option("--launch", launch.launch,
+                   "how ranks of live trials are started: local, mpirun, srun or a template's "
+                   "FILE.toml (default: local, with a hostfile mpirun)")
+      ->check(NotEmpty("local, mpirun, srun or FILE.toml"));
+  verb->add_option("--hostfile", launch.hostfile,
+                   "of mpirun (lines \"NAME slots=N\"): the hosts that ranks are started on, which "
+                   "share the results folder and the program")
+      ->check(NotEmpty("a file"));
+  verb->add_option("--interface", launch.interface,
+                   "the network interface that ranks talk over, on all hosts")
+      ->check(NotEmpty("an interface"));
+}
+
 void AddPlan(CommandLine& line) {
   const auto request = std::make_shared<PlanRequest>();
   auto* verb =
@@ -111,7 +125,11 @@ void AddPlan(CommandLine& line) {
               [=](Program& program) { return PlanVerb(program, *request); });
   verb->add_option("experiment", request->name, kNames)->required();
   AddWithMethod(verb, request->with_methods);
-  verb->add_flag("--why", request->why, "say for each trial what the store lacks");
+  auto* why = verb->add_flag("--why", request->why, "say for each trial what the store lacks");
+  auto* commands = verb->add_flag("--commands", request->commands,
+                                  "print the line that starts each launch, and nothing else");
+  commands->excludes(why);
+  AddLaunch(verb, request->launch);
 }
 
 void AddRun(CommandLine& line) {
@@ -123,6 +141,7 @@ void AddRun(CommandLine& line) {
   verb->add_flag("--fresh", request->fresh, "run everything again");
   AddKeepDisturbed(verb, line, kKeepInRuns);
   AddRetryDisturbed(verb, request->retry_disturbed);
+  AddLaunch(verb, request->launch);
 }
 
 void AddStatus(CommandLine& line) {
@@ -234,6 +253,7 @@ void AddReproduce(CommandLine& line) {
                  "modelled trials only, with the profiles that they need");
   AddKeepDisturbed(verb, line, "a disturbed trial does not run again at once, and its times count");
   AddRetryDisturbed(verb, request->retry_disturbed);
+  AddLaunch(verb, request->launch);
 }
 
 void AddProfile(CommandLine& line) {
@@ -250,10 +270,7 @@ void AddProfile(CommandLine& line) {
                    "measured with 1, 2, 4, ... up to this many ranks at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verb->add_option(
-      "--hostfile", request->hostfile,
-      "of mpirun (lines \"NAME slots=N\"): ranks are spread over its hosts, which share "
-      "the results folder and the program");
+  AddLaunch(verb, request->launch);
   verb->add_option("--threads", request->threads, "threads of a rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

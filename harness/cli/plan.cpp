@@ -1,20 +1,70 @@
 // Says what would run, why, and how long it will take: `sparfuse plan`.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <span>
 
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/run/launch/launch_command.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 #include "harness/run/plan/vacuous_comparisons.hpp"
 #include "harness/run/progress.hpp"
+#include "harness/run/trial_writer.hpp"
 
 namespace sparfuse::harness {
 
 using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A launch's command as `sparfuse run` starts it, but for what is drawn then: its trials' origin
+// and number, and its nonce.
+struct PlannedLaunch {
+  Environment environment;
+  std::vector<std::string> argv;
+};
+
+PlannedLaunch CommandOf(std::span<const PlannedTrial> launch, const Store& store,
+                        const RunOptions& options) {
+  std::vector<fs::path> directories;
+  double timeout_seconds = 0;
+  for (const PlannedTrial& trial : launch) {
+    directories.push_back(fs::absolute(store.trials()) / trial.experiment / trial.part /
+                          (StemOf(trial, "ORIGIN") + "-N"));
+    timeout_seconds += trial.timeout_seconds;
+  }
+  const CellConfig& config = launch.front().config;
+  PlannedLaunch planned{LaunchEnvironment(config, options.launch, "NONCE"), {}};
+  planned.argv = LaunchCommand({config, options.worker, directories, timeout_seconds},
+                               options.launch, planned.environment);
+  return planned;
+}
+
+int PrintCommands(const TrialPlan& live, Program& program, const LaunchOptions& how) {
+  const RunOptions options = program.OptionsOfRuns(how);
+  json list = json::array();
+  for (std::span<const PlannedTrial> left = live.trials; !left.empty();) {
+    const std::span<const PlannedTrial> launch = FirstLaunch(left);
+    left = left.subspan(launch.size());
+    CheckMayLaunch(launch.front().config, options.launch);
+    const PlannedLaunch planned = CommandOf(launch, program.store(), options);
+    if (!program.json()) fmt::print("{}\n", ShellLine(planned.environment, planned.argv));
+    json environment = json::object();
+    for (const auto& [name, value] : planned.environment) environment[name] = value;
+    list.push_back(
+        {{"argv", planned.argv}, {"environment", environment}, {"trials", launch.size()}});
+  }
+  if (program.json()) PrintJson(list);
+  return kDone;
+}
+
+}  // namespace
 
 int PlanVerb(Program& program, const PlanRequest& request) {
   const std::vector<Experiment> experiments =
@@ -23,6 +73,7 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   const auto rows = program.Rows();
   const PlanContext context{program.catalog(), program.store(), DescribeSystem(), false};
   TrialPlan plan = PlanLive(context, experiments, rows);
+  if (request.commands) return PrintCommands(plan, program, request.launch);
   TrialPlan modelled = PlanModelled(context, experiments, rows);
   plan.present += modelled.present;
   plan.disturbed += modelled.disturbed;

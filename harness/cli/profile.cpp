@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdlib>
 
 #include "core/device/card.hpp"
 #include "core/quantize/quantizer.hpp"
@@ -34,17 +35,17 @@ Finding Ask(const std::string& what, const DoctorPaths& paths) {
   SPARFUSE_THROW(kInternal, "doctor does not look at " + what);
 }
 
-void CheckPlace(const ProfileRequest& request) {
+void CheckPlace(const ProfileRequest& request, const LaunchMethod& launch) {
   for (const auto& [key, value] : {std::pair<std::string, std::string>("device", request.device),
                                    {"precision", request.precision}}) {
     const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
     if (!wrong.empty())
       SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", key, value, wrong));
   }
-  if (!request.hostfile.empty() && !request.links.empty()) {
+  if (launch.across_hosts() && !request.links.empty()) {
     SPARFUSE_THROW(kConfig,
-                   fmt::format("--link {} with --hostfile: a shaped link delays messages on one "
-                               "host; expected one of the two",
+                   fmt::format("--link {} with ranks on several hosts: a shaped link delays "
+                               "messages on one host; expected no --link, or --launch local",
                                request.links.front()));
   }
   if (request.device == "cpu") {
@@ -121,22 +122,41 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
   return needs;
 }
 
-// At once: 1, 2, 4, ... up to the most; over a hostfile the most, too, whatever they are.
-std::vector<int> RanksOf(const ProfileRequest& request) {
+// At once: 1, 2, 4, ... up to the most; over several hosts the most, too, whatever they are.
+std::vector<int> RanksOf(const ProfileRequest& request, const LaunchMethod& launch) {
   std::vector<int> counts;
   for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) counts.push_back(ranks);
-  if (!request.hostfile.empty() && counts.back() != request.most_ranks)
+  if (launch.across_hosts() && counts.back() != request.most_ranks)
     counts.push_back(request.most_ranks);
   return counts;
 }
 
+// How many of `ranks` a host gets where they are spread over all hosts there are.
+int RanksPerNode(const LaunchMethod& launch, int ranks) {
+  if (!launch.hostfile.empty())
+    return RanksPerHost(ReadHostfile(launch.hostfile), ranks, launch.hostfile);
+  if (launch.kind != LaunchMethod::Kind::kSrun) {
+    SPARFUSE_THROW(kConfig,
+                   "profile over several hosts: expected --hostfile FILE, which says how many "
+                   "hosts there are, or --launch srun");
+  }
+  CheckMayLaunch(launch);
+  const char* text = std::getenv("SLURM_JOB_NUM_NODES");
+  const int hosts = text == nullptr ? 0 : std::atoi(text);
+  if (hosts < 1) {
+    SPARFUSE_THROW(kConfig, fmt::format("SLURM_JOB_NUM_NODES={}: expected how many nodes the "
+                                        "allocation has, as Slurm sets it",
+                                        text == nullptr ? "" : text));
+  }
+  return (ranks + hosts - 1) / hosts;
+}
+
 // A part a workload, whose cells are the profiles themselves.
-Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
+Experiment ExperimentOf(const ProfileRequest& request, const LaunchMethod& launch,
+                        const Catalog& catalog) {
   ProfileNeeds needs = NeedsOf(request, catalog);
   std::vector<std::optional<LinkShape>> links = {std::nullopt};
   for (const std::string& link : request.links) links.push_back(ParseLink(link));
-  std::vector<Host> hosts;
-  if (!request.hostfile.empty()) hosts = ReadHostfile(request.hostfile);
   Experiment experiment;
   experiment.id = "profile";
   for (const std::string& workload : request.workloads) {
@@ -149,10 +169,10 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
     part.id = workload;
     part.timeout_seconds = 3600;
     for (const auto& link : links) {
-      for (const int ranks : RanksOf(request)) {
+      for (const int ranks : RanksOf(request, launch)) {
         if (ranks == 1 && link) continue;
         CellConfig config = ProfileConfig(needs, ranks, link);
-        if (!hosts.empty()) config.ranks_per_node = RanksPerHost(hosts, ranks, request.hostfile);
+        if (launch.across_hosts()) config.ranks_per_node = RanksPerNode(launch, ranks);
         part.cells.emplace_back(std::move(config));
       }
     }
@@ -163,7 +183,8 @@ Experiment ExperimentOf(const ProfileRequest& request, const Catalog& catalog) {
 
 // Ranks of a node are on one host and those of others on others: a link between nodes that leads
 // back to its own host would be measured in silence.
-void CheckPlacement(const fs::path& directory, const CellConfig& config, const fs::path& hostfile) {
+void CheckPlacement(const fs::path& directory, const CellConfig& config,
+                    const LaunchMethod& launch) {
   const json machine = ReadJsonFile(directory / "outcome.json").at("machine");
   const json placement = machine.value("placement", json::array());
   for (std::size_t one = 0; one < placement.size(); ++one) {
@@ -175,9 +196,9 @@ void CheckPlacement(const fs::path& directory, const CellConfig& config, const f
           kConfig,
           fmt::format(
               "{}: ranks {} and {} of {} ran on {} and {}, and {} ranks a host were wanted: "
-              "expected lines of different machines; then measure again with --fresh",
-              hostfile.string(), other, one, config.workers, Shown(placement[other]),
-              Shown(placement[one]), per_node));
+              "expected different machines; then measure again with --fresh",
+              launch.hostfile.empty() ? "srun" : launch.hostfile.string(), other, one,
+              config.workers, Shown(placement[other]), Shown(placement[one]), per_node));
     }
   }
 }
@@ -187,8 +208,9 @@ void CheckPlacement(const fs::path& directory, const CellConfig& config, const f
 int ProfileVerb(Program& program, const ProfileRequest& request) {
   const DoctorPaths paths{program.root(), program.store().results(), program.worker(),
                           program.Python()};
-  CheckPlace(request);
-  Experiment experiment = ExperimentOf(request, program.catalog());
+  RunOptions options = program.OptionsOfRuns(request.launch);
+  CheckPlace(request, options.launch);
+  Experiment experiment = ExperimentOf(request, options.launch, program.catalog());
   std::vector<CellConfig> wanted;
   for (const Part& part : experiment.parts) {
     for (const Cell& cell : part.cells) wanted.push_back(cell.config);
@@ -215,12 +237,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
 
   if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
     fmt::print(stderr, "warning: load {}\n", load.message);
-  RunOptions options = program.OptionsOfRuns();
   options.fresh = request.fresh;
-  if (!request.hostfile.empty()) {  // both as other hosts find them
-    options.hostfile = fs::absolute(request.hostfile);
-    options.worker = fs::absolute(options.worker);
-  }
   options.progress = program.json() ? stderr : stdout;
   const RunSummary summary = program.Run({experiment}, options);
   fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
@@ -238,7 +255,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     const TrialRow* row = FindTrial(program.catalog(), rows, config, ContentHash(machine));
     if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
     const fs::path directory = program.store().results() / row->directory;
-    if (!request.hostfile.empty()) CheckPlacement(directory, config, request.hostfile);
+    if (options.launch.across_hosts()) CheckPlacement(directory, config, options.launch);
     outcomes.push_back(ProfileOutcome(directory));
   }
   if (program.json()) {

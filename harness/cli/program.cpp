@@ -172,10 +172,12 @@ std::unique_ptr<LoadedExperiment> Program::LoadWithResults(const std::string& na
   return std::move(WithResults(std::move(one)).front());
 }
 
-RunOptions Program::OptionsOfRuns() const {
+RunOptions Program::OptionsOfRuns(const LaunchOptions& launch) const {
   RunOptions options;
   options.root = settings_.root;
-  options.worker = settings_.worker;
+  options.launch = ReadLaunchMethod(launch);
+  options.worker =
+      options.launch.across_hosts() ? fs::absolute(settings_.worker) : settings_.worker;
   options.keep_disturbed = settings_.disturbed == DisturbedTrials::kCount;
   return options;
 }

@@ -64,8 +64,9 @@ class Program {
   // machine or, where it has none, of that of the newest trial.
   void ShowSystem(const std::string& begin) { system_ = begin; }
 
-  // Options of a run with the program's root and worker.
-  RunOptions OptionsOfRuns() const;
+  // Options of a run with the program's root and worker, which other hosts find by its absolute
+  // path. Throws what ReadLaunchMethod throws.
+  RunOptions OptionsOfRuns(const LaunchOptions& launch) const;
   RunSummary Run(const std::vector<Experiment>& experiments, const RunOptions& options);
 
  private:

@@ -22,7 +22,7 @@ std::string DisturbedWarningOf(const std::vector<std::unique_ptr<LoadedExperimen
 
 int ReproduceVerb(Program& program, const ReproduceRequest& request) {
   auto experiments = program.LoadJoined({request.name}, request.with_methods);
-  RunOptions options = program.OptionsOfRuns();
+  RunOptions options = program.OptionsOfRuns(request.launch);
   options.fresh = request.fresh;
   options.retry_disturbed = request.retry_disturbed;
   options.modelled_only = request.modelled;

@@ -27,7 +27,7 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
 
 int RunVerb(Program& program, const RunRequest& request) {
   const auto experiments = program.LoadJoined(request.names, request.with_methods);
-  RunOptions options = program.OptionsOfRuns();
+  RunOptions options = program.OptionsOfRuns(request.launch);
   options.fresh = request.fresh;
   options.retry_disturbed = request.retry_disturbed;
   const RunSummary summary = RunAndCount(program, experiments, options);

@@ -35,6 +35,8 @@ struct PlanRequest {
   std::string name;
   std::vector<std::string> with_methods;  // that join every method axis
   bool why = false;                       // say for each trial what the store lacks
+  bool commands = false;                  // print the line of each launch
+  LaunchOptions launch;                   // of these
 };
 int PlanVerb(Program& program, const PlanRequest& request);
 
@@ -43,6 +45,7 @@ struct RunRequest {
   std::vector<std::string> with_methods;  // that join every method axis
   bool fresh = false;                     // run everything again
   bool retry_disturbed = false;           // and what only disturbed trials stand for
+  LaunchOptions launch;
 };
 int RunVerb(Program& program, const RunRequest& request);
 // Runs what the store lacks and prints how many trials ran well, failed and were there.
@@ -75,6 +78,7 @@ struct ReproduceRequest {
   bool strict = false;                    // kClaimNotReproduced where a claim fails
   bool modelled = false;         // modelled trials and the profiles that they need, no others
   bool retry_disturbed = false;  // run again what only disturbed trials stand for
+  LaunchOptions launch;
 };
 int ReproduceVerb(Program& program, const ReproduceRequest& request);
 
@@ -82,9 +86,9 @@ struct ProfileRequest {
   std::vector<std::string> workloads;
   std::string device = "cpu";
   std::string precision = "fp32";
-  int most_ranks = 2;              // at once: 1, 2, 4, ... up to these
-  std::filesystem::path hostfile;  // of mpirun: ranks are spread over its hosts; "": all are here
-  int threads = 1;                 // of a rank
+  int most_ranks = 2;    // at once: 1, 2, 4, ... up to these
+  LaunchOptions launch;  // over several hosts: ranks are spread over all of them
+  int threads = 1;       // of a rank
   std::optional<int> batch;
   std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
   std::vector<std::string> quantizers = {"all"};

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <random>
 #include <set>
 #include <span>
 
@@ -16,6 +17,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/machine/network.hpp"
 #include "harness/machine/quiet.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/disturbance.hpp"
@@ -48,6 +50,12 @@ std::string NameOf(std::span<const PlannedTrial> launch) {
   if (launch.size() == 1) return Name(first);
   return fmt::format("{}/{} {}-w{}-b{}, {} trials side by side", first.experiment, first.part,
                      first.config.workload, first.config.workers, first.block, launch.size());
+}
+
+// Of a launch: no other one has it, also none that was killed and left ranks behind.
+std::string Nonce() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 class Runner {
@@ -141,6 +149,8 @@ class Runner {
                                  "live trials need a build with LibTorch and MPI",
                                  options_.worker.string()));
     }
+    if (!live.trials.empty()) CheckMayLaunch(options_.launch);
+    for (const PlannedTrial& trial : live.trials) CheckMayLaunch(trial.config, options_.launch);
   }
 
   struct LiveTrial {
@@ -265,14 +275,17 @@ class Runner {
       directories.push_back(trial.directory);
       request.timeout_seconds += trial.planned->timeout_seconds;
     }
-    request.argv = LaunchCommand(config, options_.worker, directories, options_.hostfile);
-    request.environment = ThreadEnvironment(config);
+    const LaunchMethod& method = options_.launch;
+    request.environment = LaunchEnvironment(config, method, Nonce());
+    request.argv = LaunchCommand({config, options_.worker, directories, request.timeout_seconds},
+                                 method, request.environment);
     request.log = directories.front() / "log.txt";
     // A folder of this host's memory is not there on others.
-    if (config.transport != Transport::kThreads && options_.hostfile.empty())
+    if (config.transport != Transport::kThreads && !method.across_hosts())
       request.session = directories.front() / kSessionRecord;
     HowItRan how;
     how.started = UtcNow();
+    const auto interfaces = ReadInterfaces();
     const LaunchResult end = Launch(request, interrupted_, [&](double elapsed) {
       progress.Tick(elapsed, progress.terminal() ? WhatItDoes(request.log) : "");
     });
@@ -284,7 +297,11 @@ class Runner {
     how.environment = DescribeEnvironment();
     for (const auto& [name, value] : request.environment) how.environment[name] = value;
     how.launch = {{"id", fmt::format("{}.{}", trials.front().id, number)},
-                  {"trials", trials.size()}};
+                  {"trials", trials.size()},
+                  {"network", DescribeTraffic(interfaces, ReadInterfaces(), method.interface,
+                                              method.across_hosts())}};
+    if (const std::string others = WarningOfOthers(how.launch["network"]); !others.empty())
+      progress.Say("warning: " + others);
     const LaunchEnd found = EndOf(directories, end);
     std::vector<const LiveTrial*> ended;
     std::vector<json> outcomes;

@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "harness/run/launch/launch_method.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 
 namespace sparfuse::harness {
 
 struct RunOptions {
-  std::filesystem::path root;      // of the project: for the source's identity
-  std::filesystem::path worker;    // the executable of live trials
-  std::filesystem::path hostfile;  // of mpirun, for live trials; "": they run here
+  std::filesystem::path root;    // of the project: for the source's identity
+  std::filesystem::path worker;  // the executable of live trials
+  LaunchMethod launch;           // of live trials
   bool fresh = false;
   bool modelled_only = false;    // of live trials only the profiles that modelled ones need
   bool keep_disturbed = false;   // a disturbed trial does not run again at once

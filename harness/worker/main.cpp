@@ -24,6 +24,7 @@
 #include "core/transport/priority.hpp"
 #include "core/transport/shaped.hpp"
 #include "core/transport/threads.hpp"
+#include "core/transport/world/world_check.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/worker/launch.hpp"
@@ -155,23 +156,38 @@ LaunchedTrials ReadTrials(std::vector<std::filesystem::path> directories) {
   return launched;
 }
 
+// Of a rank that nobody launched, which is on its own or started by hand, as many as the trial
+// wants.
+ExpectedWorld WorldOf(const CellConfig& config) {
+  return WorldOfEnvironment().value_or(ExpectedWorld{config.workers, "none"});
+}
+
 int Run(const std::vector<std::filesystem::path>& directories) {
-  const char* from_mpirun = std::getenv("OMPI_COMM_WORLD_RANK");
-  const int rank = from_mpirun == nullptr ? 0 : std::atoi(from_mpirun);
+  const int rank = RankOfEnvironment();
+  const auto fail = [&](FailureKind kind, const std::string& message) {
+    for (const auto& directory : directories) WriteFailure(directory, rank, kind, message);
+    return 1;
+  };
   LaunchedTrials launched;
   try {
     launched = ReadTrials(directories);
   } catch (const std::exception& error) {
-    for (const auto& directory : directories)
-      WriteFailure(directory, rank, FailureKind::kData, error.what());
-    return 1;
+    return fail(FailureKind::kData, error.what());
   }
   const CellConfig& config = launched.config();
   if (config.transport == Transport::kThreads) return RunThreads(launched);
+  ExpectedWorld expected;
+  try {
+    expected = WorldOf(config);
+    CheckLauncherOf(expected);
+  } catch (const Error& error) {
+    return fail(error.kind(), error.what());
+  }
   const bool passed = RunRank(
       launched,
       [&](Device device) {
         std::unique_ptr<Communicator> world = MakeMpiWorld(config.ranks_per_node);
+        CheckWorld(*world, expected, Deadline(config));
         if (config.transport == Transport::kNccl) return OverNccl(config, std::move(world), device);
         return Shape(config, std::move(world));
       },

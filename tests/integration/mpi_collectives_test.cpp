@@ -3,6 +3,7 @@
 //   mpirun -np P mpi_collectives_test            all tests
 //   mpirun -np P mpi_collectives_test --stall    the last rank stops itself (SIGSTOP); the others
 //                                                print who does not answer
+//   mpirun -np P mpi_collectives_test --world    checks its world against SPARFUSE_WORLD
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include "core/transport/mpi.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped.hpp"
+#include "core/transport/world/world_check.hpp"
 #include "tests/support/transport_cases.hpp"
 
 namespace sparfuse {
@@ -243,10 +245,24 @@ int RunStalled() {
   _exit(1);
 }
 
+// As a worker does before anything else.
+int RunWorldCheck() {
+  const std::string failure = FailureOf([] {
+    const auto world = MakeMpiWorld(1);
+    CheckWorld(*world, WorldOfEnvironment().value(), kDeadline);
+    FinalizeMpiOnClose();
+  });
+  std::printf("%s\n", failure.c_str());
+  std::fflush(stdout);
+  if (failure != "none") _exit(1);
+  return 0;
+}
+
 }  // namespace
 }  // namespace sparfuse
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "--world") return sparfuse::RunWorldCheck();
   if (argc > 1 && std::string_view(argv[1]) == "--stall") return sparfuse::RunStalled();
   ::testing::InitGoogleTest(&argc, argv);
   sparfuse::StartLoop(sparfuse::kDeadline);

@@ -364,6 +364,26 @@ class TrialTest(Trials):
         self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
         self.assertEqual(trial["config"]["precision"], "bf16")
 
+    def test_ranks_that_cannot_find_one_another_say_so(self):
+        # As srun without PMIx starts them, and as another MPI's mpirun would.
+        for variables, said in (("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$rank", "srun --mpi=pmix"),
+                                ("NO=ONE", "MPI says rank 0 of 1, and 2 ranks were launched")):
+            shutil.rmtree(self.results, ignore_errors=True)
+            script = self.folder / "singletons.sh"
+            script.write_text("for rank in 0 1; do\n"
+                              f'  env {variables} "$@" &\n'
+                              'done\nwait "$!"\n')
+            template = self.folder / "singletons.toml"
+            template.write_text('command = ["sh", "SCRIPT", "env", "RANKS={ranks}", "{environment}", "{worker}", '
+                                '"{arguments}"]'.replace("SCRIPT", str(script)))
+            self.write()
+            done = subprocess.run(self.command("run", self.file, "--launch", template), text=True,
+                                  capture_output=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            failure = self.trial()["failure"]
+            self.assertEqual(failure["kind"], "config")
+            self.assertIn(said, failure["message"])
+
     def test_a_killed_rank_is_named_with_its_signal(self):
         trial, output = self.disturb(1, signal.SIGKILL)
         self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])

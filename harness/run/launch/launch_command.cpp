@@ -1,12 +1,19 @@
 #include "harness/run/launch/launch_command.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 
+#include "core/base/error.hpp"
+#include "core/transport/world/world_check.hpp"
+#include "harness/machine/network.hpp"
+#include "harness/machine/system.hpp"
+#include "harness/run/launch/hostfile.hpp"
 #include "harness/run/progress.hpp"
 
 namespace sparfuse::harness {
@@ -15,42 +22,81 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Ranks of a host are consecutive, as the topology numbers them. Other hosts have no environment
-// of this process but what is named.
-void AddHosts(const CellConfig& config, const fs::path& hostfile,
-              std::vector<std::string>& command) {
-  command.insert(command.end(),
-                 {"--hostfile", hostfile.string(), "--map-by",
-                  "ppr:" + std::to_string(config.ranks_per_node) + ":node", "--rank-by", "slot"});
-  for (const auto& [name, value] : ThreadEnvironment(config))
-    command.insert(command.end(), {"-x", name});
-  if (std::getenv("LD_LIBRARY_PATH") != nullptr)
-    command.insert(command.end(), {"-x", "LD_LIBRARY_PATH"});
+using Kind = LaunchMethod::Kind;
+using Words = std::vector<std::string>;
+
+void Append(Words& words, Words more) {
+  words.insert(words.end(), std::make_move_iterator(more.begin()),
+               std::make_move_iterator(more.end()));
 }
 
-}  // namespace
+int NodesOf(const CellConfig& config) {
+  return (config.workers + config.ranks_per_node - 1) / config.ranks_per_node;
+}
 
-std::vector<std::string> LaunchCommand(const CellConfig& config, const fs::path& worker,
-                                       std::span<const fs::path> directories,
-                                       const fs::path& hostfile) {
-  std::vector<std::string> command;
-  if (config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
-    command.push_back("mpirun");
-    if (::geteuid() == 0) command.push_back("--allow-run-as-root");
-    if (hostfile.empty()) command.push_back("--oversubscribe");
-    for (const char* option : {"--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"})
-      command.push_back(option);
-    if (!hostfile.empty()) AddHosts(config, hostfile, command);
-    command.insert(command.end(), {"-np", std::to_string(config.workers)});
+// Other hosts have no environment of this process but what is named; what begins with OMPI_MCA_
+// mpirun takes along by itself.
+Words OverHosts(const CellConfig& config, const fs::path& hostfile,
+                const Environment& environment) {
+  Words words;
+  if (!hostfile.empty()) words = {"--hostfile", hostfile.string()};
+  Append(words,
+         {"--map-by", fmt::format("ppr:{}:node", config.ranks_per_node), "--rank-by", "slot"});
+  for (const auto& [name, value] : environment) {
+    if (!name.starts_with("OMPI_MCA_")) Append(words, {"-x", name});
   }
-  command.push_back(worker.string());
-  for (const fs::path& directory : directories) command.push_back(directory.string());
-  return command;
+  if (std::getenv("LD_LIBRARY_PATH") != nullptr) Append(words, {"-x", "LD_LIBRARY_PATH"});
+  return words;
 }
 
-std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellConfig& config) {
+Words Mpirun(const CellConfig& config, const LaunchMethod& method, const Environment& environment) {
+  Words words = {"mpirun"};
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  if (!method.across_hosts()) words.emplace_back("--oversubscribe");
+  Append(words, {"--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"});
+  if (!method.interface.empty()) {
+    Append(words, {"--mca", "btl_tcp_if_include", method.interface, "--mca", "oob_tcp_if_include",
+                   method.interface});
+  }
+  if (method.across_hosts()) Append(words, OverHosts(config, method.hostfile, environment));
+  Append(words, {"-np", std::to_string(config.workers)});
+  return words;
+}
+
+// Steps get the environment of srun. --kill-on-bad-exit: the others would wait for a rank that
+// died.
+Words Srun(const CellConfig& config, const LaunchMethod& method) {
+  return {"srun",
+          "--mpi=" + method.pmi,
+          fmt::format("--nodes={}", NodesOf(config)),
+          fmt::format("--ntasks={}", config.workers),
+          fmt::format("--ntasks-per-node={}", config.ranks_per_node),
+          "--distribution=block",
+          "--cpu-bind=none",
+          "--kill-on-bad-exit=1",
+          "--export=ALL"};
+}
+
+TemplateValues ValuesOf(const LaunchedWork& work, const LaunchMethod& method,
+                        const Environment& environment) {
+  TemplateValues values;
+  values.ranks = work.config.workers;
+  values.ranks_per_node = work.config.ranks_per_node;
+  values.nodes = NodesOf(work.config);
+  values.timeout_seconds = static_cast<long>(std::ceil(work.timeout_seconds));
+  values.worker = work.worker.string();
+  values.hostfile = method.hostfile.string();
+  values.interface = method.interface;
+  for (const fs::path& directory : work.directories) values.arguments.push_back(directory.string());
+  for (const auto& [name, value] : environment) values.environment.push_back(name + "=" + value);
+  if (const char* libraries = std::getenv("LD_LIBRARY_PATH"))
+    values.environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
+  return values;
+}
+
+Environment ThreadEnvironment(const CellConfig& config) {
   const std::string threads = std::to_string(config.threads_per_worker);
-  std::vector<std::pair<std::string, std::string>> environment;
+  Environment environment;
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
     environment.emplace_back(name, threads);
   }
@@ -58,6 +104,70 @@ std::vector<std::pair<std::string, std::string>> ThreadEnvironment(const CellCon
   if (config.device == Place::kCuda && config.kind == TrialKind::kConvergence)
     environment.emplace_back("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   return environment;
+}
+
+std::string Quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) || std::strchr("_-+=:,./@%", c) != nullptr;
+  });
+  return plain ? word : ShellQuoted(word);
+}
+
+}  // namespace
+
+void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method) {
+  if (!method.across_hosts()) return;
+  if (config.link) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("link = {}: delays messages between ranks of one host, and would "
+                               "come on top of the network; expected --launch local",
+                               nlohmann::json(*config.link).dump()));
+  }
+  if (method.kind != Kind::kMpirun || method.hostfile.empty()) return;
+  const std::vector<Host> hosts = ReadHostfile(method.hostfile);
+  const auto room = std::ranges::count_if(
+      hosts, [&](const Host& host) { return host.slots >= config.ranks_per_node; });
+  if (room >= NodesOf(config)) return;
+  SPARFUSE_THROW(kConfig, fmt::format("{}: {} host(s) have slots={} or more, and {} ranks of which "
+                                      "{} share a node need {}: expected more hosts or slots, or "
+                                      "another ranks_per_node",
+                                      method.hostfile.string(), room, config.ranks_per_node,
+                                      config.workers, config.ranks_per_node, NodesOf(config)));
+}
+
+Words LaunchCommand(const LaunchedWork& work, const LaunchMethod& method,
+                    const Environment& environment) {
+  Words command;
+  if (work.config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
+    if (method.kind == Kind::kTemplate)
+      return method.form.Fill(ValuesOf(work, method, environment));
+    command = method.kind == Kind::kSrun ? Srun(work.config, method)
+                                         : Mpirun(work.config, method, environment);
+  }
+  command.push_back(work.worker.string());
+  for (const fs::path& directory : work.directories) command.push_back(directory.string());
+  return command;
+}
+
+Environment LaunchEnvironment(const CellConfig& config, const LaunchMethod& method,
+                              const std::string& nonce) {
+  Environment environment = ThreadEnvironment(config);
+  for (auto& variable : InterfaceEnvironment(method.interface))
+    environment.push_back(std::move(variable));
+  // mpirun is told so on its command line.
+  if (method.kind == Kind::kSrun || method.kind == Kind::kTemplate)
+    environment.emplace_back("OMPI_MCA_mpi_yield_when_idle", "1");
+  if (config.transport != Transport::kThreads)
+    environment.emplace_back(kWorldVariable, ExpectedWorld{config.workers, nonce}.Text());
+  return environment;
+}
+
+std::string ShellLine(const Environment& environment, std::span<const std::string> command) {
+  std::string line;
+  for (const auto& [name, value] : environment) line += name + "=" + Quoted(value) + " ";
+  for (const std::string& word : command) line += Quoted(word) + " ";
+  line.pop_back();
+  return line;
 }
 
 std::string WhatItDoes(const fs::path& log) {

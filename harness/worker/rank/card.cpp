@@ -9,7 +9,7 @@
 namespace sparfuse::harness {
 
 int LocalRank(int rank) {
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID"}) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
   return rank;

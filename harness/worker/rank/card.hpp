@@ -6,8 +6,8 @@
 
 namespace sparfuse::harness {
 
-// The number of this process among those of its host, as mpirun or srun tell it; `rank` where
-// neither does.
+// The number of this process among those of its host, as mpirun, srun or Flux tell it; `rank` where
+// none does.
 int LocalRank(int rank);
 
 // Where the rank of this number on its host computes: the host itself, or the card of that number

@@ -9,7 +9,6 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/launch/hostfile.hpp"
-#include "harness/run/launch/launch_command.hpp"
 #include "harness/run/launch/launch_end.hpp"
 #include "harness/run/launch/rounds.hpp"
 #include "harness/run/plan/shared_launch.hpp"
@@ -192,36 +191,6 @@ TEST_F(SharedLaunch, IsEstimatedWithOneStart) {
   EXPECT_EQ(Planned(kLive)[0].estimated_seconds, 4 + 1.0);
   EXPECT_EQ(Planned(std::string(kLive) + "[repeat]\ninterleave = false\n")[0].estimated_seconds,
             4 + 3.0);
-}
-
-TEST(LaunchCommand, NamesEveryTrialsDirectory) {
-  CellConfig config;
-  config.transport = Transport::kThreads;
-  const std::vector<fs::path> directories = {"/a", "/b"};
-  EXPECT_EQ(LaunchCommand(config, "/worker", directories),
-            (std::vector<std::string>{"/worker", "/a", "/b"}));
-}
-
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += word + " ";
-  return text;
-}
-
-TEST(LaunchCommand, SpreadsRanksOverTheHostsOfAFile) {
-  CellConfig config;
-  config.workers = 16;
-  config.ranks_per_node = 8;
-  const std::vector<fs::path> directories = {"/a"};
-  const std::string here = Joined(LaunchCommand(config, "/worker", directories));
-  EXPECT_NE(here.find("--oversubscribe "), std::string::npos) << here;
-  EXPECT_EQ(here.find("--hostfile"), std::string::npos) << here;
-  const std::string there = Joined(LaunchCommand(config, "/worker", directories, "/hosts"));
-  for (const char* part : {"--hostfile /hosts --map-by ppr:8:node --rank-by slot ",
-                           "-x OMP_NUM_THREADS ", "-np 16 /worker /a "}) {
-    EXPECT_NE(there.find(part), std::string::npos) << there;
-  }
-  EXPECT_EQ(there.find("--oversubscribe"), std::string::npos) << there;
 }
 
 class Hostfile : public ::testing::Test {

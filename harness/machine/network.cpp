@@ -1,0 +1,145 @@
+#include "harness/machine/network.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::uint64_t kNoticedBytes = 1 << 20;  // below it what hosts say to one another anyway
+constexpr double kNoticedShare = 0.05;
+
+std::vector<std::string> NamesIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+std::optional<std::uint64_t> ReadNumber(const fs::path& file) {
+  std::uint64_t number = 0;
+  if (std::ifstream(file) >> number) return number;
+  return std::nullopt;
+}
+
+// "mlx5_0:1": the RDMA ports behind an interface.
+std::vector<std::string> RdmaPorts(const fs::path& interface) {
+  std::vector<std::string> ports;
+  const std::uint64_t port = ReadNumber(interface / "dev_port").value_or(0) + 1;
+  for (const std::string& device : NamesIn(interface / "device" / "infiniband"))
+    ports.push_back(fmt::format("{}:{}", device, port));
+  return ports;
+}
+
+// Whether one of two interfaces passes on what the other carries.
+bool CountTheSame(const fs::path& folder, const std::string& one, const std::string& other) {
+  std::error_code none;
+  const auto linked = [&](const std::string& from, const std::string& to) {
+    return fs::exists(folder / from / ("lower_" + to), none) ||
+           fs::exists(folder / from / ("upper_" + to), none);
+  };
+  return linked(one, other) || linked(other, one);
+}
+
+std::uint64_t Sum(const InterfaceBytes& bytes) { return bytes.received + bytes.sent; }
+
+}  // namespace
+
+std::map<std::string, InterfaceBytes> ReadInterfaces(const fs::path& folder) {
+  std::map<std::string, InterfaceBytes> interfaces;
+  for (const std::string& name : NamesIn(folder)) {
+    const fs::path statistics = folder / name / "statistics";
+    const auto received = ReadNumber(statistics / "rx_bytes");
+    const auto sent = ReadNumber(statistics / "tx_bytes");
+    if (received && sent) interfaces[name] = {*received, *sent};
+  }
+  return interfaces;
+}
+
+void NeedInterface(const std::string& name, const fs::path& folder) {
+  const std::vector<std::string> known = NamesIn(folder);
+  if (std::ranges::find(known, name) != known.end()) return;
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("--interface {}: this host has no such network interface; expected "
+                             "one of {}",
+                             name, fmt::join(known, ", ")));
+}
+
+std::vector<std::pair<std::string, std::string>> InterfaceEnvironment(const std::string& interface,
+                                                                      const fs::path& folder) {
+  if (interface.empty()) return {};
+  const std::vector<std::string> ports = RdmaPorts(folder / interface);
+  std::vector<std::string> devices = ports;
+  devices.push_back(interface);
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"OMPI_MCA_btl_tcp_if_include", interface},
+      {"OMPI_MCA_oob_tcp_if_include", interface},
+      {"NCCL_SOCKET_IFNAME", "=" + interface},  // "=": this name, not all that begin so
+      {"GLOO_SOCKET_IFNAME", interface},
+      {"UCX_NET_DEVICES", fmt::format("{}", fmt::join(devices, ","))}};
+  if (!ports.empty())
+    environment.emplace_back("NCCL_IB_HCA", fmt::format("={}", fmt::join(ports, ",")));
+  return environment;
+}
+
+json DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
+                     const std::map<std::string, InterfaceBytes>& after,
+                     const std::string& interface, bool across_hosts, const fs::path& folder) {
+  std::map<std::string, InterfaceBytes> carried;
+  json bytes = json::object();
+  for (const auto& [name, now] : after) {
+    const auto then = before.find(name);
+    // New since, or set back to 0 in between.
+    if (then == before.end() || now.received < then->second.received ||
+        now.sent < then->second.sent) {
+      continue;
+    }
+    const InterfaceBytes moved = {now.received - then->second.received,
+                                  now.sent - then->second.sent};
+    if (Sum(moved) == 0) continue;
+    carried[name] = moved;
+    bytes[name] = {{"received", moved.received}, {"sent", moved.sent}};
+  }
+  carried.erase("lo");
+  std::string meant = interface;
+  if (meant.empty() && !carried.empty()) {
+    meant = std::ranges::max_element(carried, {}, [](const auto& each) {
+              return Sum(each.second);
+            })->first;
+  }
+  json others = json::array();
+  const double share =
+      carried.contains(meant) ? kNoticedShare * static_cast<double>(Sum(carried[meant])) : 0;
+  for (const auto& [name, moved] : carried) {
+    if (!across_hosts || name == meant || CountTheSame(folder, meant, name)) continue;
+    if (Sum(moved) > kNoticedBytes && static_cast<double>(Sum(moved)) > share)
+      others.push_back(name);
+  }
+  return {{"interface", interface.empty() ? json() : json(interface)},
+          {"bytes", bytes},
+          {"others", others}};
+}
+
+std::string WarningOfOthers(const json& traffic) {
+  if (traffic["others"].empty()) return "";
+  return fmt::format(
+      "beside {} also {} of this host had traffic during this launch: expected --interface NAME, "
+      "or "
+      "nothing else that uses them",
+      traffic["interface"].is_null() ? "the busiest interface"
+                                     : traffic["interface"].get<std::string>(),
+      fmt::join(traffic["others"].get<std::vector<std::string>>(), ", "));
+}
+
+}  // namespace sparfuse::harness
