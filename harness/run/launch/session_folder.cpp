@@ -37,7 +37,7 @@ bool IsSession(const fs::path& folder) {
 }  // namespace
 
 SessionFolder::SessionFolder(const fs::path& record) : record_(record) {
-  std::string path = (Parent() / (std::string(kPrefix) + "XXXXXX")).string();
+  std::string path = (Parent() / fmt::format("{}XXXXXX", kPrefix)).string();
   if (::mkdtemp(path.data()) == nullptr) {
     SPARFUSE_THROW(kData, fmt::format("cannot make a folder in {}: {} (errno {})",
                                       Parent().string(), std::strerror(errno), errno));
