@@ -314,6 +314,8 @@ class TrialTest(Trials):
         self.assertEqual([o["config"] for o in stored], [o["config"] for o in outcomes])
         shutil.rmtree(self.results / "trials")
         again = subprocess.run(two_passes, text=True, capture_output=True, timeout=100, check=False)
+        self.assertEqual([outcome.pop("kind") for outcome in stored], ["measured"] * 3)
+        self.assertEqual({len(outcome.pop("digest")) for outcome in stored}, {64})
         self.assertEqual((again.returncode, json.loads(again.stdout)), (0, stored), again.stderr)
         again = subprocess.run([*measure, "--passes", "3"], text=True, capture_output=True, timeout=100, check=False)
         self.assertEqual(again.returncode, 2)
