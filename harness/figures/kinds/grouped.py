@@ -106,6 +106,8 @@ def _published_bars(panel, published, x, normalise):
             height /= base
         panel.places.setdefault(place, layout.tick_words(x, place))
         add(place, published.name(row.method), row, height)
+    if all(isinstance(place, (int, float)) for place in panel.places):  # theirs between ours
+        panel.places = dict(sorted(panel.places.items()))
     workloads = {cell.workload for cell in panel.cells}
     for row in published.stated(workloads.pop()) if len(workloads) == 1 else []:
         gain, place = row.gain(), row.place(x)
