@@ -4,10 +4,10 @@
 #include <regex>
 #include <utility>
 
+#include "baselines/composition_checks.hpp"
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/dense_fallback.hpp"
-#include "core/fusion/given_planner.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 namespace sparfuse {
@@ -23,137 +23,22 @@ Options OptionsOf(const char* kind, const Descriptor& part, const Options& given
 }
 
 PayloadCoding CodingOf(const Options& sending) {
-  return {StringOption(sending, "payload_values") == "f16" ? ValueCoding::kF16 : ValueCoding::kF32,
-          StringOption(sending, "payload_indices") == "delta" ? IndexCoding::kDelta
-                                                              : IndexCoding::kU32};
-}
-
-// Whether the strategy sends the units that are given, and sparsifies where the planner plans for
-// it.
-void CheckPlanner(const Composition& made) {
-  if (made.planner->name == kGivenPlanner && !made.strategy->dense_units) {
-    SPARFUSE_THROW(kConfig, "planner \"given\" with strategy \"" +
-                                std::string(made.strategy->name) +
-                                "\", which does not send the units of a plan; expected one of "
-                                "\"dense-units\", \"ahead\", \"behind\"");
-  }
-  if (!made.planner->ahead_only || made.strategy->sparsified == Sparsified::kAhead) return;
-  SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
-                              "\" plans tensor by tensor, and strategy \"" +
-                              std::string(made.strategy->name) + "\" does not sparsify ahead");
-}
-
-// Whether what the strategy sends, the sparsifier selects and the collective takes are the same.
-void CheckPayloads(const Composition& made, const CollectiveDescriptor& collective) {
-  const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
-  const bool sends_payloads = made.strategy->sparsified != Sparsified::kNever;
-  if ((collective.payload == PayloadKind::kSparse) != sends_payloads) {
-    SPARFUSE_THROW(kConfig, "the collective \"" + std::string(collective.name) + "\" " +
-                                (sends_payloads ? "adds equal positions, not unequal indices"
-                                                : "takes sparse payloads") +
-                                ", and " + strategy + " sends " +
-                                (sends_payloads ? "payloads" : "dense gradients"));
-  }
-  for (const OptionSpec& option : SendingOptions()) {
-    const OptionValue& value = made.sending.at(option.name);
-    if (sends_payloads || value == option.fallback) continue;
-    SPARFUSE_THROW(kConfig, option.name + " = " + ToString(value) + ": " + strategy +
-                                " sends dense gradients; expected it with payloads only");
-  }
-  if (!sends_payloads && made.feedback.kind != FeedbackKind::kNone) {
-    SPARFUSE_THROW(kConfig, strategy + " sends dense gradients: expected feedback \"none\"");
-  }
-  if (!sends_payloads && made.sparsifier != nullptr) {
-    SPARFUSE_THROW(kConfig, "the sparsifier is \"" + std::string(made.sparsifier->name) +
-                                "\", and " + strategy +
-                                " sends dense gradients: expected \"none\"");
-  }
-  if (sends_payloads && made.sparsifier == nullptr && !made.sparse_collective->traits().selects &&
-      StringOption(made.sending, "payload_dense") == "indexed") {
-    SPARFUSE_THROW(kConfig, "the sparsifier is \"none\", and " + strategy +
-                                " sends payloads: expected a sparsifier, or a quantizer as "
-                                "payload_dense");
-  }
-}
-
-// Whether what is sent is what a collective that sums, drops or selects can work on.
-void CheckTraits(const Composition& made) {
-  const CollectiveTraits& traits = made.sparse_collective->traits();
-  const std::string collective =
-      "the collective \"" + std::string(made.sparse_collective->descriptor().name) + "\"";
-  if (traits.sums && made.coding != PayloadCoding{}) {
-    SPARFUSE_THROW(
-        kConfig, "payload_values = " + ToString(made.sending.at("payload_values")) +
-                     ", payload_indices = " + ToString(made.sending.at("payload_indices")) + ": " +
-                     collective + " adds payloads on the way; expected \"f32\" and \"u32\"");
-  }
-  if (traits.sums && StringOption(made.sending, "payload_dense") != "indexed") {
-    SPARFUSE_THROW(kConfig, "payload_dense = " + ToString(made.sending.at("payload_dense")) + ": " +
-                                collective + " adds payloads on the way; expected \"indexed\"");
-  }
-  if ((traits.drops || traits.selects) && made.feedback.kind != FeedbackKind::kResidual) {
-    SPARFUSE_THROW(kConfig,
-                   collective +
-                       (traits.selects ? " selects from a residual" : " gives back what it drops") +
-                       ": expected feedback \"residual\"");
-  }
-  if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
-    SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
-                                std::string(made.strategy->name) +
-                                "\" sparsifies tensor by tensor; expected \"behind\"");
-  }
-  if (made.sparsifier == nullptr) return;  // CheckPayloads has refused what needs one
-  const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
-  if (traits.equal_counts && made.threshold_period > 1) {
-    SPARFUSE_THROW(kConfig, "threshold_period = " + std::to_string(made.threshold_period) +
-                                " with " + sparsifier +
-                                ": what reaches a threshold of another step differs between "
-                                "ranks, and " +
-                                collective + " takes equal counts: expected 1");
-  }
-  if (traits.equal_counts && !made.sparsifier->exact_count) {
-    SPARFUSE_THROW(kConfig, sparsifier + " selects counts that differ between ranks, and " +
-                                collective +
-                                " takes equal ones: expected one whose count is exact, say "
-                                "\"topk\"");
-  }
-  if (traits.same_indices && !made.sparsifier->index_shared) {
-    SPARFUSE_THROW(kConfig, sparsifier + " selects other indices on each rank, and " + collective +
-                                " takes the same ones: expected one that shares them, say "
-                                "\"randomk\"");
-  }
-}
-
-// Whether there is a choice between sparse and dense, and neither changes the method's mathematics.
-void CheckDenseFallback(const Composition& made) {
-  if (!BoolOption(made.sending, "dense_fallback")) return;
-  const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
-  SPARFUSE_REQUIRE(made.strategy->dense_units && made.strategy->sparsified != Sparsified::kNever,
-                   "dense_fallback with " + strategy +
-                       ", which does not send the units of a plan: expected \"ahead\" or "
-                       "\"behind\"");
-  SPARFUSE_REQUIRE(made.sparsifier != nullptr,
-                   "dense_fallback with sparsifier \"none\": expected one, whose selections may "
-                   "take longer than they save");
-  SPARFUSE_REQUIRE(
-      made.feedback.kind != FeedbackKind::kMomentum,
-      "dense_fallback with feedback \"momentum\": what is sent dense has none; expected "
-      "\"residual\" or \"none\"");
-}
-
-// Whether the units of a plan can be sent dense for some steps, and nothing is lost by it.
-void CheckDenseWarmup(const Composition& made) {
-  if (made.dense_warmup_steps == 0) return;
-  const std::string steps = "dense_warmup_steps = " + std::to_string(made.dense_warmup_steps);
-  SPARFUSE_REQUIRE(made.strategy->dense_units, steps + " with strategy \"" +
-                                                   std::string(made.strategy->name) +
-                                                   "\", which does not send the units of a plan: "
-                                                   "expected \"ahead\" or \"behind\", or 0");
-  SPARFUSE_REQUIRE(
-      made.feedback.kind != FeedbackKind::kMomentum,
-      steps +
-          " with feedback \"momentum\": what is sent dense has none; expected \"residual\" or "
-          "\"none\", or 0");
+  const std::string& values = StringOption(sending, "payload_values");
+  const std::string& indices = StringOption(sending, "payload_indices");
+  const std::string& policy = StringOption(sending, "bloom_policy");
+  PayloadCoding coding;
+  coding.values = values == "f16"      ? ValueCoding::kF16
+                  : values == "fitted" ? ValueCoding::kFitted
+                                       : ValueCoding::kF32;
+  coding.indices = indices == "delta"   ? IndexCoding::kDelta
+                   : indices == "bloom" ? IndexCoding::kBloom
+                                        : IndexCoding::kU32;
+  if (coding.indices != IndexCoding::kBloom) return coding;
+  coding.policy = policy == "random" ? BloomPolicy::kRandom
+                  : policy == "p0"   ? BloomPolicy::kAll
+                                     : BloomPolicy::kLeftmost;
+  coding.false_positives = DoubleOption(sending, "bloom_fpr");
+  return coding;
 }
 
 // The tensors that a name means; `key`: where it is given.
@@ -193,14 +78,29 @@ std::span<const OptionSpec> SendingOptions() {
        std::string("f32"),
        0,
        0,
-       {"f32", "f16"},
-       "values of a sparse payload; what a half cannot hold goes into the residual"},
+       {"f32", "f16", "fitted"},
+       "values of a sparse payload; what a half, or fitted polynomials, cannot hold goes into the "
+       "residual"},
       {"payload_indices",
        std::string("u32"),
        0,
        0,
-       {"u32", "delta"},
-       "indices of a sparse payload; delta: two bytes where a gap is below 65535"},
+       {"u32", "delta", "bloom"},
+       "indices of a sparse payload; delta: two bytes where a gap is below 65535; bloom: a Bloom "
+       "filter of those of each tensor"},
+      {"bloom_policy",
+       std::string("leftmost"),
+       0,
+       0,
+       {"leftmost", "random", "p0"},
+       "what of the indices that a filter has is sent: the first, or those that a permutation puts "
+       "first, as many as were selected; p0: all"},
+      {"bloom_fpr",
+       0.0,
+       0,
+       0.5,
+       {},
+       "fraction of the indices not selected that a filter has; 0: a tenth of what was selected"},
       {"payload_dense",
        std::string("indexed"),
        0,
@@ -304,6 +204,12 @@ Composition Compose(const MethodParts& parts) {
                                 std::string(made.planner->name) +
                                 "\", which looks at no times with these options: expected 0");
   }
+  if (replan_every > 0 && (made.strategy->node_shards || made.strategy->owned_parts)) {
+    SPARFUSE_THROW(kConfig, "replan_every = " + std::to_string(replan_every) + " with strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\": residuals lie on parts of units, which another plan would "
+                                "give to other ranks: expected 0");
+  }
   made.dense_warmup_steps =
       static_cast<std::uint64_t>(IntOption(made.sending, "dense_warmup_steps"));
   if (parts.sparsifier != nullptr) {
@@ -316,20 +222,26 @@ Composition Compose(const MethodParts& parts) {
   made.feedback = MakeFeedback(
       parts.feedback, ResolveOptions("feedback " + parts.feedback, FeedbackOptions(parts.feedback),
                                      parts.feedback_options));
-  CheckPlanner(made);
-  CheckPayloads(made, collective);
-  CheckTraits(made);
-  CheckDenseFallback(made);
-  CheckDenseWarmup(made);
+  CheckParts(made, collective);
   return made;
 }
 
 void CheckTopology(const Composition& composition, const Topology& topology) {
+  if (composition.strategy->node_shards && topology.ranks % topology.ranks_per_node != 0) {
+    SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
+                                std::to_string(topology.ranks_per_node) + " a node: strategy \"" +
+                                std::string(composition.strategy->name) +
+                                "\" needs as many on every node");
+  }
+  const Topology sending =
+      composition.strategy->node_shards ? Topology{topology.nodes(), 1} : topology;
   // The options are those of the one that the method names; the other has none and refuses nothing.
   for (const Collective* each :
        {composition.sparse_collective.get(), composition.dense_collective.get()}) {
     const CollectiveDescriptor& collective = each->descriptor();
-    const std::string why = collective.WhyNot(composition.collective_options, topology);
+    const std::string why =
+        collective.WhyNot(composition.collective_options,
+                          collective.payload == PayloadKind::kSparse ? sending : topology);
     if (why.empty()) continue;
     SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
                                 std::to_string(topology.ranks_per_node) +
@@ -418,6 +330,8 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   live.plan = std::move(plan);
   live.topology = topology;
   live.strategy = composition.MakeStrategy();
+  const StrategyDescriptor& strategy = *composition.strategy;
+  live.strategy_loses = strategy.loses != nullptr && strategy.loses(composition.strategy_options);
   live.sparsifier = composition.MakeSparsifier(seed);
   live.unbounded_count =
       composition.sparsifier != nullptr && composition.sparsifier->unbounded_count;

@@ -6,7 +6,11 @@
 #include <vector>
 
 #include "baselines/cupcake/cupcake_planner.hpp"
+#include "baselines/espresso/espresso_paths.hpp"
+#include "baselines/espresso/espresso_planner.hpp"
 #include "baselines/gtopk/gtopk.hpp"
+#include "baselines/hipress/casync_ring.hpp"
+#include "baselines/hipress/secopa_planner.hpp"
 #include "baselines/horovod-fusion/horovod_cycle.hpp"
 #include "baselines/mg-wfbp/mg_wfbp_planner.hpp"
 #include "baselines/oktopk/oktopk.hpp"
@@ -44,6 +48,7 @@ std::span<const StrategyDescriptor> Strategies() {
     std::vector<StrategyDescriptor> table(CoreStrategies().begin(), CoreStrategies().end());
     table.push_back(kSafusionNaive);
     table.push_back(baselines::kHorovodCycle);
+    table.push_back(baselines::kEspressoPaths);
     return table;
   }();
   return kTable;
@@ -58,6 +63,8 @@ std::span<const PlannerDescriptor> Planners() {
     table.push_back(baselines::kMgWfbpPlanner);
     table.push_back(baselines::kOmgsPlanner);
     table.push_back(baselines::kCupcakePlanner);
+    table.push_back(baselines::kSecopaPlanner);
+    table.push_back(baselines::kEspressoPlanner);
     return table;
   }();
   return kTable;
@@ -74,6 +81,7 @@ std::span<const CollectiveDescriptor> Collectives() {
     table.push_back(baselines::OkTopkCollective());
     table.push_back(baselines::OmniReduceCollective());
     table.push_back(baselines::ZenCollective());
+    table.push_back(baselines::CasyncRing());
     return table;
   }();
   return kTable;

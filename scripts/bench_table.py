@@ -123,12 +123,10 @@ def print_table(lines):
             print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="NAME.json")
+def print_tables(files):
+    """How many benchmarks of `files` had no result."""
     failures = 0
-    for path in parser.parse_args().files:
+    for path in files:
         lines, failed = table_of(path, path.stem.removesuffix("_gpu"))
         print(f"\n## {path.stem}\n")
         if len(lines) > 1:
@@ -137,7 +135,14 @@ def main():
             failures += 1
             print(f"{row.kernel} {row.keys} {row.variant}: {row.error or 'no result'}",
                   file=sys.stderr)
-    return 1 if failures else 0
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="NAME.json")
+    return 1 if print_tables(parser.parse_args().files) else 0
 
 
 if __name__ == "__main__":

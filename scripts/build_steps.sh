@@ -125,9 +125,12 @@ END
 # Those below return a status and do not rely on errexit, which is off where a caller tests it.
 
 # configure PRESET: runs cmake only where ninja would not do it by itself: the first time, after an
-# interrupted configuration, and when the presets or the toolchain have changed.
+# interrupted configuration, and when the presets or the toolchain have changed. cuda-sm90 is the preset
+# cuda for compute capability 9.0 alone.
 configure() {
   local preset="$1" folder="$ROOT/build/$1" nvcc key
+  local -a architecture=()
+  [[ "$preset" != cuda-sm* ]] || architecture=("CUDAARCHS=${preset#cuda-sm}-real")
   nvcc="$(cuda_compiler)"
   key="$( { cat "$ROOT/CMakePresets.json" "$VENV"/.sparfuse-{tools,libtorch} 2>/dev/null || true
     echo "$nvcc"; g++ --version; } | sha256sum)"
@@ -137,7 +140,8 @@ configure() {
   mkdir -p "$folder"
   rm -f "$folder/.configured"
   run_logged "configuring build/$preset" "configure-$preset.log" \
-    env -C "$ROOT" ${nvcc:+"CUDACXX=$nvcc"} "$VENV/bin/cmake" --fresh --preset "$preset" || return
+    env -C "$ROOT" ${nvcc:+"CUDACXX=$nvcc"} "${architecture[@]}" "$VENV/bin/cmake" --fresh \
+    --preset "${preset%-sm*}" -B "$folder" || return
   grep -E 'sparfuse: ' "$STATE/configure-$preset.log" | sed 's/^-- sparfuse/   build/' >&2 || true
   printf '%s' "$key" >"$folder/.configured"
 }

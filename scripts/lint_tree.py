@@ -5,8 +5,8 @@
 
 Reads every file that git knows or would add. Complains of an include that runs up a floor of
 scripts/floors.txt, of a source that has no room there, of a folder with more than 25 files, of two
-types of one name in one namespace, and of comment blocks that clang-format has broken. Exit status:
-0 clean, 1 something is wrong.
+types of one name in one namespace, of comment blocks that clang-format has broken, and of files for
+containers that cannot be right. Exit status: 0 clean, 1 something is wrong.
 """
 
 import collections
@@ -14,6 +14,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import lint_containers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FILES = 25
@@ -152,6 +154,7 @@ def main():
         "comments that clang-format has broken (lay them out anew, within the columns)":
             (f"{name}:{number}" for name, lines in sources.items()
              for number in broken_comments(lines)),
+        "files for containers": lint_containers.complaints(ROOT, files),
     }
     wrong = False
     for title, found in complaints.items():

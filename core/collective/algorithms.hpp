@@ -2,7 +2,13 @@
 // what the algorithms share.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
 #include "core/collective/collective.hpp"
+#include "core/collective/shards.hpp"
 
 namespace sparfuse {
 
@@ -18,10 +24,22 @@ CollectiveDescriptor ParameterServer();
 Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag);
 RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology);
 
+// A step of a ring, in which every rank sends `outgoing` to the next one and takes in `incoming`;
+// nothing is sent of what is empty. Throws Error{kComm} naming the `collective`, which outlives the
+// task, when as many bytes do not come.
+Task StepAroundRing(Communicator& communicator, std::string_view collective,
+                    std::span<const std::byte> outgoing, std::span<std::byte> incoming, int tag);
+
 // `steps` of a ring, at most one time around it, in each of which every rank sends to the next one;
 // bytes: of the busiest rank in all of them. Ranks are in order around the ring: one hop leaves
 // each node.
 Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology);
+
+// Appends a half of the ring, and counts it: in which rank r sends every chunk but r + skipped, and
+// receives what rank r-1 sends. In every step the ranks send all chunks, each another one, of which
+// the largest sets the pace.
+void AddRingHalf(const Shards& shards, std::size_t skipped, bool reduces, const Topology& topology,
+                 RoundPlan& plan, std::size_t element_bytes = sizeof(float));
 
 // sparse_allgather.cpp. Throw Error{kInternal} when payload, capacity and room of a gathering
 // `collective` do not fit one another, Error{kComm} when another rank's payload has no whole

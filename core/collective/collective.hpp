@@ -135,6 +135,20 @@ std::span<const CollectiveDescriptor> CoreCollectives();
 // One of them with its default options, made once: it lives as long as the program.
 std::shared_ptr<const Collective> CoreCollective(std::string_view name);
 
+// The halves of "ring-allreduce", each a dense collective for itself: of the buffer rank j reduces,
+// or gives, shard j (shards.hpp). Methods do not name them; strategies ask for their patterns.
+const Collective& RingReduceScatter();
+const Collective& RingAllGather();
+// The same ring and its halves with floats as halves of a word on the way (f16_ring.cpp).
+const Collective& F16AllReduce();
+const Collective& F16ReduceScatter();
+const Collective& F16AllGather();
+// What each rank selects of part j (ExchangeBuffers::part_begins) goes to rank j, uncoded; who owns
+// no part has no payloads. Ranks are counted from shape.owner on, around.
+const Collective& SparseReduceScatter();
+// What rank shape.owner gives goes to all, down a tree.
+const Collective& SparseBroadcast();
+
 // The sizes of an exchange of which every rank sends `payload_bytes`, as a model expects them.
 ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& shape,
                             std::vector<std::uint64_t> payload_bytes, const OverlapModel& overlap,

@@ -37,12 +37,18 @@ struct ExchangeBuffers {
   CollectiveState* state = nullptr;  // of Collective::MakeState for this range; may be null
   Jobs* jobs = nullptr;              // null: work is done where it comes up
 
-  std::span<float> dense;          // [n], in place: own values in, sum over ranks out
+  std::span<float> dense;  // [n], in place: own values in, sum over ranks out
+  // Of dense collectives that round: [n] what rounding has taken before, which is sent now, in;
+  // what it takes, out. Or empty: that is lost.
+  std::span<float> rounded;
   std::span<const std::byte> own;  // this rank's sparse payload
   // Of collectives that select (CollectiveTraits::selects): [shape.elements] what this rank has
   // accumulated, of which it sends what it chooses. It is this rank's residual: what remains of it
   // is left here, or said by `returned`.
   std::span<float> accumulated;
+  // Where parts of the range have an owner each: where they begin, ascending, and where the last
+  // one ends.
+  std::vector<std::uint32_t> part_begins;
   std::span<std::byte> gathered;   // room for size() * capacity_bytes
   std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
   // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).

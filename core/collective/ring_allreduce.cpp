@@ -2,7 +2,7 @@
 //
 // Source:      P. Patarasuk & X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 //              workstations, JPDC 69(2), 2009.
-// Deviations:  chunk j has n/P + [j < n mod P] elements; empty chunks are not sent.
+// Deviations:  chunk j has n/P + [j < n mod P] elements (shards.hpp); empty chunks are not sent.
 //
 // Every chunk is reduced in one place and copied from there, so all ranks get equal bits.
 #include <algorithm>
@@ -11,70 +11,113 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/shards.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
 namespace {
 
-// The chunks of n elements on P ranks. Chunk numbers are taken modulo P.
-struct Chunks {
-  std::size_t elements;
-  std::size_t ranks;
+// What a half of the ring works on: this rank's place in it, and the chunks.
+struct Place {
+  Place(Communicator& communicator, std::span<float> values)
+      : ranks(static_cast<std::size_t>(communicator.size())),
+        rank(static_cast<std::size_t>(communicator.rank())),
+        data(values),
+        shards{values.size(), ranks} {}
 
-  std::size_t Index(std::size_t chunk) const { return chunk % ranks; }
-  std::size_t Size(std::size_t chunk) const {
-    return elements / ranks + (Index(chunk) < elements % ranks ? 1 : 0);
+  std::span<float> Part(std::size_t chunk) const {
+    return data.subspan(shards.Begin(chunk), shards.Size(chunk));
   }
-  std::size_t Begin(std::size_t chunk) const {
-    return Index(chunk) * (elements / ranks) + std::min(Index(chunk), elements % ranks);
-  }
-  std::size_t NonEmpty() const { return std::min(elements, ranks); }
+
+  std::size_t ranks, rank;
+  std::span<float> data;
+  Shards shards;
 };
+
+Task Step(Communicator& communicator, std::span<const float> outgoing, std::span<float> incoming,
+          int tag) {
+  return StepAroundRing(communicator, "ring-allreduce", std::as_bytes(outgoing),
+                        std::as_writable_bytes(incoming), tag);
+}
+
+// Step s sends chunk `first - s` on and adds to the one before it what comes in, after which chunk
+// `first + 1` is reduced here.
+Task ReduceAround(Communicator& communicator, const Place& place, std::size_t first, int tag) {
+  const auto scratch = std::make_unique_for_overwrite<float[]>(place.shards.Size(0));
+  for (std::size_t step = 0; step + 1 < place.ranks; ++step) {
+    const std::size_t chunk = first + 2 * place.ranks - step;
+    const std::span<float> target = place.Part(chunk - 1);
+    const std::span<float> incoming(scratch.get(), target.size());
+    co_await Step(communicator, place.Part(chunk), incoming, tag);
+    AddInto(incoming, target);
+  }
+}
+
+// Step s passes chunk `first - s` on; what comes in takes the place of the one before it.
+Task GatherAround(Communicator& communicator, const Place& place, std::size_t first, int tag) {
+  for (std::size_t step = 0; step + 1 < place.ranks; ++step) {
+    const std::size_t chunk = first + 2 * place.ranks - step;
+    co_await Step(communicator, place.Part(chunk), place.Part(chunk - 1), tag);
+  }
+}
+
+void RequireHost(std::string_view collective, const Communicator& communicator) {
+  if (communicator.stream().device.kind == DeviceKind::kHost) return;
+  SPARFUSE_THROW(kUnsupported, std::string(collective) +
+                                   ": adds in host memory, and messages of transport \"" +
+                                   std::string(communicator.backend()) +
+                                   "\" lie on a device; use native-allreduce");
+}
 
 }  // namespace
 
-Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag) {
-  if (communicator.stream().device.kind != DeviceKind::kHost) {
-    SPARFUSE_THROW(kUnsupported,
-                   "ring-allreduce: adds in host memory, and messages of transport \"" +
-                       std::string(communicator.backend()) +
-                       "\" lie on a device; use native-allreduce");
+Task StepAroundRing(Communicator& communicator, std::string_view collective,
+                    std::span<const std::byte> outgoing, std::span<std::byte> incoming, int tag) {
+  const int ranks = communicator.size();
+  std::vector<std::unique_ptr<Request>> requests;
+  if (!incoming.empty()) {
+    const int previous = (communicator.rank() + ranks - 1) % ranks;
+    requests.push_back(communicator.Irecv(previous, tag, incoming));
   }
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  if (ranks == 1 || data.empty()) co_return;
-  const auto rank = static_cast<std::size_t>(communicator.rank());
-  const int next = static_cast<int>((rank + 1) % ranks);
-  const int previous = static_cast<int>((rank + ranks - 1) % ranks);
-  const Chunks chunks{data.size(), ranks};
-  const auto part = [&](std::size_t chunk) {
-    return data.subspan(chunks.Begin(chunk), chunks.Size(chunk));
-  };
-  const auto scratch = std::make_unique_for_overwrite<float[]>(chunks.Size(0));
+  if (!outgoing.empty()) {
+    const int next = (communicator.rank() + 1) % ranks;
+    requests.push_back(communicator.Isend(next, tag, outgoing));
+  }
+  requests = co_await Complete(std::move(requests));
+  if (!incoming.empty() && requests[0]->bytes() != incoming.size()) {
+    SPARFUSE_THROW(kComm, std::string(collective) + ": chunk of " +
+                              std::to_string(requests[0]->bytes()) + " bytes from rank " +
+                              std::to_string(requests[0]->peer()) + ": expected " +
+                              std::to_string(incoming.size()) +
+                              "; ranks disagree on the length of the buffer");
+  }
+}
 
-  // Step s sends chunk `rank - s` on and takes in the one before it. The first P-1 steps add what
-  // comes in, after which chunk rank+1 is reduced here; the others pass the reduced chunks on.
-  for (std::size_t step = 0; step < 2 * (ranks - 1); ++step) {
-    const bool reducing = step < ranks - 1;
-    const std::span<float> outgoing = part(rank + 2 * ranks - step);
-    const std::span<float> target = part(rank + 2 * ranks - step - 1);
-    const std::span<float> incoming =
-        reducing ? std::span<float>(scratch.get(), target.size()) : target;
-    std::vector<std::unique_ptr<Request>> requests;
-    if (!incoming.empty()) {
-      requests.push_back(communicator.Irecv(previous, tag, std::as_writable_bytes(incoming)));
-    }
-    if (!outgoing.empty()) {
-      requests.push_back(communicator.Isend(next, tag, std::as_bytes(outgoing)));
-    }
-    requests = co_await Complete(std::move(requests));
-    if (!incoming.empty() && requests[0]->bytes() != incoming.size_bytes()) {
-      SPARFUSE_THROW(kComm, "ring-allreduce: chunk of " + std::to_string(requests[0]->bytes()) +
-                                " bytes from rank " + std::to_string(requests[0]->peer()) +
-                                ": expected " + std::to_string(incoming.size_bytes()) +
-                                "; ranks disagree on the length of the buffer");
-    }
-    if (reducing && !incoming.empty()) AddInto(incoming, target);
+void AddRingHalf(const Shards& shards, std::size_t skipped, bool reduces, const Topology& topology,
+                 RoundPlan& plan, std::size_t element_bytes) {
+  const std::size_t ranks = shards.members;
+  Round round = RingRound(ranks - 1, (ranks - 1) * shards.Size(0) * element_bytes, topology);
+  if (reduces) round[Work::kAdd] = shards.elements - shards.Size(ranks - 1);  // the smallest chunk
+  plan.rounds.push_back(round);
+  const auto sent_by = [&](std::size_t rank) {
+    const std::size_t kept = shards.Size(rank + skipped);
+    return std::pair(shards.NonEmpty() - (kept > 0 ? 1 : 0),
+                     (shards.elements - kept) * element_bytes);
+  };
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto [sent, sent_bytes] = sent_by(rank);
+    const auto [received, received_bytes] = sent_by(rank + ranks - 1);
+    plan.per_rank[rank] += {sent, received, sent_bytes, received_bytes};
   }
+}
+
+// The first P-1 steps leave chunk rank+1 reduced here; the others pass the reduced chunks on.
+Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag) {
+  RequireHost("ring-allreduce", communicator);
+  const Place place(communicator, data);
+  if (place.ranks == 1 || data.empty()) co_return;
+  co_await ReduceAround(communicator, place, place.rank, tag);
+  co_await GatherAround(communicator, place, place.rank + 1, tag);
 }
 
 Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology) {
@@ -93,31 +136,10 @@ RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   plan.per_rank.resize(ranks);
   if (ranks <= 1 || elements == 0) return plan;
-  const Chunks chunks{elements, ranks};
-
-  // In every step the ranks send all chunks, each another one: the largest sets the pace.
-  Round round = RingRound(ranks - 1, (ranks - 1) * chunks.Size(0) * sizeof(float), topology);
-  round[Work::kAdd] = elements - chunks.Size(ranks - 1);  // all but the own, smallest chunk
-  plan.rounds.push_back(round);
-  round[Work::kAdd] = 0;
-  plan.rounds.push_back(round);
-
   // Rank r sends every chunk twice, but for r+1 (once: it ends its reduction here) and r+2 (once:
-  // the next rank has it already). It receives what rank r-1 sends.
-  const auto sent_by = [&](std::size_t rank) {
-    Traffic traffic;
-    traffic.messages_sent = 2 * chunks.NonEmpty() - (chunks.Size(rank + 1) > 0 ? 1 : 0) -
-                            (chunks.Size(rank + 2) > 0 ? 1 : 0);
-    traffic.bytes_sent =
-        (2 * elements - chunks.Size(rank + 1) - chunks.Size(rank + 2)) * sizeof(float);
-    return traffic;
-  };
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const Traffic received = sent_by(rank + ranks - 1);
-    plan.per_rank[rank] = sent_by(rank);
-    plan.per_rank[rank].messages_received = received.messages_sent;
-    plan.per_rank[rank].bytes_received = received.bytes_sent;
-  }
+  // the next rank has it already).
+  AddRingHalf({elements, ranks}, 1, true, topology, plan);
+  AddRingHalf({elements, ranks}, 2, false, topology, plan);
   return plan;
 }
 
@@ -133,6 +155,45 @@ class Ring final : public Collective {
   }
 };
 
+// One of the two halves, so turned that shard j is reduced on, or comes from, rank j.
+class RingHalf final : public Collective {
+ public:
+  explicit RingHalf(bool reduces) : reduces_(reduces) {}
+
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    RequireHost(descriptor().name, communicator);
+    const Place place(communicator, buffers.dense);
+    if (place.ranks == 1 || buffers.dense.empty()) co_return;
+    if (reduces_) {
+      co_await ReduceAround(communicator, place, place.rank + place.ranks - 1, tag);
+    } else {
+      co_await GatherAround(communicator, place, place.rank, tag);
+    }
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    RoundPlan plan;
+    const auto ranks = static_cast<std::size_t>(topology.ranks);
+    plan.per_rank.resize(ranks);
+    const std::size_t elements = sizes.payload_bytes.front() / sizeof(float);
+    if (ranks <= 1 || elements == 0) return plan;
+    AddRingHalf({elements, ranks}, reduces_ ? 0 : 1, reduces_, topology, plan);
+    return plan;
+  }
+
+ private:
+  bool reduces_;
+};
+
+CollectiveDescriptor Half(std::string_view name,
+                          std::unique_ptr<Collective> (*make)(const Options&)) {
+  return {.name = name,
+          .source = "Patarasuk & Yuan, JPDC 2009",
+          .revision = 1,
+          .payload = PayloadKind::kDense,
+          .make = make,
+          .host_memory = true};
+}
+
 }  // namespace
 
 CollectiveDescriptor RingAllReduce() {
@@ -146,6 +207,22 @@ CollectiveDescriptor RingAllReduce() {
           .of_library = true,
           .host_memory = true,
           .summary = "dense sums around a ring: reduce-scatter, then all-gather"};
+}
+
+const Collective& RingReduceScatter() {
+  static const CollectiveDescriptor kDescriptor = Half("ring-reduce-scatter", [](const Options&) {
+    return std::unique_ptr<Collective>(std::make_unique<RingHalf>(true));
+  });
+  static const auto kMade = MakeCollective(kDescriptor);
+  return *kMade;
+}
+
+const Collective& RingAllGather() {
+  static const CollectiveDescriptor kDescriptor = Half("ring-allgather", [](const Options&) {
+    return std::unique_ptr<Collective>(std::make_unique<RingHalf>(false));
+  });
+  static const auto kMade = MakeCollective(kDescriptor);
+  return *kMade;
 }
 
 }  // namespace sparfuse

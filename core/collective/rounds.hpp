@@ -79,6 +79,7 @@ struct ExchangeShape {
   std::uint64_t step = 0;
   // In the order of the range, for collectives that look at tensors (CollectiveTraits::by_tensor).
   std::span<const ExchangedTensor> tensors = {};
+  std::size_t owner = 0;  // of the first part, or of all that is given, where ranks own parts
 
   double density() const {
     return elements == 0 ? 0.0 : static_cast<double>(kept) / static_cast<double>(elements);
@@ -92,6 +93,8 @@ struct ExchangeSizes {
   // [ranks] the few words that each rank notes (ExchangeBuffers::seen), or empty for collectives
   // that note nothing. What they mean is the collective's own.
   std::vector<std::vector<std::uint64_t>> seen;
+  // [ranks] of exchanges whose parts have an owner each: what each rank gives of every part.
+  std::vector<std::vector<std::uint64_t>> part_bytes = {};
 };
 
 // Sizes for collectives that look at nothing but payloads.

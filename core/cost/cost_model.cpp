@@ -40,9 +40,11 @@ double SelectionCost::operator()(std::size_t elements, double density) const {
 LinkCost LinkCost::FromAlphaBeta(double alpha_seconds, double seconds_per_byte,
                                  double seconds_per_extra_message) {
   constexpr double kGigabyte = 1e9;
-  return {PiecewiseLinear(
-              {{0, alpha_seconds}, {kGigabyte, alpha_seconds + kGigabyte * seconds_per_byte}}),
-          seconds_per_extra_message};
+  LinkCost link;
+  link.round_seconds = PiecewiseLinear(
+      {{0, alpha_seconds}, {kGigabyte, alpha_seconds + kGigabyte * seconds_per_byte}});
+  link.seconds_per_extra_message = seconds_per_extra_message;
+  return link;
 }
 
 double CostModel::SelectionSeconds(std::string_view sparsifier, std::size_t elements,
@@ -101,36 +103,36 @@ double WorkSeconds::Of(const WorkByKind& elements) const {
 
 CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   Phases phases;
-  double rounds = 0;
-  double further_messages = 0;
+  phases.latency_seconds = exchange_dispatch_seconds;
+  phases.cpu_seconds = exchange_cpu_seconds;
+  const LinkCost& node = links[static_cast<std::size_t>(LinkClass::kIntraNode)];
   const WorkSeconds& work = plan.on_host ? host_work_seconds : work_seconds;
   for (const Round& round : plan.rounds) {
     phases.local_seconds += work.Of(round.work);
     if (round.messages == 0) continue;
     const LinkCost& link = links[static_cast<std::size_t>(round.link)];
     const PiecewiseLinear& seconds = link.round_seconds;
-    const PiecewiseLinear& within =
-        links[static_cast<std::size_t>(LinkClass::kIntraNode)].round_seconds;
+    const PiecewiseLinear& within = node.round_seconds;
     // Rounds of one phase are alike: the mean size stands for each repetition.
     const double bytes =
         static_cast<double>(std::max(round.bytes, round.node_bytes)) / round.repeat;
     const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
-    phases.latency_seconds += (round.repeat - round.within_starts) * seconds(0) +
-                              round.within_starts * within(0) +
-                              round.repeat * extra_messages * link.seconds_per_extra_message;
+    const double starts = (round.repeat - round.within_starts) * seconds(0) +
+                          round.repeat * extra_messages * link.seconds_per_extra_message;
+    const double starts_within = round.within_starts * within(0);
+    phases.latency_seconds += starts + starts_within;
     const double between = seconds(bytes) - seconds(0);
     const double inside =
         within(static_cast<double>(round.within_bytes) / round.repeat) - within(0);
     const LinkClass slower = inside > between ? LinkClass::kIntraNode : round.link;
-    phases.link_seconds[static_cast<std::size_t>(slower)] +=
-        round.repeat * std::max(between, inside);
-    rounds += round.repeat;
-    further_messages += round.repeat * extra_messages;
+    const double on_link = round.repeat * std::max(between, inside);
+    phases.link_seconds[static_cast<std::size_t>(slower)] += on_link;
+    phases.cpu_seconds += (round.repeat - round.within_starts) * link.round_cpu_seconds +
+                          round.within_starts * node.round_cpu_seconds +
+                          round.repeat * extra_messages * link.message_cpu_seconds +
+                          starts * link.cpu_fraction + starts_within * node.cpu_fraction +
+                          on_link * links[static_cast<std::size_t>(slower)].cpu_fraction;
   }
-  phases.latency_seconds += exchange_dispatch_seconds;
-  phases.cpu_seconds = exchange_cpu_seconds + rounds * round_cpu_seconds +
-                       further_messages * message_cpu_seconds +
-                       exchange_cpu_fraction * (phases.latency_seconds + phases.on_links());
   return phases;
 }
 
@@ -158,6 +160,13 @@ CostModel::Phases CostModel::AllReducePhases(const RoundPlan& plan, bool native,
   phases.link_seconds = {};
   phases.local_seconds = 0;
   return phases;
+}
+
+void BackwardProfile::Slow(double factor) {
+  for (double* seconds : {&begin_seconds, &forward_seconds, &tail_seconds, &update_seconds}) {
+    *seconds *= factor;
+  }
+  for (double& seconds : backward_seconds) seconds *= factor;
 }
 
 }  // namespace sparfuse

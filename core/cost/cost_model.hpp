@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
+#include "core/quantize/selection_coding/selection_sizes.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {
@@ -50,6 +51,11 @@ struct LinkCost {
   PiecewiseLinear round_seconds;
   // For each message beyond the first that a rank sends at once.
   double seconds_per_extra_message = 0;
+  // What it takes of each rank's processor beside that, polling included: seconds a round, seconds
+  // for each message beyond the first, and a fraction of the time that messages are on the way.
+  double round_cpu_seconds = 0;
+  double message_cpu_seconds = 0;
+  double cpu_fraction = 0;
 
   static LinkCost FromAlphaBeta(double alpha_seconds, double seconds_per_byte,
                                 double seconds_per_extra_message = 0);
@@ -74,6 +80,19 @@ struct DecodeCost {
   double per_entry = 0;             // received
 
   double Seconds(std::size_t elements, std::size_t entries, int ranks) const;
+};
+
+// Seconds of coding selections one by one, by what it does (SelectionWork).
+struct SelectionCodingCost {
+  double per_query = 0;     // an index is looked up in a filter
+  double per_insert = 0;    // a bit of a filter is set
+  double per_fitted = 0;    // a value is sorted and fitted
+  double per_restored = 0;  // a value is computed from a polynomial
+
+  double Seconds(const SelectionWork& work) const {
+    return per_query * work.queries + per_insert * work.inserts + per_fitted * work.fitted +
+           per_restored * work.restored;
+  }
 };
 
 // A dense all-reduce of so many bytes at the modelled ranks, as its library chooses to do it, in
@@ -102,6 +121,7 @@ struct CostModel {
   double seconds_per_entry = 0;   // decompression, the part that each received entry costs
   // By sparsifier or quantizer, in the place of the two above.
   std::map<std::string, DecodeCost, std::less<>> decode;
+  SelectionCodingCost selection_coding;  // where payloads are coded so
   // What collectives do with elements between messages; and on the host, where that is another
   // processor.
   WorkSeconds work_seconds;
@@ -114,13 +134,7 @@ struct CostModel {
   double exchange_host_seconds_per_rank = 0;
   // What an exchange takes of the host for each element that it covers, sent or not, on top.
   double exchange_seconds_per_element = 0;
-  // What an exchange takes of each rank's processor beside its time on the link, polling included:
-  // seconds once, seconds a round, seconds for each message beyond the first that a rank sends at
-  // once, and a fraction of the time it is under way.
-  double exchange_cpu_seconds = 0;
-  double round_cpu_seconds = 0;
-  double message_cpu_seconds = 0;
-  double exchange_cpu_fraction = 0;
+  double exchange_cpu_seconds = 0;  // of each rank's processor, once, beside what links take
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
   AllReduceCost all_reduce;                   // empty: by rounds
@@ -174,6 +188,9 @@ struct BackwardProfile {
   double tail_seconds = 0;               // from the last gradient to the end of backward
   double update_seconds = 0;
   bool sleeps = false;  // forward and backward take no core
+
+  // All of it takes so many times as long.
+  void Slow(double factor);
 };
 
 }  // namespace sparfuse

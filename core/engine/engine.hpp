@@ -4,75 +4,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/fusion/lane.hpp"
+#include "core/engine/requests.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {
-
-// An operation asked for in this step. 0 is none.
-using Handle = std::uint32_t;
-using Continuation = std::function<void()>;
-
-// An ordered queue of exchanges with a communicator of its own. Every rank must ask for the
-// exchanges of a channel in the same order; they are launched in that order, one at a time.
-enum class Channel : std::uint8_t { kControl, kData, kIntraNode, kInterNode };
-inline constexpr std::size_t kChannels = 4;
-std::string_view ChannelName(Channel channel);
-
-// Common to all requests: it starts when every handle in `after` is done; `then` runs on the event
-// thread when it is done itself.
-struct Ordering {
-  std::vector<Handle> after;
-  Continuation then;
-};
-
-struct PackRequest {  // copies a tensor's gradient into the flat gradient
-  std::size_t tensor = 0;
-  Lane lane = Lane::kCompute;
-  Ordering order = {};
-};
-
-struct SparsifyRequest {  // selects from a range of the flat gradient, with error feedback
-  // One tensor that has been announced (read where it lies), or a range whose tensors are packed.
-  Range range;
-  double density = 1.0;
-  Lane lane = Lane::kCompute;
-  // Which residual takes what is not sent. Each name is a store of its own over the flat gradient.
-  std::string_view residual = "local";
-  Ordering order = {};
-};
-
-struct ExchangeRequest {
-  // Dense: what this exchange sums, packed ranges of the flat gradient, ascending and disjoint.
-  std::vector<Range> ranges;
-  // Sparse: Sparsify handles whose ranges are ascending and disjoint; their ranges are summed.
-  std::vector<Handle> selections;
-  Channel channel = Channel::kData;
-  std::string label;    // for the timeline: "unit 3"
-  Ordering order = {};  // the selections are waited for in any case
-};
-
-struct NegotiateRequest {  // element-wise maximum of small integers over all ranks
-  std::vector<std::int64_t> values;
-  Channel channel = Channel::kControl;
-  std::vector<Handle> after;
-  std::function<void(std::span<const std::int64_t>)> then;
-};
-
-struct ApplyRequest {  // sum of an exchange -> average, ready for the optimizer
-  Handle exchange = 0;
-  Lane lane = Lane::kCompute;
-  Ordering order = {};  // the exchange is waited for in any case
-};
 
 class Engine {
  public:
@@ -86,8 +29,10 @@ class Engine {
 
   virtual Handle Pack(PackRequest request) = 0;
   virtual Handle Sparsify(SparsifyRequest request) = 0;
+  // Throws Error{kInternal} where its pattern does not take what it is of.
   virtual Handle Exchange(ExchangeRequest request) = 0;
   virtual Handle Negotiate(NegotiateRequest request) = 0;
+  virtual Handle Merge(MergeRequest request) = 0;
   virtual Handle Apply(ApplyRequest request) = 0;
   virtual Handle StartTimer(double seconds, Continuation then) = 0;
 
@@ -125,9 +70,17 @@ struct StrategyDescriptor {
   std::unique_ptr<Strategy> (*make)(const Options& resolved);
   // It sends units of the plan, those that the plan does not sparsify by all-reduce.
   bool dense_units = false;
+  // What it sparsifies are shards of what the ranks of a node have summed: its payloads travel
+  // between ranks of equal place on their nodes, which all have as many.
+  bool node_shards = false;
+  // Parts of its units are summed by the ranks that own them, and selected from again.
+  bool owned_parts = false;
+  // With these options, some of what it does not send is in no residual; null: all of it is.
+  bool (*loses)(const Options& resolved) = nullptr;
 };
 
-// The strategies that no paper owns: dense, ahead and behind over the units of a plan.
+// The strategies that no paper owns: over the units of a plan dense, ahead, behind, and behind with
+// sums within nodes first.
 std::span<const StrategyDescriptor> CoreStrategies();
 
 }  // namespace sparfuse

@@ -1,5 +1,6 @@
 #include "core/engine/scheduler.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -13,14 +14,10 @@ std::string_view LaneName(Lane lane) {
 }
 
 std::string_view ChannelName(Channel channel) {
-  static constexpr std::string_view kNames[] = {"control", "data", "intra-node", "inter-node"};
+  static constexpr std::string_view kNames[] = {
+      "control",         "data",      "intra-node",     "inter-node",
+      "intra-node-back", "data-back", "inter-node-back"};
   return kNames[static_cast<std::size_t>(channel)];
-}
-
-std::size_t Op::elements() const {
-  std::size_t sum = 0;
-  for (const Range& part : parts) sum += part.size();
-  return sum;
 }
 
 StepScheduler::StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank,
@@ -38,6 +35,30 @@ void StepScheduler::SetPlan(Plan plan) {
   plan_ = std::move(plan);
 }
 
+Topology StepScheduler::TopologyOf(Channel channel) const {
+  const int per_node = topology_.ranks_per_node;
+  const int node = topology_.NodeOf(rank_), local = topology_.LocalRankOf(rank_);
+  if (IsWithinNode(channel)) {
+    const int ranks = std::min(per_node, topology_.ranks - node * per_node);
+    return {ranks, ranks};
+  }
+  if (IsBetweenNodes(channel)) {
+    return {(topology_.ranks - local + per_node - 1) / per_node, 1};
+  }
+  return topology_;
+}
+
+int StepScheduler::MemberOf(Channel channel) const {
+  if (IsWithinNode(channel)) return topology_.LocalRankOf(rank_);
+  return IsBetweenNodes(channel) ? topology_.NodeOf(rank_) : rank_;
+}
+
+std::size_t StepScheduler::PartOf(const Op& exchange) const {
+  const int members = TopologyOf(exchange.channel).ranks;
+  return static_cast<std::size_t>((MemberOf(exchange.channel) + members - exchange.owner) %
+                                  members);
+}
+
 void StepScheduler::ResetStep() {
   ops_.clear();
   for (auto& channel : channels_) channel = {};
@@ -53,6 +74,7 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
   const auto wait_for = [&](Handle other) {
     assert(other >= 1 && other < handle);
     Op& first = op(other);
+    if (first.kind == OpKind::kExchange) self.exchanges.push_back(other);
     if (first.done) return;
     if (StreamsOrder(first, self)) {
       self.stream_predecessors.push_back(other);
@@ -66,6 +88,7 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
   for (const Handle other : after) wait_for(other);
   for (const Handle other : self.selections) wait_for(other);
   if (self.exchange != 0) wait_for(self.exchange);
+  if (self.forwarded != 0) wait_for(self.forwarded);
   if (self.kind != OpKind::kTimer) {
     ++done_.open;
     ++ordered_.open;
@@ -114,7 +137,9 @@ void StepScheduler::AdvanceChannel(Channel which) {
   channel.busy = true;
   if (op(head).kind == OpKind::kExchange) {
     for (const Handle part : op(head).selections) op(head).payload_bytes += op(part).payload_bytes;
-    if (op(head).selections.empty()) op(head).payload_bytes = sizeof(float) * op(head).elements();
+    if (!op(head).sparse) {
+      op(head).payload_bytes = (op(head).f16 ? 2 : sizeof(float)) * op(head).elements();
+    }
   }
   StartExchange(head, op(head));
 }
@@ -175,14 +200,40 @@ Handle StepScheduler::Sparsify(SparsifyRequest request) {
   sparsify.range = request.range;
   sparsify.density = request.density;
   sparsify.residual = request.residual;
+  sparsify.as_rank = request.copy_of.value_or(rank_);
+  sparsify.copies = sparsify.as_rank != rank_;
   sparsify.then = std::move(request.order.then);
   return Add(std::move(sparsify), request.order.after);
 }
+
+namespace {
+
+// members: of the exchange's channel.
+void CheckExchange(const Op& exchange, int members) {
+  const auto require = [&](bool holds, const char* expected) {
+    if (holds) return;
+    SPARFUSE_THROW(kInternal, exchange.label + ", an exchange on channel " +
+                                  std::string(ChannelName(exchange.channel)) + ": expected " +
+                                  expected);
+  };
+  const Pattern pattern = exchange.pattern;
+  require(!exchange.parts.empty(), "a range, or selections, of at least one element");
+  require((pattern == Pattern::kSum && !exchange.f16) || exchange.parts.size() == 1,
+          "one range of a pattern other than a sum, and of halves");
+  require(!exchange.sparse || (pattern != Pattern::kAllGather && !exchange.f16),
+          "dense ranges of an all-gather, and of halves");
+  require(exchange.shared || (exchange.forwarded == 0 && pattern != Pattern::kFromOwner),
+          "a shared range of what is forwarded, or given by one member");
+  require(exchange.owner >= 0 && exchange.owner < members, "an owner among the members");
+}
+
+}  // namespace
 
 Handle StepScheduler::Exchange(ExchangeRequest request) {
   Op exchange;
   exchange.kind = OpKind::kExchange;
   exchange.channel = request.channel;
+  exchange.pattern = request.pattern;
   exchange.selections = std::move(request.selections);
   const auto add = [&parts = exchange.parts](const Range& range) {
     if (range.size() == 0) return;
@@ -194,8 +245,17 @@ Handle StepScheduler::Exchange(ExchangeRequest request) {
   };
   for (const Range& range : request.ranges) add(range);
   for (const Handle selection : exchange.selections) add(op(selection).range);
-  exchange.range = {exchange.parts.front().begin, exchange.parts.back().end};
+  exchange.shared = request.shared;
+  exchange.forwarded = request.forwarded;
+  exchange.owner = request.owner;
+  exchange.f16 = request.f16;
+  exchange.counts = request.counts;
+  exchange.residual = request.residual;
+  exchange.sparse = exchange.shared || !exchange.selections.empty();
+  if (exchange.shared) exchange.parts = {exchange.shared->range};
   exchange.label = std::move(request.label);
+  CheckExchange(exchange, TopologyOf(exchange.channel).ranks);
+  exchange.range = {exchange.parts.front().begin, exchange.parts.back().end};
   exchange.then = std::move(request.order.then);
   return Add(std::move(exchange), request.order.after);
 }
@@ -209,13 +269,24 @@ Handle StepScheduler::Negotiate(NegotiateRequest request) {
   return Add(std::move(negotiate), request.after);
 }
 
+Op StepScheduler::OfExchange(OpKind kind, Handle exchange, Lane lane) const {
+  Op local;
+  local.kind = kind;
+  local.lane = lane;
+  local.exchange = exchange;
+  local.range = op(exchange).range;
+  local.parts = op(exchange).parts;
+  return local;
+}
+
+Handle StepScheduler::Merge(MergeRequest request) {
+  Op merge = OfExchange(OpKind::kMerge, request.exchange, request.lane);
+  merge.then = std::move(request.order.then);
+  return Add(std::move(merge), request.order.after);
+}
+
 Handle StepScheduler::Apply(ApplyRequest request) {
-  Op apply;
-  apply.kind = OpKind::kApply;
-  apply.lane = request.lane;
-  apply.exchange = request.exchange;
-  apply.range = op(request.exchange).range;
-  apply.parts = op(request.exchange).parts;
+  Op apply = OfExchange(OpKind::kApply, request.exchange, request.lane);
   apply.then = std::move(request.order.then);
   return Add(std::move(apply), request.order.after);
 }
@@ -234,8 +305,8 @@ std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
 }
 
 std::string StepScheduler::DescribeUnfinished() const {
-  static constexpr const char* kKinds[] = {"pack",      "sparsify", "exchange",
-                                           "negotiate", "apply",    "timer"};
+  static constexpr const char* kKinds[] = {"pack",  "sparsify", "exchange", "negotiate",
+                                           "merge", "apply",    "timer"};
   std::string text = std::to_string(done_.applied) + " of " + std::to_string(layout_.numel()) +
                      " elements applied";
   for (const Op& each : ops_) {

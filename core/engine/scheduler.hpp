@@ -20,47 +20,9 @@
 #include <vector>
 
 #include "core/engine/engine.hpp"
+#include "core/engine/operation.hpp"
 
 namespace sparfuse {
-
-struct ExchangeState;  // of LiveEngine, as is Selection (core/engine/live/live_state.hpp)
-struct Selection;
-
-enum class OpKind : std::uint8_t { kPack, kSparsify, kExchange, kNegotiate, kApply, kTimer };
-
-struct Op {
-  OpKind kind = OpKind::kPack;
-  Lane lane = Lane::kCompute;
-  Channel channel = Channel::kData;
-  Range range;                       // kExchange, kApply: from the first of `parts` to the last
-  std::vector<Range> parts;          // kExchange, kApply: ascending, none touching the next
-  std::size_t tensor = 0;            // kPack
-  double density = 1.0;              // kSparsify
-  std::string_view residual;         // kSparsify
-  std::string label;                 // kExchange
-  std::vector<Handle> selections;    // kExchange
-  std::vector<std::int64_t> values;  // kNegotiate, in and out
-  Handle exchange = 0;               // kApply
-  double seconds = 0;                // kTimer
-  Continuation then;
-  std::function<void(std::span<const std::int64_t>)> then_values;
-
-  std::uint32_t waits_for = 0;     // operations that it starts after and that it still waits for
-  std::vector<Handle> dependents;  // start when this is done
-  // Where streams keep operations in order (StepScheduler::StreamsOrder): those that start when
-  // this has been started, and those behind which this has been started.
-  std::vector<Handle> stream_successors;
-  std::vector<Handle> stream_predecessors;
-  bool started = false;  // kPack, kSparsify, kApply
-  bool done = false;
-  std::uint64_t payload_bytes = 0;  // kSparsify, kExchange: what this rank contributes
-
-  // LiveEngine's, from the start of the operation on.
-  Selection* selection = nullptr;           // kSparsify
-  ExchangeState* exchange_state = nullptr;  // kExchange, kApply
-
-  std::size_t elements() const;  // of `parts`
-};
 
 // All members are used by one thread at a time (the one that reacts), except that an engine may
 // read a started Op from the thread that works on it.
@@ -82,11 +44,18 @@ class StepScheduler : public Engine {
   Handle Sparsify(SparsifyRequest request) final;
   Handle Exchange(ExchangeRequest request) final;
   Handle Negotiate(NegotiateRequest request) final;
+  Handle Merge(MergeRequest request) final;
   Handle Apply(ApplyRequest request) final;
   Handle StartTimer(double seconds, Continuation then) final;
   std::uint64_t PayloadBytes(Handle sparsified) const override;
 
  protected:
+  // The ranks that share a channel with this one, as they lie on nodes.
+  Topology TopologyOf(Channel channel) const;
+  // This rank's place among them.
+  int MemberOf(Channel channel) const;
+  // The part of a sparse kReduceScatter that this rank owns, of which there may be none.
+  std::size_t PartOf(const Op& exchange) const;
   // Between steps: what follows goes by another plan of the same layout.
   void SetPlan(Plan plan);
 
@@ -119,6 +88,7 @@ class StepScheduler : public Engine {
   void TakeAsOrdered(const Op& over);
   void AdvanceChannel(Channel channel);
   void PrepareNextOnHost();
+  Op OfExchange(OpKind kind, Handle exchange, Lane lane) const;
 
   GradientLayout layout_;
   Plan plan_;

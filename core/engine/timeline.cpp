@@ -29,6 +29,7 @@ std::string_view SpanKindName(SpanKind kind) {
 void Timeline::Clear() {
   std::lock_guard lock(mutex_);
   spans_.clear();
+  shifted_seconds_ = 0;
 }
 
 void Timeline::Add(Span span) {
@@ -38,10 +39,16 @@ void Timeline::Add(Span span) {
 
 void Timeline::Shift(double seconds) {
   std::lock_guard lock(mutex_);
+  shifted_seconds_ += seconds;
   for (Span& span : spans_) {
     span.begin_seconds = std::max(0.0, span.begin_seconds + seconds);
     span.end_seconds = std::max(0.0, span.end_seconds + seconds);
   }
+}
+
+double Timeline::shifted_seconds() const {
+  std::lock_guard lock(mutex_);
+  return shifted_seconds_;
 }
 
 std::vector<Span> Timeline::Sorted() const {
@@ -63,15 +70,24 @@ double Timeline::Total(SpanKind kind, std::string_view lane) const {
   return total;
 }
 
-std::string ChromeTrace(const std::vector<std::vector<Span>>& spans_by_rank) {
-  std::string out = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+std::string ChromeTrace(const std::vector<std::vector<Span>>& spans_by_rank, int first_rank,
+                        double clock_uncertainty_seconds) {
+  std::string out = "{\"displayTimeUnit\": \"ms\", ";
+  if (clock_uncertainty_seconds > 0) {
+    char uncertainty[96];
+    std::snprintf(uncertainty, sizeof uncertainty,
+                  "\"otherData\": {\"clock_uncertainty_us\": %.3f}, ",
+                  clock_uncertainty_seconds * 1e6);
+    out += uncertainty;
+  }
+  out += "\"traceEvents\": [\n";
   bool first = true;
   const auto emit = [&](const std::string& event) {
     out += (first ? "" : ",\n") + event;
     first = false;
   };
   for (std::size_t rank = 0; rank < spans_by_rank.size(); ++rank) {
-    const std::string pid = std::to_string(rank);
+    const std::string pid = std::to_string(static_cast<std::size_t>(first_rank) + rank);
     emit("{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": " + pid +
          ", \"args\": {\"name\": \"rank " + pid + "\"}}");
     std::map<std::string, int> lanes;

@@ -41,6 +41,7 @@ class Timeline {
   void Add(Span span);
   // Moves all spans by so many seconds, none to before the step began.
   void Shift(double seconds);
+  double shifted_seconds() const;  // since Clear
   // In order of begin.
   std::vector<Span> Sorted() const;
   // Sum of the durations of one kind on one lane ("" is any lane).
@@ -49,6 +50,7 @@ class Timeline {
  private:
   mutable std::mutex mutex_;
   std::vector<Span> spans_;
+  double shifted_seconds_ = 0;
 };
 
 // Sums of one step of one rank, from its spans and counters. Seconds and bytes.
@@ -65,7 +67,8 @@ struct StepRecord {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t messages_sent = 0;
-  // Elements that this rank contributed; where a collective selects, that it is to contribute.
+  // Elements that this rank contributed (ExchangeRequest::counts); where a collective selects, that
+  // it is to contribute.
   std::uint64_t selected = 0;
   // Of exchanges that give sums: elements of the sums, and what came back to this rank.
   std::uint64_t summed = 0;
@@ -74,10 +77,14 @@ struct StepRecord {
   std::uint64_t tensors_missing = 0;
   std::uint64_t exchanges = 0;
   double residual_norm = 0;
+
+  bool operator==(const StepRecord&) const = default;
 };
 
 // Chrome trace JSON ("traceEvents", microseconds), one process a rank, one thread a lane; opens in
-// Perfetto and chrome://tracing. spans_by_rank[r] are rank r's spans.
-std::string ChromeTrace(const std::vector<std::vector<Span>>& spans_by_rank);
+// Perfetto and chrome://tracing. spans_by_rank[i] are those of rank first_rank + i. Ranks' times
+// may be wrong beside one another's by the uncertainty, which is written where it is not 0.
+std::string ChromeTrace(const std::vector<std::vector<Span>>& spans_by_rank, int first_rank = 0,
+                        double clock_uncertainty_seconds = 0);
 
 }  // namespace sparfuse

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/engine/node_shards.hpp"
+#include "core/engine/owned_parts.hpp"
+
 namespace sparfuse {
 
 void UnitStrategy::StepBegin(Engine& engine) {
@@ -58,11 +61,11 @@ void UnitStrategy::Launch(Engine& engine, const Message& message) {
   ExchangeRequest exchange;
   exchange.label = "unit " + std::to_string(message.unit) + (message.reduced ? ", dense" : "");
   if (unit.sparsified == Sparsified::kBehind && !message.reduced) {
-    exchange.selections = {engine.Sparsify({.range = engine.layout().RangeOf(unit.first, unit.last),
-                                            .density = unit.density,
-                                            .lane = unit.lane,
-                                            .order = {.after = local, .then = {}}})};
-  } else if (unit.sparsified == Sparsified::kAhead && !message.reduced) {
+    return apply_.Launched(engine,
+                           SendBehind(engine, unit, engine.layout().RangeOf(unit.first, unit.last),
+                                      std::move(local), std::move(exchange.label)));
+  }
+  if (unit.sparsified == Sparsified::kAhead && !message.reduced) {
     exchange.selections = local;
   } else {
     for (const std::size_t t : message.tensors) {
@@ -70,8 +73,22 @@ void UnitStrategy::Launch(Engine& engine, const Message& message) {
     }
     std::ranges::sort(exchange.ranges, {}, &Range::begin);  // where dense tensors are apart
     exchange.order.after = local;
+    return apply_.Launched(engine, SendDense(engine, unit, std::move(exchange)));
   }
   apply_.Launched(engine, engine.Exchange(std::move(exchange)));
+}
+
+Handle UnitStrategy::SendBehind(Engine& engine, const Unit& unit, Range range,
+                                std::vector<Handle> packed, std::string label) {
+  const Handle selected = engine.Sparsify({.range = range,
+                                           .density = unit.density,
+                                           .lane = unit.lane,
+                                           .order = {.after = std::move(packed), .then = {}}});
+  return engine.Exchange({.selections = {selected}, .label = std::move(label)});
+}
+
+Handle UnitStrategy::SendDense(Engine& engine, const Unit& /*unit*/, ExchangeRequest exchange) {
+  return engine.Exchange(std::move(exchange));
 }
 
 void UnitStrategy::BackwardEnd(Engine& engine) { apply_.BackwardEnd(engine); }
@@ -108,6 +125,8 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        {},
        kMake,
        true},
+      kNodeShards,
+      kOwnedParts,
   };
   return kStrategies;
 }

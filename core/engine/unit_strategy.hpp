@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "core/engine/apply_after_backward.hpp"
@@ -15,11 +16,21 @@ namespace sparfuse {
 // then the all-gather of the rest. Exchanges are launched in this order on the data channel (one
 // that is complete early waits for its predecessors) and averaged on the compute lane after
 // backward, in launch order, as the papers' synchronize() does.
-class UnitStrategy final : public Strategy {
+class UnitStrategy : public Strategy {
  public:
   void StepBegin(Engine& engine) override;
   void GradientReady(Engine& engine, std::size_t tensor) override;
   void BackwardEnd(Engine& engine) override;
+
+ protected:
+  // Asks for what becomes of a unit that is sparsified behind; gives the exchange to average.
+  //   range   of its tensors that are sparsified
+  //   packed  once these are done, they are in the flat gradient
+  virtual Handle SendBehind(Engine& engine, const Unit& unit, Range range,
+                            std::vector<Handle> packed, std::string label);
+  // The same of one that is sent dense: `exchange` says its ranges, when they are packed, and the
+  // label.
+  virtual Handle SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange);
 
  private:
   struct Message {

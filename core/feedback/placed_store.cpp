@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/payload/accumulate.hpp"
+
 namespace sparfuse {
 
 PlacedStore::PlacedStore(const GradientLayout& layout, Device device)
@@ -63,6 +65,17 @@ std::span<const float> PlacedStore::Read(std::string_view name, Range range) {
   }
   gpu::Synchronize(Copies());
   return read;
+}
+
+std::span<const float> PlacedStore::ReadAll(Range range) {
+  std::vector<std::string> names = on_host_.names();
+  for (const auto& [name, places] : places_) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  if (names.size() == 1) return Read(names.front(), range);
+  sum_.assign(range.size(), 0.0f);
+  for (const std::string& name : names) AddInto(Read(name, range), sum_);
+  return sum_;
 }
 
 double PlacedStore::Norm() {

@@ -27,6 +27,8 @@ class PlacedStore {
 
   // The same on the host wherever they are, valid until the next call. Changes nothing.
   std::span<const float> Read(std::string_view name, Range range);
+  // The sum of all residuals that there are, likewise.
+  std::span<const float> ReadAll(Range range);
   // As ResidualStore::Norm, over both places: what is in the other one is zero.
   double Norm();
 
@@ -42,6 +44,7 @@ class PlacedStore {
   std::map<std::string, std::vector<Place>, std::less<>> places_;  // [tensors] by name
   gpu::GpuStream copies_;                                          // made at first use
   gpu::PinnedBuffer<float> read_;
+  std::vector<float> sum_;
 };
 
 }  // namespace sparfuse

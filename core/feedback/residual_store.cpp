@@ -17,6 +17,12 @@ DeviceSpan<float> ResidualStore::Get(std::string_view name, Range range) {
   return {all.data + range.begin, range.size(), all.stream};
 }
 
+std::vector<std::string> ResidualStore::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, buffer] : stores_) names.push_back(name);
+  return names;
+}
+
 double ResidualStore::Norm() {
   const Stream stream{device_, nullptr};
   if (device_.kind != DeviceKind::kHost && norm_.size() == 0)

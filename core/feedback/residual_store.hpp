@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/device/device.hpp"
 #include "core/fusion/layout.hpp"
@@ -23,6 +24,8 @@ class ResidualStore {
 
   // The elements of `range` of the residual called `name`, made on first use.
   DeviceSpan<float> Get(std::string_view name, Range range);
+
+  std::vector<std::string> names() const;
 
   // Euclidean norm over all residuals, in the order of SumSquares (norm.hpp) in each. On a device
   // it waits, and all work on residuals must be done.

@@ -7,6 +7,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/fusion/plan_times.hpp"
 #include "core/quantize/quantizer.hpp"
+#include "core/quantize/selection_coding/selection_sizes.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -54,25 +55,28 @@ class Prediction {
         const bool behind = unit.sparsified == Sparsified::kBehind && !how.reduced;
         (behind ? fused : dense).Add(tensor.numel, times.compute);
       } else if (how.offloaded) {
-        host = std::max(host, times.compute) + times_.SparsifyOnHost(t, how.density);
+        host = std::max(host, times.compute) + times_.SparsifyOnHost(t, how.density) +
+               CodingSeconds(tensor.numel, tensor.shape, how.density);
         AddSelection(tensor.numel, tensor.shape, how.density, host, payload);
       } else {
         const bool is_whole = how.density >= 1 && form_.dense_quantizer != nullptr;
         times.compute += is_whole
                              ? cost_.dispatch_seconds +
                                    cost_.EncodeSeconds(form_.dense_quantizer->name(), tensor.numel)
-                             : times_.Sparsify(t, how.density);
+                             : times_.Sparsify(t, how.density) +
+                                   CodingSeconds(tensor.numel, tensor.shape, how.density);
         AddSelection(tensor.numel, tensor.shape, how.density, times.compute, payload);
       }
     }
     double side = 0;
     if (fused.elements > 0) {
-      (unit.lane == Lane::kSide ? side : times.compute) +=
-          times_.SparsifyFused(fused.elements, unit.density, unit.lane);
       const TensorEntry& first = input_.layout.tensor(unit.first);
       const bool alone = unit.last - unit.first == 1;
-      AddSelection(fused.elements, alone ? std::span(first.shape) : std::span<std::int64_t const>(),
-                   unit.density, times.compute, payload);
+      const auto shape = alone ? std::span(first.shape) : std::span<std::int64_t const>();
+      (unit.lane == Lane::kSide ? side : times.compute) +=
+          times_.SparsifyFused(fused.elements, unit.density, unit.lane) +
+          CodingSeconds(fused.elements, shape, unit.density);
+      AddSelection(fused.elements, shape, unit.density, times.compute, payload);
     }
     if (dense.elements > 0) {
       times.messages.push_back(
@@ -82,7 +86,8 @@ class Prediction {
     }
     if (payload.elements > 0) {
       const std::size_t range = input_.layout.RangeOf(unit.first, unit.last).size();
-      const std::size_t indexed = form_.coding == PayloadCoding{}
+      const std::size_t indexed = form_.coding.of_selections() ? payload.coded_bytes
+                                  : form_.coding == PayloadCoding{}
                                       ? payload.kept * kSparseElementBytes
                                       : ExpectedPayloadBytes(form_.coding, payload.kept, range);
       const std::size_t entries = payload.kept + payload.run_elements;
@@ -90,7 +95,7 @@ class Prediction {
           {payload.ready, side,
            times_.Gather(payload.whole_bytes + (payload.kept > 0 ? indexed : 0)) +
                times_.HostSecondsPerExchange(payload.elements),
-           cost_.dispatch_seconds +
+           cost_.dispatch_seconds + input_.topology.ranks * payload.decode_seconds +
                times_.Decompress(payload.elements,
                                  static_cast<std::size_t>(input_.topology.ranks) * entries)});
     }
@@ -124,6 +129,8 @@ class Prediction {
     std::size_t kept = 0;          // with indices
     std::size_t run_elements = 0;  // without
     std::size_t whole_bytes = 0;
+    std::size_t coded_bytes = 0;  // of selections that are coded one by one, with what that takes
+    double decode_seconds = 0;
     double ready = 0;
 
     void Add(std::size_t n, double when) {
@@ -138,12 +145,31 @@ class Prediction {
     if (density >= 1 && form_.dense_quantizer != nullptr) {
       payload.run_elements += n;
       payload.whole_bytes += form_.dense_quantizer->EncodedBytes(n);
-    } else if (density >= 1) {
-      payload.kept += n;
-    } else {
-      payload.kept += form_.sparsifier != nullptr ? form_.sparsifier->Count(n, shape, density)
-                                                  : KeptCount(n, density);
+      return;
     }
+    const std::size_t selected = Kept(n, shape, density);
+    if (!form_.coding.of_selections()) {
+      payload.kept += selected;
+      return;
+    }
+    const auto [kept, bytes] = ExpectSelection(form_.coding, selected, n);
+    payload.kept += kept;
+    payload.coded_bytes += bytes;
+    payload.decode_seconds +=
+        cost_.selection_coding.Seconds(WorkOfDecoding(form_.coding, selected, n));
+  }
+
+  std::size_t Kept(std::size_t n, std::span<const std::int64_t> shape, double density) const {
+    if (density >= 1) return n;
+    return form_.sparsifier != nullptr ? form_.sparsifier->Count(n, shape, density)
+                                       : KeptCount(n, density);
+  }
+
+  double CodingSeconds(std::size_t n, std::span<const std::int64_t> shape, double density) const {
+    if (!form_.coding.of_selections() || (density >= 1 && form_.dense_quantizer != nullptr)) {
+      return 0;
+    }
+    return cost_.selection_coding.Seconds(WorkOfEncoding(form_.coding, Kept(n, shape, density), n));
   }
 
   const PlanInput& input_;
@@ -158,6 +184,8 @@ void LeaveDense(Plan& plan, std::size_t unit) {
   left.sparsified = Sparsified::kNever;
   left.density = 1.0;
   left.lane = Lane::kCompute;
+  left.partitions = 1;
+  left.path = 0;
   for (std::size_t t = left.first; t < left.last && !plan.tensors.empty(); ++t)
     plan.tensors[t] = {};
 }

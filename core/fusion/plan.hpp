@@ -24,13 +24,18 @@ struct BackwardProfile;  // core/cost/cost_model.hpp
 // fusing (the whole unit, "behind").
 enum class Sparsified : std::uint8_t { kNever, kAhead, kBehind };
 
-// A run [first, last) of tensors in ready order that travels as one.
+// A run [first, last) of tensors in ready order that travels as one. Lane, partitions and path are
+// the unit's: tensors that should differ in them are units of their own.
 struct Unit {
   std::size_t first = 0;
   std::size_t last = 0;
   Sparsified sparsified = Sparsified::kNever;
   double density = 1.0;
   Lane lane = Lane::kCompute;  // behind: where it is selected from, there or on kSide
+  // Behind, of strategies that give parts of it to ranks that sum them: how many.
+  std::uint16_t partitions = 1;
+  // Of strategies that know several ways to send a unit: which, by the strategy's own numbers.
+  std::uint8_t path = 0;
   bool operator==(const Unit&) const = default;
 };
 
@@ -101,6 +106,8 @@ struct PlannerDescriptor {
   bool (*needs_profile)(const Options& resolved) = nullptr;
   bool ahead_only = false;  // plans tensor by tensor: for strategies that sparsify ahead
   std::string_view deviations = {};
+  // The strategy whose paths it plans; empty: it plans for any.
+  std::string_view strategy = {};
 };
 
 // The planners that no paper owns: layer-wise, by bytes, by count, whole model, fusion degree,

@@ -114,7 +114,9 @@ std::uint64_t Plan::Hash() const {
   for (const Unit& unit : units) {
     mix(unit.first);
     mix(unit.last);
-    mix(static_cast<std::uint64_t>(unit.sparsified) | static_cast<std::uint64_t>(unit.lane) << 8);
+    mix(static_cast<std::uint64_t>(unit.sparsified) | static_cast<std::uint64_t>(unit.lane) << 8 |
+        static_cast<std::uint64_t>(unit.partitions - 1) << 16 |
+        static_cast<std::uint64_t>(unit.path) << 32);
     mix(static_cast<std::uint64_t>(unit.density * 1e12));
   }
   for (const TensorPlan& tensor : tensors) {
@@ -173,6 +175,13 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
                                     std::string(LaneName(unit.lane)) +
                                     "\": expected \"compute\", or \"side\" where it is "
                                     "sparsified behind");
+    }
+    if (unit.partitions < 1 || (unit.partitions > 1 && unit.sparsified != Sparsified::kBehind)) {
+      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + ": the unit of tensor " +
+                                    layout.tensor(unit.first).name + " has " +
+                                    std::to_string(unit.partitions) +
+                                    " partitions: expected 1, or more where it is sparsified "
+                                    "behind");
     }
     next = unit.last;
   }

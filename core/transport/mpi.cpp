@@ -286,6 +286,14 @@ std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node) {
                                            Topology{size, ranks_per_node}, true);
 }
 
+std::string MpiLibraryVersion() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  const std::string text(version, static_cast<std::size_t>(length));
+  return text.substr(0, text.find_first_of(",\n"));
+}
+
 void FinalizeMpiOnClose() { finalize_on_close.store(true); }
 
 }  // namespace sparfuse

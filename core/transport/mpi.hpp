@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "core/transport/communicator.hpp"
 
@@ -16,6 +17,9 @@ namespace sparfuse {
 // yields a while, then sleeps for 2 % of the time since the last completion, between 20 and 200 us,
 // which bounds what a late look costs.
 std::unique_ptr<Communicator> MakeMpiWorld(int ranks_per_node);
+
+// "Open MPI v4.1.4", of the library that this process has loaded, also before MPI is initialised.
+std::string MpiLibraryVersion();
 
 // Says that the run ended well on all ranks: destroying the world then calls MPI_Finalize, after
 // which communicators split from it may only be destroyed. Callable on any thread. Without it MPI

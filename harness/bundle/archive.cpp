@@ -76,6 +76,9 @@ std::optional<std::uint64_t> OctalIn(std::string_view block, std::size_t at, std
 
 }  // namespace
 
+ArchiveWriter::ArchiveWriter(const std::filesystem::path& path)
+    : file_(path, fmt::format(".{}.tmp", ::getpid())) {}
+
 void ArchiveWriter::Add(std::string_view name, std::string_view content) {
   if (content.size() >= kLargestMember)
     SPARFUSE_THROW(kData,

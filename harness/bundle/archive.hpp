@@ -17,9 +17,9 @@ namespace sparfuse::harness {
 // has a pax extended header, so that every tar reads it.
 class ArchiveWriter {
  public:
-  // Nothing is at `path` before Commit. Throws Error{kData} naming the file and the system's
-  // reason.
-  explicit ArchiveWriter(const std::filesystem::path& path) : file_(path) {}
+  // Nothing is at `path` before Commit; each process writes beside it under a name of its own.
+  // Throws Error{kData} naming the file and the system's reason.
+  explicit ArchiveWriter(const std::filesystem::path& path);
   void Add(std::string_view name, std::string_view content);
   void Commit();
 

@@ -109,6 +109,12 @@ BundleContent ContentIn(const json& manifest, const std::filesystem::path& path)
       content.trials[id][file] = hash;
     }
   }
+  for (const auto& [id, files] : content.trials) {
+    for (std::size_t at = id.rfind('/'); at != std::string::npos; at = id.rfind('/', at - 1)) {
+      expect(!content.trials.contains(id.substr(0, at)),
+             fmt::format("trials: \"{}\": expected no trial beneath another", id));
+    }
+  }
   for (const auto& [id, hash] : annotations.items()) {
     expect(IsAnnotationId(id) && IsSha256(hash),
            fmt::format("annotations: \"{}\": expected an id and a hash", id));
@@ -149,6 +155,7 @@ Bundle::Bundle(const std::filesystem::path& path) : archive_(path) {
   CheckVersion(manifest, path);
   if (text != WrittenJson(manifest)) Refuse(path, "manifest.json was edited: its form is another");
   content_ = ContentIn(manifest, path);
+  version_ = manifest["bundle_version"];
   written_by_ = manifest.value("written_by", json::object());
   const std::set<std::string> expected = NamesOf(content_);
   for (ArchiveMember& member : archive_.Members()) {
@@ -180,6 +187,10 @@ BundledTrial Bundle::Trial(const std::string& id) const {
   const BundledTrial trial = BundleFiles(files, name, {}, met);
   if (trial.id != id)
     Refuse(path(), fmt::format("trials/{}: trial_id: expected its place, found {}", id, trial.id));
+  const std::string within = fmt::format("{}/{}/", trial.trial["experiment"].get<std::string>(),
+                                         trial.trial["part"].get<std::string>());
+  if (!id.starts_with(within) || id.find('/', within.size()) != std::string::npos)
+    Refuse(path(), fmt::format("trials/{}: expected an id {}NAME", id, within));
   if (trial.files != files) {
     Refuse(path(), fmt::format("trials/{}: expected what `export` lets leave{}", id,
                                met.stays.empty() ? "" : "; not " + *met.stays.begin()));
@@ -195,7 +206,7 @@ json Bundle::Annotation(const std::string& id) const {
   for (const char* key : {"trial_id", "reason", "created_utc"})
     good = good && annotation.value(key, json()).is_string();
   Redactions met;
-  if (!good || annotation.value("redaction", json()) != kRedaction ||
+  if (!good || !IsRedacted(annotation) ||
       WrittenJson(BundleAnnotation(annotation, annotation["trial_id"], {}, met)) != text)
     SPARFUSE_THROW(kData, name + ": expected an annotation that `export` wrote");
   return annotation;

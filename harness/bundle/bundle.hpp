@@ -14,7 +14,7 @@ namespace sparfuse::harness {
 
 // The form of a bundle. Raised where a program that knows the earlier forms would misread it; what
 // reads bundles reads every earlier version, too.
-inline constexpr int kBundleVersion = 1;
+inline constexpr int kBundleVersion = 2;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kTable = "table.json";
 
@@ -36,6 +36,7 @@ class Bundle {
 
   const std::filesystem::path& path() const noexcept { return archive_.path(); }
   const BundleContent& content() const noexcept { return content_; }
+  int version() const noexcept { return version_; }
   const nlohmann::json& written_by() const noexcept { return written_by_; }
 
   // Throw Error{kData} where the bytes have another hash than the manifest says, or where they are
@@ -50,6 +51,7 @@ class Bundle {
   ArchiveReader archive_;
   BundleContent content_;
   nlohmann::json written_by_;
+  int version_ = 0;
   std::map<std::string, ArchiveMember> members_;
 };
 

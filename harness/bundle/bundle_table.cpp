@@ -9,7 +9,9 @@
 #include <tuple>
 
 #include "harness/files/canonical.hpp"
+#include "harness/report/machines.hpp"
 #include "harness/report/results.hpp"
+#include "harness/store/origin.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -54,7 +56,7 @@ json RowJson(const TableRow& row) {
   for (const TrialRow* trial : row.cell.set_aside) set_aside[trial->trial_id] = FailureOf(*trial);
   return {{"experiment", any.experiment},
           {"part", any.part},
-          {"system", any.system_hash.substr(0, 12)},
+          {"system", ShownMachine(any.system_hash)},
           {"hardware", HardwareLine(any.system)},
           {"config", any.config_hash.substr(0, 12)},
           {"revisions", ShortHash(CanonicalJson(any.revisions))},
@@ -100,8 +102,9 @@ std::string DifferenceAt(const std::string& where, const json& stored, const jso
 
 }  // namespace
 
-json TableOfTrials(std::vector<TrialRow> rows) {
+json TableOfTrials(std::vector<TrialRow> rows, int bundle_version) {
   SortByAge(rows);
+  if (bundle_version > 1) TellStoresApart(rows, "");
   std::map<std::tuple<std::string, std::string, std::string, std::string, std::string>, TableRow>
       table;
   for (const TrialRow& row : rows) {

@@ -11,6 +11,7 @@
 #include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/users/user_names.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -58,6 +59,15 @@ void NameByOrigin(json& trial) {
   }
 }
 
+// Cards may be chosen by their serial numbers.
+void ForgetCards(json& trial) {
+  if (!trial.contains("environment") || !trial["environment"].is_object()) return;
+  const json cards = trial["environment"].value("CUDA_VISIBLE_DEVICES", json());
+  if (!cards.is_string() ||
+      cards.get_ref<const std::string&>().find_first_not_of("0123456789,") != std::string::npos)
+    trial["environment"].erase("CUDA_VISIBLE_DEVICES");
+}
+
 // The sentence names processes of a card's other users.
 void ForgetProcesses(json& trial) {
   if (!trial.contains("quiet") || !trial["quiet"].is_object()) return;
@@ -78,15 +88,31 @@ json ParsedFile(const std::map<std::string, std::string>& files, const char* fil
   return value;
 }
 
+// "host12", as hosts of redacted trials are called.
+bool IsNumberedHost(const std::string& name) {
+  return name.size() > 4 && name.starts_with("host") &&
+         name.find_first_not_of("0123456789", 4) == std::string::npos;
+}
+
 // `names` with those of the hosts that ran the trial.
 PrivateNames WithHosts(PrivateNames names, const json& trial) {
-  const json machine = trial.value("machine", json());
-  if (!machine.is_object() || !machine.contains("placement")) return names;
-  for (const json& host : machine["placement"]) {
-    if (host.is_string() && !host.get_ref<const std::string&>().empty() && host != "localhost")
-      names.hosts.insert(host);
-  }
+  if (const json machine = trial.value("machine", json()); machine.is_object())
+    names.AddHosts(machine.value("placement", json()));
+  names.AddHosts(HostsOfLaunch(trial.value("launch", json())));
   return names;
+}
+
+// A cell of another name elsewhere would be another cell.
+void RequireCellStays(const json& trial, const json& redacted, const std::string& name) {
+  for (const char* key : {"cluster", "workload", "method", "sparsifier"}) {
+    const json own = trial["config"].value(key, json());
+    if (own.is_string() && redacted["config"].value(key, json()) != own) {
+      SPARFUSE_THROW(kData,
+                     fmt::format("{}: config.{} = {} is, or has, the name of a host or a user: "
+                                 "expected another name for what leaves this machine",
+                                 name, key, own.dump()));
+    }
+  }
 }
 
 // Leaves of `files` and `series` those files that leave.
@@ -107,6 +133,11 @@ std::string WrittenJson(const json& value) {
   return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
+bool IsRedacted(const json& value) {
+  const json by = value.is_object() ? value.value("redaction", json()) : json();
+  return by.is_number_integer() && by >= 1 && by <= kRedaction;
+}
+
 std::string WithOrigin(const std::string& id, const std::string& origin) {
   const std::size_t block = BlockIn(id);
   if (block == std::string::npos) return id + "-" + origin;
@@ -125,7 +156,7 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   json config = ParsedFile(files, "config.json", name);
   if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty())
     SPARFUSE_THROW(kData, fmt::format("{}/trial.json: {}", name, wrong));
-  const bool is_redacted = trial.value("redaction", json()) == kRedaction;
+  const bool is_redacted = IsRedacted(trial);
   BundledTrial bundled;
   bundled.names = is_redacted ? names : WithHosts(names, trial);
   const PrivateNames nobody, &private_names = is_redacted ? nobody : bundled.names;
@@ -148,10 +179,12 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   leave.insert("config.json");
   NameByOrigin(trial);
   ForgetProcesses(trial);
-  trial["redaction"] = kRedaction;
+  ForgetCards(trial);
+  if (!is_redacted) trial["redaction"] = kRedaction;
   NameFiles(leave, trial);
   bundled.trial = Redact(trial, TrialForm(), private_names, "trial.json", met);
   json& redacted = bundled.trial;
+  RequireCellStays(trial, redacted, name);
   redacted["config_hash"] = ConfigHash(redacted["config"]);
   if (redacted.contains("system")) redacted["system_hash"] = ContentHash(redacted["system"]);
   std::string wrong = WhatIsWrongWithTrial(redacted);
@@ -170,6 +203,20 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   return bundled;
 }
 
+PrivateNames NamesOf(const Store& store, const std::vector<TrialRow>& rows) {
+  PrivateNames names = PrivateNames::OfThisMachine();
+  names.users.merge(UsersOf(store.results()));
+  std::set<std::string> machines;  // trials of a cell share a text
+  for (const TrialRow& row : rows) {
+    if (!machines.insert(std::string(row.provenance.Text())).second) continue;
+    PrivateNames hosts;
+    hosts.AddHostsOf(row.provenance.Value());
+    std::erase_if(hosts.hosts, IsNumberedHost);  // of a trial that was merged
+    names.hosts.merge(hosts.hosts);
+  }
+  return names;
+}
+
 BundledTrial BundleTrial(const Store& store, const std::string& place, const PrivateNames& names,
                          Redactions& met) {
   const fs::path directory = store.Directory(place);
@@ -185,6 +232,7 @@ BundledTrial BundleTrial(const Store& store, const std::string& place, const Pri
       const bool known = file == "log.txt" || file == "trace.json" || file == "session.txt";
       met.stays.insert(known                              ? file
                        : file.starts_with("failure-rank") ? "failure-rankR.json"
+                       : file.starts_with("trace-rank")   ? "trace-rankR.json"
                                                           : "files of other names");
     }
   }
@@ -196,9 +244,9 @@ BundledTrial BundleTrial(const Store& store, const std::string& place, const Pri
 json BundleAnnotation(json annotation, const std::string& trial_id, const PrivateNames& names,
                       Redactions& met) {
   const PrivateNames nobody;
-  const bool is_redacted = annotation.value("redaction", json()) == kRedaction;
+  const bool is_redacted = IsRedacted(annotation);
   annotation["trial_id"] = trial_id;
-  annotation["redaction"] = kRedaction;
+  if (!is_redacted) annotation["redaction"] = kRedaction;
   return Redact(annotation, AnnotationForm(), is_redacted ? nobody : names, "annotations", met);
 }
 

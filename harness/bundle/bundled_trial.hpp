@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "harness/bundle/redaction.hpp"
 #include "harness/store/store.hpp"
@@ -22,6 +23,10 @@ struct BundledTrial {
   std::map<std::string, std::string> Hashes() const;
 };
 
+// Those that may stand in a store's trials: of this machine, of who used the store, and of the
+// hosts of `rows`, its trials.
+PrivateNames NamesOf(const Store& store, const std::vector<TrialRow>& rows);
+
 // The trial at `place` beneath the store's trials, redacted. One that was redacted before, or that
 // has an origin, keeps its id; an older one gets the origin that its content gives it, and its own
 // id as `original_id`. Its hashes are those of what leaves. Throws Error{kData} where a file cannot
@@ -37,6 +42,10 @@ std::string WithOrigin(const std::string& id, const std::string& origin);
 
 // The form in which trials and annotations are written.
 std::string WrittenJson(const nlohmann::json& value);
+
+// Whether what leaves of it left before, by the lists of this version or an earlier one: then it
+// keeps its bytes.
+bool IsRedacted(const nlohmann::json& value);
 
 // An annotation, redacted; `trial_id` is the id within bundles.
 nlohmann::json BundleAnnotation(nlohmann::json annotation, const std::string& trial_id,

@@ -63,7 +63,7 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
     if (const auto found = reasons.find(row.trial_id); found != reasons.end())
       row.annotations = found->second;
   }
-  table_ = WrittenJson(TableOfTrials(std::move(redacted)));
+  table_ = WrittenJson(TableOfTrials(std::move(redacted), kBundleVersion));
   summary_.content.table = Sha256Hex(table_);
 }
 

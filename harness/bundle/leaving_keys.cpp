@@ -10,7 +10,13 @@ using nlohmann::json;
 constexpr const char* kSystem = R"({
   "cpu_model": "words", "cores": "number", "memory_gib": "number", "gpus": ["words"],
   "kernel": "words", "cluster": "data", "profile_hash": "hash",
-  "kind": "words"
+  "kind": "words", "name": "data", "source": "citation"
+})";
+
+// As harness/systems/recorded_node.hpp describes it.
+constexpr const char* kNode = R"({
+  "cpu_model": "words", "cores": "number", "memory_gib": "number", "gpus": ["words"],
+  "network": [{"kind": "data", "gbps": "data"}]
 })";
 
 // As the worker finds it, and what a declared profile says of the cluster.
@@ -36,42 +42,66 @@ constexpr const char* kQuiet = R"({
 })";
 
 constexpr const char* kConfig = R"({
-  "kind": "data", "mode": "data", "workload": "data", "workload_options": "data", "recipe": "data",
+  "kind": "option", "mode": "option", "workload": "option", "workload_options": "data", "recipe": "option",
   "workers": "number", "ranks_per_node": "number", "threads_per_worker": "number",
-  "batch_per_worker": "number", "accumulation": "number", "transport": "data", "device": "data",
-  "precision": "data", "link": "data", "warmup_steps": "number", "steps": "number",
-  "deadline_seconds": "number", "method": "data", "method_content": "hash",
-  "method_options": "data", "sparsifier": "data", "sparsifier_options": "data",
-  "density": "number", "feedback": "data", "feedback_options": "data", "dense_tensors": {"max_ndim": "number", "names": ["place"]},
+  "batch_per_worker": "number", "accumulation": "number", "transport": "option", "device": "option",
+  "precision": "option", "link": "option", "warmup_steps": "number", "steps": "number",
+  "deadline_seconds": "number", "method": "option", "method_content": "hash",
+  "method_options": "option", "sparsifier": "option", "sparsifier_options": "option",
+  "density": "number", "feedback": "option", "feedback_options": "option", "dense_tensors": {"max_ndim": "number", "names": ["place"]},
   "no_feedback_tensors": ["place"], "evaluate_every": "number", "target": "number",
-  "cluster": "data", "inputs": "data", "sparsifiers": "data", "quantizers": "data"
+  "cluster": "option", "inputs": "data", "sparsifiers": "option", "quantizers": "option",
+  "metric": "option", "network_gbps": "number"
+})";
+
+constexpr const char* kImportedFrom = R"({
+  "file": "words", "sha256": "hash", "stated": "words", "deviation": "number", "steps": "number",
+  "standard_error": "number", "implied_gbps": "data", "doubt": "words"
 })";
 
 constexpr const char* kTrial = R"({
   "schema": "number", "trial_id": "place", "original_id": "place", "origin": "hash",
   "redaction": "number", "experiment": "place", "part": "place", "block": "number",
-  "seed": "number", "status": "data",
-  "failure": {"kind": "data", "rank": "number", "signal": "number"},
-  "metrics": {"*": {"value": "number", "unit": "data"}}, "checks": {"*": "number"},
+  "seed": "number", "status": "option",
+  "failure": {"kind": "option", "rank": "number", "signal": "number"},
+  "metrics": {"*": {"value": "number", "unit": "option"}}, "checks": {"*": "number"},
   "series": {"*": {"rows": "number", "sampling": "words", "units": "data"}},
   "config_hash": "hash", "system_hash": "hash", "revisions": {"*": "number"},
   "sources": {"*": "hash"}, "source": {"commit": "data", "dirty": "number"},
   "software": {"compiler": "words", "cuda_build": "words"}, "sampling": "words",
   "environment": {"OMP_NUM_THREADS": "number", "MKL_NUM_THREADS": "number",
-                  "OPENBLAS_NUM_THREADS": "number"},
-  "launch": {"id": "place", "trials": "number", "start_seconds": "number"}, "rounds": "data",
+                  "OPENBLAS_NUM_THREADS": "number", "NCCL_ALGO": "data", "NCCL_PROTO": "data",
+                  "NCCL_NTHREADS": "data", "NCCL_MIN_NCHANNELS": "data",
+                  "NCCL_MAX_NCHANNELS": "data", "NCCL_BUFFSIZE": "data",
+                  "NCCL_P2P_DISABLE": "data", "NCCL_P2P_LEVEL": "data", "NCCL_SHM_DISABLE": "data",
+                  "NCCL_IB_DISABLE": "data", "NCCL_NET_GDR_LEVEL": "data",
+                  "CUDA_VISIBLE_DEVICES": "data"},
+  "launch": {"id": "place", "trials": "number", "start_seconds": "number",
+             "binding": {"hosts": "hosts", "cores": "data", "numa": "data", "interface": "data"},
+             "network": {"interface": "data", "hosts": "hosts", "bytes": "data", "others": "data"},
+             "clocks": {"hosts": "hosts", "offset_seconds": "data", "drift_ppm": "data",
+                        "drift_uncertainty_ppm": "data", "uncertainty_seconds": "data"}},
+  "rounds": "data",
+  "fingerprint": {
+    "id": "place", "taken_utc": "data", "ranks": "number", "ranks_per_node": "number",
+    "threads": "number", "device": "option", "transport": "option", "link": "option",
+    "all_reduce": "option", "all_gather": "option",
+    "quantities": {"*": {"value": "number", "low": "number", "high": "number", "n": "number",
+                         "unit": "option", "worst": {"value": "number", "ranks": ["number"]}}},
+    "changed": ["words"]
+  },
   "draws": "data",
   "layout": [{"name": "place", "shape": "data", "numel": "number", "dense": "number"}],
   "started_utc": "data", "seconds": "number", "files": "data"
 })";
 
 constexpr const char* kOutcome = R"({
-  "status": "data", "plan": "data",
-  "plans": "data", "profile": "data", "selection": "data", "turn_seconds": "number",
+  "status": "option", "plan": "data",
+  "plans": "option", "profile": "option", "selection": "option", "turn_seconds": "number",
   "selection_counters": "data", "assumed": "data", "n": "number",
   "calibration": "data", "inputs": "data",
   "card": {"name": "data", "kind": "words", "hardware": "words", "used": "number"}, "table": {"source": "words", "measured_on": "words"},
-  "metrics": {"*": {"value": "number", "unit": "data"}}, "checks": {"*": "number"},
+  "metrics": {"*": {"value": "number", "unit": "option"}}, "checks": {"*": "number"},
   "layout": [{"name": "place", "shape": "data", "numel": "number", "dense": "number"}]
 })";
 
@@ -82,7 +112,8 @@ constexpr const char* kAnnotation = R"({
 
 json MachineForm() {
   json form = json::parse(kSystem);
-  form["machine"] = json::parse(kSystem);
+  form["nodes"] = json::array({json::parse(kNode)});
+  form["machine"] = form;
   return form;
 }
 
@@ -104,8 +135,11 @@ const json& TrialForm() {
     json form = json::parse(kTrial);
     form["config"] = json::parse(kConfig);
     form["system"] = MachineForm();
+    form["launch"]["nodes"] = form["system"]["nodes"];
+    form["launch"]["nodes"][0]["count"] = "number";
     form["machine"] = json::parse(kMachine);
     form["quiet"] = json::parse(kQuiet);
+    form["imported"] = json::parse(kImportedFrom);
     return form;
   }();
   return kForm;

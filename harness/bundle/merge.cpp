@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "harness/bundle/same_trial.hpp"
 #include "harness/files/descriptor.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/patience.hpp"
@@ -19,8 +20,9 @@ using nlohmann::json;
 
 class Merger {
  public:
-  Merger(const Store& store, const StoreLock& lock, const Bundle& bundle)
-      : store_(store), lock_(lock), bundle_(bundle), names_(PrivateNames::OfThisMachine()) {}
+  Merger(const Store& store, const StoreLock& lock, const Bundle& bundle,
+         const std::vector<TrialRow>& rows)
+      : store_(store), lock_(lock), bundle_(bundle), names_(NamesOf(store, rows)) {}
 
   MergeSummary Run() {
     Patience patience;
@@ -71,7 +73,9 @@ class Merger {
       throw Refused{
           fmt::format("{}: {} is there and no trial: move it away", id, directory.string())};
     }
-    MakeDirectories(directory);
+    if (const std::string other = TrialAround(id); !other.empty())
+      throw Refused{fmt::format("{}: the store has a trial {}", id, other)};
+    MakePlace(id);
     // First: by it an unfinished trial is known for one.
     WriteFileDurably(directory / "config.json", trial.files.at("config.json"));
     for (const auto& [file, content] : trial.files) {
@@ -83,6 +87,27 @@ class Merger {
     store_.Finish(lock_, trial.trial);
     places_[id] = id;
     summary_.added.push_back(id);
+  }
+
+  // A trial of the store that the directory of `id` would be within; "" where there is none.
+  std::string TrialAround(const std::string& id) const {
+    for (std::size_t at = id.rfind('/'); at != std::string::npos; at = id.rfind('/', at - 1)) {
+      const std::string around = id.substr(0, at);
+      if (SomethingIsAt(store_.Directory(around) / "trial.json") ||
+          SomethingIsAt(store_.Directory(around) / "config.json"))
+        return around;
+    }
+    return "";
+  }
+
+  // The directory of a trial; what stands in its way is refused, a disk that is full is not.
+  void MakePlace(const std::string& id) const {
+    for (std::size_t at = id.find('/'); at != std::string::npos; at = id.find('/', at + 1)) {
+      const fs::path folder = store_.Directory(id.substr(0, at));
+      if (SomethingIsAt(folder) && !fs::is_directory(folder))
+        throw Refused{fmt::format("{}: {} is no folder: move it away", id, folder.string())};
+    }
+    MakeDirectories(store_.Directory(id));
   }
 
   // The id under which the store has the trial; "" where it has none.
@@ -101,28 +126,21 @@ class Merger {
         throw Refused{
             fmt::format("{}: the store's own cannot be read: {}", trial.id, error.what())};
       }
-      if (here.id == trial.id && here.files == trial.files) {
+      if (here.id == trial.id) {
+        const std::string differs = WhatDiffers(here, trial);
+        if (!differs.empty()) {
+          throw Refused{
+              fmt::format("{}: the store has this id with other bytes ({} differs): both are "
+                          "left as they are",
+                          trial.id, differs)};
+        }
         names_of_[trial.id] = here.names;
         return place;
-      }
-      if (here.id == trial.id) {
-        throw Refused{
-            fmt::format("{}: the store has this id with other bytes ({} differs): both are "
-                        "left as they are",
-                        trial.id, FirstThatDiffers(here, trial))};
       }
       if (place == trial.id)
         throw Refused{fmt::format("{}: the store has another trial there", trial.id)};
     }
     return "";
-  }
-
-  static std::string FirstThatDiffers(const BundledTrial& here, const BundledTrial& there) {
-    for (const auto& [file, content] : there.files) {
-      const auto found = here.files.find(file);
-      if (found == here.files.end() || found->second != content) return file;
-    }
-    return "its number of files";
   }
 
   void AddAnnotation(const std::string& id) {
@@ -141,7 +159,7 @@ class Merger {
         throw Refused{fmt::format("annotations/{}: {}", id, error.what())};
       }
       if (!here.is_object() || here.value("trial_id", json()) != place->second ||
-          BundleAnnotation(here, of, names_of_[of], met) != annotation) {
+          !AreOneAnnotation(BundleAnnotation(here, of, names_of_[of], met), annotation)) {
         throw Refused{
             fmt::format("annotations/{}: the store has this id with other bytes: both are "
                         "left as they are",
@@ -167,8 +185,9 @@ class Merger {
 
 }  // namespace
 
-MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle) {
-  return Merger(store, lock, bundle).Run();
+MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle,
+                   const std::vector<TrialRow>& rows) {
+  return Merger(store, lock, bundle, rows).Run();
 }
 
 }  // namespace sparfuse::harness

@@ -21,6 +21,9 @@ struct MergeSummary {
 // the manifest says, and what has an id that the store has with other bytes. A call that is killed
 // leaves each trial whole or unfinished; the next one goes on. The index has to be opened
 // afterwards.
-MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle);
+//
+//   rows  of the store, whose hosts' names do not count in what is compared.
+MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle,
+                   const std::vector<TrialRow>& rows = {});
 
 }  // namespace sparfuse::harness

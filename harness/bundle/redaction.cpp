@@ -1,24 +1,22 @@
 #include "harness/bundle/redaction.hpp"
 
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <vector>
-
-#include "core/base/error.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kLongestText = 300, kLongestName = 200;
+// Data are also plans, of which a size a tensor stands in one string.
+constexpr std::size_t kLongestText = 300, kLongestName = 200, kLongestData = 65536;
 
 bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 
 bool IsOfName(char c) { return IsAlnum(c) || c == '-' || c == '_' || c == '.'; }
 
@@ -87,20 +85,52 @@ std::string Scrubbed(std::string_view text, Relative relative) {
   return out;
 }
 
-std::string WithoutNames(const std::string& text, const std::set<std::string>& names,
-                         std::string_view instead) {
-  std::string out = text;
-  for (const std::string& name : names) {
-    std::size_t from = 0;
-    for (std::size_t at; (at = out.find(name, from)) != std::string::npos;) {
-      const std::size_t end = at + name.size();
-      const bool whole =
-          (at == 0 || !IsOfName(out[at - 1])) && (end == out.size() || !IsOfName(out[end]));
-      if (whole) out.replace(at, name.size(), instead);
-      from = at + (whole ? instead.size() : name.size());
-    }
+// "https://name:word@host/path?query#part" is left as "https://host/path".
+std::string ScrubbedAddress(std::string_view address) {
+  const std::size_t host = address.find("://") + 3;
+  if (address.substr(host).starts_with('/')) return Scrubbed(address, Relative::kPath);
+  address = address.substr(0, address.find_first_of("?#"));
+  const std::size_t path = std::min(address.find('/', host), address.size());
+  const std::size_t at = address.substr(0, path).rfind('@');
+  if (HasToken(address)) return "SECRET";
+  return std::string(address.substr(0, host)) +
+         std::string(address.substr(at == std::string_view::npos ? host : at + 1));
+}
+
+// Where the next address of the web, of whatever scheme, begins; `from`: or later.
+std::size_t BeginOfAddress(std::string_view text, std::size_t from = 0) {
+  std::size_t begin = text.find("://", from);
+  if (begin == std::string_view::npos) return begin;
+  while (begin > 0 && IsAlnum(text[begin - 1])) --begin;
+  return begin;
+}
+
+// Where the address ends that `text` begins with: its query is all that follows.
+std::size_t EndOfAddress(std::string_view text) {
+  text = text.substr(0, text.find_first_of(" \t\"'<>"));
+  const std::size_t host = text.find("://") + 3;
+  const std::size_t other = BeginOfAddress(text, host);
+  const std::size_t path = text.find('/', host);
+  const std::size_t mark = path == std::string_view::npos ? path : text.find_first_of(";,|)", path);
+  const std::size_t query = text.find_first_of("?#");
+  return std::min({text.size(), other, mark < query ? mark : text.size()});
+}
+
+std::string ScrubbedCitation(std::string_view text) {
+  std::string out;
+  while (true) {
+    const std::size_t begin = BeginOfAddress(text);
+    out += Scrubbed(text.substr(0, begin), Relative::kPath);
+    if (begin == std::string_view::npos) return out;
+    text.remove_prefix(begin);
+    const std::size_t end = EndOfAddress(text);
+    out += ScrubbedAddress(text.substr(0, end));
+    text.remove_prefix(end);
   }
-  return out;
+}
+
+bool IsWordOfLetters(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return IsLetter(c) || c == '-' || c == '_'; });
 }
 
 bool IsControl(char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }
@@ -126,8 +156,9 @@ bool IsPlace(std::string_view text) {
 
 LeavesAs LeavesAsOf(const std::string& name) {
   static const std::map<std::string, LeavesAs> kNames = {
-      {"number", LeavesAs::kNumber}, {"data", LeavesAs::kData},   {"words", LeavesAs::kWords},
-      {"hash", LeavesAs::kHash},     {"place", LeavesAs::kPlace}, {"hosts", LeavesAs::kHosts}};
+      {"number", LeavesAs::kNumber},     {"data", LeavesAs::kData},    {"words", LeavesAs::kWords},
+      {"hash", LeavesAs::kHash},         {"place", LeavesAs::kPlace},  {"hosts", LeavesAs::kHosts},
+      {"citation", LeavesAs::kCitation}, {"option", LeavesAs::kOption}};
   return kNames.at(name);
 }
 
@@ -175,7 +206,7 @@ class Redactor {
 
   json As(const json& value, LeavesAs how, const std::string& key) {
     const json nothing(json::value_t::discarded);
-    if (how == LeavesAs::kData) return Data(value, key);
+    if (how == LeavesAs::kData || how == LeavesAs::kOption) return Data(value, how, key);
     if (how == LeavesAs::kHosts) return Hosts(value);
     if (how == LeavesAs::kNumber)
       return value.is_number() || value.is_boolean() || IsNumber(value) ? value : nothing;
@@ -183,8 +214,9 @@ class Redactor {
     const auto& text = value.get_ref<const std::string&>();
     if (how == LeavesAs::kHash) return IsHash(text) ? value : nothing;
     if (how == LeavesAs::kPlace) return IsPlace(text) ? value : nothing;
-    return Text(WithoutNames(WithoutNames(text, names_.hosts, "HOST"), names_.users, "USER"),
-                Relative::kPath);
+    std::string without = WithoutNames(text, names_);
+    if (how == LeavesAs::kCitation) return ScrubbedCitation(Cut(std::move(without)));
+    return Scrubbed(Cut(std::move(without)), Relative::kPath);
   }
 
   // Variables of the environment are strings.
@@ -195,21 +227,26 @@ class Redactor {
            std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   }
 
-  static json Text(std::string text, Relative relative) {
+  static std::string Cut(std::string text, std::size_t most = kLongestText) {
     std::ranges::replace_if(text, IsControl, ' ');
-    if (text.size() > kLongestText) {
-      text.resize(kLongestText);
+    if (text.size() > most) {
+      text.resize(most);
       while (!text.empty() && static_cast<unsigned char>(text.back()) >= 0x80) text.pop_back();
     }
-    return Scrubbed(text, relative);
+    return text;
   }
 
-  json Data(const json& value, const std::string& key) {
-    if (value.is_string()) return Text(value.get<std::string>(), Relative::kName);
+  json Data(const json& value, LeavesAs how, const std::string& key) {
+    if (value.is_string()) {
+      const auto& text = value.get_ref<const std::string&>();
+      const bool stays = how == LeavesAs::kOption && IsWordOfLetters(text);
+      return Scrubbed(Cut(stays ? text : WithoutNames(text, names_), kLongestData),
+                      Relative::kName);
+    }
     if (value.is_array()) {
       json list = json::array();
       for (const json& each : value) {
-        json redacted = Data(each, key);
+        json redacted = Data(each, how, key);
         list.push_back(redacted.is_discarded() ? json() : std::move(redacted));
       }
       return list;
@@ -217,11 +254,11 @@ class Redactor {
     if (!value.is_object()) return value;
     json table = json::object();
     for (const auto& [name, inner] : value.items()) {
-      if (!IsKey(name)) {
+      if (!IsKey(name) || (!IsWordOfLetters(name) && WithoutNames(name, names_) != name)) {
         Stays(key + "a key that is no word");
         continue;
       }
-      json redacted = Data(inner, key + name + ".");
+      json redacted = Data(inner, how, key + name + ".");
       if (!redacted.is_discarded()) table[name] = std::move(redacted);
     }
     return table;
@@ -255,22 +292,6 @@ class Redactor {
 };
 
 }  // namespace
-
-PrivateNames PrivateNames::OfThisMachine() {
-  PrivateNames names;
-  char host[256] = {};
-  if (::gethostname(host, sizeof(host) - 1) == 0) {
-    names.hosts.insert(host);
-    names.hosts.insert(std::string(host).substr(0, std::string_view(host).find('.')));
-  }
-  for (const char* variable : {"USER", "LOGNAME", "SUDO_USER"}) {
-    if (const char* user = std::getenv(variable)) names.users.insert(user);
-  }
-  if (const passwd* entry = ::getpwuid(::getuid())) names.users.insert(entry->pw_name);
-  for (auto* set : {&names.hosts, &names.users}) set->erase("");
-  names.hosts.erase("localhost");  // says nothing, and is a word of many sentences
-  return names;
-}
 
 json Redact(const json& value, const json& form, const PrivateNames& names,
             const std::string& where, Redactions& met) {

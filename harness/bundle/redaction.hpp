@@ -8,22 +8,30 @@
 #include <string>
 #include <string_view>
 
+#include "harness/store/users/private_names.hpp"
+
 namespace sparfuse::harness {
 
-// Raised with the lists: a trial that was redacted by another one compares as another trial.
-inline constexpr int kRedaction = 1;
+// Raised with the lists, and with how what they name leaves: tests hold both together. What was
+// redacted by earlier ones keeps its bytes.
+inline constexpr int kRedaction = 2;
 
 // What becomes of the value of a key.
 //   number  numbers, true, false and null
-//   data    numbers and short words, in lists and tables of any depth
-//   words   a sentence about hardware or software: without names of hosts and users and without the
-//           folders of relative paths, besides
+//   data    numbers and short words, in lists and tables of any depth, without names of hosts and
+//           users
+//   option  data in which a single word of letters stays whatever it is: a user may be called as
+//           an optimizer is, and configurations must be the same everywhere
+//   words   a sentence about hardware or software: like data, and without the folders of relative
+//           paths
+//   citation  words in which addresses of the web stay, without what may name a person in them:
+//           users, passwords, queries
 //   hash    hexadecimal digits
 //   place   a trial's id, or a name with slashes: no absolute path, no ".."
 //   hosts   a list of host names: "host0", "host1", ... in the order in which they appear
-// data and words lose the folders of absolute paths, and what looks like a token becomes "SECRET";
-// a value of another kind does not leave.
-enum class LeavesAs { kNumber, kData, kWords, kHash, kPlace, kHosts };
+// data, option and words lose the folders of absolute paths, and what looks like a token becomes
+// "SECRET"; a value of another kind does not leave.
+enum class LeavesAs { kNumber, kData, kOption, kWords, kCitation, kHash, kPlace, kHosts };
 
 // The lists, as JSON: a table of keys; a list of one form, of its elements; the name of a
 // LeavesAs; "*" stands for all keys of a table that are words.
@@ -36,14 +44,6 @@ const nlohmann::json& AnnotationForm();  // annotations/*.json
 struct Redactions {
   std::map<std::string, std::string> leaves;  // keys ("trial.json: config.density") and how
   std::set<std::string> stays;                // keys that are in no list, or of another kind
-};
-
-// Names of hosts and users that may stand in words; each is replaced where it is a whole word.
-struct PrivateNames {
-  std::set<std::string> hosts, users;
-
-  // Of this machine and who runs this.
-  static PrivateNames OfThisMachine();
 };
 
 // `value` as `form` lets it leave. Pure; Redact of its own result with no names is that result.

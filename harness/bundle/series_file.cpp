@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-#include <regex>
+#include <algorithm>
+#include <charconv>
+#include <cstring>
 
 namespace sparfuse::harness {
 namespace {
 
 constexpr std::size_t kPrefix = 10;  // magic, version, length of the header
 constexpr std::uint64_t kMostRows = 1'000'000'000'000;
+constexpr std::size_t kLongestColumn = 64;
 // Characters of a text; NumPy gives each four bytes.
 constexpr std::uint64_t kWidestText = 4096;
 
@@ -19,9 +21,53 @@ std::uint64_t WidthOf(const std::string& file, const std::string& column, const 
   if (type == "|b1") return 1;
   const bool text =
       file == "spans.npy" && (column == "kind" || column == "lane" || column == "label");
-  if (!text || !type.starts_with("<U") || type.size() > 6) return 0;
-  const auto characters = std::stoull(type.substr(2));
-  return characters <= kWidestText ? 4 * characters : 0;
+  if (!text || !type.starts_with("<U") || type.size() < 3 || type.size() > 6) return 0;
+  std::uint64_t characters = 0;
+  const char* end = type.data() + type.size();
+  const auto read = std::from_chars(type.data() + 2, end, characters);
+  return read.ec == std::errc() && read.ptr == end && characters <= kWidestText ? 4 * characters
+                                                                                : 0;
+}
+
+bool Skip(std::string_view& text, std::string_view expected) {
+  if (!text.starts_with(expected)) return false;
+  text.remove_prefix(expected.size());
+  return true;
+}
+
+// What stands before the next quote, which is taken off as well; "" where there is none.
+std::string TakeQuoted(std::string_view& text) {
+  const std::size_t end = text.find('\'');
+  if (end == std::string_view::npos || end > kLongestColumn) return "";
+  const std::string taken(text.substr(0, end));
+  text.remove_prefix(end + 1);
+  return taken;
+}
+
+bool IsColumnName(std::string_view name) {
+  return !name.empty() &&
+         std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+}
+
+// "{'descr': [('step', '<i8'), ], 'fortran_order': False, 'shape': (3,), }   \n"; whether it is of
+// this form, types apart. Character by character: a header has up to 64 KiB, which may be
+// anybody's.
+bool ParseHeader(std::string_view text, SeriesHeader& header) {
+  if (!Skip(text, "{'descr': [")) return false;
+  while (Skip(text, "('")) {
+    SeriesColumn& column = header.columns.emplace_back();
+    column.name = TakeQuoted(text);
+    if (!IsColumnName(column.name) || !Skip(text, ", '")) return false;
+    column.type = TakeQuoted(text);
+    if (column.type.empty() || !Skip(text, "), ")) return false;
+  }
+  if (header.columns.empty() || !Skip(text, "], 'fortran_order': False, 'shape': (")) return false;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), header.rows);
+  if (read.ec != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+  if (!Skip(text, ",), }") || !text.ends_with('\n')) return false;
+  text.remove_suffix(1);
+  return text.find_first_not_of(' ') == std::string_view::npos;
 }
 
 }  // namespace
@@ -31,31 +77,48 @@ const std::set<std::string>& SeriesFiles() {
   return kFiles;
 }
 
-std::string WhatIsWrongWithSeries(const std::string& name, std::string_view bytes) {
-  static const std::regex kHeader(
-      R"(\{'descr': \[((?:\('[a-z_]{1,64}', '(?:<f8|<i8|\|b1|<U[0-9]{1,4})'\), )+)\], 'fortran_order': False, 'shape': \(([0-9]{1,12}),\), \} *\n)");
-  static const std::regex kColumn(R"(\('([a-z_]+)', '([^']+)'\), )");
+const SeriesColumn* SeriesHeader::Find(std::string_view name) const {
+  const auto found = std::ranges::find(columns, name, &SeriesColumn::name);
+  return found == columns.end() ? nullptr : &*found;
+}
+
+std::string WhatIsWrongWithSeries(const std::string& name, std::string_view bytes,
+                                  SeriesHeader* header) {
   constexpr std::string_view kMagic("\x93NUMPY\1\0", 8);
   if (bytes.size() < kPrefix || !bytes.starts_with(kMagic)) return "no NumPy file of format 1.0";
   const std::size_t length =
       static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]);
   if (bytes.size() < kPrefix + length) return "its header is cut off";
-  const std::string header(bytes.substr(kPrefix, length));
-  std::smatch found;
-  if (!std::regex_match(header, found, kHeader)) return "a header that no trial writes";
-  const std::string columns = found[1];
-  std::uint64_t record = 0;
-  for (std::sregex_iterator at(columns.begin(), columns.end(), kColumn), end; at != end; ++at) {
-    const std::uint64_t width = WidthOf(name, (*at)[1], (*at)[2]);
-    if (width == 0) {
-      return fmt::format("column {} of type {}: expected numbers", (*at)[1].str(), (*at)[2].str());
-    }
-    record += width;
+  SeriesHeader read;
+  if (!ParseHeader(bytes.substr(kPrefix, length), read)) return "a header that no trial writes";
+  for (SeriesColumn& column : read.columns) {
+    const std::uint64_t width = WidthOf(name, column.name, column.type);
+    if (width == 0)
+      return fmt::format("column {} of type {}: expected numbers", column.name, column.type);
+    column.offset = read.row_bytes;
+    read.row_bytes += width;
   }
-  const std::uint64_t rows = std::stoull(found[2]);
-  if (rows > kMostRows || bytes.size() - kPrefix - length != rows * record)
-    return "other bytes than those of its rows";
+  read.begin = kPrefix + length;
+  const std::uint64_t left = bytes.size() - read.begin;
+  const bool fits =
+      read.rows == 0 || (read.rows <= kMostRows && read.row_bytes <= left / read.rows);
+  if (!fits || left != read.rows * read.row_bytes) return "other bytes than those of its rows";
+  if (header != nullptr) *header = std::move(read);
   return "";
+}
+
+double NumberIn(std::string_view bytes, const SeriesHeader& header, const SeriesColumn& column,
+                std::uint64_t row) {
+  const char* at = bytes.data() + header.begin + row * header.row_bytes + column.offset;
+  if (column.type == "|b1") return *at != 0 ? 1 : 0;
+  if (column.type == "<i8") {
+    std::int64_t value = 0;
+    std::memcpy(&value, at, sizeof value);
+    return static_cast<double>(value);
+  }
+  double value = 0;
+  std::memcpy(&value, at, sizeof value);
+  return value;
 }
 
 }  // namespace sparfuse::harness

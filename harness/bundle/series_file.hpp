@@ -2,18 +2,40 @@
 // three columns of words.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sparfuse::harness {
 
 // steps.npy, spans.npy, evaluations.npy
 const std::set<std::string>& SeriesFiles();
 
-// "", or why `bytes` is not what harness/files/npy.hpp writes under this name: another header, text
-// in a column that has none, or other bytes than those of its rows. Precondition: `name` is one of
-// SeriesFiles().
-std::string WhatIsWrongWithSeries(const std::string& name, std::string_view bytes);
+struct SeriesColumn {
+  std::string name, type;    // "<f8", "<i8", "|b1", "<U12"
+  std::uint64_t offset = 0;  // within a row, in bytes
+};
+
+// What a file says of itself.
+struct SeriesHeader {
+  std::vector<SeriesColumn> columns;
+  std::uint64_t rows = 0, row_bytes = 0;
+  std::uint64_t begin = 0;  // of the first row, in bytes
+
+  const SeriesColumn* Find(std::string_view name) const;
+};
+
+// "" and `header`, or why `bytes` is not what harness/files/npy.hpp writes under this name: another
+// header, text in a column that has none, or other bytes than those of its rows. Precondition:
+// `name` is one of SeriesFiles().
+std::string WhatIsWrongWithSeries(const std::string& name, std::string_view bytes,
+                                  SeriesHeader* header = nullptr);
+
+// A number of a row; `column` is none of text.
+double NumberIn(std::string_view bytes, const SeriesHeader& header, const SeriesColumn& column,
+                std::uint64_t row);
 
 }  // namespace sparfuse::harness

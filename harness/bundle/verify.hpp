@@ -1,6 +1,7 @@
 // Checks a bundle by itself: no store, no experiment file.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,15 +12,20 @@
 namespace sparfuse::harness {
 
 // The bundle's trials with their annotations, but for those that are not as they were written,
-// which are named in `problems`.
-std::vector<TrialRow> RowsOf(const Bundle& bundle, std::vector<std::string>& problems);
+// which are named in `problems`. look: at each of them.
+std::vector<TrialRow> RowsOf(const Bundle& bundle, std::vector<std::string>& problems,
+                             const std::function<void(const BundledTrial&)>& look = {});
 
 struct Verification {
-  nlohmann::json table;               // TableOfTrials, of the trials that are as they were written
+  nlohmann::json table;  // TableOfTrials, of the trials that are as they were written
+  // By id: {"sha256": {file: hash}, "steps": {"first", "last", "measured", "ranks"} or null}, what
+  // the numbers of the table are of.
+  nlohmann::json trials;
   std::vector<std::string> problems;  // sentences; none: every byte is as it was written
 };
 
-// Reads every byte of the bundle and makes its table again.
+// Reads every byte of the bundle, makes the metrics of trials again whose steps it has, and its
+// table.
 Verification Verify(const Bundle& bundle);
 
 }  // namespace sparfuse::harness

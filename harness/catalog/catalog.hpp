@@ -20,8 +20,8 @@ namespace sparfuse::harness {
 
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
-inline constexpr int kModelEngineRevision = 5;
-inline constexpr int kProfileRevision = 4;  // of what profile trials measure
+inline constexpr int kModelEngineRevision = 6;
+inline constexpr int kProfileRevision = 5;  // of what profile trials measure
 
 struct Catalog {
   std::vector<Method> methods;

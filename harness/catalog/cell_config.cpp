@@ -26,7 +26,8 @@ using nlohmann::json;
 template <class Enum>
 const std::vector<std::string> kNames;
 template <>
-const std::vector<std::string> kNames<TrialKind> = {"throughput", "convergence", "profile"};
+const std::vector<std::string> kNames<TrialKind> = {"throughput", "convergence", "profile",
+                                                    "fingerprint"};
 template <>
 const std::vector<std::string> kNames<Mode> = {"measured", "emulated", "modelled"};
 template <>
@@ -208,16 +209,29 @@ template Precision ValueOf<Precision>(const std::string&);
 
 void to_json(json& to, const LinkShape& link) {
   to = {{"gbps", Number(link.gbps)}, {"alpha_us", Number(link.alpha_us)}};
-  if (link.host_us > 0) to["host_us"] = Number(link.host_us);  // identities without it stay
+  // Identities without these stay.
+  if (link.host_us > 0) to["host_us"] = Number(link.host_us);
+  if (!link.has_within()) return;
+  to["intra_node_gbps"] = Number(link.intra_node_gbps);
+  to["intra_node_us"] = Number(link.intra_node_us);
 }
 
 void from_json(const json& from, LinkShape& link) {
   from.at("gbps").get_to(link.gbps);
   from.at("alpha_us").get_to(link.alpha_us);
   link.host_us = from.value("host_us", 0.0);
+  link.intra_node_gbps = from.value("intra_node_gbps", 0.0);
+  link.intra_node_us = from.value("intra_node_us", 0.0);
 }
 
 json ToJson(const std::optional<LinkShape>& link) { return ValueOrNull(link); }
+
+std::string LinkWords(const json& link) {
+  if (link.is_null()) return "unshaped";
+  const auto shape = link.get<LinkShape>();
+  return fmt::format("{} Gbit/s", shape.gbps) +
+         (shape.has_within() ? fmt::format(", {} within nodes", shape.intra_node_gbps) : "");
+}
 
 json ToJson(const MethodChoice& choice) {
   json table = {{"strategy", choice.strategy},
@@ -251,7 +265,7 @@ json ToJson(const CellConfig& config) {
   if (config.is_profile()) {
     made["sparsifiers"] = config.sparsifiers;
     made["quantizers"] = config.quantizers;
-  } else {
+  } else if (!config.is_fingerprint()) {
     AddCellKeys(made, config);
   }
   return made;
@@ -286,7 +300,7 @@ CellConfig CellConfigOf(const json& stored) {
   if (config.is_profile()) {
     from.Read("sparsifiers", config.sparsifiers);
     from.Read("quantizers", config.quantizers);
-  } else {
+  } else if (!config.is_fingerprint()) {
     ReadCellKeys(from, config);
   }
   return config;
@@ -325,6 +339,8 @@ std::span<const LaterKey> LaterKeys() {
       {"/method_options/collective_options", json::object()},
       {"/method_options/planner_options/lane", "compute"},
       {"/method_options/dense_warmup_steps", 0},
+      {"/method_options/bloom_policy", "leftmost"},
+      {"/method_options/bloom_fpr", 0},
       {"/feedback_options/decay", 1}};
   return kKeys;
 }

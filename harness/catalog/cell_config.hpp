@@ -18,7 +18,8 @@
 
 namespace sparfuse::harness {
 
-enum class TrialKind : std::uint8_t { kThroughput, kConvergence, kProfile };
+// kFingerprint: of a launch that is no trial (harness/run/fingerprint).
+enum class TrialKind : std::uint8_t { kThroughput, kConvergence, kProfile, kFingerprint };
 enum class Mode : std::uint8_t { kMeasured, kEmulated, kModelled };
 enum class Transport : std::uint8_t { kMpi, kThreads, kNccl };
 enum class Place : std::uint8_t { kCpu, kCuda };
@@ -37,13 +38,21 @@ template <class Enum>
 Enum ValueOf(const std::string& name);
 
 struct LinkShape {
-  double gbps = 0;
+  double gbps = 0;  // of a node's card
   double alpha_us = 0;
   // What the host takes to prepare an exchange, one after another beside the network
   // (StepScheduler).
   double host_us = 0;
+  // Of a rank's link to others of its node; 0: not said, nodes are of one rank.
+  double intra_node_gbps = 0;
+  double intra_node_us = 0;
 
-  LinkShape WithoutHost() const { return {gbps, alpha_us}; }
+  bool has_within() const { return intra_node_gbps > 0; }
+  LinkShape WithoutHost() const {
+    LinkShape link = *this;
+    link.host_us = 0;
+    return link;
+  }
   bool operator==(const LinkShape&) const = default;
 };
 void to_json(nlohmann::json& to, const LinkShape& link);
@@ -105,6 +114,7 @@ struct CellConfig {
   }
   double exchange_host_seconds() const { return link ? 1e-6 * link->host_us : 0; }
   bool is_profile() const { return kind == TrialKind::kProfile; }
+  bool is_fingerprint() const { return kind == TrialKind::kFingerprint; }
   bool modelled() const { return mode == Mode::kModelled; }
   bool operator==(const CellConfig&) const = default;
 };
@@ -115,6 +125,8 @@ nlohmann::json ToJson(const CellConfig& config);
 CellConfig CellConfigOf(const nlohmann::json& json);
 
 nlohmann::json ToJson(const std::optional<LinkShape>& link);
+// "1 Gbit/s", "1 Gbit/s, 10 within nodes"; null is "unshaped".
+std::string LinkWords(const nlohmann::json& link);
 nlohmann::json ToJson(const MethodChoice& choice);
 
 // A trial's config.json: its cell, the seed of its block, and which files its Python classes are

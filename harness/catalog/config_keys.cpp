@@ -15,22 +15,35 @@
 namespace sparfuse::harness {
 namespace {
 
+struct LinkKey {
+  const char* name;
+  Range values;
+  bool needed = false;
+};
+constexpr LinkKey kLinkKeys[] = {{"gbps", kLinkGbps, true},
+                                 {"alpha_us", kLinkAlphaMicroseconds, true},
+                                 {"host_us", kLinkHostMicroseconds},
+                                 {"intra_node_gbps", kLinkGbps},
+                                 {"intra_node_us", kLinkAlphaMicroseconds}};
+
 std::string WhatIsWrongWithLink(const nlohmann::json& value) {
   static const std::string kExpected = fmt::format(
-      "\"none\" or {{ gbps = a number from {}, alpha_us = a number from {} }}, and "
-      "host_us = a number from {} where the host takes long for an exchange",
+      "\"none\" or {{ gbps = a number from {0}, alpha_us = a number from {1} }}, with "
+      "intra_node_gbps and intra_node_us, from as much, where nodes have several ranks, and "
+      "host_us = a number from {2} where the host takes long for an exchange",
       Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
   if (value.is_string()) return value == "none" ? "" : kExpected;
-  if (!value.is_object() || value.size() != (value.contains("host_us") ? 3 : 2) ||
-      !value.contains("gbps") || !value.contains("alpha_us")) {
+  if (!value.is_object() || value.contains("intra_node_gbps") != value.contains("intra_node_us"))
     return kExpected;
+  std::size_t known = 0;
+  for (const LinkKey& key : kLinkKeys) {
+    const auto given = value.find(key.name);
+    if (given == value.end() && !key.needed) continue;
+    if (given == value.end() || !WhatIsWrongWithNumber(*given, key.values).empty())
+      return kExpected;
+    ++known;
   }
-  const bool good =
-      WhatIsWrongWithNumber(value["gbps"], kLinkGbps).empty() &&
-      WhatIsWrongWithNumber(value["alpha_us"], kLinkAlphaMicroseconds).empty() &&
-      WhatIsWrongWithNumber(value.value("host_us", nlohmann::json(0)), kLinkHostMicroseconds)
-          .empty();
-  return good ? "" : kExpected;
+  return known == value.size() ? "" : kExpected;
 }
 
 template <class Enum>
@@ -254,7 +267,8 @@ std::span<const ConfigKey> ConfigKeys() {
        {},
        "Gbit/s, microseconds",
        "\"none\"",
-       "the link that a shaped transport emulates or the model takes; none: the machine's own"},
+       "the link of a node, which a shaped transport emulates or the model takes, and intra_node_* "
+       "those of its ranks to one another; none: the machine's own"},
       {"warmup_steps",
        kInteger,
        {0, 1e7},
@@ -345,8 +359,9 @@ std::string TypeText(const ConfigKey& key) {
     case KeyType::kStrings:
       return "list of strings";
     case KeyType::kLink:
-      return fmt::format("\"none\" or {{ gbps, alpha_us }}, {} and {}; host_us", Text(kLinkGbps),
-                         Text(kLinkAlphaMicroseconds));
+      return fmt::format(
+          "\"none\" or {{ gbps, alpha_us }}, {} and {}; intra_node_gbps, intra_node_us; host_us",
+          Text(kLinkGbps), Text(kLinkAlphaMicroseconds));
   }
   return "";
 }

@@ -30,7 +30,7 @@ enum class KeyType {
   kDensity,  // in (0, 1]
   kTable,
   kStrings,  // a list of them
-  kLink,     // { gbps in kLinkGbps, alpha_us in kLinkAlphaMicroseconds } or "none"
+  kLink,     // a table of LinkShape's keys, or "none"
 };
 
 struct ConfigKey {

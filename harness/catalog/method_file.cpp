@@ -28,6 +28,8 @@ Method ParseMethodFile(std::string_view path, std::string_view text) {
                                                  "collective",
                                                  "payload_values",
                                                  "payload_indices",
+                                                 "bloom_policy",
+                                                 "bloom_fpr",
                                                  "payload_dense",
                                                  "threshold_period",
                                                  "replan_every",

@@ -13,6 +13,7 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
+#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
@@ -71,10 +72,7 @@ json MeasuredOutcomes(Program& program, const std::string& cluster) {
   const Store& store = program.store();
   if (IsDeclared(store.profiles(), cluster)) return nullptr;
   json outcomes = json::array();
-  if (!IsOwnCluster(cluster)) {
-    const std::string file = cluster + ".json";
-    return store.profiles().Has(file) ? ReadProfiles(store.profiles().File(file)) : outcomes;
-  }
+  if (!IsOwnCluster(cluster)) return MeasuredOf(store.profiles(), cluster);
   const std::string machine = ContentHash(DescribeSystem());
   for (const TrialRow& row : program.Rows()) {
     if (row.config.value("kind", "") != "profile" || !row.counts() || row.system_hash != machine)

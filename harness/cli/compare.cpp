@@ -13,10 +13,14 @@
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/compare/comparison_table.hpp"
+#include "harness/compare/modelled/forced_plan.hpp"
+#include "harness/compare/modelled/plan_experiment.hpp"
+#include "harness/compare/modelled/transport.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/report/machines.hpp"
+#include "harness/store/origin.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -36,10 +40,7 @@ struct Source {
 
 Source SourceOfStore(const Program& program) {
   const fs::path results = program.store().results();
-  return {results.string(), program.Rows(), [results](const TrialRow& row) {
-            const fs::path file = results / row.directory / "outcome.json";
-            return SomethingIsAt(file) ? json::parse(ReadFile(file), nullptr, false) : json();
-          }};
+  return {results.string(), program.Rows(), OutcomesIn(results)};
 }
 
 Source SourceOfBundle(const fs::path& file) {
@@ -54,7 +55,13 @@ Source SourceOfBundle(const fs::path& file) {
     SPARFUSE_THROW(kData, fmt::format("{}; `sparfuse verify` lists {} problem(s)", problems.front(),
                                       problems.size()));
   }
+  if (!source.rows.empty() && std::ranges::all_of(source.rows, &TrialRow::imported)) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: results of others, imported, which are compared with "
+                                        "nothing; `sparfuse table` shows them beside ours",
+                                        file.string()));
+  }
   SortByAge(source.rows);
+  TellStoresApart(source.rows, "");
   return source;
 }
 
@@ -80,8 +87,7 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
     if (end == std::string::npos) {
       const std::string head = each == kHere ? ContentHash(DescribeSystem()) : each;
       const std::string machine = NeedMachine(MachinesOf(of_store().rows), head, of_store().name);
-      sides.push_back(SideOf(of_store(), machine,
-                             each == kHere ? kHere : machine.substr(0, kShownMachineHash)));
+      sides.push_back(SideOf(of_store(), machine, each == kHere ? kHere : ShownMachine(machine)));
       continue;
     }
     const fs::path file = each.substr(0, end + kExtension.size());
@@ -129,13 +135,107 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
                   request.reference, text));
 }
 
+// The position of a system among the sides. Throws Error{kConfig} for a name that is none of
+// theirs.
+std::size_t SideNamed(const std::vector<SystemSide>& sides, const std::string& name,
+                      const std::string& option) {
+  std::vector<std::string> known;
+  for (std::size_t side = 0; side < sides.size(); ++side) {
+    if (sides[side].name == name) return side;
+    known.push_back(sides[side].name);
+  }
+  SPARFUSE_THROW(kConfig, fmt::format("{}: no system that is compared has the name \"{}\"{}",
+                                      option, name, Suggestion(name, known)));
+}
+
+// By side, as --profile names them; "" where it names none.
+std::vector<std::string> NamedProfiles(const std::vector<SystemSide>& sides,
+                                       const std::vector<std::string>& given) {
+  std::vector<std::string> names(sides.size());
+  for (const std::string& each : given) {
+    const std::string option = "--profile " + each;
+    const std::size_t equals = each.rfind('=');
+    if (equals == std::string::npos || equals + 1 == each.size())
+      SPARFUSE_THROW(
+          kConfig, fmt::format("{}: expected SYSTEM=NAME, as {}=NAME", option, sides.back().name));
+    std::string& name = names[SideNamed(sides, each.substr(0, equals), option)];
+    if (!name.empty())
+      SPARFUSE_THROW(kConfig, fmt::format("{}: expected one profile of a system, and not {} too",
+                                          option, name));
+    name = each.substr(equals + 1);
+  }
+  return names;
+}
+
+// Models of the sides; of what the same profile stands for, of the same draws.
+std::vector<std::unique_ptr<ModelledSide>> ModelsOf(Program& program,
+                                                    const std::vector<SystemSide>& sides,
+                                                    const std::vector<std::string>& named) {
+  const ProfileFolders& profiles = program.store().profiles();
+  std::vector<std::unique_ptr<ModelledSide>> models;
+  for (std::size_t side = 0; side < sides.size(); ++side) {
+    SideProfile profile = ProfileOfSide(sides[side], program.catalog(), profiles, named[side]);
+    int stream = static_cast<int>(side);
+    for (std::size_t other = side; other-- > 0;) {
+      if (models[other]->profile().outcomes == profile.outcomes) stream = static_cast<int>(other);
+    }
+    models.push_back(
+        std::make_unique<ModelledSide>(profiles, sides[side].name, std::move(profile), stream));
+  }
+  return models;
+}
+
+// Adds to the comparison what the model says of it.
+ModelRequest Model(Program& program, const std::vector<SystemSide>& sides,
+                   const CompareVerbRequest& request, SystemComparison& comparison) {
+  ModelRequest asked{request.transport, request.with_plan, {}};
+  if (!asked.transport && asked.with_plan.empty()) {
+    if (!request.profiles.empty())
+      SPARFUSE_THROW(kConfig, fmt::format("--profile {}: expected --transport or --with-plan, "
+                                          "which need a model, beside it",
+                                          request.profiles.front()));
+    return asked;
+  }
+  const auto models = ModelsOf(program, sides, NamedProfiles(sides, request.profiles));
+  for (const auto& model : models) asked.profiles.push_back(model->profile().name);
+  if (asked.transport) CarryOver(comparison, models);
+  if (!asked.with_plan.empty()) {
+    ForcePlans(comparison, sides, SideNamed(sides, asked.with_plan, "--with-plan"),
+               program.disturbed(), models);
+  }
+  return asked;
+}
+
+void WriteExperiment(Program& program, const std::vector<SystemSide>& sides,
+                     const CompareVerbRequest& request, const SystemComparison& comparison) {
+  const fs::path& file = request.write_experiment;
+  if (file.extension() != ".toml" || SomethingIsAt(file)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("--write-experiment {}: expected the name of a new file that "
+                               "ends in .toml",
+                               file.string()));
+  }
+  const PlanExperiment made =
+      ExperimentOfPlans(comparison, sides, SideNamed(sides, request.with_plan, "--with-plan"),
+                        program.catalog(), program.store().profiles(), fs::absolute(file));
+  for (const std::string& why : made.left_out) fmt::print(stderr, "left out: {}\n", why);
+  WriteFileDurably(file, made.text);
+  fmt::print(stderr,
+             "{}: {} plan(s) of {}, experiment {}. On the other system: `sparfuse run {}`; then "
+             "compare again\n",
+             file.string(), made.plans, request.with_plan, made.id, file.string());
+}
+
 void PrintComparison(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                     const CompareRequest& request, const std::string& format) {
+                     const CompareRequest& request, const ModelRequest& modelled,
+                     const std::string& format) {
   const bool latex = format == "latex";
-  for (const std::string& sentence : SummaryOf(comparison, sides, request))
+  for (const std::string& sentence : SummaryOf(comparison, sides, request, modelled))
+    fmt::print("{}{}.\n", latex ? "% " : "", sentence);
+  for (const std::string& sentence : comparison.hardware)
     fmt::print("{}{}.\n", latex ? "% " : "", sentence);
   fmt::print("\n");
-  for (const Table& table : TablesOf(comparison, sides, request))
+  for (const Table& table : TablesOf(comparison, sides, request, modelled))
     fmt::print("{}\n", Render(table, latex ? TableFormat::kLatex : TableFormat::kMarkdown));
   std::fflush(stdout);
 }
@@ -146,16 +246,19 @@ int CompareVerb(Program& program, const CompareVerbRequest& request) {
   const std::vector<SystemSide> sides = SidesOf(program, request.sides);
   CompareRequest asked = request.compare;
   asked.disturbed = program.disturbed();
-  const SystemComparison comparison = CompareSystems(sides, asked);
+  asked.lone = request.transport;
+  SystemComparison comparison = CompareSystems(sides, asked);
   if (comparison.parts.empty()) FailWithNothing(sides, asked);
-  const json numbers = ComparisonJson(comparison, sides, asked);
+  const ModelRequest modelled = Model(program, sides, request, comparison);
+  const json numbers = ComparisonJson(comparison, sides, asked, modelled);
   if (program.json()) {
     PrintJson(numbers);
   } else if (request.format == "csv") {
-    fmt::print("{}", ComparisonCsv(comparison, sides, asked));
+    fmt::print("{}", ComparisonCsv(comparison, sides, asked, modelled));
   } else {
-    PrintComparison(comparison, sides, asked, request.format);
+    PrintComparison(comparison, sides, asked, modelled, request.format);
   }
+  if (!request.write_experiment.empty()) WriteExperiment(program, sides, request, comparison);
   if (request.figures.empty()) return kDone;
   MakeDirectories(request.figures);
   const std::filesystem::path file = request.figures / "comparison.json";

@@ -5,10 +5,11 @@
 #include <map>
 #include <span>
 
+#include "harness/cli/slurm/submit.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
-#include "harness/machine/system.hpp"
 #include "harness/run/launch/launch_command.hpp"
+#include "harness/run/plan/missing_controls.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 #include "harness/run/plan/vacuous_comparisons.hpp"
@@ -39,10 +40,10 @@ PlannedLaunch CommandOf(std::span<const PlannedTrial> launch, const Store& store
                           (StemOf(trial, "ORIGIN") + "-N"));
     timeout_seconds += trial.timeout_seconds;
   }
-  const CellConfig& config = launch.front().config;
-  PlannedLaunch planned{LaunchEnvironment(config, options.launch, "NONCE"), {}};
-  planned.argv = LaunchCommand({config, options.worker, directories, timeout_seconds},
-                               options.launch, planned.environment);
+  const LaunchedWork work{launch.front().config, options.worker, directories, timeout_seconds,
+                          "NONCE"};
+  PlannedLaunch planned{LaunchEnvironment(work, options.launch), {}};
+  planned.argv = LaunchCommand(work, options.launch, planned.environment);
   return planned;
 }
 
@@ -67,11 +68,15 @@ int PrintCommands(const TrialPlan& live, Program& program, const LaunchOptions& 
 }  // namespace
 
 int PlanVerb(Program& program, const PlanRequest& request) {
+  RunOptions options =
+      program.OptionsOfRuns(request.submit.submit ? LaunchOptions() : request.launch);
+  program.RememberNodes(options);
   const std::vector<Experiment> experiments =
-      program.LoadJoined({request.name}, request.with_methods);
+      program.LoadJoined({request.name}, request.with_methods, options);
+  if (request.submit.submit) return PrintScripts(program, experiments, request.submit);
   const bool several = experiments.size() > 1;
   const auto rows = program.Rows();
-  const PlanContext context{program.catalog(), program.store(), DescribeSystem(), false};
+  const PlanContext context = program.Context(options);
   TrialPlan plan = PlanLive(context, experiments, rows);
   if (request.commands) return PrintCommands(plan, program, request.launch);
   TrialPlan modelled = PlanModelled(context, experiments, rows);
@@ -96,9 +101,10 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   }
   std::vector<std::string> problems = ProblemsOf(plan);
   for (const Experiment& experiment : experiments) {
-    for (const std::string& warning : VacuousComparisons(experiment)) {
+    std::vector<std::string> warnings = VacuousComparisons(experiment);
+    for (std::string& warning : MissingControls(experiment)) warnings.push_back(std::move(warning));
+    for (const std::string& warning : warnings)
       problems.push_back(several ? experiment.id + ": " + warning : warning);
-    }
   }
   if (program.json()) {
     PrintJson({{"experiment", several ? request.name : experiments.front().id},

@@ -8,15 +8,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 
+#include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/experiment_files.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/report/machines.hpp"
+#include "harness/run/hosts/launch_nodes.hpp"
 #include "harness/run/launch/interruption.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
+#include "harness/store/origin.hpp"
+#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 
@@ -31,6 +36,17 @@ void NeedName(const std::string& name) {
                    "experiment \"\": expected a name beneath experiments/, a folder there, or a "
                    "path that ends in .toml");
   }
+}
+
+// Whether any of its cells runs on hardware, or needs a profile that is measured there.
+bool NeedsLaunches(const Experiment& experiment) {
+  return std::ranges::any_of(experiment.parts, [](const Part& part) {
+    return std::ranges::any_of(part.cells, [](const Cell& cell) {
+      const CellConfig& config = cell.config;
+      return config.modelled() ? IsOwnCluster(config.cluster)
+                               : config.transport != Transport::kThreads;
+    });
+  });
 }
 
 // Leaves in `rows` what the machine ran, and what belongs to no machine.
@@ -78,6 +94,11 @@ fs::path Program::FileOf(const std::string& name) const {
     SPARFUSE_THROW(kConfig, fmt::format("{} is a folder of experiments: expected one of {}", name,
                                         fmt::join(known, ", ")));
   }
+  if (name == kImported) {
+    SPARFUSE_THROW(kConfig,
+                   "imported is no experiment: `sparfuse import list` prints what was "
+                   "imported, and tables of experiments what stands beside them");
+  }
   SPARFUSE_THROW(kConfig,
                  fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "
                              "that ends in .toml)",
@@ -108,7 +129,8 @@ std::vector<Experiment> Program::LoadAll(const std::string& name,
 }
 
 std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& names,
-                                            std::vector<std::string> methods) {
+                                            std::vector<std::string> methods,
+                                            RunOptions& launches) {
   for (std::string& method : methods) {
     if (!method.ends_with(".toml")) {
       NeedEntry(catalog().methods, "method", method);
@@ -134,7 +156,8 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
                                         "[[axis]]",
                                         fmt::join(methods, " "), fmt::join(names, ", ")));
   }
-  OpenBlocks(catalog(), Rows(), DescribeSystem(), loaded);
+  LearnNodes(launches);
+  OpenBlocks(Context(launches), Rows(), loaded);
   return loaded;
 }
 
@@ -142,6 +165,7 @@ std::vector<TrialRow> Program::Rows() const {
   std::vector<std::string> problems;
   auto rows = store_.Rows(problems);
   for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+  TellStoresApart(rows, store_.results());
   return rows;
 }
 
@@ -176,13 +200,47 @@ RunOptions Program::OptionsOfRuns(const LaunchOptions& launch) const {
   RunOptions options;
   options.root = settings_.root;
   options.launch = ReadLaunchMethod(launch);
+  options.ship = launch.ship;
+  const char* data = std::getenv("SPARFUSE_DATA");
+  options.data =
+      data != nullptr && *data != '\0' ? fs::path(data) : settings_.root / "results" / "data";
   options.worker =
       options.launch.across_hosts() ? fs::absolute(settings_.worker) : settings_.worker;
   options.keep_disturbed = settings_.disturbed == DisturbedTrials::kCount;
   return options;
 }
 
-RunSummary Program::Run(const std::vector<Experiment>& experiments, const RunOptions& options) {
+void Program::RememberNodes(RunOptions& options) const {
+  std::vector<std::string> problems;  // whoever reads the rows says them
+  if (options.launch.across_hosts() && !options.nodes)
+    options.nodes = StoredNodes(store_.Rows(problems));
+}
+
+void Program::LearnNodes(RunOptions& options) const {
+  if (!options.launch.across_hosts() || options.nodes) return;
+  const Interruption interruption;
+  AskedNodes asked = AskNodes(options, store_.results(), Interruption::flag());
+  for (const std::string& problem : asked.problems)
+    fmt::print(options.progress, "warning: hosts: {}\n", problem);
+  if (asked.nodes.empty()) return RememberNodes(options);
+  options.nodes = std::move(asked.nodes);
+  fmt::print(options.progress, "{} host(s): {}\n", options.nodes->size(),
+             HardwareLine(SystemOfNodes(*options.nodes)));
+}
+
+PlanContext Program::Context(const RunOptions& options) {
+  return {catalog(),
+          store_,
+          DescribeSystem(),
+          options.fresh,
+          options.retry_disturbed,
+          {},
+          {options.launch.across_hosts(), options.nodes.value_or(std::vector<nlohmann::json>())}};
+}
+
+RunSummary Program::Run(const std::vector<Experiment>& experiments, RunOptions options) {
+  const Interruption interruption;
+  if (std::ranges::any_of(experiments, NeedsLaunches)) LearnNodes(options);
   return RunExperiments(catalog(), store_, experiments, options, Interruption::flag());
 }
 

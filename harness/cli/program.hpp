@@ -17,6 +17,15 @@
 
 namespace sparfuse::harness {
 
+// What each verb returns; one that ends early throws an Error.
+enum ExitCode {
+  kDone = 0,
+  kTrialFailed = 1,
+  kUsage = 2,
+  kClaimNotReproduced = 3,
+  kInterrupted = 130
+};
+
 // An experiment with the trials that the store has of it.
 struct LoadedExperiment {
   Experiment experiment;
@@ -50,10 +59,11 @@ class Program {
   Experiment Load(const std::string& name);
   std::vector<Experiment> LoadAll(const std::string& name);  // of a paper, or the one
   // As LoadAll, of several names, with methods that join their method axes: names, or the files of
-  // methods. Live cells of these get blocks beside their references. Throws Error{kConfig} where
-  // nothing lists methods on an axis.
+  // methods. Live cells of these get blocks beside their references, on what `launches` are on,
+  // which are asked where that is not known. Throws Error{kConfig} where nothing lists methods on
+  // an axis.
   std::vector<Experiment> LoadJoined(const std::vector<std::string>& names,
-                                     std::vector<std::string> methods);
+                                     std::vector<std::string> methods, RunOptions& launches);
 
   // The store's trials, as Store::Rows; warns of what is left out.
   std::vector<TrialRow> Rows() const;
@@ -67,7 +77,13 @@ class Program {
   // Options of a run with the program's root and worker, which other hosts find by its absolute
   // path. Throws what ReadLaunchMethod throws.
   RunOptions OptionsOfRuns(const LaunchOptions& launch) const;
-  RunSummary Run(const std::vector<Experiment>& experiments, const RunOptions& options);
+  // Asks hosts what they are (RunOptions::nodes) where launches are across hosts and nobody asked
+  // yet; says what would fail there. Of hosts that do not answer, what the newest trials say.
+  void LearnNodes(RunOptions& options) const;
+  // What launches are on, by the newest trials, without asking.
+  void RememberNodes(RunOptions& options) const;
+  PlanContext Context(const RunOptions& options);
+  RunSummary Run(const std::vector<Experiment>& experiments, RunOptions options);
 
  private:
   std::filesystem::path FileOf(const std::string& name) const;

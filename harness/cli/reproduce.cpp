@@ -21,8 +21,8 @@ std::string DisturbedWarningOf(const std::vector<std::unique_ptr<LoadedExperimen
 }  // namespace
 
 int ReproduceVerb(Program& program, const ReproduceRequest& request) {
-  auto experiments = program.LoadJoined({request.name}, request.with_methods);
   RunOptions options = program.OptionsOfRuns(request.launch);
+  auto experiments = program.LoadJoined({request.name}, request.with_methods, options);
   options.fresh = request.fresh;
   options.retry_disturbed = request.retry_disturbed;
   options.modelled_only = request.modelled;

@@ -2,12 +2,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/slurm/submit.hpp"
 #include "harness/cli/verbs.hpp"
+#include "harness/run/plan/missing_controls.hpp"
 
 namespace sparfuse::harness {
 
 RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experiments,
                        const RunOptions& options) {
+  for (const Experiment& experiment : experiments) {
+    for (const std::string& warning : MissingControls(experiment))
+      fmt::print("warning: {}{}\n", experiments.size() > 1 ? experiment.id + ": " : "", warning);
+  }
   const RunSummary summary = program.Run(experiments, options);
   fmt::print("{} ran well, {} failed, {} were in the store\n", summary.ok, summary.failed,
              summary.present);
@@ -26,11 +32,21 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
 }
 
 int RunVerb(Program& program, const RunRequest& request) {
-  const auto experiments = program.LoadJoined(request.names, request.with_methods);
-  RunOptions options = program.OptionsOfRuns(request.launch);
+  RunOptions options =
+      program.OptionsOfRuns(request.submit.submit ? LaunchOptions() : request.launch);
+  const auto experiments = program.LoadJoined(request.names, request.with_methods, options);
+  if (request.submit.submit) {
+    SubmitRequest submit = request.submit;
+    submit.fingerprint = request.fingerprint;
+    return SubmitVerb(program, experiments, submit);
+  }
   options.fresh = request.fresh;
   options.retry_disturbed = request.retry_disturbed;
+  options.block = request.block;
+  options.fingerprint = request.fingerprint;
   const RunSummary summary = RunAndCount(program, experiments, options);
+  if (request.block && !summary.interrupted)
+    RecordBlock(program, experiments, *request.block, summary);
   if (summary.interrupted) {
     fmt::print("interrupted; what is finished is kept, `sparfuse run {}` goes on from here\n",
                fmt::join(request.names, " "));

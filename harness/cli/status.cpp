@@ -2,11 +2,15 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 #include <utility>
 
+#include "core/base/error.hpp"
+#include "harness/cli/slurm/submit.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/report/disturbed.hpp"
+#include "harness/report/machines.hpp"
 
 namespace sparfuse::harness {
 
@@ -41,17 +45,33 @@ int StatusVerb(Program& program, const std::string& name) {
   for (const auto& row : *loaded->rows) {
     if (row.experiment != loaded->experiment.id) continue;
     if (const std::string machine = MachineOf(row); !machine.empty())
-      ++systems[{machine.substr(0, 12), HardwareLine(row)}];
+      ++systems[{ShownMachine(machine), HardwareLine(row)}];
     trials.push_back({{"trial_id", row.trial_id},
                       {"status", row.status},
-                      {"system", MachineOf(row).substr(0, 12)},
+                      {"system", ShownMachine(MachineOf(row))},
                       {"seconds", row.seconds},
                       {"failure", row.failure_message},
                       {"disturbed", row.WhyDisturbed()},
                       {"annotations", row.annotations}});
   }
+  json submitted = json::array();
+  try {
+    submitted = StatesOfBlocks(program, loaded->experiment);
+  } catch (const Error& error) {  // results were copied from where there is Slurm
+    fmt::print(stderr, "warning: {}\n", error.what());
+  }
+  std::set<const TrialRow*> imported;  // beside the trials of any part
+  for (const auto& result : loaded->results) {
+    for (const ImportedCell& cell : result.imported) {
+      for (const auto& [run, trial] : cell.result.trials) imported.insert(trial);
+    }
+  }
   if (program.json()) {
-    PrintJson({{"experiment", loaded->experiment.id}, {"parts", parts}, {"trials", trials}});
+    PrintJson({{"experiment", loaded->experiment.id},
+               {"parts", parts},
+               {"trials", trials},
+               {"submitted", submitted},
+               {"imported", imported.size()}});
     return kDone;
   }
   for (const auto& part : parts) {
@@ -65,6 +85,12 @@ int StatusVerb(Program& program, const std::string& name) {
                                              : "");
     }
   }
+  for (const auto& block : submitted) {
+    const auto text = [&](const char* key) { return block[key].get<std::string>(); };
+    fmt::print("block {}: {}{}{}\n", block["block"].dump(), text("state"),
+               text("job").empty() ? "" : ", job " + text("job"),
+               text("detail").empty() ? "" : " (" + text("detail") + ")");
+  }
   for (const auto& trial : trials) {
     if (trial["annotations"].empty()) continue;
     fmt::print("left out: {} ({})\n", trial["trial_id"].get<std::string>(),
@@ -74,6 +100,10 @@ int StatusVerb(Program& program, const std::string& name) {
     fmt::print("{}\n", warning);
   for (const auto& [system, count] : systems)
     fmt::print("system {}: {} trial(s), {}\n", system.first, count, system.second);
+  if (!imported.empty()) {
+    fmt::print("{} imported result(s) beside, compared with nothing (sparfuse import list)\n",
+               imported.size());
+  }
   fmt::print("{} trial(s) of this experiment in {}\n", trials.size(),
              program.store().results().string());
   return kDone;

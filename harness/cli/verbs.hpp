@@ -1,4 +1,5 @@
-// Declares the verbs of the program: what each is asked for, and the function that does it.
+// Declares the verbs of the program: what each is asked for, and the function that does it. Folders
+// beneath declare those of theirs.
 #pragma once
 
 #include <filesystem>
@@ -7,29 +8,14 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
-#include "harness/clusters/cluster_presets.hpp"
+#include "harness/cli/slurm/submit.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 
-enum ExitCode {
-  kDone = 0,
-  kTrialFailed = 1,
-  kUsage = 2,
-  kClaimNotReproduced = 3,
-  kInterrupted = 130
-};
-
-// Each verb returns an ExitCode and throws Error for what ends it early. Where `name` may be a
-// paper, that is a folder of experiments/, all of its experiments are meant.
-
-struct ListRequest {
-  std::string what;     // "methods", "sparsifiers", ...: Listings()
-  bool rounds = false;  // of collectives: steps and bytes for some numbers of ranks
-};
-int ListVerb(Program& program, const ListRequest& request);
+// Where `name` may be a paper, that is a folder of experiments/, all of its experiments are meant.
 
 struct PlanRequest {
   std::string name;
@@ -37,6 +23,7 @@ struct PlanRequest {
   bool why = false;                       // say for each trial what the store lacks
   bool commands = false;                  // print the line of each launch
   LaunchOptions launch;                   // of these
+  SubmitRequest submit;                   // print the script of the job that runs them
 };
 int PlanVerb(Program& program, const PlanRequest& request);
 
@@ -45,6 +32,9 @@ struct RunRequest {
   std::vector<std::string> with_methods;  // that join every method axis
   bool fresh = false;                     // run everything again
   bool retry_disturbed = false;           // and what only disturbed trials stand for
+  std::optional<int> block;               // nothing: all
+  SubmitRequest submit;
+  std::optional<bool> fingerprint;  // RunOptions::fingerprint
   LaunchOptions launch;
 };
 int RunVerb(Program& program, const RunRequest& request);
@@ -63,8 +53,18 @@ struct CompareVerbRequest {
   CompareRequest compare;
   std::string format = "md";      // or "latex", "csv"
   std::filesystem::path figures;  // a folder for figures and their numbers, or ""
+  bool transport = false;
+  std::vector<std::string> profiles;       // "SIDE=NAME": which profile stands for a side
+  std::string with_plan;                   // the side whose plans the others get, or ""
+  std::filesystem::path write_experiment;  // a new file: cells that measure these plans, or ""
 };
 int CompareVerb(Program& program, const CompareVerbRequest& request);
+struct SiteRequest {
+  std::filesystem::path out;  // a folder; "": none is written
+  CompareRequest compare;     // of all that systems have in common
+  bool dated = false;         // say when the pages were written
+};
+int SiteVerb(Program& program, const SiteRequest& request);
 // `out`: a folder; "": reports/ID/figures in the results.
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.
@@ -82,59 +82,12 @@ struct ReproduceRequest {
 };
 int ReproduceVerb(Program& program, const ReproduceRequest& request);
 
-struct ProfileRequest {
-  std::vector<std::string> workloads;
-  std::string device = "cpu";
-  std::string precision = "fp32";
-  int most_ranks = 2;    // at once: 1, 2, 4, ... up to these
-  LaunchOptions launch;  // over several hosts: ranks are spread over all of them
-  int threads = 1;       // of a rank
-  std::optional<int> batch;
-  std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
-  std::vector<std::string> quantizers = {"all"};
-  int warmup = 5;                  // steps of training before the timed ones
-  int passes = 50;                 // timed
-  std::vector<std::string> links;  // "GBPS:ALPHA_US": beside the machine's own
-  std::string name;                // of the file in results/profiles, or ""
-  bool fresh = false;
-};
-int ProfileVerb(Program& program, const ProfileRequest& request);
-
 // Runs the laws of a part in seconds; `kind`: one of CheckableKinds().
 int CheckVerb(Program& program, const std::string& kind, const std::string& name);
 std::vector<std::string> CheckableKinds();
 
 // Writes the files of a method with a planner of its own into the project's folder.
 int NewBaselineVerb(Program& program, const std::string& name);
-
-int CalibrateVerb(Program& program, const std::string& cluster);
-// Writes results/profiles/NAME.toml; nothing is overwritten.
-int ClusterNewVerb(Program& program, const NewCluster& wanted);
-// As typed.
-struct ClusterImport {
-  std::string cluster, from;  // "nccl-tests" or "osu"
-  std::vector<std::string> logs;
-  int ranks = 0, nodes = 0;  // 0: as the logs say
-  std::string operation;     // of logs that do not say; or ""
-  bool print = false;        // write nothing
-};
-// Takes links that others measured into results/profiles/NAME.toml: curves are written, apart from
-// what is there; lines of [input] are printed, since those there are their owner's.
-int ClusterImportVerb(Program& program, const ClusterImport& asked);
-// Presets, stacks and clusters.
-int ClusterListVerb(Program& program);
-// Gives a profile from before there were digests its digests.
-int ClusterSealVerb(Program& program, const std::string& name);
-
-struct SystemInit {
-  std::string name = "this-system";  // of results/systems/NAME.toml
-  bool print = false;                // print this node's part and write nothing
-};
-// Writes a description of a system that begins with this node, or adds this node to one that has
-// none like it; nothing that is there is changed.
-int SystemInitVerb(Program& program, const SystemInit& asked);
-// kTrialFailed where something is still to be written or contradicts what is detected here.
-int SystemCheckVerb(Program& program, const std::string& name);
 
 // As typed; numbers are lists with commas.
 struct AdviseOptions {
@@ -155,19 +108,13 @@ struct IndexRequest {
 };
 int IndexVerb(Program& program, const IndexRequest& request);
 
-struct ExportRequest {
-  std::vector<std::string> names;  // ids of experiments or papers, or .toml files
-  std::filesystem::path out;       // FILE.sparfuse; "": none is written
-  bool show = false;               // list the keys that leave and those that stay
+struct DoctorRequest {
+  LaunchOptions launch;
+  bool hosts = false;  // of a launch, in the place of this machine
+  int ranks = 0;       // 0: one a host
 };
-// kTrialFailed where a trial had to be left out.
-int ExportVerb(Program& program, const ExportRequest& request);
-// kTrialFailed where anything was refused; the rest is merged.
-int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files);
-// kTrialFailed where the bundle is not as it was written.
-int VerifyVerb(Program& program, const std::filesystem::path& file);
-
-int DoctorVerb(Program& program);
+// kTrialFailed where trials would fail on the hosts of a launch.
+int DoctorVerb(Program& program, const DoctorRequest& request);
 int ProveVerb(Program& program, const std::string& method);
 int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason);
 

@@ -45,6 +45,8 @@ struct ComputeTime {
 struct Coder {
   std::string name;  // of a sparsifier or a quantizer
   double encode_seconds = 0, encode_seconds_per_element = 0;
+  bool encodes_on_host = false;  // else as host memory streams
+  double host_encode_seconds = 0, host_encode_seconds_per_element = 0;
   bool decodes = false;  // else as device memory streams
   double decode_seconds = 0, decode_seconds_per_rank = 0;
   double decode_seconds_per_element = 0, decode_seconds_per_element_and_rank = 0;
@@ -208,5 +210,10 @@ DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& 
 // What is imported, and a card (key "card": what it is, and whether it has the cell's times), are
 // in its "kind"; what is declared throughout has none.
 nlohmann::json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config);
+
+// What DeclaredProfile computes with between nodes and, where they have several ranks, within them,
+// as a shape that can be emulated: efficiencies and cards of a node counted in. The link
+// of `config` does not count. What a further message takes (message_us) is no part of it.
+LinkShape LinksOf(const DeclaredCluster& cluster, const CellConfig& config);
 
 }  // namespace sparfuse::harness

@@ -128,9 +128,13 @@ struct LinkRate {
   double bytes_per_second = 0;
 };
 
-LinkRate WithinNodes(const Scaled& input) {
-  return {kMicro * input("intra_node_us"),
-          kGiga / 8 * input("intra_node_gbps") * input.Stated("intra_node_efficiency")};
+LinkRate WithinNodes(const Scaled& input, const CellConfig& config) {
+  const bool given = config.link && config.link->has_within();
+  const double nominal =
+      given ? config.link->intra_node_gbps * input.Factor("bandwidth") : input("intra_node_gbps");
+  const double alpha =
+      given ? config.link->intra_node_us * input.Factor("latency") : input("intra_node_us");
+  return {kMicro * alpha, kGiga / 8 * nominal * input.Stated("intra_node_efficiency")};
 }
 
 // The rate of a node.
@@ -318,18 +322,25 @@ json ProfileWith(const DeclaredCluster& cluster, const CellConfig& config, const
 
   const double host_link = kGiga * input("host_link_gbytes_per_s");
   const double host_memory = kGiga * input("host_memory_gbytes_per_s");
-  const double host_each = kFloatBytes / host_link + kFloatBytes / host_memory;
   profile["host_work"] = {{"add", kReduceBytes / host_memory},
                           {"merge", kEntryBytes / host_memory},
                           {"to_host", kFloatBytes / host_link},
                           {"to_device", kFloatBytes / host_link}};
-  for (const auto& [name, curves] : profile["selection"].items()) {
+  const auto select_on_host = [&](const std::string& name, double once, double each) {
     profile["host_selection"][name] = {
-        {{"density", kAnyDensity}, {"seconds", CurveThrough(kernel, host_each)}}};
+        {{"density", kAnyDensity}, {"seconds", CurveThrough(once, each)}}};
+  };
+  for (const auto& [name, curves] : profile["selection"].items())
+    select_on_host(name, kernel, kFloatBytes / host_link + kFloatBytes / host_memory);
+  for (const Coder& coder : cluster.coders) {
+    if (!coder.encodes_on_host) continue;
+    const double factor = input.Factor("sparsify");
+    select_on_host(coder.name, kernel + factor * coder.host_encode_seconds,
+                   kFloatBytes / host_link + factor * coder.host_encode_seconds_per_element);
   }
 
   const double message = kMicro * input("message_us");
-  const LinkRate within = WithinNodes(input);
+  const LinkRate within = WithinNodes(input, config);
   const LinkRate between = BetweenNodes(input, config);
   profile["links"] = {{"intra_node", LinkJson(within, message)},
                       {"inter_node", LinkJson(between, message)}};
@@ -342,6 +353,23 @@ json ProfileWith(const DeclaredCluster& cluster, const CellConfig& config, const
 }
 
 }  // namespace
+
+LinkShape LinksOf(const DeclaredCluster& cluster, const CellConfig& config) {
+  CellConfig bare = config;
+  bare.link = std::nullopt;
+  const Scaled input(cluster, bare);
+  const auto digits = [](double value) { return std::round(value * 1e6) / 1e6; };
+  const auto gbps = [&](const LinkRate& rate) { return digits(rate.bytes_per_second * 8 / kGiga); };
+  const auto alpha_us = [&](const LinkRate& rate) { return digits(rate.alpha_seconds / kMicro); };
+  const LinkRate between = BetweenNodes(input, bare);
+  LinkShape link{gbps(between), alpha_us(between)};
+  if (cluster.ranks_per_node > 1) {
+    const LinkRate within = WithinNodes(input, bare);
+    link.intra_node_gbps = gbps(within);
+    link.intra_node_us = alpha_us(within);
+  }
+  return link;
+}
 
 json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
   const json* measured = cluster.MeasuredOf(config);

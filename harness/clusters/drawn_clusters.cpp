@@ -49,7 +49,8 @@ DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose
   for (Coder& coder : chosen.coders) {
     const double factor = choose(NameOfInput(coder), 1, 1 / coder.spread, coder.spread);
     for (double* each :
-         {&coder.encode_seconds, &coder.encode_seconds_per_element, &coder.decode_seconds,
+         {&coder.encode_seconds, &coder.encode_seconds_per_element, &coder.host_encode_seconds,
+          &coder.host_encode_seconds_per_element, &coder.decode_seconds,
           &coder.decode_seconds_per_rank, &coder.decode_seconds_per_element,
           &coder.decode_seconds_per_element_and_rank, &coder.decode_seconds_per_entry}) {
       *each *= factor;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "harness/clusters/cluster_calibration.hpp"
@@ -23,6 +22,20 @@ bool SendsDense(const ReferenceStep& step) {
 
 }  // namespace
 
+RateBounds RateBoundsOf(std::string_view workload, int ranks, int nodes, double exposed_seconds,
+                        double longest_seconds) {
+  const double gradients =
+      kGradientBytes * static_cast<double>(workloads::LayersOf(workload).numel());
+  const auto sent = [&](double count) { return 2 * (count - 1) / count * gradients; };
+  RateBounds rate;
+  rate.least_bytes = sent(nodes);
+  rate.most_bytes = sent(ranks);
+  rate.least = rate.least_bytes / longest_seconds / kGbps;
+  rate.most = exposed_seconds > 0 ? rate.most_bytes / exposed_seconds / kGbps
+                                  : std::numeric_limits<double>::infinity();
+  return rate;
+}
+
 std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
                                          const ReferenceStep& step) {
   if (step.workers <= cluster.ranks_per_node || step.part == StepPart::kSparsify ||
@@ -39,16 +52,10 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
     exposed -= compute.at("forward_seconds").get<double>() + backward +
                compute.at("update_seconds").get<double>();
   }
+  const int nodes = (step.workers + cluster.ranks_per_node - 1) / cluster.ranks_per_node;
   ImpliedRate rate;
-  const double gradients =
-      kGradientBytes * static_cast<double>(workloads::LayersOf(step.workload).numel());
-  const double ranks = step.workers;
-  const double nodes = std::ceil(ranks / cluster.ranks_per_node);
-  rate.least_bytes = 2 * (nodes - 1) / nodes * gradients;
-  rate.most_bytes = 2 * (ranks - 1) / ranks * gradients;
-  rate.least = rate.least_bytes / (std::max(exposed, 0.0) + backward) / kGbps;
-  rate.most =
-      exposed > 0 ? rate.most_bytes / exposed / kGbps : std::numeric_limits<double>::infinity();
+  static_cast<RateBounds&>(rate) =
+      RateBoundsOf(step.workload, step.workers, nodes, exposed, std::max(exposed, 0.0) + backward);
   rate.nominal = (step.link ? step.link->gbps : cluster.Value("inter_node_gbps")) *
                  cluster.Value("network_cards");
   const auto delivered = [&](const char* link) {

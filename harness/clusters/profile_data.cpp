@@ -42,8 +42,14 @@ std::map<std::string, SelectionCost, std::less<>> SelectionsOf(const json& by_sp
   return costs;
 }
 
-LinkCost LinkOf(const json& measured) {
-  return {CurveOf(measured.at("round_seconds")), measured.at("seconds_per_extra_message")};
+// Profiles from before processors were measured on links within nodes take `cpu` of the others; and
+// from before messages were, one at once costs what a round costs.
+LinkCost LinkOf(const json& measured, const json& cpu) {
+  return {.round_seconds = CurveOf(measured.at("round_seconds")),
+          .seconds_per_extra_message = measured.at("seconds_per_extra_message"),
+          .round_cpu_seconds = cpu.at("round_cpu_seconds"),
+          .message_cpu_seconds = cpu.value("message_cpu_seconds", 0.0),
+          .cpu_fraction = cpu.at("cpu_fraction")};
 }
 
 // What values are multiplied by. std::normal_distribution differs between standard libraries.
@@ -157,6 +163,17 @@ WorkSeconds WorkOf(const json& work, double add, double entry) {
   return seconds;
 }
 
+// Of profiles from before these were measured: a look-up, which is of two bits on average, is as
+// an entry that is hashed, a bit that is set as half of it, and a value as an element that is
+// looked at for the largest.
+SelectionCodingCost CodingOf(const json& coding, const WorkSeconds& work) {
+  WorkSeconds instead = work;
+  const double hash = instead[Work::kHash];
+  const double look = instead[Work::kSelect];
+  return {coding.value("query", hash), coding.value("insert", hash / 2), coding.value("fit", look),
+          coding.value("restore", look)};
+}
+
 }  // namespace
 
 CostModel KernelCosts(const json& profile) {
@@ -167,6 +184,8 @@ CostModel KernelCosts(const json& profile) {
   cost.seconds_per_entry = profile.at("seconds_per_entry");
   cost.work_seconds = WorkOf(profile.value("collective_work", json::object()),
                              profile.at("seconds_per_reduced_element"), cost.seconds_per_entry);
+  cost.selection_coding =
+      CodingOf(profile.value("selection_coding", json::object()), cost.work_seconds);
   const json host = profile.value("host_work", json::object());
   cost.host_work_seconds =
       host.empty() ? cost.work_seconds : WorkOf(host, host.at("add"), host.at("merge"));
@@ -198,7 +217,7 @@ CostModel KernelCosts(const json& profile) {
   return cost;
 }
 
-std::vector<std::string> AssumedWork(const json& profile) {
+std::vector<std::string> AssumedWork(const json& profile, PayloadCoding coding) {
   const json work = profile.value("collective_work", json::object());
   std::vector<std::string> assumed;
   for (const auto& [kind, as] : {std::pair{"merge", "seconds_per_entry"},
@@ -209,20 +228,22 @@ std::vector<std::string> AssumedWork(const json& profile) {
     assumed.push_back(std::string("collective_work/") + kind + " is not in the profile: " + as +
                       " is taken");
   }
+  if (coding.of_selections() && !profile.contains("selection_coding")) {
+    assumed.push_back(
+        "selection_coding is not in the profile: collective_work/hash and select are taken");
+  }
   return assumed;
 }
 
 void AddLink(CostModel& cost, const json& profile) {
   const json& measured = profile.at("link");
-  cost.links.fill(LinkOf(measured));
+  cost.links.fill(LinkOf(measured, measured));
   if (profile.contains("node_link")) {
-    cost.links[static_cast<std::size_t>(LinkClass::kIntraNode)] = LinkOf(profile.at("node_link"));
+    const json& within = profile.at("node_link");
+    cost.links[static_cast<std::size_t>(LinkClass::kIntraNode)] =
+        LinkOf(within, within.contains("cpu_fraction") ? within : measured);
   }
   cost.exchange_cpu_seconds = measured.at("cpu_seconds");
-  cost.round_cpu_seconds = measured.at("round_cpu_seconds");
-  // Of profiles from before it was measured: one message at once costs what a round costs.
-  cost.message_cpu_seconds = measured.value("message_cpu_seconds", 0.0);
-  cost.exchange_cpu_fraction = measured.at("cpu_fraction");
   if (profile.contains("native_all_reduce")) {
     cost.native_all_reduce_seconds = CurveOf(profile.at("native_all_reduce"));
   }

@@ -24,7 +24,7 @@ BackwardProfile BackwardOf(const nlohmann::json& profile, const GradientLayout& 
 CostModel KernelCosts(const nlohmann::json& profile);
 
 // What KernelCosts takes in the place of work that the profile lacks, in words.
-std::vector<std::string> AssumedWork(const nlohmann::json& profile);
+std::vector<std::string> AssumedWork(const nlohmann::json& profile, PayloadCoding coding = {});
 
 // Adds the link between the profile's ranks, which must be more than one: for every class of links,
 // but for those within a node where the profile has these apart.

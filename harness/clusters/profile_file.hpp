@@ -26,7 +26,8 @@ int VouchForProfiles(const std::filesystem::path& file);
 
 // Whether the outcome's workload, its options, batch and threads are those of a config as JSON.
 bool IsOfSubject(const nlohmann::json& outcome, const nlohmann::json& config);
-// Those outcomes of which this is so.
+// Those outcomes of which this is so, then, where there are any, those of fingerprints, whose links
+// are every workload's.
 nlohmann::json ProfilesOf(const nlohmann::json& outcomes, const CellConfig& config);
 
 // "text-gpt with batch 8 and 1 thread(s) a rank".
@@ -36,12 +37,16 @@ std::string SubjectName(const CellConfig& config);
 // cell that is modelled with them has.
 CellConfig MeasuredLike(const nlohmann::json& outcomes, CellConfig config);
 
-// The command that measures what `config` needs into the file called `name`.
+// The command that measures what `config` needs into the file called `name`, or, where that is "",
+// as trials of the store alone.
 std::string MeasureCommand(const CellConfig& config, const std::string& name);
 
 // A profile trial as such a file has it: its profile and where, when and with what it was measured,
 // without the names of hosts. `directory` is the trial's.
 nlohmann::json ProfileOutcome(const std::filesystem::path& directory);
+
+// Whether an outcome of a file was measured on this machine, whatever its kernel is now.
+bool IsOfMachine(const nlohmann::json& outcome, const nlohmann::json& system);
 
 // Throws Error{kConfig} naming the file where its outcomes are of another machine than `system`.
 void CheckSameMachine(const std::filesystem::path& file, const nlohmann::json& outcomes,

@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/files/durable_file.hpp"
 
@@ -14,9 +15,10 @@ namespace fs = std::filesystem;
 
 fs::path ProfileFolders::File(const std::string& name) const {
   for (const fs::path& folder : folders_) {
-    if (SomethingIsAt(folder / name)) return folder / name;
+    const fs::path file = (folder / name).lexically_normal();  // "../": the folder may be missing
+    if (SomethingIsAt(file)) return file;
   }
-  return own() / name;
+  return (own() / name).lexically_normal();
 }
 
 bool ProfileFolders::Has(const std::string& name) const { return SomethingIsAt(File(name)); }
@@ -26,7 +28,7 @@ std::vector<std::string> ProfileFolders::Names(std::string_view extension,
   std::set<std::string> names;
   for (const fs::path& folder : folders_) {
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder / beneath, none)) {
+    for (const auto& entry : fs::directory_iterator((folder / beneath).lexically_normal(), none)) {
       if (entry.path().extension() == extension) names.insert(entry.path().stem().string());
     }
   }
@@ -44,9 +46,11 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& cluster) {
   for (const char* extension : {".json", ".toml"}) {
     for (std::string& name : profiles.Names(extension)) known.push_back(std::move(name));
   }
+  for (std::string& name : FingerprintNames(profiles)) known.push_back(std::move(name));
   if (std::ranges::find(known, cluster) != known.end()) return;
   SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
-                              "; files are looked for in " + profiles.Text());
+                              "; files are looked for in " + profiles.Text() +
+                              ", fingerprints in systems beside");
 }
 
 }  // namespace sparfuse::harness

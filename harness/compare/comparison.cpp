@@ -10,6 +10,8 @@
 
 #include "harness/catalog/config_keys.hpp"
 #include "harness/compare/differences.hpp"
+#include "harness/compare/fingerprints.hpp"
+#include "harness/compare/partly_set.hpp"
 #include "harness/compare/plan_difference.hpp"
 
 namespace sparfuse::harness {
@@ -38,15 +40,6 @@ std::string WhyOtherRevisions(const TrialRow& first, const TrialRow& second) {
   return "one of them has parts that the other lacks";
 }
 
-// "engine:live": a part of both in two revisions; "" where there is none.
-std::string PartOfTwoRevisions(const TrialRow& one, const TrialRow& other) {
-  const json& theirs = other.revisions.Value();
-  for (const auto& [part, revision] : one.revisions.Value().items()) {
-    if (theirs.contains(part) && theirs[part] != revision) return part;
-  }
-  return "";
-}
-
 class Comparer {
  public:
   Comparer(const std::vector<SystemSide>& sides, const CompareRequest& request)
@@ -67,6 +60,10 @@ class Comparer {
       if (!part.cells.empty()) comparison.parts.push_back(std::move(part));
     }
     comparison.differences = DifferencesOf(compared_);
+    AddPartlySet(compared_, comparison.differences);
+    std::vector<std::string> names;
+    for (const SystemSide& side : sides_) names.push_back(side.name);
+    NameCells(compared_, names, comparison.differences);
     return comparison;
   }
 
@@ -84,9 +81,10 @@ class Comparer {
     return keys;
   }
 
-  bool IsOfTwoSides(const CellKey& key) const {
-    return std::ranges::count_if(
-               cells_, [&](const auto& cells) { return CellOf(cells, key) != nullptr; }) > 1;
+  bool IsOfEnoughSides(const CellKey& key) const {
+    if (request_.lone && CellOf(cells_.front(), key) != nullptr) return true;
+    const auto has = [&](const auto& cells) { return CellOf(cells, key) != nullptr; };
+    return std::ranges::count_if(cells_, has) >= static_cast<std::ptrdiff_t>(request_.least_sides);
   }
 
   const TrialRow& AnyOf(const CellKey& key) const {
@@ -121,7 +119,7 @@ class Comparer {
       return AnyOf(key).method == request_.reference;
     };
     const auto is_compared = [&](const CellKey& key) {
-      return !is_reference(key) && IsOfTwoSides(key);
+      return !is_reference(key) && IsOfEnoughSides(key);
     };
     if (std::ranges::none_of(keys, is_compared)) return;
     std::ranges::stable_sort(keys, {}, [&](const CellKey& key) { return AnyOf(key).method; });
@@ -137,7 +135,7 @@ class Comparer {
       part.cells.push_back(Compared(key, ReferenceOf(key, keys), setting));
       part.cells.back().setting = part.settings.size();
     }
-    std::erase_if(keys, [&](const CellKey& key) { return !IsOfTwoSides(key); });
+    std::erase_if(keys, [&](const CellKey& key) { return !IsOfEnoughSides(key); });
     Remember(keys);
     part.settings.push_back(std::move(setting));
   }
@@ -148,13 +146,20 @@ class Comparer {
     const TrialRow& any = AnyOf(key);
     compared.key = key;
     compared.config = any.config.Value();
-    std::string metric = request_.metric;
-    if (metric.empty()) metric = any.kind == "convergence" ? "final_metric" : "throughput";
-    if (const auto unit = any.units.find(metric); unit != any.units.end())
+    if (reference != nullptr) {
+      compared.reference = reference->config_hash;
+      compared.reference_config = AnyOf(*reference).config.Value();
+    }
+    compared.metric = request_.metric;
+    if (compared.metric.empty())
+      compared.metric = any.kind == "convergence" ? "final_metric" : "throughput";
+    if (const auto unit = any.units.find(compared.metric); unit != any.units.end())
       compared.unit = std::string(unit->second);
-    for (const auto& cells : cells_) {
-      compared.sides.push_back(ValueOf(
-          CellOf(cells, key), reference == nullptr ? nullptr : CellOf(cells, *reference), metric));
+    for (std::size_t side = 0; side < sides_.size(); ++side) {
+      compared.sides.push_back(
+          ValueOf(CellOf(cells_[side], key),
+                  reference == nullptr ? nullptr : CellOf(cells_[side], *reference),
+                  compared.metric, setting.regimes[side]));
     }
     for (std::size_t side = 1; side < sides_.size(); ++side)
       compared.verdicts.push_back(Judged(compared, reference, setting, side));
@@ -162,8 +167,8 @@ class Comparer {
     return compared;
   }
 
-  SideValue ValueOf(const SideCell* cell, const SideCell* reference,
-                    const std::string& metric) const {
+  SideValue ValueOf(const SideCell* cell, const SideCell* reference, const std::string& metric,
+                    const Regime& regime) const {
     SideValue value;
     if (cell == nullptr) {
       value.lacks = "not run";
@@ -179,10 +184,22 @@ class Comparer {
       value.lacks = fmt::format("{} was run with another revision of {}", request_.reference, part);
       return value;
     }
-    value.ratios = OfBlocks(RatiosByBlock(cell->result, reference->result, metric));
+    const auto by_block = RatiosByBlock(cell->result, reference->result, metric);
+    const auto both =
+        PairedDifference(cell->result.Values(metric), reference->result.Values(metric));
+    if (both && by_block.size() < both->n) {  // leaving these out would choose among the blocks
+      value.lacks = fmt::format("{} is not above 0 in {} of {} blocks", metric,
+                                both->n - by_block.size(), both->n);
+      return value;
+    }
+    value.ratios = OfBlocks(by_block);
+    for (const auto& [block, by] : regime.moved) {
+      if (by > request_.control && by_block.contains(block)) value.moved[block] = by;
+    }
     value.ratio = RatioOf(cell->result, reference->result, metric);
     if (value.ratios.empty() || !value.ratio) {
       value.ratios.clear();
+      value.moved.clear();
       value.lacks = cell->result.OnlyDisturbed() || reference->result.OnlyDisturbed()
                         ? "disturbed"
                         : fmt::format("no {} in a block of both", metric);
@@ -221,10 +238,14 @@ class Comparer {
     std::vector<SidePlan> plans;
     for (std::size_t side = 0; side < sides_.size(); ++side) {
       const SideCell* cell = CellOf(cells_[side], key);
-      if (cell != nullptr)
-        plans.push_back({sides_[side].name, sides_[side].outcome(*cell->newest),
+      if (cell != nullptr) {
+        const TrialRow& newest = *cell->newest;
+        plans.push_back({sides_[side].name, sides_[side].outcome(newest), newest.config.Value(),
+                         newest.provenance.value("environment", json()),
+                         cell->result.Mean("achieved_density"),
                          cell->result.Mean("sparsify_seconds"),
                          cell->result.Mean("exposed_communication_seconds")});
+      }
     }
     return PlanDifference(plans);
   }
@@ -247,9 +268,21 @@ class Comparer {
 
 }  // namespace
 
+std::string PartOfTwoRevisions(const TrialRow& one, const TrialRow& other) {
+  const json& theirs = other.revisions.Value();
+  for (const auto& [part, revision] : one.revisions.Value().items()) {
+    if (theirs.contains(part) && theirs[part] != revision) return part;
+  }
+  return "";
+}
+
 SystemComparison CompareSystems(const std::vector<SystemSide>& sides,
                                 const CompareRequest& request) {
-  return Comparer(sides, request).Run();
+  SystemComparison comparison = Comparer(sides, request).Run();
+  std::vector<FactDifference> facts = FingerprintFacts(sides);
+  comparison.hardware = WhatDiffersInHardware(sides, comparison.differences);
+  comparison.differences.insert(comparison.differences.begin(), facts.begin(), facts.end());
+  return comparison;
 }
 
 }  // namespace sparfuse::harness

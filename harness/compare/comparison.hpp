@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/compare/differences.hpp"
+#include "harness/compare/modelled/modelled_values.hpp"
 #include "harness/compare/regime.hpp"
 #include "harness/compare/side.hpp"
 #include "harness/statistics/contrast.hpp"
@@ -21,12 +23,17 @@ struct CompareRequest {
   std::string metric;                    // "": throughput, and of convergence trials final_metric
   std::string reference = "dense";       // the method that ratios are to
   double within = kSameWithin;
+  double control = kControlMoved;  // a reference that moves by more flags the block's ratios
+  bool lone = false;               // also cells that the first side alone has
   DisturbedTrials disturbed = DisturbedTrials::kApart;
+  std::size_t least_sides = 2;  // that have a cell; with 1 also what one side alone has
 };
 
 // What one side says of a cell.
 struct SideValue {
   std::vector<double> ratios;  // to the reference, by block
+  // Blocks of these in which the reference moved by more than it may, and by how much.
+  std::map<int, double> moved;
   std::optional<Interval> ratio, absolute;
   std::string lacks;  // "" or why there is no ratio
 };
@@ -40,11 +47,15 @@ struct SideVerdict {
 struct ComparedCell {
   CellKey key;
   nlohmann::json config;
-  std::string unit;                   // of the metric
-  std::size_t setting = 0;            // its position in ComparedPart::settings
-  std::vector<SideValue> sides;       // as the sides
-  std::vector<SideVerdict> verdicts;  // of all sides but the first
-  std::string plans;                  // "" or how the sides' fusion plans differ
+  std::string metric, unit;
+  std::string reference;                 // config_hash of the cell that ratios are to, or ""
+  nlohmann::json reference_config;       // null: none
+  std::size_t setting = 0;               // its position in ComparedPart::settings
+  std::vector<SideValue> sides;          // as the sides
+  std::vector<SideVerdict> verdicts;     // of all sides but the first
+  std::string plans;                     // "" or how the sides' fusion plans differ
+  std::vector<Transported> transported;  // where asked for, as verdicts
+  std::vector<ForcedPlan> forced;        // where asked for, as sides
 };
 
 // Of cells that differ in their method alone.
@@ -62,9 +73,14 @@ struct ComparedPart {
 struct SystemComparison {
   std::vector<ComparedPart> parts;
   std::vector<FactDifference> differences;  // of the trials that are compared
+  std::vector<std::string> hardware;        // sentences: what differs in the systems themselves
 };
 
-// Precondition: at least two sides.
+// "engine:live": a part of both in two revisions; "" where there is none. Their ratio is of
+// neither.
+std::string PartOfTwoRevisions(const TrialRow& one, const TrialRow& other);
+
+// Precondition: at least two sides, or request.least_sides of 1.
 SystemComparison CompareSystems(const std::vector<SystemSide>& sides,
                                 const CompareRequest& request);
 

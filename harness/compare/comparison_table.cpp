@@ -8,6 +8,8 @@
 
 #include "harness/catalog/cell_config.hpp"
 #include "harness/catalog/config_keys.hpp"
+#include "harness/compare/table_parts.hpp"
+#include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/csv.hpp"
 
@@ -16,8 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-// The drift of the reference beyond which small differences are not the methods'.
-constexpr double kDriftWorthAWord = 0.1;
 constexpr std::size_t kShortHash = 12;
 
 // For programs.
@@ -58,14 +58,6 @@ std::string AbsoluteText(const SideValue& value, const std::string& unit) {
   return value.absolute ? Quantity(value.absolute->value, unit) : kNone;
 }
 
-// The position of a note, from 1.
-std::size_t NoteOf(Table& table, const std::string& note) {
-  const auto found = std::ranges::find(table.notes, note);
-  if (found != table.notes.end()) return static_cast<std::size_t>(found - table.notes.begin()) + 1;
-  table.notes.push_back(note);
-  return table.notes.size();
-}
-
 Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
   Table table;
   table.title = "What is compared";
@@ -86,7 +78,10 @@ Table DifferenceTable(const SystemComparison& comparison, const std::vector<Syst
   for (const FactDifference& each : comparison.differences) {
     std::vector<std::string> row = {each.name};
     for (const std::string& value : each.values) row.push_back(value.empty() ? kNone : value);
-    row.emplace_back(each.hidden ? "differs within one side, too" : "");
+    std::string hidden = each.hidden ? "differs within one side, too" : "";
+    for (const std::string& cell : each.cells)
+      hidden += fmt::format(" [{}]", NoteOf(table, fmt::format("{}: {}", each.name, cell)));
+    row.push_back(std::move(hidden));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -135,18 +130,51 @@ Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides
       const Regime& regime = setting.regimes[side];
       row.push_back(regime.communication ? fmt::format("{:.3g}", *regime.communication) : kNone);
       std::string drift = regime.drift ? fmt::format("{:.1f} %", 100 * *regime.drift) : kNone;
-      if (regime.drift > kDriftWorthAWord) {
+      if (regime.drift > request.control) {
         drift += fmt::format(
             " [{}]", NoteOf(table, fmt::format("{} moved while the setting was measured: smaller "
                                                "differences are not the methods'",
                                                request.reference)));
       }
       row.push_back(std::move(drift));
-      row.push_back(regime.links().empty() ? kNone : regime.links());
+      row.push_back(regime.LinkWords().empty() ? kNone : regime.LinkWords());
     }
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+// "b: dense moved by 31 % while block 2 of 5 was measured, by 12 % while block 4 was": of ratios
+// whose reference did not stand still; "" where it did.
+std::string MovedText(const std::string& side, const SideValue& value,
+                      const CompareRequest& request) {
+  if (value.moved.empty()) return "";
+  std::vector<std::string> blocks;
+  for (const auto& [block, by] : value.moved)
+    blocks.push_back(fmt::format("block {} by {:.0f} %", block, 100 * by));
+  return fmt::format("{}: {} moved in {} of {} blocks ({})", side, request.reference,
+                     value.moved.size(), value.ratios.size(), fmt::join(blocks, ", "));
+}
+
+// A sentence for each side with blocks in which the reference moved.
+std::vector<std::string> ControlSummary(const SystemComparison& comparison,
+                                        const std::vector<SystemSide>& sides,
+                                        const CompareRequest& request) {
+  std::vector<std::string> sentences;
+  for (std::size_t side = 0; side < sides.size(); ++side) {
+    std::size_t flagged = 0, ratios = 0;
+    for (const ComparedPart& part : comparison.parts) {
+      for (const ComparedCell& cell : part.cells) {
+        flagged += !cell.sides[side].moved.empty();
+        ratios += !cell.sides[side].ratios.empty();
+      }
+    }
+    if (flagged == 0) continue;
+    sentences.push_back(fmt::format(
+        "On {} {} moved by more than {:g} % while a block was measured: {} of {} ratios are marked",
+        sides[side].name, request.reference, 100 * request.control, flagged, ratios));
+  }
+  return sentences;
 }
 
 Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
@@ -173,8 +201,13 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
   for (const ComparedCell& cell : part.cells) {
     std::vector<std::string> row = {cell.config.value("method", kNone)};
     for (const auto& key : keys) row.push_back(KeyText(cell.config, key));
-    for (const SideValue& value : cell.sides)
-      row.push_back(value.lacks.empty() ? RatioText(value.ratio) : kNone);
+    for (std::size_t side = 0; side < sides.size(); ++side) {
+      const SideValue& value = cell.sides[side];
+      std::string text = value.lacks.empty() ? RatioText(value.ratio) : kNone;
+      if (const std::string moved = MovedText(sides[side].name, value, request); !moved.empty())
+        text += fmt::format(" [{}]", NoteOf(table, moved));
+      row.push_back(std::move(text));
+    }
     for (std::size_t side = 1; side < sides.size(); ++side) {
       const SideVerdict& verdict = cell.verdicts[side - 1];
       const bool judged = verdict.why_not.empty();
@@ -191,20 +224,42 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
   return table;
 }
 
-json IntervalJson(const std::optional<Interval>& interval) {
-  if (!interval) return nullptr;
-  return {{"value", interval->value},
-          {"low", interval->has_bounds() ? json(interval->low) : json()},
-          {"high", interval->has_bounds() ? json(interval->high) : json()},
-          {"n", interval->n}};
+json RegimeJson(const Regime& regime) {
+  return {{"communication", regime.communication ? json(*regime.communication) : json()},
+          {"drift", regime.drift ? json(*regime.drift) : json()},
+          {"links", regime.LinkWords()},
+          {"ranks", regime.ranks},
+          {"hosts", regime.hosts}};
+}
+
+// A setting that was compared, and how its time divides on each side.
+json SettingsJson(const ComparedPart& part, const std::vector<KeyColumn>& keys) {
+  json settings = json::array();
+  for (const ComparedSetting& setting : part.settings) {
+    json regimes = json::array();
+    for (const Regime& regime : setting.regimes) regimes.push_back(RegimeJson(regime));
+    settings.push_back({{"experiment", part.experiment},
+                        {"part", part.part},
+                        {"setting", SettingText(setting.config, keys)},
+                        {"mode", setting.config.value("mode", json())},
+                        {"regimes", std::move(regimes)}});
+  }
+  return settings;
+}
+
+json MovedJson(const SideValue& value) {
+  json moved = json::object();
+  for (const auto& [block, by] : value.moved) moved[std::to_string(block)] = by;
+  return moved;
 }
 
 json CellJson(const ComparedCell& cell, const std::string& setting,
-              const std::vector<SystemSide>& sides, std::size_t side) {
+              const std::vector<SystemSide>& sides, std::size_t side, const ModelRequest& asked) {
   const SideVerdict& verdict = cell.verdicts[side - 1];
   const bool judged = verdict.why_not.empty();
   return {{"experiment", cell.key.experiment},
           {"part", cell.key.part},
+          {"config_hash", cell.key.config_hash},
           {"setting", setting},
           {"config", cell.config},
           {"first", sides[0].name},
@@ -219,7 +274,12 @@ json CellJson(const ComparedCell& cell, const std::string& setting,
           {"blocks_needed",
            verdict.contrast.blocks_needed > 0 ? json(verdict.contrast.blocks_needed) : json()},
           {"why_not", verdict.why_not},
-          {"plans", cell.plans}};
+          {"first_moved", MovedJson(cell.sides[0])},
+          {"second_moved", MovedJson(cell.sides[side])},
+          {"plans", cell.plans},
+          {"transported", TransportedJson(cell, side)},
+          {"first_forced", ForcedJson(cell, 0, asked)},
+          {"second_forced", ForcedJson(cell, side, asked)}};
 }
 
 // A cell and side, without tables within.
@@ -230,20 +290,35 @@ nlohmann::ordered_json Flat(const json& cell) {
   for (const char* key : {"method", "workload", "workers", "sparsifier", "density"})
     flat[key] = cell["config"].value(key, json());
   for (const char* key : {"first", "second", "unit"}) flat[key] = cell[key];
-  const auto add = [&](const std::string& name, bool ends) {
-    const json& interval = cell[name];
+  const auto put = [&](const std::string& name, const json& interval, bool ends) {
     const auto of = [&](const char* key) { return interval.is_null() ? json() : interval[key]; };
     flat[name] = of("value");
     if (!ends) return;
     flat[name + "_low"] = of("low");
     flat[name + "_high"] = of("high");
   };
+  const auto add = [&](const std::string& name, bool ends) { put(name, cell[name], ends); };
+  const auto within = [&](const char* table, const char* key) {
+    return cell[table].is_null() ? json() : cell[table][key];
+  };
   add("first_ratio", true);
   add("second_ratio", true);
   add("first_over_second", true);
   for (const char* key : {"verdict", "blocks_needed", "why_not", "plans"}) flat[key] = cell[key];
+  for (const char* key : {"first_moved", "second_moved"})
+    flat[std::string(key) + "_blocks"] = cell[key].size();
   add("first_absolute", false);
   add("second_absolute", false);
+  put("transported", within("transported", "ratio"), true);
+  put("residual", within("transported", "residual"), true);
+  for (const std::string side : {"first", "second"}) {
+    const std::string table = side + "_forced";
+    put(table + "_modelled", within(table.c_str(), "modelled"), true);
+    put(table + "_measured", within(table.c_str(), "measured"), true);
+    put(table + "_gain", within(table.c_str(), "gain"), true);
+    put(table + "_rest", within(table.c_str(), "rest"), true);
+    flat[table + "_gain_mode"] = within(table.c_str(), "gain_mode");
+  }
   return flat;
 }
 
@@ -251,7 +326,7 @@ nlohmann::ordered_json Flat(const json& cell) {
 
 std::vector<std::string> SummaryOf(const SystemComparison& comparison,
                                    const std::vector<SystemSide>& sides,
-                                   const CompareRequest& request) {
+                                   const CompareRequest& request, const ModelRequest& asked) {
   std::vector<std::string> sentences;
   for (std::size_t side = 1; side < sides.size(); ++side) {
     std::map<std::string, std::size_t> counts, reasons;
@@ -284,46 +359,64 @@ std::vector<std::string> SummaryOf(const SystemComparison& comparison,
                     ratios == 1 ? "" : "s", request.reference,
                     said.empty() ? "none" : fmt::format("{}", fmt::join(said, ", "))));
   }
+  for (std::string& sentence : ControlSummary(comparison, sides, request))
+    sentences.push_back(std::move(sentence));
+  for (std::string& sentence : ModelledSummary(comparison, sides, asked))
+    sentences.push_back(std::move(sentence));
   return sentences;
 }
 
 std::vector<Table> TablesOf(const SystemComparison& comparison,
-                            const std::vector<SystemSide>& sides, const CompareRequest& request) {
+                            const std::vector<SystemSide>& sides, const CompareRequest& request,
+                            const ModelRequest& asked) {
   std::vector<Table> tables = {SideTable(comparison, sides)};
   for (const ComparedPart& part : comparison.parts) {
     tables.push_back(RegimeTable(part, sides, request));
     tables.push_back(RatioTable(part, sides, request));
+    for (Table& table : ModelledTables(part, sides, request, asked))
+      tables.push_back(std::move(table));
   }
   if (!comparison.differences.empty()) tables.push_back(DifferenceTable(comparison, sides));
   return tables;
 }
 
 json ComparisonJson(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                    const CompareRequest& request) {
+                    const CompareRequest& request, const ModelRequest& asked) {
   json cells = json::array(), differences = json::array(), names = json::array();
+  json settings = json::array();
   for (const ComparedPart& part : comparison.parts) {
     const std::vector<KeyColumn> keys = SettingKeys(part);
+    for (json& setting : SettingsJson(part, keys)) settings.push_back(std::move(setting));
     for (const ComparedCell& cell : part.cells) {
       const std::string setting = SettingText(part.settings[cell.setting].config, keys);
       for (std::size_t side = 1; side < sides.size(); ++side)
-        cells.push_back(CellJson(cell, setting, sides, side));
+        cells.push_back(CellJson(cell, setting, sides, side, asked));
     }
   }
   for (const FactDifference& each : comparison.differences) {
-    differences.push_back({{"name", each.name}, {"values", each.values}, {"hidden", each.hidden}});
+    differences.push_back({{"name", each.name},
+                           {"values", each.values},
+                           {"hidden", each.hidden},
+                           {"cells", each.cells}});
   }
-  for (const SystemSide& side : sides)
-    names.push_back({{"name", side.name}, {"hardware", side.hardware}});
+  for (std::size_t side = 0; side < sides.size(); ++side) {
+    names.push_back({{"name", sides[side].name},
+                     {"hardware", sides[side].hardware},
+                     {"profile", side < asked.profiles.size() ? asked.profiles[side] : ""}});
+  }
   return {{"reference", request.reference},
           {"within", request.within},
+          {"control", request.control},
           {"sides", names},
+          {"hardware", comparison.hardware},
+          {"settings", settings},
           {"cells", cells},
           {"differences", differences}};
 }
 
 std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
-                          const CompareRequest& request) {
-  const json all = ComparisonJson(comparison, sides, request);
+                          const CompareRequest& request, const ModelRequest& asked) {
+  const json all = ComparisonJson(comparison, sides, request, asked);
   std::vector<nlohmann::ordered_json> rows;
   for (const json& cell : all["cells"]) rows.push_back(Flat(cell));
   return rows.empty() ? "" : CsvOf(rows.front(), rows);

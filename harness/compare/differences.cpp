@@ -8,6 +8,8 @@
 #include <set>
 #include <string_view>
 
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/report/provenance.hpp"
 
 namespace sparfuse::harness {
@@ -16,13 +18,23 @@ namespace {
 using nlohmann::json;
 using Facts = std::map<std::string, std::set<std::string>>;
 
-constexpr std::string_view kOfOneTrial[] = {
-    "argv", "machine.placement", "machine.load_before", "machine.cards", "sampling", "table"};
+constexpr std::string_view kOfOneTrial[] = {"argv", "machine.load_before", "machine.cards",
+                                            "sampling", "table"};
+// What follows from a cell's setting: only within one may it not vary.
+constexpr std::string_view kOfOneSetting[] = {"machine.placement", "launch.cores_a_rank"};
 
 bool IsOfOneTrial(const std::string& name) {
   return std::ranges::any_of(kOfOneTrial, [&](std::string_view head) {
     return name == head || (name.starts_with(head) && name[head.size()] == '.');
   });
+}
+
+// Facts of a system whose trials ran on several hosts are those of its nodes, which may be unlike:
+// "nodes.1.gpus" is "gpus".
+std::string NameOfFact(const std::string& name) {
+  constexpr std::string_view kNodes = "nodes.";
+  if (!name.starts_with(kNodes)) return name;
+  return name.substr(name.find('.', kNodes.size()) + 1);
 }
 
 Facts FactsOf(const std::vector<CellResult>& cells) {
@@ -32,7 +44,7 @@ Facts FactsOf(const std::vector<CellResult>& cells) {
   Facts facts;
   for (const json& system : summary.at("systems")) {
     for (const auto& [name, value] : system.at("facts").items())
-      facts["system." + name].insert(value.get<std::string>());
+      facts["system." + NameOfFact(name)].insert(value.get<std::string>());
   }
   for (const auto& [name, values] : summary.at("facts").items()) {
     if (!IsOfOneTrial(name)) facts[name] = values.get<std::set<std::string>>();
@@ -40,13 +52,92 @@ Facts FactsOf(const std::vector<CellResult>& cells) {
   return facts;
 }
 
+// Facts of settings of which trials of one setting have several values.
+std::set<std::string> HiddenInSettings(const std::vector<CellResult>& cells) {
+  std::map<std::string, std::vector<CellResult>> settings;
+  for (const CellResult& cell : cells) {
+    if (cell.trials.empty()) continue;
+    const json& config = cell.trials.begin()->second->config.Value();
+    settings[CanonicalWithout(config, MethodKeys())].push_back(cell);
+  }
+  std::set<std::string> hidden;
+  for (const auto& [setting, members] : settings) {
+    Facts facts = FactsOf(members);
+    for (const std::string_view name : kOfOneSetting) {
+      if (facts[std::string(name)].size() > 1) hidden.emplace(name);
+    }
+  }
+  return hidden;
+}
+
+constexpr std::size_t kNamedTrials = 3;
+
+using TrialsByValue = std::map<std::string, std::vector<std::string>>;
+
+// The trials of a cell by the value that they have of a fact.
+TrialsByValue ValuesOf(const std::string& fact, const std::map<std::string, Facts>& trials) {
+  TrialsByValue values;
+  for (const auto& [id, facts] : trials) {
+    const auto found = facts.find(fact);
+    values[found == facts.end() ? "not set" : fmt::format("{}", fmt::join(found->second, " | "))]
+        .push_back(id);
+  }
+  return values;
+}
+
+std::string CellText(const TrialRow& trial) {
+  return fmt::format("{}, {}, {} workers, {:.8}", trial.method, WorkloadLabel(trial.workload),
+                     trial.workers, trial.config_hash);
+}
+
+// All but the value that most of the trials have.
+std::string RarerValues(const TrialsByValue& values) {
+  const auto most =
+      std::ranges::max_element(values, {}, [](const auto& each) { return each.second.size(); });
+  std::vector<std::string> said;
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    if (value == most) continue;
+    std::vector<std::string> ids = value->second;
+    const std::size_t more = ids.size() > kNamedTrials ? ids.size() - kNamedTrials : 0;
+    ids.resize(ids.size() - more);
+    if (more > 0) ids.push_back(fmt::format("{} more", more));
+    said.push_back(fmt::format("{} in {}", value->first, fmt::join(ids, ", ")));
+  }
+  return fmt::format("{}", fmt::join(said, "; "));
+}
+
 }  // namespace
+
+void NameCells(const std::vector<std::vector<CellResult>>& sides,
+               const std::vector<std::string>& names, std::vector<FactDifference>& differences) {
+  if (std::ranges::none_of(differences, &FactDifference::hidden)) return;
+  for (std::size_t side = 0; side < sides.size(); ++side) {
+    for (const CellResult& cell : sides[side]) {
+      std::map<std::string, Facts> trials;
+      for (const auto& [block, trial] : cell.trials) {
+        CellResult one;
+        one.trials[block] = trial;
+        trials[trial->trial_id] = FactsOf({one});
+      }
+      if (trials.size() < 2) continue;
+      for (FactDifference& difference : differences) {
+        if (!difference.hidden) continue;
+        const TrialsByValue values = ValuesOf(difference.name, trials);
+        if (values.size() < 2) continue;
+        difference.cells.push_back(fmt::format("{}: {}: {}", names[side],
+                                               CellText(*cell.trials.begin()->second),
+                                               RarerValues(values)));
+      }
+    }
+  }
+}
 
 std::vector<FactDifference> DifferencesOf(const std::vector<std::vector<CellResult>>& sides) {
   std::vector<Facts> facts;
-  std::set<std::string> names;
+  std::set<std::string> names, hidden_in_settings;
   for (const auto& cells : sides) {
     facts.push_back(FactsOf(cells));
+    hidden_in_settings.merge(HiddenInSettings(cells));
     for (const auto& [name, values] : facts.back()) names.insert(name);
   }
   std::vector<FactDifference> differences;
@@ -57,6 +148,8 @@ std::vector<FactDifference> DifferencesOf(const std::vector<std::vector<CellResu
       difference.values.push_back(fmt::format("{}", fmt::join(values, " | ")));
       difference.hidden = difference.hidden || values.size() > 1;
     }
+    if (std::ranges::find(kOfOneSetting, name) != std::end(kOfOneSetting))
+      difference.hidden = hidden_in_settings.contains(name);
     const bool same = std::ranges::all_of(difference.values, [&](const std::string& value) {
       return value == difference.values.front();
     });

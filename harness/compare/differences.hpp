@@ -12,10 +12,19 @@ struct FactDifference {
   std::string name;                 // "software.nccl", "system.cpu_model"
   std::vector<std::string> values;  // by side: all that it has, in order, joined by " | "
   bool hidden = false;              // a side has several, and its numbers are averages over them
+  // Of what is hidden, the cells whose own trials are not alike, with those that have the rarer
+  // values: "b: wfbp, digits-resnet, 2 workers, 0a1b2c3d: 5.0 in e/p/...-b1-1".
+  std::vector<std::string> cells = {};
 };
 
 // Of the systems first, then of what trials record of software, environment and sources. What
-// changes from trial to trial (load, arguments, where ranks ran) is left out.
+// changes from trial to trial (load, arguments) is left out. Unlike nodes of a system make several
+// values of it; on how many hosts ranks were, and how many cores each had, is hidden where it
+// varies within one setting.
 std::vector<FactDifference> DifferencesOf(const std::vector<std::vector<CellResult>>& sides);
+
+// Sets `cells` of what is hidden; names: of the sides.
+void NameCells(const std::vector<std::vector<CellResult>>& sides,
+               const std::vector<std::string>& names, std::vector<FactDifference>& differences);
 
 }  // namespace sparfuse::harness

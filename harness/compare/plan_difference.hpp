@@ -10,13 +10,20 @@ namespace sparfuse::harness {
 
 struct SidePlan {
   std::string side;
-  nlohmann::json outcome;                                   // of a trial: its "plans"
+  nlohmann::json outcome;      // of a trial: its "plans"
+  nlohmann::json config;       // of the trial: what its units are sent by
+  nlohmann::json environment;  // of the trial: what was told to NCCL
+  std::optional<double> achieved_density;
   std::optional<double> sparsify_seconds, exposed_seconds;  // a step's, for the reason
 };
 
-// "" where all plans are equal or fewer than two are known, else "h100 makes 12 exchanges, 3 of
-// them dense (selection 0.9 ms, exposed communication 4 ms a step); ...". Of trials that planned
-// several times the last plan.
+// What PlanSummary wrote last in an outcome, without its step; null where there is none.
+nlohmann::json LastPlan(const nlohmann::json& outcome);
+
+// "" where all plans are equal or fewer than two are known, else "h100 makes 12 exchanges: 3 dense
+// by all-reduce, 9 by sparse-allgather, 4 of them in 3 parts, density achieved 0.0102 (selection
+// 0.9 ms, exposed communication 4 ms a step); ...". Of trials that planned several times the last
+// plan.
 std::string PlanDifference(const std::vector<SidePlan>& plans);
 
 }  // namespace sparfuse::harness

@@ -3,24 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <cmath>
+
+#include "harness/compare/card_links.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
 // A share of communication below which a step is its computation, whatever the share.
 constexpr double kNothing = 0.02;
 
-int HostsOf(const TrialRow& trial) {
-  const json machine = trial.provenance.value("machine", json::object());
-  if (!machine.is_object() || !machine.contains("placement")) return 0;
-  const json& placement = machine["placement"];
-  if (!placement.is_array()) return 0;
-  std::set<std::string> hosts;
-  for (const json& host : placement) hosts.insert(host.dump());
-  return static_cast<int>(hosts.size());
+// From the lower to the upper quartile, so that one round does not count; 0 for fewer than four.
+double MovedWithin(std::vector<double> rounds) {
+  constexpr std::size_t kLeast = 4;
+  if (rounds.size() < kLeast) return 0;
+  std::ranges::sort(rounds);
+  const std::size_t quarter = rounds.size() / kLeast;
+  return rounds[rounds.size() - 1 - quarter] / rounds[quarter] - 1;
+}
+
+std::map<int, double> MovedByBlock(const CellResult& reference) {
+  std::map<int, double> moved;
+  const std::map<int, double> steps = reference.Values("step_seconds");
+  const double usual = steps.empty() ? 0 : Median(OfBlocks(steps));
+  for (const auto& [block, seconds] : steps) {
+    const double between = std::exp(std::abs(std::log(seconds / usual))) - 1;
+    const double within = MovedWithin(reference.trials.at(block)->launch.rounds);
+    if (steps.size() > 1 || within > 0) moved[block] = std::max(between, within);
+  }
+  return moved;
 }
 
 }  // namespace
@@ -31,6 +42,11 @@ std::string Regime::links() const {
   return hosts == ranks ? "between nodes" : "both";
 }
 
+std::string Regime::LinkWords() const {
+  if (card_links.empty()) return links();
+  return links().empty() ? "cards " + card_links : links() + ", cards " + card_links;
+}
+
 Regime RegimeOf(const SideCell& reference) {
   Regime regime;
   const auto exposed = reference.result.Mean("exposed_communication_seconds");
@@ -38,9 +54,11 @@ Regime RegimeOf(const SideCell& reference) {
   if (exposed && step && *step > *exposed) regime.communication = *exposed / (*step - *exposed);
   const std::vector<double> steps = OfBlocks(reference.result.Values("step_seconds"));
   if (steps.size() > 1) regime.drift = std::ranges::max(steps) / std::ranges::min(steps) - 1;
+  regime.moved = MovedByBlock(reference.result);
   if (reference.newest != nullptr) {
     regime.ranks = reference.newest->workers;
     regime.hosts = HostsOf(*reference.newest);
+    regime.card_links = CardLinksOf(*reference.newest);
   }
   return regime;
 }
@@ -51,6 +69,10 @@ std::string WhyOtherRegime(const Regime& first, const Regime& second) {
   };
   if (first.links() != second.links() && !first.links().empty() && !second.links().empty()) {
     return fmt::format("ranks are linked {} and {}", first.links(), second.links());
+  }
+  if (first.card_links != second.card_links && !first.card_links.empty() &&
+      !second.card_links.empty()) {
+    return fmt::format("cards reach each other {} and {}", first.card_links, second.card_links);
   }
   if (first.hosts > 0 && second.hosts > 0 &&
       apart(first.ranks_per_host(), second.ranks_per_host())) {

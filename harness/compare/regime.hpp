@@ -2,6 +2,7 @@
 // two questions, and no verdict joins them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,9 @@ namespace sparfuse::harness {
 // So many times apart are two regimes.
 inline constexpr double kOtherRegime = 4;
 
+// A reference that moves by more while a block is measured is worth a word.
+inline constexpr double kControlMoved = 0.1;
+
 struct Regime {
   // Of the reference's step: communication that it exposes over the rest of it. None without a
   // trial that knows both.
@@ -19,10 +23,17 @@ struct Regime {
   // Of the reference's step time over blocks: the largest over the smallest, less 1; what no
   // difference below can be seen in. None for one block.
   std::optional<double> drift;
+  // How far the reference moved while a block was measured: its step time from the median of
+  // blocks, either way, or that of its rounds within the block from the lower to the upper
+  // quartile, whichever is more; 0.1 is 10 %. Blocks of which neither is known are left out.
+  std::map<int, double> moved;
   int ranks = 0, hosts = 0;  // hosts: 0 where the trial does not say
+  std::string card_links;    // CardLinksOf
 
   // "within a node", "between nodes", "both", or "" where hosts are not known.
   std::string links() const;
+  // The same with card_links: "within a node, cards by NVLink".
+  std::string LinkWords() const;
   double ranks_per_host() const { return static_cast<double>(ranks) / hosts; }
 };
 

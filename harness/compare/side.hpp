@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,13 +21,17 @@ struct SystemSide {
   std::function<nlohmann::json(const TrialRow&)> outcome;
 };
 
+// A side's `outcome` for trials of the store whose results folder this is.
+std::function<nlohmann::json(const TrialRow&)> OutcomesIn(const std::filesystem::path& results);
+
 // What is compared: a configuration within a part of an experiment.
 struct CellKey {
   std::string experiment, part, config_hash;
   auto operator<=>(const CellKey&) const = default;
 };
 
-// The trials of one side that count: of the newest revisions that it has.
+// The trials of one side that count: of the newest revisions that it has, on as many hosts as the
+// newest of these.
 struct SideCell {
   CellResult result;
   const TrialRow* newest = nullptr;

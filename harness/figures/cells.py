@@ -158,6 +158,7 @@ class Part:
         self.figures = fields.get("figures") or []
         self.claims = fields.get("claims") or []
         self.prediction = fields.get("prediction")
+        self.imported = fields.get("imported") or {}
         self.cells = [Cell(self, cell) for cell in fields["cells"]]
 
     def modes(self):

@@ -170,7 +170,14 @@ def _tensors(wait):
     names = tensors["names"]
     dense = "the dense of " if wait["unit"].endswith(", dense") else ""
     first = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
-    return f"{dense}{len(names)}: {first}, {_some(tensors['elements'], 'element')}"
+    text = f"{dense}{len(names)}: {first}, {_some(tensors['elements'], 'element')}"
+    if "path" in tensors:
+        text += f", by path {tensors['path']}"
+    partitions = tensors.get("partitions")
+    if partitions is None:
+        return text
+    how = f"sparsified in {_some(partitions, 'part')}" if partitions else "whole"
+    return f"{text}, {how}"
 
 
 def _waits_table(side):

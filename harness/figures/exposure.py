@@ -102,19 +102,28 @@ def overlap(spans, kind, beside):
 
 
 def tensors_of(outcome, label, step):
-    """The names and elements of the tensors of "unit N" by the plan that held in `step`; None where
-    the label is no unit's (a buffer that is filled at run time) or no plan was stored."""
+    """The names and elements of the tensors of "unit N" by the plan that held in `step`, and the path
+    by which it goes where units have paths; None where the label is no unit's (a buffer that is
+    filled at run time) or no plan was stored."""
     unit = re.match(r"unit (\d+)", label)
     plans = [plan for plan in outcome.get("plans") or [] if plan.get("step", 0) <= step]
     if not unit or not plans:
         return None
-    sizes = [int(size) for size in plans[-1]["unit_sizes"].split(",")]
+    plan = plans[-1]
+    sizes = [int(size) for size in plan["unit_sizes"].split(",")]
     number = int(unit[1])
     if number >= len(sizes):
         return None
     first = sum(sizes[:number])
     tensors = (outcome.get("layout") or [])[first : first + sizes[number]]
-    return {
+    found = {
         "names": [tensor["name"] for tensor in tensors],
         "elements": sum(tensor["numel"] for tensor in tensors),
     }
+    # Where parts of units have owners, how many there are of this one; 0: it is not sparsified.
+    if "partitions" in plan:
+        whole = number in plan.get("dense_units", [])
+        found["partitions"] = 0 if whole else plan["partitions"][number]
+    if "paths" in plan:
+        found["path"] = plan["paths"][number]
+    return found

@@ -152,6 +152,19 @@ class Marks:
         axes.plot(place, height, zorder=7, path_effects=_HALO, **look)
         self._handles.setdefault(CALIBRATED, Line2D([], [], label=CALIBRATED, **look))
 
+    def imported(self, axes, place, width, height):
+        """A result of others over the slot; like a beam lying on its side, to be told in grey."""
+        axes.plot(
+            [place - width / 2, place + width / 2],
+            [height, height],
+            color=style.IMPORTED,
+            linewidth=1.8,
+            marker="|",
+            markersize=6,
+            path_effects=_HALO,
+            zorder=3.6,
+        )
+
     def handles(self):
         """Entries for the marks drawn; modes only where bars of several stand together."""
         edges = [

@@ -7,19 +7,21 @@ import tables
 import wording
 
 CSS = """
-:root { --ink: #1f2328; --quiet: #57606a; --line: #d8dee4; --wash: #f6f8fa; --alarm: #9b1c1c; }
+:root { --ink: #1f2328; --quiet: #57606a; --line: #d8dee4; --wash: #f6f8fa; --alarm: #9b1c1c;
+  --good: #1a6b3c; --part: #8a5a00; --link: #1f4fa3; --paper: #fff; --imported: #a800a8; }
 * { box-sizing: border-box; }
 body { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif;
   color: var(--ink); overflow-wrap: break-word;
-  margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 76rem; background: #fff; }
+  margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 76rem; background: var(--paper); }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .3rem; }
 h2 { font-size: 1.3rem; margin: 3rem 0 .6rem; padding-bottom: .3rem;
   border-bottom: 1px solid var(--line); }
 h3 { font-size: 1.02rem; margin: 1.8rem 0 .5rem; }
 p { margin: .5rem 0; max-width: 60rem; }
-a { color: #1f4fa3; text-decoration: none; } a:hover { text-decoration: underline; }
+a { color: var(--link); text-decoration: none; } a:hover { text-decoration: underline; }
 .quiet, figcaption, .notes { color: var(--quiet); font-size: .86rem; }
-.alarm { color: var(--alarm); } .good { color: #1a6b3c; } .part { color: #8a5a00; }
+.alarm { color: var(--alarm); } .good { color: var(--good); } .part { color: var(--part); }
+.imported { color: var(--imported); }
 nav { background: var(--wash); border: 1px solid var(--line); border-radius: 6px;
   padding: .8rem 1.2rem;
   margin: 1.5rem 0; }
@@ -60,7 +62,7 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; f
 dt { color: var(--quiet); } dd { margin: 0; min-width: 0; }
 ul.found { padding-left: 1.2rem; max-width: 60rem; } ul.found li { margin: .45rem 0; }
 @media (max-width: 40rem) {
-  .wide th:first-child, .wide td:first-child { position: sticky; left: 0; background: #fff; }
+  .wide th:first-child, .wide td:first-child { position: sticky; left: 0; background: var(--paper); }
   .wide table:not(.text) th:first-child, .wide table:not(.text) td:first-child { max-width: 10rem; }
   .wide table:not(.text) tr.group td:first-child { max-width: none; background: var(--wash); }
   body { padding: 1.2rem .8rem 3rem; } nav ol { columns: 1; } dl { display: block; }
@@ -151,12 +153,13 @@ def _with_whole_names(body):
     return "".join(out)
 
 
-def html_page(title, facts, sections, warnings=()):
-    """A whole page of sections, each (anchor, heading, badges, body); warnings stand at its head."""
+def html_page(title, facts, sections, warnings=(), head="", top="", end=""):
+    """A whole page of sections, each (anchor, heading, badges, body); warnings stand at its head.
+    head, top and end: HTML that a page has besides, within its head, over its title, and last."""
     out = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{escape(title)}</title><style>{CSS}</style></head><body>",
+        f"<title>{escape(title)}</title><style>{CSS}</style>{head}</head><body>{top}",
         _with_whole_names(f"<h1>{escape(title)}</h1>"),
         _with_whole_names(f"<p class='quiet'>{escape(' · '.join(facts))}</p>"),
     ]
@@ -168,7 +171,7 @@ def html_page(title, facts, sections, warnings=()):
     out.append("</ol></nav>")
     for section in rest:
         out += _section(*section)
-    out.append("</body></html>\n")
+    out.append(f"{end}</body></html>\n")
     return "".join(out)
 
 

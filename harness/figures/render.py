@@ -20,6 +20,8 @@ the series that it names; nothing else of the store is read.
       the files written unless quiet.
   render.py compare --data FILE.json --out DIR [--quiet]
       a figure a part of what `sparfuse compare` found; likewise.
+  render.py site    --data FILE.json --out DIR
+      the pages of `sparfuse site`: FILE.json as docs/results-format.md has it.
 
 Needs Python 3.11, numpy and matplotlib. Exit codes: 0 done, 1 nothing of what --part
 or --figure asked for could be drawn, 2 usage or input.
@@ -42,6 +44,7 @@ import report
 import series
 import style
 import tables
+import web
 from drawn import numbers
 
 
@@ -206,6 +209,14 @@ def draw_comparison(arguments):
     return 0
 
 
+def write_site(arguments):
+    for name, text in web.pages(read_json(arguments.data)):
+        path = Path(arguments.out) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="render.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -243,6 +254,10 @@ def main(argv=None):
         sub.add_argument("--out", required=True)
         sub.add_argument("--quiet", action="store_true")
         sub.set_defaults(act=act)
+    sub = verbs.add_parser("site")
+    for option in ("--data", "--out"):
+        sub.add_argument(option, required=True)
+    sub.set_defaults(act=write_site)
     arguments = parser.parse_args(argv)
     try:
         return arguments.act(arguments)

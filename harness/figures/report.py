@@ -31,6 +31,11 @@ def drawn_figure(experiment, part, entry, styles, name):
         drawn = kinds.KINDS[kind](experiment, part, entry, styles)
     except selection.NoData as reason:
         return f"<p class='quiet'>Figure '{escape(kind)}' is not shown: {escape(reason)}.</p>"
+    return embedded(drawn, name) + "".join(page.folded(table) for table in drawn.tables)
+
+
+def embedded(drawn, name):
+    """The figure as a picture within the page, with its caption; equal figures give equal text."""
     style.finish(drawn.figure, drawn.title, drawn.handles)
     picture = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": name}):
@@ -41,7 +46,7 @@ def drawn_figure(experiment, part, entry, styles, name):
     return (
         f"<figure><div class='wide'><img style='--width:{width:.0f}px' "
         f"alt='{escape(drawn.title)}' src='data:image/svg+xml;base64,{data}'></div>"
-        f"<figcaption>{escape(drawn.caption)}</figcaption></figure>" + "".join(page.folded(table) for table in drawn.tables)
+        f"<figcaption>{escape(drawn.caption)}</figcaption></figure>"
     )
 
 
@@ -236,6 +241,8 @@ READING = """
 <dt>emulated</dt><dd>real ranks and data over a link slowed down on purpose.</dd>
 <dt>modelled</dt><dd>computed by a discrete-event simulation from single-operation
 measurements and a backward profile.</dd>
+<dt>imported</dt><dd>results of others, from a table or a log, with their source; they stand beside
+ours, and nothing is compared with them, averaged with them or divided by them.</dd>
 <dt>step time</dt><dd>median over the measured steps of the slowest rank's duration.</dd>
 <dt>exposed comm.</dt><dd>communication that computation does not hide.</dd>
 <dt>payload, sent</dt><dd>what a rank contributes; what it handed to the network, forwards included.
@@ -293,7 +300,21 @@ def _tables(experiment, styles):
             summary = f"<summary class='quiet'>Table of {rows} cells</summary>"
             text = f"<details>{summary}{text}</details>"
         out.append(text)
+        out.append(_imported(part))
     return "".join(out)
+
+
+def _imported(part):
+    """The results of others beside a part's; "" without any."""
+    table = part.imported.get("table") or {}
+    if not table.get("rows"):
+        return ""
+    notes = "".join(
+        f"<p class='quiet'>[{position}] in doubt: {escape(note)}</p>"
+        for position, note in enumerate(table["notes"], 1)
+    )
+    heading = f"<h4 class='imported'>Beside it, {escape(table['caption'])}</h4>"
+    return heading + plain_table(table["columns"], table["rows"]) + notes
 
 
 def _facts(experiment):

@@ -18,6 +18,7 @@ INK = "#1f2328"
 QUIET = "#57606a"
 GRID = "#d8dee4"
 ALARM = "#9b1c1c"
+IMPORTED = "#c400c4"  # L 46: results of others, whatever their method
 
 # method -> colour (CIE lightness beside it), hatch, marker, dashes. A family shares hue and hatch,
 # which is denser the less of the system a method has, and its lightness falls towards the whole
@@ -116,6 +117,7 @@ RC = {
     "legend.frameon": False,
     "legend.fontsize": 7.5,
     "text.color": INK,
+    "text.parse_math": False,  # names of what was measured may have a $
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     "path.simplify": True,

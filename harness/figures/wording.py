@@ -10,6 +10,7 @@ MODE_MEANS = {
     "measured": "real ranks and data on the machine's own links",
     "emulated": "real ranks and data over a link slowed down on purpose",
     "modelled": "computed by discrete-event simulation, nothing was timed",
+    "imported": "results of others, compared with nothing",
 }
 
 METRICS = {  # name -> (what an axis calls it, the unit it has where the store gives none)
@@ -137,16 +138,26 @@ def link(config):
     shape = config.get("link")
     if not shape:
         return "the cluster's own" if declared_cluster(config) else "unshaped"
-    gbps = shape.get("gbps")
-    return f"{number(gbps) if gbps >= 999.5 else f'{gbps:g}'} Gbit/s"
+    words = f"{_gbps(shape['gbps'])} Gbit/s"
+    within = shape.get("intra_node_gbps")
+    return words if within is None else f"{words}, {_gbps(within)} within nodes"
+
+
+def _gbps(value):
+    return number(value) if value >= 999.5 else f"{value:g}"
 
 
 def link_in_full(config):
     shape = config.get("link")
     if not shape:
         return "the cluster's own links" if declared_cluster(config) else "unshaped link"
-    alpha = shape.get("alpha_us")
-    return link(config) + (f" link, {alpha:g} µs per message" if alpha is not None else " link")
+    alpha, within = shape.get("alpha_us"), shape.get("intra_node_gbps")
+    words = f"{_gbps(shape['gbps'])} Gbit/s link"
+    if alpha is not None:
+        words += f", {alpha:g} µs per message"
+    if within is not None:
+        words += f"; within nodes {_gbps(within)} Gbit/s, {shape['intra_node_us']:g} µs"
+    return words
 
 
 def blocks(counts):

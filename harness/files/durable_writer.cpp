@@ -10,9 +10,9 @@ namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
 
-DurableWriter::DurableWriter(const fs::path& path)
+DurableWriter::DurableWriter(const fs::path& path, const std::string& suffix)
     : path_(path),
-      temporary_(path.string() + ".tmp"),
+      temporary_(path.string() + suffix),
       file_(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC) {}
 
 DurableWriter::~DurableWriter() {

@@ -2,17 +2,18 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "harness/files/descriptor.hpp"
 
 namespace sparfuse::harness {
 
-// Writes beside `path`, in PATH.tmp, until Commit. What fails throws Error{kData}, which names the
-// file and the reason from the system.
+// Writes beside `path`, in PATH and `suffix`, until Commit. What fails throws Error{kData}, which
+// names the file and the reason from the system.
 class DurableWriter {
  public:
-  explicit DurableWriter(const std::filesystem::path& path);
+  explicit DurableWriter(const std::filesystem::path& path, const std::string& suffix = ".tmp");
   // Without Commit nothing is left, and what was at `path` before is still there.
   ~DurableWriter();
   DurableWriter(const DurableWriter&) = delete;

@@ -62,6 +62,12 @@ Finding Torch(const fs::path& worker) {
   bool ok = false;
   const std::string libraries =
       CommandOutput("ldd " + ShellQuoted(worker.string()) + " 2>/dev/null", ok);
+  if (const auto missing = libraries.find(" => not found"); missing != std::string::npos) {
+    const std::string line = libraries.substr(0, missing);
+    return {Level::kWarning, "worker",
+            fmt::format("{} needs {}, which is not found here: live trials cannot run",
+                        worker.string(), line.substr(line.find_last_of("\t\n ") + 1))};
+  }
   if (libraries.find("libtorch_cuda") != std::string::npos)
     return {Level::kGood, "LibTorch", "linked with CUDA"};
   if (libraries.find("libtorch_cpu") != std::string::npos) {

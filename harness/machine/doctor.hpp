@@ -8,7 +8,12 @@
 namespace sparfuse::harness {
 
 struct Finding {
-  enum class Level { kGood, kNote, kWarning } level = Level::kGood;
+  enum class Level {
+    kGood,
+    kNote,
+    kWarning,
+    kError,  // trials would fail
+  } level = Level::kGood;
   std::string what, message;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 
@@ -42,6 +43,30 @@ std::vector<std::string> RdmaPorts(const fs::path& interface) {
   return ports;
 }
 
+// A bond, a bridge, a VLAN, a partition of InfiniBand: it may show the device of what it is made of
+// as its own.
+bool IsMadeOfAnother(const fs::path& interface) {
+  return std::ranges::any_of(NamesIn(interface), [](const std::string& name) {
+    return name.starts_with("lower_") || name == "parent";
+  });
+}
+
+// What the ports behind an interface carried past the kernel. The counters have words of four
+// bytes.
+std::vector<InterfaceBytes> RdmaBytes(const fs::path& interface) {
+  constexpr std::uint64_t kWord = 4;
+  std::vector<InterfaceBytes> ports;
+  for (const std::string& port : RdmaPorts(interface)) {
+    const std::size_t colon = port.find(':');
+    const fs::path counters = interface / "device" / "infiniband" / port.substr(0, colon) /
+                              "ports" / port.substr(colon + 1) / "counters";
+    const auto received = ReadNumber(counters / "port_rcv_data");
+    const auto sent = ReadNumber(counters / "port_xmit_data");
+    if (received && sent) ports.push_back({kWord * *received, kWord * *sent});
+  }
+  return ports;
+}
+
 // Whether one of two interfaces passes on what the other carries.
 bool CountTheSame(const fs::path& folder, const std::string& one, const std::string& other) {
   std::error_code none;
@@ -63,6 +88,16 @@ std::map<std::string, InterfaceBytes> ReadInterfaces(const fs::path& folder) {
     const auto received = ReadNumber(statistics / "rx_bytes");
     const auto sent = ReadNumber(statistics / "tx_bytes");
     if (received && sent) interfaces[name] = {*received, *sent};
+    if (!interfaces.contains(name) || IsMadeOfAnother(folder / name)) continue;
+    // An InfiniBand port counts what its interface carries for the kernel, too.
+    constexpr std::uint64_t kInfiniBand = 32;
+    const bool within = ReadNumber(folder / name / "type") == kInfiniBand;
+    InterfaceBytes& bytes = interfaces[name];
+    for (const InterfaceBytes& port : RdmaBytes(folder / name)) {
+      bytes.received =
+          within ? std::max(bytes.received, port.received) : bytes.received + port.received;
+      bytes.sent = within ? std::max(bytes.sent, port.sent) : bytes.sent + port.sent;
+    }
   }
   return interfaces;
 }
@@ -74,6 +109,11 @@ void NeedInterface(const std::string& name, const fs::path& folder) {
                  fmt::format("--interface {}: this host has no such network interface; expected "
                              "one of {}",
                              name, fmt::join(known, ", ")));
+}
+
+std::string PinnedInterface() {
+  const char* name = std::getenv("OMPI_MCA_btl_tcp_if_include");
+  return name != nullptr && ReadInterfaces().contains(name) ? name : "";
 }
 
 std::vector<std::pair<std::string, std::string>> InterfaceEnvironment(const std::string& interface,
@@ -129,17 +169,6 @@ json DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
   return {{"interface", interface.empty() ? json() : json(interface)},
           {"bytes", bytes},
           {"others", others}};
-}
-
-std::string WarningOfOthers(const json& traffic) {
-  if (traffic["others"].empty()) return "";
-  return fmt::format(
-      "beside {} also {} of this host had traffic during this launch: expected --interface NAME, "
-      "or "
-      "nothing else that uses them",
-      traffic["interface"].is_null() ? "the busiest interface"
-                                     : traffic["interface"].get<std::string>(),
-      fmt::join(traffic["others"].get<std::vector<std::string>>(), ", "));
 }
 
 }  // namespace sparfuse::harness

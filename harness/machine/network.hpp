@@ -17,19 +17,22 @@ struct InterfaceBytes {
   std::uint64_t received = 0, sent = 0;  // since the interface is up
 };
 
-// Of every interface. What cannot be read is left out.
+// Of every interface, with what the RDMA ports behind it carried. What cannot be read is left out.
 std::map<std::string, InterfaceBytes> ReadInterfaces(
     const std::filesystem::path& folder = kInterfaces);
 
 // Throws Error{kConfig} naming --interface, `name` and those that there are.
 void NeedInterface(const std::string& name, const std::filesystem::path& folder = kInterfaces);
 
+// The one interface of this host that this process was told to use by InterfaceEnvironment, or "".
+std::string PinnedInterface();
+
 // Variables that make Open MPI, NCCL, gloo and UCX use `interface` and no other; "": none. Where an
 // RDMA device stands behind it (its device/infiniband), UCX and NCCL get that port, too.
 std::vector<std::pair<std::string, std::string>> InterfaceEnvironment(
     const std::string& interface, const std::filesystem::path& folder = kInterfaces);
 
-// What interfaces carried between two readings, as trials keep it:
+// What interfaces of this host carried between two readings:
 //   {"interface", "bytes": {NAME: {"received", "sent"}}, "others": [NAME, ...]}
 // interface: as asked for, or null; then, in "others", the busiest stands for it. bytes: of those
 // that carried any. others: second interfaces that carried more than 1 MiB and 5 % of what that one
@@ -39,8 +42,4 @@ nlohmann::json DescribeTraffic(const std::map<std::string, InterfaceBytes>& befo
                                const std::map<std::string, InterfaceBytes>& after,
                                const std::string& interface, bool across_hosts,
                                const std::filesystem::path& folder = kInterfaces);
-
-// A sentence about "others" of DescribeTraffic, or "".
-std::string WarningOfOthers(const nlohmann::json& traffic);
-
 }  // namespace sparfuse::harness

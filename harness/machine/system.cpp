@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -68,6 +69,12 @@ nlohmann::json ClockOf(const GpuClock& clock) {
 }
 
 }  // namespace
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
 
 std::string CommandOutput(const std::string& command, bool& ok) {
   std::string text;
@@ -144,6 +151,10 @@ nlohmann::json DescribeGpus(const GpuReport& report) {
 }
 
 nlohmann::json DescribeSource(const std::string& root) {
+  if (std::ifstream archive(std::filesystem::path(root) / "archive.json"); archive) {
+    const auto made_of = nlohmann::json::parse(archive, nullptr, false);
+    if (made_of.is_object() && made_of.contains("source")) return made_of["source"];
+  }
   bool ok = false;
   const std::string git = "git -C " + ShellQuoted(root) + " ";
   const std::string commit = CommandOutput(git + "rev-parse HEAD 2>/dev/null", ok);
@@ -152,11 +163,35 @@ nlohmann::json DescribeSource(const std::string& root) {
   return {{"commit", commit}, {"dirty", !changes.empty()}};
 }
 
+const std::vector<const char*>& DescribedVariables() {
+  static const std::vector<const char*> names = {
+      "OMP_NUM_THREADS",
+      "MKL_NUM_THREADS",
+      "OPENBLAS_NUM_THREADS",
+      "CUDA_VISIBLE_DEVICES",
+      "NCCL_DEBUG",
+      "NCCL_SOCKET_IFNAME",
+      "NCCL_ALGO",
+      "NCCL_PROTO",
+      "NCCL_NTHREADS",
+      "NCCL_MIN_NCHANNELS",
+      "NCCL_MAX_NCHANNELS",
+      "NCCL_BUFFSIZE",
+      "NCCL_P2P_DISABLE",
+      "NCCL_P2P_LEVEL",
+      "NCCL_SHM_DISABLE",
+      "NCCL_IB_DISABLE",
+      "NCCL_NET_GDR_LEVEL",
+      "OMPI_MCA_btl",
+      "OMPI_MCA_pml",
+      "SPARFUSE_DATA",
+  };
+  return names;
+}
+
 nlohmann::json DescribeEnvironment() {
   nlohmann::json environment = nlohmann::json::object();
-  for (const char* name :
-       {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
-        "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "OMPI_MCA_btl", "OMPI_MCA_pml", "SPARFUSE_DATA"}) {
+  for (const char* name : DescribedVariables()) {
     if (const char* value = std::getenv(name)) environment[name] = value;
   }
   return environment;

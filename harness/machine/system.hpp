@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "harness/machine/nvml.hpp"
 
@@ -12,6 +13,9 @@ namespace sparfuse::harness {
 // `cores` are those that this process may use; `gpus` the cards' models, sorted: which card of a
 // model it is and how fast it is clocked belong to a trial, not to the machine's identity.
 nlohmann::json DescribeSystem();
+
+// Name of the host that this process is on.
+std::string HostName();
 
 // What programs may still take: what the kernel calls available, or less where a control group
 // limits this process.
@@ -23,10 +27,12 @@ double AvailableMemoryBytes();
 // where there is no card.
 nlohmann::json DescribeGpus(const GpuReport& report);
 
-// Commit of the checkout at `root` and whether it has changes; "unknown" without git.
+// {"commit", "dirty"}: of the checkout at `root`, and whether it has changes; of an archive
+// (scripts/bundle) what its archive.json says. "unknown" and null without git.
 nlohmann::json DescribeSource(const std::string& root);
 
-// The allow-listed environment variables that are set.
+// The environment variables that a trial's record has, where they are set.
+const std::vector<const char*>& DescribedVariables();
 nlohmann::json DescribeEnvironment();
 
 // Output of a shell command without its last line end; `ok` is false where it failed.

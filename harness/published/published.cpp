@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/base/error.hpp"
+#include "harness/files/csv_reader.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
@@ -14,65 +15,6 @@ namespace {
 constexpr std::string_view kColumns[] = {
     "paper",      "artifact", "workload", "model", "dataset", "workers", "network",   "method",
     "sparsifier", "density",  "metric",   "value", "unit",    "source",  "confidence"};
-
-// Comma-separated values with quotes doubled inside quoted fields (RFC 4180).
-class CsvReader {
- public:
-  CsvReader(std::string_view text, const std::string& name) : text_(text), name_(name) {}
-
-  bool AtEnd() const { return at_ >= text_.size(); }
-  int line() const { return line_; }
-
-  std::vector<std::string> Record() {
-    record_line_ = line_;
-    std::vector<std::string> fields;
-    do fields.push_back(Field());
-    while (Take(','));
-    Take('\r');
-    if (!AtEnd() && !Take('\n')) Fail("expected a comma or the end of the line");
-    return fields;
-  }
-
-  [[noreturn]] void Fail(const std::string& what) const {
-    SPARFUSE_THROW(kConfig, fmt::format("{}:{}: {}", name_, record_line_, what));
-  }
-
- private:
-  bool Take(char wanted) {
-    if (AtEnd() || text_[at_] != wanted) return false;
-    if (wanted == '\n') ++line_;
-    ++at_;
-    return true;
-  }
-
-  std::string Field() {
-    std::string field;
-    if (!Take('"')) {
-      while (!AtEnd() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
-        field += text_[at_++];
-      return field;
-    }
-    while (true) {
-      if (AtEnd()) Fail("a quoted field does not end");
-      if (text_[at_] == '\n') ++line_;
-      if (text_[at_] != '"') {
-        field += text_[at_++];
-      } else if (at_ + 1 < text_.size() && text_[at_ + 1] == '"') {
-        field += '"';
-        at_ += 2;
-      } else {
-        ++at_;
-        return field;
-      }
-    }
-  }
-
-  std::string_view text_;
-  const std::string& name_;
-  std::size_t at_ = 0;
-  int line_ = 1;
-  int record_line_ = 1;
-};
 
 std::optional<double> NumberOf(std::string_view text) {
   double value = 0;

@@ -98,7 +98,7 @@ void SortOptions(const MethodSettings& given, MethodParts& parts) {
 
 ConfiguredMethod::ConfiguredMethod(const MethodSettings& settings)
     : composition_(ComposeOf(settings)),
-      topology_{settings.world_size, 1},
+      topology_{settings.world_size, settings.ranks_per_node},
       seed_(settings.seed),
       layout_(ReadLayout(settings)),
       plan_(PlanOf(settings)) {}
@@ -129,6 +129,9 @@ Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
   SPARFUSE_REQUIRE(given.world_size >= 1 && given.world_size <= kMostRanks,
                    "world_size = " + std::to_string(given.world_size) + ": expected 1 to " +
                        std::to_string(kMostRanks) + " ranks, threads of this process");
+  SPARFUSE_REQUIRE(given.ranks_per_node >= 1 && given.world_size % given.ranks_per_node == 0,
+                   "ranks_per_node = " + std::to_string(given.ranks_per_node) +
+                       ": expected a divisor of world_size = " + std::to_string(given.world_size));
   MethodParts parts;
   parts.strategy = given.file["strategy"].cast<std::string>();
   parts.planner = given.file["planner"].cast<std::string>();
@@ -147,7 +150,7 @@ Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
     parts.feedback_options = ToOptions("feedback " + given.feedback, given.feedback_options);
   }
   Composition composition = Compose(parts);
-  CheckTopology(composition, {given.world_size, 1});
+  CheckTopology(composition, {given.world_size, given.ranks_per_node});
   if (composition.dense_collective->descriptor().native ||
       composition.sparse_collective->descriptor().native) {
     SPARFUSE_THROW(kUnsupported, "the collective \"" + parts.collective +

@@ -23,6 +23,7 @@ struct MethodSettings {
   pybind11::dict options;             // of its strategy, planner and payload
   std::vector<std::string> keywords;  // that Method takes beside them
   int world_size;
+  int ranks_per_node;
   std::vector<std::pair<std::string, pybind11::object>> layout;  // names, shapes; in ready order
   double density;
   std::string sparsifier;

@@ -39,7 +39,8 @@ std::string TextOf(const std::exception_ptr& error) {
 MethodRanks::MethodRanks(std::vector<LiveConfig> configs, int threads,
                          std::chrono::milliseconds deadline)
     : process_(getpid()), engines_(configs.size()), records_(configs.size()) {
-  auto worlds = MakeThreadsWorld(static_cast<int>(configs.size()), 1);
+  auto worlds =
+      MakeThreadsWorld(static_cast<int>(configs.size()), configs.front().topology.ranks_per_node);
   for (auto& world : worlds) {
     loops_.push_back(std::make_unique<ProgressLoop>([&] { return std::move(world); }, deadline));
     pools_.push_back(std::make_unique<ThreadPool>(threads));

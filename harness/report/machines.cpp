@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 #include "harness/report/results.hpp"
 
@@ -16,20 +18,33 @@ std::map<std::string, std::string> MachinesOf(const std::vector<TrialRow>& rows)
   return machines;
 }
 
+std::string ShownMachine(const std::string& machine) {
+  const std::size_t at = machine.find('@');
+  return machine.substr(0, kShownMachineHash) + (at == std::string::npos ? "" : machine.substr(at));
+}
+
 std::string ListOf(const std::map<std::string, std::string>& machines) {
   std::string text;
   for (const auto& [hash, hardware] : machines)
-    text += fmt::format("\n  {}  {}", hash.substr(0, kShownMachineHash), hardware);
+    text += fmt::format(
+        "\n  {}  {}{}", ShownMachine(hash), hardware,
+        hash.find('@') != std::string::npos ? "; several hosts, of another results folder" : "");
   return text.empty() ? "\n  none" : text;
 }
 
 std::string NeedMachine(const std::map<std::string, std::string>& machines, const std::string& head,
                         const std::string& where) {
-  std::vector<std::string> found;
+  const std::size_t at = head.find('@');
+  const std::string origin = at == std::string::npos ? "" : head.substr(at);
+  std::vector<std::string> found, own;
   for (const auto& [hash, hardware] : machines) {
-    if (hash.starts_with(head)) found.push_back(hash);
+    const std::size_t from = std::min(hash.find('@'), hash.size());
+    if (!hash.starts_with(head.substr(0, at)) || !hash.substr(from).starts_with(origin)) continue;
+    found.push_back(hash);
+    if (from == hash.size()) own.push_back(hash);
   }
   if (found.size() == 1) return found.front();
+  if (own.size() == 1 && !head.empty()) return own.front();
   SPARFUSE_THROW(
       kConfig, fmt::format("{} system of {} begins with \"{}\": expected one of{}",
                            found.empty() ? "no" : "more than one", where, head, ListOf(machines)));

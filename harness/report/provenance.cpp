@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/report/shareable.hpp"
+#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -34,6 +35,16 @@ void Flatten(const std::string& prefix, const json& value,
   } else if (!value.is_null()) {
     flat[prefix] = Text(value);
   }
+}
+
+// Of one whose nodes it tells, theirs: "nodes.0.cpu_model", with their network as a line.
+std::map<std::string, std::string> FactsOf(json system) {
+  if (system.is_object() && system.contains("nodes")) {
+    for (json& node : system["nodes"]) node["network"] = NetworkLine(node);
+  }
+  std::map<std::string, std::string> flat;
+  Flatten("", system, flat);
+  return flat;
 }
 
 }  // namespace
@@ -66,7 +77,10 @@ json ProvenanceOf(const std::vector<PartResult>& results) {
     std::map<std::string, std::string> flat;
     json provenance = trial->provenance.Value();
     if (provenance.is_object()) {
-      provenance.erase("layout");  // every tensor of the workload
+      provenance.erase("layout");       // every tensor of the workload
+      provenance.erase("fingerprint");  // is compared by itself
+      provenance.erase("nodes");        // the system's
+      provenance.erase("hosts");        // for those who keep their names private
       if (json& machine = provenance["machine"];
           machine.is_object() && machine.contains("placement"))
         machine["placement"] = PlacementLine(machine["placement"]);
@@ -83,12 +97,10 @@ json ProvenanceOf(const std::vector<PartResult>& results) {
   for (const auto& [source, count] : sources)
     summary["sources"].push_back({{"source", source}, {"trials", count}});
   for (const auto& [hash, trial] : systems) {
-    std::map<std::string, std::string> flat;
-    Flatten("", trial->system, flat);
     summary["systems"].push_back({{"hash", hash},
                                   {"hardware", HardwareLine(*trial)},
                                   {"trials", of_system[hash]},
-                                  {"facts", flat}});
+                                  {"facts", FactsOf(trial->system)}});
   }
   return summary;
 }

@@ -13,6 +13,8 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/report/imported.hpp"
+#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -81,13 +83,15 @@ CellResult ResultOf(const Cell& cell, Wanted& wanted, DisturbedTrials disturbed_
       current.push_back(row);
     }
   }
-  // A model's inputs are never mixed either: the newest profile's trials only.
-  std::string profile;
+  // Nor are unlike numbers of hosts mixed, or a model's inputs: as the newest trial has them.
+  const TrialRow* newest = nullptr;
   for (const TrialRow* row : current) {
-    if (row->counts()) profile = row->system_hash;
+    if (row->counts()) newest = row;
   }
   for (const TrialRow* row : current) {
-    if (row->counts() && row->system_hash != profile) {
+    if (newest != nullptr && !RanAlike(*row, *newest)) {
+      ++part.other_systems;
+    } else if (row->counts() && row->system_hash != newest->system_hash) {
       ++part.older_profiles;
     } else {
       AddTrial(result, *row);
@@ -155,13 +159,14 @@ void AddTrial(CellResult& result, const TrialRow& trial) {
     return;
   }
   const bool disturbed = trial.disturbed();
-  const TrialRow*& counts = result.trials[trial.block];
+  const int block = trial.paired_block();
+  const TrialRow*& counts = result.trials[block];
   if (disturbed && counts != nullptr && !counts->disturbed()) return;
   counts = &trial;
   if (disturbed) {
-    result.disturbed.insert(trial.block);
+    result.disturbed.insert(block);
   } else {
-    result.disturbed.erase(trial.block);
+    result.disturbed.erase(block);
   }
 }
 
@@ -236,9 +241,15 @@ std::optional<double> CellResult::Mean(const std::string& metric) const {
 
 bool CellResult::Oversubscribed() const {
   if (trials.empty() || cell->config.modelled()) return false;
-  const int cores = trials.begin()->second->system.value("cores", 0);
+  const TrialRow& any = *trials.begin()->second;
   const CellConfig& config = cell->config;
-  return cores > 0 && config.workers * config.threads_per_worker > cores;
+  int cores = any.system.value("cores", 0), ranks = config.workers;
+  for (const json& node : any.system.value("nodes", json::array())) {
+    const int its = node.value("cores", 0);
+    cores = cores == 0 ? its : std::min(cores, its);
+    ranks = std::min(config.workers, config.ranks_per_node);
+  }
+  return cores > 0 && ranks * config.threads_per_worker > cores;
 }
 
 std::map<int, double> RatiosByBlock(const CellResult& of, const CellResult& over,
@@ -334,12 +345,14 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
         hardware.insert(HardwareLine(*trial));
     }
     result.hardware.assign(hardware.begin(), hardware.end());
+    result.imported = ImportedBeside(part, rows);
     results.push_back(std::move(result));
   }
   return results;
 }
 
 std::string MachineOf(const TrialRow& row) {
+  if (row.imported()) return "";
   if (!row.system.contains("cluster")) return row.system_hash;
   return row.system.contains("machine") ? ContentHash(row.system["machine"]) : "";
 }
@@ -359,12 +372,22 @@ std::string HardwareLine(const json& system) {
   };
   const json& machine = in(system, "machine").is_object() ? system["machine"] : system;
   std::string line;
+  for (const json& node : in(machine, "nodes")) {
+    line += (line.empty() ? "nodes of " : "; and of ") + HardwareLine(node);
+  }
+  if (in(system, "kind") == kImported && in(system, "name").is_string() &&
+      in(system, "source").is_string()) {
+    return fmt::format("{}: {} ({})", kImported, in(system, "name").get<std::string>(),
+                       in(system, "source").get<std::string>());
+  }
   if (const json& cpu = in(machine, "cpu_model"); cpu.is_string()) {
     line = fmt::format("{}, {} cores, {} GiB", cpu.get<std::string>(), in(machine, "cores").dump(),
                        in(machine, "memory_gib").dump());
     if (const json& gpus = in(machine, "gpus"); gpus.is_array()) {
       for (const json& gpu : gpus) line += ", " + (gpu.is_string() ? gpu.get<std::string>() : "?");
     }
+    if (const std::string network = NetworkLine(machine); !network.empty())
+      line += ", network " + network;
   }
   const json& cluster = in(system, "cluster");
   if (!cluster.is_string()) return line;

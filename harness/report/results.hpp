@@ -21,7 +21,8 @@ enum class DisturbedTrials { kApart, kCount };
 
 struct CellResult {
   const Cell* cell = nullptr;
-  // block -> the newest trial that counts, a disturbed one only where there is no other
+  // block (TrialRow::paired_block) -> the newest trial that counts, a disturbed one only where
+  // there is no other
   std::map<int, const TrialRow*> trials;
   std::set<int> disturbed;  // blocks whose trial is disturbed
   DisturbedTrials disturbed_trials = DisturbedTrials::kApart;
@@ -61,12 +62,21 @@ std::optional<Interval> RatioOf(const CellResult& of, const CellResult& over,
 // In how many of the blocks in which both have trials these took turns.
 std::size_t BlocksInTurn(const CellResult& of, const CellResult& over);
 
+// A result of others, which stands beside ours and is compared with nothing.
+struct ImportedCell {
+  const TrialRow* any = nullptr;
+  CellResult result;  // over its runs; it has no cell
+  // Other imports of runs in `result` that have other numbers.
+  std::vector<const TrialRow*> contradicting = {};
+};
+
 struct PartResult {
   const Part* part = nullptr;
   std::vector<CellResult> cells;  // as in the part
   std::vector<std::string>
       settings;  // of each cell: equal for cells that differ in the method alone
-  std::vector<std::string> hardware;  // of the trials shown, a line each
+  std::vector<std::string> hardware;   // of the trials shown, a line each
+  std::vector<ImportedCell> imported;  // of the part's workloads and kind
   // Trials left out because another machine, older revisions or an older profile made them.
   std::size_t other_systems = 0, older_revisions = 0, older_profiles = 0;
 
@@ -87,13 +97,14 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
                                   DisturbedTrials disturbed = DisturbedTrials::kApart);
 
 // The hash of the machine that a trial ran on, or whose profile it was computed from; "" for a
-// declared cluster, which is a setting and no machine.
+// declared cluster, which is a setting and no machine, and for what was imported.
 std::string MachineOf(const TrialRow& row);
 
 // "timeout", "invalid (replicas_equal)", "called bad": why a trial does not count.
 std::string FailureOf(const TrialRow& trial);
 
-// "Intel Xeon ..., 2 cores", of a description of a machine.
+// "Intel Xeon ..., 2 cores", of a description of a machine or of a node; "nodes of Intel Xeon ...,
+// network Ethernet 25 Gbit/s" of a system of several hosts.
 std::string HardwareLine(const nlohmann::json& machine);
 // What a trial ran on; of one that is modelled the profile and what its numbers are: "profile of
 // Intel Xeon ...", measured on the machine at hand, "profile mine (declared)".

@@ -1,11 +1,12 @@
 #include "harness/report/shareable.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <set>
 #include <string_view>
+
+#include "harness/store/users/private_names.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -41,40 +42,17 @@ std::string WithoutFolders(const std::string& text) {
   return out;
 }
 
-std::string WithoutName(const std::string& text, const std::string& name) {
-  std::string out;
-  std::size_t from = 0;
-  for (std::size_t at; (at = text.find(name, from)) != std::string::npos;) {
-    const std::size_t end = at + name.size();
-    const bool whole =
-        (at == 0 || !IsOfName(text[at - 1])) && (end == text.size() || !IsOfName(text[end]));
-    out += text.substr(from, at - from) + (whole ? "HOST" : name);
-    from = end;
-  }
-  return out + text.substr(from);
-}
-
-std::set<std::string> HostsOf(const TrialRow& trial) {
-  std::set<std::string> hosts;
-  char name[256] = {};
-  if (::gethostname(name, sizeof(name) - 1) == 0) hosts.insert(name);
-  const json machine = trial.provenance.value("machine", json::object());
-  if (machine.is_object() && machine.contains("placement")) {
-    for (const json& host : machine["placement"]) {
-      if (host.is_string()) hosts.insert(host.get<std::string>());
-    }
-  }
-  hosts.erase("");
-  hosts.erase("localhost");  // says nothing, and is a word of many messages
-  return hosts;
+PrivateNames NamesOf(const TrialRow& trial) {
+  PrivateNames names;
+  names.AddThisHost();
+  names.AddHostsOf(trial.provenance.Value());
+  return names;
 }
 
 }  // namespace
 
 std::string Shareable(const TrialRow& trial, const std::string& text) {
-  std::string shareable = WithoutFolders(text);
-  for (const std::string& host : HostsOf(trial)) shareable = WithoutName(shareable, host);
-  return shareable;
+  return WithoutNames(WithoutFolders(text), NamesOf(trial));
 }
 
 std::string PlacementLine(const json& hosts) {

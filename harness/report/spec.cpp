@@ -6,6 +6,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/report/disturbed.hpp"
 #include "harness/report/headlines.hpp"
+#include "harness/report/imported.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/spec_cells.hpp"
@@ -92,6 +93,8 @@ std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
                                 const std::vector<PartResult>& results, std::size_t i,
                                 const Catalog& catalog) {
   std::vector<Table> tables = {ResultTable(results[i], catalog)};
+  if (!results[i].imported.empty())
+    tables.push_back(ImportedTable(parts[i].title + ": imported", results[i].imported));
   if (!parts[i].claims.empty()) tables.push_back(ClaimTable(results[i]));
   if (HasTwins(parts, i)) {
     tables.push_back(PredictionTable(parts[i], ComparePrediction(results[i], results[i + 1])));
@@ -153,6 +156,7 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                     {"older_revisions", results[i].older_revisions},
                     {"older_profiles", results[i].older_profiles}}},
                   {"cells", CellsJson(results, i, folder)},
+                  {"imported", ImportedJson(results[i].imported)},
                   {"figures", FiguresJson(parts, results, i)},
                   {"claims", ClaimsJson(results[i])},
                   {"prediction", HasTwins(parts, i)

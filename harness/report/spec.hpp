@@ -13,8 +13,9 @@ namespace sparfuse::harness {
 // {id, title, paper, file, calibration, not_run: [{what, reason}], keys: {method, sparsity, panel},
 // preliminary_below, confidence, headlines, disturbed, provenance, parts: [{id, title, kind, mode,
 // reference, blocks, defaults, axes, excluded: [{cell, reason}], left_out, cells (CellsJson),
-// figures, claims, prediction}]}, twins of predicted parts included as parts of their own.
-// `results` and `parts` are in the same order; `folder` is the results folder that they come from.
+// imported (ImportedJson), figures, claims, prediction}]}, twins of predicted parts included as
+// parts of their own. `results` and `parts` are in the same order; `folder` is the results folder
+// that they come from.
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                               const std::vector<PartResult>& results,
                               const std::filesystem::path& folder);

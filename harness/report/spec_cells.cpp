@@ -150,7 +150,7 @@ json SetAsideJson(const CellResult& cell) {
   json list = json::array();
   for (const TrialRow* trial : cell.set_aside) {
     list.push_back({{"trial_id", trial->trial_id},
-                    {"block", trial->block},
+                    {"block", trial->paired_block()},
                     {"started_utc", trial->started_utc},
                     {"failure", FailureOf(*trial)},
                     {"message", Shareable(*trial, trial->failure_message)},
@@ -196,7 +196,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
     json entry = {{"config", cell.cell->json},
                   {"config_hash", cell.cell->config_hash},
                   {"label", cell.cell->label},
-                  {"dense", config.sparsifier == "none"},
+                  {"dense", config.sparsifier == "none" || config.density >= 1},
                   {"trials", std::move(trials)},
                   {"metrics", MetricsJson(cell, rates, folder)},
                   {"reference", reference ? json(*reference) : json()},

@@ -23,15 +23,12 @@ void Keep(std::vector<double>& last, const json& readings) {
 
 }  // namespace
 
-Disturbances::Disturbances(const std::vector<TrialRow>& rows, const json& machine) {
-  const std::string here = ContentHash(machine);
-  for (const TrialRow& row : rows) {
-    if (row.system_hash == here) Keep(loop_seconds_[row.workers], row.quiet);
-  }
+Disturbances::Disturbances(const std::vector<TrialRow>& rows) {
+  for (const TrialRow& row : rows) Keep(loop_seconds_[{row.system_hash, row.workers}], row.quiet);
 }
 
 json Disturbances::Judge(const PlannedTrial& trial, const json& readings) {
-  std::vector<double>& last = loop_seconds_[trial.config.workers];
+  std::vector<double>& last = loop_seconds_[{ContentHash(trial.system), trial.config.workers}];
   json judged = JudgeQuiet(readings, trial.quiet, Undisturbed(last));
   Keep(last, readings);
   return judged;

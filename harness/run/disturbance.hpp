@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/run/plan/trial_plan.hpp"
@@ -15,9 +16,9 @@ inline constexpr double kRerunShare = 0.5;
 
 class Disturbances {
  public:
-  // rows: the store's trials, oldest first; those of this machine tell how fast its cores compute
+  // rows: the store's trials, oldest first, which tell how fast the cores of their system compute
   // when nothing disturbs them.
-  Disturbances(const std::vector<TrialRow>& rows, const nlohmann::json& machine);
+  explicit Disturbances(const std::vector<TrialRow>& rows);
 
   // `readings` as trial.json keeps them (JudgeQuiet); null for null.
   nlohmann::json Judge(const PlannedTrial& trial, const nlohmann::json& readings);
@@ -31,8 +32,9 @@ class Disturbances {
                  double planned_seconds);
 
  private:
-  // MeanLoopSeconds of the last trials with as many ranks: these share cores alike.
-  std::map<int, std::vector<double>> loop_seconds_;
+  // MeanLoopSeconds of the last trials, by the hash of their system and their ranks: as many share
+  // cores alike.
+  std::map<std::pair<std::string, int>, std::vector<double>> loop_seconds_;
   double rerun_seconds_ = 0;
 };
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "harness/catalog/fusion_plan_json.hpp"
+#include "harness/catalog/plans/fusion_plan_json.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/run/modelled_cell.hpp"
@@ -120,7 +120,8 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   const bool measured = !profiles.front().contains("declared") ||
                         profiles.front().value("/card/used"_json_pointer, false);
   if (measured) {
-    const std::vector<std::string> assumed = AssumedWork(profiles.front().at("profile"));
+    const std::vector<std::string> assumed =
+        AssumedWork(profiles.front().at("profile"), model.coding);
     if (!assumed.empty()) outcome["assumed"] = assumed;
   }
   if (const auto& table = workload.table) {

@@ -7,6 +7,7 @@
 
 #include "core/sparsify/nonzeros/nonzeros.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
@@ -30,6 +31,14 @@ const json* NearestBelow(const json& profiles, int ranks,
   return best;
 }
 
+int RanksPerNodeOf(const json& outcome) {
+  return outcome.at("config").at("ranks_per_node").get<int>();
+}
+bool HasLinksWithin(const json& outcome) {
+  const json& link = outcome.at("config").at("link");
+  return !link.is_null() && link.get<LinkShape>().has_within();
+}
+
 // Whether each machine had a part of the ranks: their links are those between machines.
 bool IsAcrossMachines(const json& outcome) {
   const json& config = outcome.at("config");
@@ -49,12 +58,27 @@ const json* NearestLink(const json& profiles, int workers, int threads,
   for (const json& outcome : profiles) {
     const bool across = IsAcrossMachines(outcome);
     const int cores = outcome.at("machine").at("cores").get<int>();
-    if (!fits(outcome) || (!across && RanksOf(outcome) > std::max(2, cores / threads))) continue;
+    const int fewest = 2 * (HasLinksWithin(outcome) ? RanksPerNodeOf(outcome) : 1);
+    if (!fits(outcome) || (!across && RanksOf(outcome) > std::max(fewest, cores / threads)))
+      continue;
     const bool better = best == nullptr || across > IsAcrossMachines(*best) ||
                         (across == IsAcrossMachines(*best) && off(outcome) < off(*best));
     if (better) best = &outcome;
   }
   return best;
+}
+
+// How many times as long as `alone`, of ranks with a core each, a step without communication keeps
+// the cores when more ranks share them: they displace one another's caches, and some end early.
+// From when all are through; 1 where a profile is from before that was measured.
+double SlowdownOfSharing(const json& alone, const json& shared, int units) {
+  const auto seconds_a_rank = [units](const json& outcome) {  // of a core that has work
+    const int ranks = RanksOf(outcome);
+    return outcome.at("profile").at("backward").value("all_ranks_seconds", 0.0) *
+           std::min(units, ranks) / ranks;
+  };
+  const double least = seconds_a_rank(alone);
+  return least > 0 ? std::max(1.0, seconds_a_rank(shared) / least) : 1;
 }
 
 [[noreturn]] void Lacks(const CellConfig& config, const std::string& what) {
@@ -75,24 +99,41 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const json& profiles) {
                              : std::max(1, profiles.front().at("machine").at("cores").get<int>() /
                                                config.threads_per_worker);
 
-  const json* compute = declared ? &profiles.front()
-                                 : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
-                                                [](const json&) { return true; });
+  const json* compute = declared
+                            ? &profiles.front()
+                            : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
+                                           [](const json& each) { return !IsFingerprint(each); });
   if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
   const json& times = compute->at("profile");
   GradientLayout layout = MakeLayout(TensorsOf(times), config);
   BackwardProfile backward = BackwardOf(times, layout);
   backward.sleeps = workloads::FindWorkload(config.workload).sleeps;
+  if (shared && workers > units) {
+    const json* together =
+        NearestBelow(profiles, workers, [](const json& each) { return !IsFingerprint(each); });
+    backward.Slow(SlowdownOfSharing(*compute, *together, units));
+  }
   CostModel cost = KernelCosts(times);
   if (declared) {
     AddDeclaredLinks(cost, times);
   } else if (workers > 1) {
     const json wanted = ToJson(config.measured_link());
+    // Of links within nodes and between them only as many ranks a node as the cell has, and several
+    // nodes where it has several, measured both.
+    const bool several_nodes = workers > config.ranks_per_node;
     const auto fits = [&](const json& outcome) {
-      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted;
+      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted &&
+             (!HasLinksWithin(outcome) ||
+              (RanksPerNodeOf(outcome) == config.ranks_per_node &&
+               (RanksOf(outcome) > RanksPerNodeOf(outcome)) == several_nodes));
     };
+    const auto of_fingerprint = [&](const json& outcome) {
+      return IsFingerprint(outcome) && fits(outcome);
+    };
+    const int threads = config.threads_per_worker;
     const json* link = shared ? NearestBelow(profiles, workers, fits)
-                              : NearestLink(profiles, workers, config.threads_per_worker, fits);
+                              : NearestLink(profiles, workers, threads, of_fingerprint);
+    if (link == nullptr && !shared) link = NearestLink(profiles, workers, threads, fits);
     if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
     AddLink(cost, link->at("profile"));
     cost.exchange_host_seconds = config.exchange_host_seconds();

@@ -79,9 +79,11 @@ json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std:
                                : fmt::format("rank {} aborted and left no message", *report.rank);
     message += Quoted(log);
   } else if (failures.empty()) {
-    message = end.end == LaunchResult::End::kSignalled
+    message = end.end == LaunchResult::End::kStopped ? end.why
+              : end.end == LaunchResult::End::kSignalled
                   ? "the launcher was ended by " + SignalName(end.signal)
                   : fmt::format("the launcher exited with status {}", end.exit_code);
+    if (end.end == LaunchResult::End::kStopped) failure["kind"] = "timeout";
     message += Quoted(log);
   }
   // A gradient that is not finite makes the trial invalid: it ran, and has no throughput.

@@ -6,9 +6,6 @@
 
 namespace sparfuse::harness {
 
-// How a line of a trial's log begins that says what the trial does; the rest of it is shown.
-inline constexpr const char* kMeasuringLine = "measuring ";
-
 class Progress {
  public:
   // total: trials to run.
@@ -23,6 +20,8 @@ class Progress {
   // Of a trial, whose name need not be what was begun.
   void End(const std::string& name, const std::string& status, const std::string& detail,
            double seconds, double remaining_seconds);
+  // So many trials more than `total`.
+  void Expect(std::size_t more) { total_ += more; }
   // A line of its own.
   void Say(const std::string& line);
 

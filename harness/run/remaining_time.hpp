@@ -20,6 +20,13 @@ class RemainingTime {
       }
     }
   }
+  // These run before those that are left.
+  void Insert(std::span<const PlannedTrial> next) {
+    std::vector<Trial> more;
+    for (const auto& trial : next)
+      more.push_back({trial.estimated_seconds, trial.config.modelled() ? 1u : 0u});
+    trials_.insert(trials_.begin() + static_cast<std::ptrdiff_t>(done_), more.begin(), more.end());
+  }
   // The next one took its part of its launch.
   void Done(double seconds) {
     const std::size_t kind = trials_[done_++].kind;

@@ -9,7 +9,6 @@
 #include <deque>
 #include <functional>
 #include <optional>
-#include <random>
 #include <set>
 #include <span>
 
@@ -17,15 +16,16 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/machine/network.hpp"
 #include "harness/machine/quiet.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/disturbance.hpp"
+#include "harness/run/fingerprint/run_fingerprints.hpp"
 #include "harness/run/launch/interruption.hpp"
 #include "harness/run/launch/launch_command.hpp"
 #include "harness/run/launch/launch_end.hpp"
 #include "harness/run/launch/launcher.hpp"
 #include "harness/run/launch/session_folder.hpp"
+#include "harness/run/live_launches.hpp"
 #include "harness/run/model_trial.hpp"
 #include "harness/run/outcome.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
@@ -33,6 +33,7 @@
 #include "harness/run/progress.hpp"
 #include "harness/run/remaining_time.hpp"
 #include "harness/run/trial_writer.hpp"
+#include "harness/store/origin.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -52,12 +53,6 @@ std::string NameOf(std::span<const PlannedTrial> launch) {
                      first.config.workload, first.config.workers, first.block, launch.size());
 }
 
-// Of a launch: no other one has it, also none that was killed and left ranks behind.
-std::string Nonce() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
-
 class Runner {
  public:
   Runner(const Catalog& catalog, const Store& store, const RunOptions& options,
@@ -68,19 +63,39 @@ class Runner {
         lock_(store.results()),
         swept_(store.RemoveUnfinished(lock_)),
         index_(store.OpenIndex(lock_, problems_)),
-        context_{catalog, store, DescribeSystem(), options.fresh, options.retry_disturbed},
-        writer_(store, lock_, DescribeSource(options.root.string())) {}
+        context_{catalog,
+                 store,
+                 DescribeSystem(),
+                 options.fresh,
+                 options.retry_disturbed,
+                 {},
+                 {options.launch.across_hosts(), options.nodes.value_or(std::vector<json>())}},
+        writer_(store, lock_, DescribeSource(options.root.string())),
+        fingerprints_(lock_, store_, options, interrupted, [&options](const std::string& line) {
+          fmt::print(options.progress, "{}\n", line);
+        }) {}
 
   RunSummary Run(const std::vector<Experiment>& experiments) {
     for (const auto& problem : problems_) fmt::print(stderr, "warning: {}\n", problem);
     NameSwept();
-    const auto rows = index_.Rows();
-    disturbances_.emplace(rows, context_.machine);
+    const auto rows = Rows();
+    disturbances_.emplace(rows);
     TrialPlan live = PlanLive(context_, experiments, rows);
     if (options_.modelled_only) KeepProfiles(live);
     CheckLauncher(live);
     TrialPlan modelled = PlanModelled(context_, experiments, rows);
     summary_.present += live.present + modelled.present;
+    for (TrialPlan* plan : {&live, &modelled}) {
+      std::erase_if(plan->trials, [&](const PlannedTrial& trial) {
+        // Profiles, of block 0, are of all of them.
+        return options_.block && trial.block != *options_.block && !trial.config.is_profile();
+      });
+    }
+    if (!live.trials.empty()) BeginLaunches();
+    if (interrupted_) {
+      summary_.interrupted = true;
+      return summary_;
+    }
     // Those whose profile is measured in this run wait for it.
     const auto waiting = std::stable_partition(
         modelled.trials.begin(), modelled.trials.end(), [&](const PlannedTrial& trial) {
@@ -89,29 +104,30 @@ class Runner {
     std::vector<PlannedTrial> all(modelled.trials.begin(), waiting);
     all.insert(all.end(), live.trials.begin(), live.trials.end());
     const std::vector<PlannedTrial> later(waiting, modelled.trials.end());
-    std::size_t again = 0;
-    for (const auto& trial : all) again += trial.why.find(" before (") != std::string::npos;
-    if (again > 0) {
-      fmt::print(options_.progress, "{} trial(s) that failed before are run again\n", again);
-    }
-    for (const std::string& problem : ProblemsOf(live)) {
-      fmt::print(options_.progress, "warning: {}\n", problem);
-    }
-    if (!live.trials.empty() && !options_.keep_disturbed) {
-      if (const std::string now = WhatDisturbsNow(live.trials.front().quiet); !now.empty())
-        fmt::print(options_.progress, "warning: {}\n", now);
-    }
+    SayWhatIsAhead(all, live);
+    fingerprints_.Before(live);
     Progress progress(all.size() + later.size(), options_.progress);
     RemainingTime remaining(all, later);
     RunTrials(all, progress, remaining);
     if (!interrupted_ && !later.empty()) {
       RunTrials(WithProfiles(later, experiments), progress, remaining);
     }
+    if (!fingerprints_.OfTrials().is_null() && launches_)
+      fingerprints_.After(launches_->Method(store_.results() / "fingerprints" / "hostfile", 1));
     summary_.interrupted = interrupted_;
     return summary_;
   }
 
  private:
+  // Which may take minutes where hosts are sent their part: no error where it was told to end.
+  void BeginLaunches() {
+    try {
+      launches_.emplace(context_.catalog, options_, interrupted_);
+    } catch (const Error&) {
+      if (!interrupted_) throw;
+    }
+  }
+
   void NameSwept() const {
     for (const fs::path& folder : swept_.unknown) {
       fmt::print(options_.progress, "{}: not a trial of sparfuse's; left where it is\n",
@@ -124,6 +140,27 @@ class Runner {
                fmt::join(swept_.unfinished, ", "));
   }
 
+  // Of trials that failed before, and of what stands in the way of live ones.
+  void SayWhatIsAhead(std::span<const PlannedTrial> trials, const TrialPlan& live) const {
+    std::size_t again = 0;
+    for (const auto& trial : trials) again += trial.why.find(" before (") != std::string::npos;
+    if (again > 0) {
+      fmt::print(options_.progress, "{} trial(s) that failed before are run again\n", again);
+    }
+    for (const std::string& problem : ProblemsOf(live)) {
+      fmt::print(options_.progress, "warning: {}\n", problem);
+    }
+    if (live.trials.empty() || options_.keep_disturbed) return;
+    if (const std::string now = WhatDisturbsNow(live.trials.front().quiet); !now.empty())
+      fmt::print(options_.progress, "warning: {}\n", now);
+  }
+
+  std::vector<TrialRow> Rows() {
+    std::vector<TrialRow> rows = index_.Rows();
+    TellStoresApart(rows, store_.results());
+    return rows;
+  }
+
   static void KeepProfiles(TrialPlan& live) {
     std::erase_if(live.trials,
                   [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
@@ -134,7 +171,7 @@ class Runner {
                                          const std::vector<Experiment>& experiments) {
     std::set<std::pair<std::string, int>> wanted;
     for (const auto& trial : later) wanted.emplace(trial.config_hash, trial.block);
-    TrialPlan plan = PlanModelled(context_, experiments, index_.Rows());
+    TrialPlan plan = PlanModelled(context_, experiments, Rows());
     std::erase_if(plan.trials, [&](const PlannedTrial& trial) {
       return !wanted.contains({trial.config_hash, trial.block});
     });
@@ -153,11 +190,6 @@ class Runner {
     for (const PlannedTrial& trial : live.trials) CheckMayLaunch(trial.config, options_.launch);
   }
 
-  struct LiveTrial {
-    const PlannedTrial* planned;
-    std::string id;
-    fs::path directory;
-  };
   struct EndedTrial {
     const PlannedTrial* planned;
     json outcome;  // trial.json
@@ -176,7 +208,19 @@ class Runner {
         Ended(trial, progress, remaining);
       }
       trials = trials.subspan(launch.size());
+      RunElsewhere(progress, remaining);
     }
+  }
+
+  // What failed on a node that is left out by now, once more; what failed stays.
+  void RunElsewhere(Progress& progress, RemainingTime& remaining) {
+    const std::vector<PlannedTrial> again =
+        launches_ ? launches_->TakeFailed() : std::vector<PlannedTrial>();
+    if (again.empty() || interrupted_) return;
+    progress.Say(fmt::format("{} trial(s) that failed there run again", again.size()));
+    progress.Expect(again.size());
+    remaining.Insert(again);
+    RunTrials(again, progress, remaining);
   }
 
   // Says and counts what became of a trial.
@@ -267,42 +311,15 @@ class Runner {
   bool LaunchOnce(const std::vector<LiveTrial>& trials, int number,
                   std::vector<EndedTrial>& all_ended, std::vector<LiveTrial>& again,
                   Progress& progress) {
-    const CellConfig& config = trials.front().planned->config;
-    std::vector<fs::path> directories;
-    LaunchRequest request;
-    request.timeout_seconds = 0;
-    for (const LiveTrial& trial : trials) {
-      directories.push_back(trial.directory);
-      request.timeout_seconds += trial.planned->timeout_seconds;
-    }
-    const LaunchMethod& method = options_.launch;
-    request.environment = LaunchEnvironment(config, method, Nonce());
-    request.argv = LaunchCommand({config, options_.worker, directories, request.timeout_seconds},
-                                 method, request.environment);
-    request.log = directories.front() / "log.txt";
-    // A folder of this host's memory is not there on others.
-    if (config.transport != Transport::kThreads && !method.across_hosts())
-      request.session = directories.front() / kSessionRecord;
-    HowItRan how;
-    how.started = UtcNow();
-    const auto interfaces = ReadInterfaces();
-    const LaunchResult end = Launch(request, interrupted_, [&](double elapsed) {
-      progress.Tick(elapsed, progress.terminal() ? WhatItDoes(request.log) : "");
-    });
-    if (end.end == LaunchResult::End::kInterrupted) {
+    EndedLaunch launch = launches_->Run(trials, number, progress);
+    if (launch.end.end == LaunchResult::End::kInterrupted) {
       for (const LiveTrial& trial : trials) store_.Discard(lock_, trial.id);
       return false;
     }
-    how.argv = request.argv;
-    how.environment = DescribeEnvironment();
-    for (const auto& [name, value] : request.environment) how.environment[name] = value;
-    how.launch = {{"id", fmt::format("{}.{}", trials.front().id, number)},
-                  {"trials", trials.size()},
-                  {"network", DescribeTraffic(interfaces, ReadInterfaces(), method.interface,
-                                              method.across_hosts())}};
-    if (const std::string others = WarningOfOthers(how.launch["network"]); !others.empty())
-      progress.Say("warning: " + others);
-    const LaunchEnd found = EndOf(directories, end);
+    HowItRan& how = launch.how;
+    how.fingerprint = fingerprints_.OfTrials();
+    const auto& directories = launch.directories;
+    const LaunchEnd found = EndOf(directories, launch.end);
     std::vector<const LiveTrial*> ended;
     std::vector<json> outcomes;
     for (std::size_t i = 0; i < trials.size(); ++i) {
@@ -310,15 +327,16 @@ class Runner {
         again.push_back(trials[i]);
         continue;
       }
-      if (i > 0) WriteFileDurably(directories[i] / "log.txt", ReadFile(request.log));
+      if (i > 0) WriteFileDurably(directories[i] / "log.txt", ReadFile(launch.log));
       fs::remove(directories[i] / kTurnFile);
       const LaunchResult well{.end = LaunchResult::End::kExited, .exit_code = 0};
       ended.push_back(&trials[i]);
       outcomes.push_back(CollectOutcome(directories[i],
-                                        found.trials[i] == TrialEnd::kFailed ? end : well,
-                                        request.timeout_seconds));
+                                        found.trials[i] == TrialEnd::kFailed ? launch.end : well,
+                                        launch.timeout_seconds));
     }
-    const LaunchTime time = TimeOf(outcomes, end.seconds, again.empty());
+    launches_->Judge(ended, outcomes, launch, progress);
+    const LaunchTime time = TimeOf(outcomes, launch.end.seconds, again.empty());
     if (time.start_seconds) how.launch["start_seconds"] = *time.start_seconds;
     for (std::size_t i = 0; i < ended.size(); ++i) {
       how.seconds = time.trial_seconds[i];
@@ -365,6 +383,7 @@ class Runner {
     if (outcome.contains("quiet"))
       outcome["quiet"] = disturbances_->Judge(planned, outcome["quiet"]);
     json trial = writer_.Finish(planned, id, std::move(outcome), how);
+    fingerprints_.Ran(trial);
     index_.AddTrial(trial);
     return trial;
   }
@@ -378,7 +397,9 @@ class Runner {
   Index index_;
   PlanContext context_;
   TrialWriter writer_;
+  RunFingerprints fingerprints_;
   std::optional<Disturbances> disturbances_;
+  std::optional<LiveLaunches> launches_;  // where there are live trials
   RunSummary summary_;
 };
 

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
+#include <cstring>
 
 namespace sparfuse::harness {
 namespace {
@@ -75,6 +77,29 @@ bool ReadExit(std::string_view text, LauncherReport& report) {
   return true;
 }
 
+// "n2: task 3: Killed", "n2: tasks 2-3: Exited with exit code 1"
+bool ReadTask(std::string_view text, LauncherReport& report) {
+  text = text.substr(0, text.find('\n'));
+  const std::size_t at = text.find(": task");
+  if (at == std::string_view::npos) return false;
+  text.remove_prefix(at + 6);
+  if (text.starts_with('s')) text.remove_prefix(1);
+  const auto rank = NumberAtBegin(text);
+  const std::size_t colon = text.find(": ");
+  if (!rank || colon == std::string_view::npos) return false;
+  const std::string_view how = text.substr(colon + 2);
+  if (const auto code = NumberAfter(how, "Exited with exit code")) {
+    report = {rank, std::nullopt, code};
+    return true;
+  }
+  for (const int signal : {SIGKILL, SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTERM}) {
+    if (!how.starts_with(strsignal(signal))) continue;
+    report = {rank, signal, std::nullopt};
+    return true;
+  }
+  return false;
+}
+
 bool ReadAbort(std::string_view text, LauncherReport& report) {
   report.rank = NumberAtBegin(text);
   return report.rank.has_value();
@@ -105,6 +130,7 @@ LogCopy::Pipe LogCopy::Drain() {
 }
 
 void LogCopy::Take(std::string_view bytes) {
+  if (lines_ != nullptr) lines_->Take(bytes);
   const std::string_view head = bytes.substr(0, kMostLogBytes - written_);
   Write(head);
   written_ += head.size();
@@ -148,6 +174,13 @@ LauncherReport ParseLauncherReport(std::string_view log) {
   };
   ForEachFromTheEnd(end, "process rank ", reads(ReadSignal));
   if (!report.rank) ForEachFromTheEnd(end, "Process name:", reads(ReadExit));
+  // srun ends the others after the first, which it names first.
+  if (!report.rank) {
+    ForEachFromTheEnd(end, "srun: error: ", [&](std::string_view text) {
+      ReadTask(text, report);
+      return false;
+    });
+  }
   if (!report.rank) ForEachFromTheEnd(end, "MPI_ABORT was invoked on rank ", reads(ReadAbort));
   return report;
 }
@@ -172,7 +205,8 @@ std::string LastWords(std::string_view log) {
     std::string_view line = WithoutSpace(rest.substr(0, size));
     rest.remove_prefix(std::min(size + 1, rest.size()));
     const bool rule = TakeRule(line);
-    if (!line.empty()) last = line;
+    // srun counts, after what its daemons and the ranks said, who ended how.
+    if (!line.empty() && (last.empty() || !line.starts_with("srun: "))) last = line;
     if (!last.empty() && (rule || reported)) break;
     reported = reported || rule;
   }

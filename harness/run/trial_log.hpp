@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/run/watch/launch_lines.hpp"
+
 namespace sparfuse::harness {
 
 inline constexpr std::size_t kMostLogBytes = std::size_t{16} << 20;
@@ -17,8 +19,10 @@ inline constexpr std::size_t kLogEndBytes = std::size_t{64} << 10;
 // kept.
 class LogCopy {
  public:
-  // Descriptors of the caller's; reads of `pipe` must not block.
-  LogCopy(int pipe, int log) : pipe_(pipe), log_(log) {}
+  // Descriptors of the caller's; reads of `pipe` must not block. lines: gets all that comes, or
+  // null.
+  LogCopy(int pipe, int log, LaunchLines* lines = nullptr)
+      : pipe_(pipe), log_(log), lines_(lines) {}
 
   enum class Pipe { kMore, kEmpty, kClosed };  // closed: nobody has the other end any more
   // Copies what is there, at most 1 MiB.
@@ -31,6 +35,7 @@ class LogCopy {
   void Write(std::string_view bytes) const;
 
   int pipe_, log_;
+  LaunchLines* lines_;
   std::size_t written_ = 0;
   bool full_ = false;
   std::size_t left_out_ = 0;

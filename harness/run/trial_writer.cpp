@@ -10,6 +10,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/origin.hpp"
+#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 
@@ -25,12 +26,12 @@ std::string StemOf(const PlannedTrial& trial, const std::string& origin) {
 TrialWriter::TrialWriter(const Store& store, const StoreLock& lock, json source)
     : store_(store), lock_(lock), source_(std::move(source)) {}
 
-std::string TrialWriter::OriginOf(const PlannedTrial& trial) const {
-  return harness::OriginOf(lock_, store_.results(), ContentHash(trial.system));
+std::string TrialWriter::OriginOf(const json& system) const {
+  return harness::OriginOf(lock_, store_.results(), ContentHash(system));
 }
 
 TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
-  const std::string stem = StemOf(trial, OriginOf(trial));
+  const std::string stem = StemOf(trial, OriginOf(trial.system));
   const TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
                            store_.CreateTrial(lock_, trial.experiment, trial.part, stem)};
   WriteFileDurably(store_.Directory(config.trial_id) / "config.json",
@@ -44,13 +45,16 @@ json TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, jso
   trial.erase("turn_seconds");
   trial["schema"] = kTrialSchema;
   trial["trial_id"] = id;
-  trial["origin"] = OriginOf(planned);
+  trial["system"] = planned.system;
+  // What ran, where the plan knew another: a launcher may choose among its hosts.
+  if (how.across_hosts && how.launch.contains("nodes"))
+    trial["system"] = SystemOfNodes(how.launch.at("nodes").get<std::vector<json>>());
+  trial["origin"] = OriginOf(trial["system"]);
   trial["experiment"] = planned.experiment;
   trial["part"] = planned.part;
   trial["config"] = ToJson(planned.config);
   trial["config_hash"] = planned.config_hash;
-  trial["system"] = planned.system;
-  trial["system_hash"] = ContentHash(planned.system);
+  trial["system_hash"] = ContentHash(trial["system"]);
   trial["source"] = source_;
   trial["revisions"] = planned.revisions;
   trial["sources"] = planned.sources;
@@ -61,6 +65,7 @@ json TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, jso
   trial["argv"] = how.argv;
   trial["environment"] = how.environment;
   if (!how.launch.is_null()) trial["launch"] = how.launch;
+  if (!how.fingerprint.is_null()) trial["fingerprint"] = how.fingerprint;
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(store_.Directory(id))) {
     files.push_back(entry.path().filename().string());

@@ -20,7 +20,9 @@ struct HowItRan {
   double seconds = 0;
   std::vector<std::string> argv;
   nlohmann::json environment;
-  nlohmann::json launch;  // null: of a modelled trial
+  nlohmann::json launch;            // null: of a modelled trial
+  nlohmann::json fingerprint = {};  // of the system, when the run began; null: none was taken
+  bool across_hosts = false;        // its nodes make its system, not the controller's host
 };
 
 class TrialWriter {
@@ -36,7 +38,7 @@ class TrialWriter {
                         const HowItRan& how) const;
 
  private:
-  std::string OriginOf(const PlannedTrial& trial) const;
+  std::string OriginOf(const nlohmann::json& system) const;
 
   const Store& store_;
   const StoreLock& lock_;

@@ -17,13 +17,13 @@ namespace {
 using nlohmann::json;
 
 // Raised where the tables change: an index with another number is made again.
-constexpr int kIndexVersion = 4;
+constexpr int kIndexVersion = 6;
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS trial(trial_id TEXT PRIMARY KEY, experiment TEXT, part TEXT, kind TEXT,
   mode TEXT, method TEXT, workload TEXT, sparsifier TEXT, density REAL, workers INTEGER,
   link_gbps REAL, batch_per_worker INTEGER, block INTEGER, seed INTEGER, config_hash TEXT,
-  system_hash TEXT, source_commit TEXT, status TEXT, failure_kind TEXT, failure_message TEXT,
+  system_hash TEXT, origin TEXT, original_id TEXT, source_commit TEXT, status TEXT, failure_kind TEXT, failure_message TEXT,
   log_tail TEXT, directory TEXT, started_utc TEXT, seconds REAL, config_json TEXT, system_json TEXT,
   provenance_json TEXT, revisions_json TEXT, launch_json TEXT, quiet_json TEXT, file_mtime_ns INTEGER, file_size INTEGER,
   file_inode INTEGER);
@@ -58,7 +58,7 @@ struct Index::Writer {
   explicit Writer(const Index& index)
       : trial(index,
               "INSERT INTO trial VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-              "?,?,?,?)"),
+              "?,?,?,?,?,?)"),
         metric(index, "INSERT INTO metric VALUES(?,?,?,?)"),
         check(index, "INSERT INTO check_result VALUES(?,?,?)"),
         revision(index, "INSERT INTO revision VALUES(?,?,?)") {}
@@ -196,7 +196,8 @@ void Index::AddTrial(const TrialRow& row) {
   writer_->trial.Bind(row.method).Bind(row.workload).BindJson(sparsifier).BindJson(density);
   writer_->trial.BindInteger(row.workers).BindJson(gbps).BindJson(batch);
   writer_->trial.BindInteger(row.block).BindInteger(row.seed);
-  writer_->trial.Bind(row.config_hash).Bind(row.system_hash).BindJson(commit).Bind(row.status);
+  writer_->trial.Bind(row.config_hash).Bind(row.system_hash).Bind(row.origin).Bind(row.original_id);
+  writer_->trial.BindJson(commit).Bind(row.status);
   writer_->trial.Bind(row.failure_kind).Bind(row.failure_message).Bind(row.log_tail);
   writer_->trial.Bind(row.directory).Bind(row.started_utc).BindNumber(row.seconds);
   writer_->trial.Bind(row.config.Text()).Bind(row.system.Text()).Bind(row.provenance.Text());

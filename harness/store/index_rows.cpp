@@ -88,17 +88,19 @@ std::vector<TrialRow> Index::Rows() const {
   Statement trial(
       *this,
       "SELECT trial_id, experiment, part, kind, mode, method, workload, config_hash, "
-      "system_hash, status, failure_kind, failure_message, log_tail, directory, started_utc, "
-      "workers, block, seed, seconds, config_json, system_json, provenance_json, revisions_json, "
+      "system_hash, origin, original_id, status, failure_kind, failure_message, log_tail, "
+      "directory, started_utc, workers, block, seed, seconds, config_json, system_json, "
+      "provenance_json, revisions_json, "
       "launch_json, quiet_json, "
       "file_mtime_ns, file_size, file_inode FROM trial");
   while (trial.Step()) {
     TrialRow& row = rows.emplace_back();
-    std::string* const words[] = {&row.trial_id, &row.experiment,   &row.part,
-                                  &row.kind,     &row.mode,         &row.method,
-                                  &row.workload, &row.config_hash,  &row.system_hash,
-                                  &row.status,   &row.failure_kind, &row.failure_message,
-                                  &row.log_tail, &row.directory,    &row.started_utc};
+    std::string* const words[] = {
+        &row.trial_id,     &row.experiment,      &row.part,        &row.kind,
+        &row.mode,         &row.method,          &row.workload,    &row.config_hash,
+        &row.system_hash,  &row.origin,          &row.original_id, &row.status,
+        &row.failure_kind, &row.failure_message, &row.log_tail,    &row.directory,
+        &row.started_utc};
     int column = 0;
     for (std::string* word : words) *word = trial.View(column++);
     row.workers = static_cast<int>(trial.Integer(column++));

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/users/user_names.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -35,11 +40,82 @@ std::string StoreId(const std::filesystem::path& results) {
   return id;
 }
 
+std::string OriginBy(const std::string& store_id, const std::string& system_hash) {
+  return Sha256Hex(store_id + "\n" + system_hash).substr(0, 8);
+}
+
+// Of older trials, which name no store: two of one original id are of two stores, and then a launch
+// is all that is known to be of one.
+std::string OlderStore(const TrialRow& row, bool several) {
+  if (!several) return "older";
+  return "older " + (row.launch.id.empty() ? row.trial_id : row.launch.id);
+}
+
+// Sets whose blocks those of `rows` are. is_own: whether the reading store ran a row.
+void NameStores(std::vector<TrialRow>& rows, const std::vector<bool>& is_own) {
+  std::map<std::string, std::set<std::string>> original;  // ids by system
+  std::set<std::string> several;                          // systems
+  for (const TrialRow& row : rows) {
+    if (!row.original_id.empty() && !original[row.system_hash].insert(row.original_id).second)
+      several.insert(row.system_hash);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    TrialRow& row = rows[i];
+    row.store.clear();
+    if (is_own[i] || row.mode == "modelled" || row.imported()) continue;
+    row.store =
+        row.original_id.empty() ? row.origin : OlderStore(row, several.contains(row.system_hash));
+  }
+}
+
+// Gives the blocks of a system's stores, but for the first one's, numbers of their own.
+void TellBlocksApart(std::vector<TrialRow>& rows) {
+  std::map<std::string, std::map<std::string, std::map<int, int>>> systems;  // number by block
+  for (const TrialRow& row : rows)
+    systems[row.system_hash][row.store].emplace(row.block, row.block);
+  for (auto& [system, stores] : systems) {
+    const std::map<int, int> first = stores.begin()->second;
+    int next = 0;
+    for (auto store = std::next(stores.begin()); store != stores.end(); ++store) {
+      for (auto& [block, number] : store->second) {
+        while (first.contains(next)) ++next;
+        number = next++;
+      }
+    }
+  }
+  for (TrialRow& row : rows) {
+    const int number = systems.at(row.system_hash).at(row.store).at(row.block);
+    row.block_apart = number == row.block ? std::nullopt : std::optional(number);
+  }
+}
+
 }  // namespace
 
-std::string OriginOf(const StoreLock&, const std::filesystem::path& results,
+std::string OriginOf(const StoreLock& lock, const std::filesystem::path& results,
                      const std::string& system_hash) {
-  return Sha256Hex(StoreId(results) + "\n" + system_hash).substr(0, 8);
+  RememberUsers(lock, results);
+  return OriginBy(StoreId(results), system_hash);
+}
+
+void TellStoresApart(std::vector<TrialRow>& rows, const std::filesystem::path& results) {
+  const bool stored = !results.empty() && SomethingIsAt(results / "store.json");
+  const std::string own = stored ? StoreId(results) : "";
+  std::set<std::string> apart;  // origins
+  std::vector<bool> is_own;
+  for (const TrialRow& row : rows) {
+    is_own.push_back(row.origin.empty() ? row.original_id.empty()
+                                        : stored && row.origin == OriginBy(own, row.system_hash));
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const TrialRow& row = rows[i];
+    if (is_own[i] || row.origin.empty() || row.mode == "modelled" || row.imported()) continue;
+    if (!apart.contains(row.origin) && HostsOf(row) > 1) apart.insert(row.origin);
+  }
+  for (TrialRow& row : rows) {
+    if (apart.contains(row.origin)) row.system_hash += "@" + row.origin;
+  }
+  NameStores(rows, is_own);
+  TellBlocksApart(rows);
 }
 
 }  // namespace sparfuse::harness

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "harness/files/durable_file.hpp"
@@ -70,6 +72,40 @@ auto Collect(const std::vector<Row>& rows, const Of& of) {
   values.reserve(rows.size());
   for (const Row& row : rows) values.push_back(of(row));
   return values;
+}
+
+// Seconds of the shortest exchange of any rank, or infinity.
+double ShortestExchange(const TracedStep& traced) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const auto& spans : traced.by_rank) {
+    for (const Span& span : spans) {
+      const double seconds = span.end_seconds - span.begin_seconds;
+      if (span.kind == SpanKind::kExchange && seconds > 0) shortest = std::min(shortest, seconds);
+    }
+  }
+  return shortest;
+}
+
+void WriteTrace(const std::filesystem::path& directory, const TracedStep& traced) {
+  const double uncertainty = traced.clock_uncertainty_seconds;
+  if (uncertainty > 0 && uncertainty >= ShortestExchange(traced) / 2) {
+    for (std::size_t r = 0; r < traced.by_rank.size(); ++r) {
+      WriteFileDurably(directory / fmt::format("trace-rank{}.json", r),
+                       ChromeTrace({traced.by_rank[r]}, static_cast<int>(r)));
+    }
+    return;
+  }
+  auto by_rank = traced.by_rank;
+  if (!traced.began_seconds.empty()) {
+    const double first = std::ranges::min(traced.began_seconds);
+    for (std::size_t r = 0; r < by_rank.size(); ++r) {
+      for (Span& span : by_rank[r]) {
+        span.begin_seconds += traced.began_seconds[r] - first;
+        span.end_seconds += traced.began_seconds[r] - first;
+      }
+    }
+  }
+  WriteFileDurably(directory / "trace.json", ChromeTrace(by_rank, 0, uncertainty));
 }
 
 nlohmann::json Value(double value, const std::string& unit) {
@@ -191,6 +227,26 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
   series["steps.npy"] = table.Description();
 }
 
+LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value) {
+  LoggedStep logged;
+  // Of a damaged file, too: a number that is none of the type's would be undefined.
+  const auto whole = [&](const char* column) {
+    const double number = value(column);
+    return std::abs(number) < 9e15 ? static_cast<std::int64_t>(number) : 0;
+  };
+  logged.step = whole("step");
+  logged.measured = value("measured") != 0;
+  logged.round = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(whole("round"), 0, std::numeric_limits<std::int32_t>::max()));
+  logged.loss = value("loss");
+  for (const Duration& duration : kDurations) logged.record.*duration.member = value(duration.name);
+  for (const Counter& counter : kCounters)
+    logged.record.*counter.member =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(0, whole(counter.name)));
+  logged.record.residual_norm = value("residual_norm");
+  return logged;
+}
+
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
                 nlohmann::json& series) {
   struct Row {
@@ -220,7 +276,7 @@ void WriteSpans(const std::filesystem::path& directory, std::span<const TracedSt
   add("bytes", "bytes", [](const Row& row) { return static_cast<std::int64_t>(row.span->bytes); });
   table.Write(directory / "spans.npy");
   series["spans.npy"] = table.Description();
-  if (!steps.empty()) WriteFileDurably(directory / "trace.json", ChromeTrace(steps.back().by_rank));
+  if (!steps.empty()) WriteTrace(directory, steps.back());
 }
 
 }  // namespace sparfuse::harness

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -41,12 +42,22 @@ std::vector<double> RoundSeconds(const StepLog& log);
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
                 const StepLogContext& context, nlohmann::json& series);
 
+// A step of a rank as it was written, of what its columns hold; what has none is 0.
+LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value);
+
 struct TracedStep {
   std::int64_t step = 0;
   std::vector<std::vector<Span>> by_rank;
+  // When each rank's step began, all by one clock; empty: all at once.
+  std::vector<double> began_seconds = {};
+  // By so much a rank's begin may be wrong beside another's.
+  double clock_uncertainty_seconds = 0;
 };
 
-// Likewise spans.npy; and trace.json of the last traced step.
+// Likewise spans.npy; and, of the last traced step, trace.json, in which ranks stand beside one
+// another. Where that could say of two exchanges that one came before the other though it did not
+// (the uncertainty is half of the shortest exchange or more), each rank has a trace of its own,
+// trace-rankR.json.
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
                 nlohmann::json& series);
 

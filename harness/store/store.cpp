@@ -10,6 +10,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/read_trials.hpp"
+#include "harness/store/users/user_names.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -140,6 +141,12 @@ void Store::Finish(const StoreLock&, const json& trial) const {
                    trial.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
+void Store::Amend(const StoreLock& lock, const std::string& trial_id, const json& more) const {
+  json trial = ReadJsonFile(Directory(trial_id) / "trial.json");
+  trial.merge_patch(more);
+  Finish(lock, trial);
+}
+
 void Store::Discard(const StoreLock&, const std::string& trial_id) const {
   trash().Take(Directory(trial_id), trial_id);
 }
@@ -212,6 +219,7 @@ json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
   const std::string id = now + "-" + Sha256Hex(trial_id + "\n" + reason + "\n" + now).substr(0, 8);
   const json annotation = {
       {"annotation_id", id}, {"trial_id", trial_id}, {"reason", reason}, {"created_utc", now}};
+  RememberUsers(lock, results_);
   MakeDirectories(results_ / "annotations");
   WriteFileDurably(results_ / "annotations" / (id + ".json"), annotation.dump(1) + "\n");
   std::vector<std::string> problems;

@@ -46,6 +46,10 @@ class Store {
   // leaves a directory that counts as absent.
   void Finish(const StoreLock&, const nlohmann::json& trial) const;
 
+  // Adds to what a finished trial says what came to light later: `more` is merged into its
+  // trial.json (RFC 7386). A call that throws leaves it as it was.
+  void Amend(const StoreLock&, const std::string& trial_id, const nlohmann::json& more) const;
+
   // Moves a trial that was begun and not finished to the trash.
   void Discard(const StoreLock&, const std::string& trial_id) const;
   // Moves all of them that an earlier run left, and empties the trash of what is older than a week.

@@ -8,10 +8,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/machine/binding.hpp"
+#include "harness/store/users/private_names.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -56,11 +59,39 @@ json SharedArguments(const json& argv) {
   return shared;
 }
 
+// Of how many cores each rank might use, in ascending order: "2", "2 or 4".
+std::string CoresOfRanks(const json& binding) {
+  std::set<std::size_t> counts;
+  for (const json& cores : Member(binding, "cores")) {
+    if (cores.is_string()) counts.insert(ReadRanges(cores.get<std::string>()).size());
+  }
+  return fmt::format("{}", fmt::join(counts, " or "));
+}
+
+// What of a launch may differ from trial to trial of a cell, and its nodes.
+void AddLaunch(const json& launch, json& provenance) {
+  if (const json& nodes = Member(launch, "nodes"); nodes.is_array()) provenance["nodes"] = nodes;
+  if (json hosts = HostsOfLaunch(launch); !hosts.empty()) provenance["hosts"] = std::move(hosts);
+  const json& network = Member(launch, "network");
+  if (Member(network, "hosts").size() > 1) {
+    const json& interface = Member(network, "interface");
+    provenance["launch"]["interface"] =
+        interface.is_string() ? interface : json("as libraries choose");
+  }
+  if (const std::string cores = CoresOfRanks(Member(launch, "binding")); !cores.empty())
+    provenance["launch"]["cores_a_rank"] = cores;
+}
+
 StoredJson ProvenanceIn(const json& trial) {
   json provenance;
   for (const char* key : {"software", "source", "sources", "environment", "machine", "sampling"}) {
     provenance[key] = Member(trial, key);
   }
+  AddLaunch(Member(trial, "launch"), provenance);
+  if (const json& taken = Member(trial, "fingerprint"); taken.is_object())
+    provenance["fingerprint"] = taken;
+  if (const json& imported = Member(trial, "imported"); !imported.is_null())
+    provenance["imported"] = imported;
   provenance["argv"] = SharedArguments(Member(trial, "argv"));
   return provenance;
 }
@@ -157,6 +188,29 @@ std::string WhatIsWrongWithLaunch(const json& trial) {
   return "draws: expected lists of as many seconds, one a metric";
 }
 
+bool IsNumberOrNull(const json& value) { return value.is_null() || value.is_number(); }
+
+// In what was measured of the system beside the trial.
+std::string WhatIsWrongWithFingerprint(const json& trial) {
+  const json& fingerprint = Member(trial, "fingerprint");
+  if (fingerprint.is_null()) return "";
+  const json& quantities = Member(fingerprint, "quantities");
+  if (!quantities.is_object()) return "fingerprint: expected an object with quantities";
+  for (const auto& [name, quantity] : quantities.items()) {
+    const json& worst = Member(quantity, "worst");
+    const json& ranks = Member(worst, "ranks");
+    bool good =
+        worst.is_null() ||
+        (Member(worst, "value").is_number() && ranks.is_array() && !ranks.empty() &&
+         std::ranges::all_of(ranks, [](const json& rank) { return rank.is_number_integer(); }));
+    for (const char* key : {"value", "low", "high"})
+      good = good && Member(quantity, key).is_number();
+    if (!good || !IsNumberOrNull(Member(quantity, "n")))
+      return fmt::format("fingerprint: {}: expected the numbers value, low and high", name);
+  }
+  return "";
+}
+
 }  // namespace
 
 void to_json(json& to, const RowLaunch& launch) {
@@ -193,6 +247,8 @@ TrialRow RowOf(const json& trial) {
     row.workers = workers.get<int>();
   row.config_hash = trial["config_hash"];
   row.system_hash = trial["system_hash"];
+  row.original_id = TextOf(trial, "original_id");
+  if (row.original_id.empty()) row.origin = TextOf(trial, "origin");
   row.status = trial["status"];
   const json& failure = Member(trial, "failure");
   row.failure_kind = TextOf(failure, "kind");
@@ -223,6 +279,18 @@ TrialRow RowOf(const json& trial) {
   for (const auto& [name, passed] : trial["checks"].items())
     (passed.get<bool>() ? row.checks : row.failed_checks).push_back(name);
   return row;
+}
+
+int HostsOf(const TrialRow& trial) {
+  std::set<std::string> hosts;
+  for (const json& host : Member(Member(trial.provenance, "machine"), "placement"))
+    hosts.insert(host.dump());
+  return static_cast<int>(hosts.size());
+}
+
+bool RanAlike(const TrialRow& one, const TrialRow& other) {
+  const int hosts = HostsOf(one), others = HostsOf(other);
+  return hosts == 0 || others == 0 || hosts == others;
 }
 
 void SortByAge(std::vector<TrialRow>& rows) {
@@ -258,6 +326,7 @@ std::string WhatIsWrongWithTrial(const json& trial) {
   if (trial["config_hash"] != ConfigHash(trial["config"])) {
     return "config_hash: it is not the hash of config";
   }
+  if (const std::string wrong = WhatIsWrongWithFingerprint(trial); !wrong.empty()) return wrong;
   return WhatIsWrongWithLaunch(trial);
 }
 

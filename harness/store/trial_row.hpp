@@ -3,7 +3,9 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/store/stored_json.hpp"
@@ -14,6 +16,10 @@ namespace sparfuse::harness {
 // The form of a trial.json. Raised where a later program would misread earlier trials: these no
 // longer count, and run again.
 inline constexpr int kTrialSchema = 2;
+
+// The mode of results of others, which are beside the modes that cells run in: no cell has it, so
+// that no such trial stands for one. Their experiment is called the same.
+inline constexpr std::string_view kImported = "imported";
 
 // How a trial was run: in a launch of its own, in turn with others, or drawn again and again.
 struct RowLaunch {
@@ -29,14 +35,25 @@ void from_json(const nlohmann::json& from, RowLaunch& launch);
 
 struct TrialRow {
   std::string trial_id, experiment, part, kind, mode, method, workload;
+  // system_hash: of where it ran or whose profile it was computed from; "HASH@ORIGIN" once
+  // TellStoresApart found that other hosts may be meant.
   std::string config_hash, system_hash, status, failure_kind, failure_message, log_tail, directory,
       started_utc;
+  std::string origin;       // OriginOf; "" of older trials
+  std::string original_id;  // of an older trial that came in a bundle: its id where it ran
+  // Whose blocks its block is among, "" of the store's own: set by TellStoresApart, as is the
+  // number by which trials of one block are found, which no other store's trial of the system has.
+  std::string store;
+  std::optional<int> block_apart;
   int workers = 0;
   int block = 0;
   std::int64_t seed = 0;
   double seconds = 0;
   StoredJson config, system;
-  StoredJson provenance;  // source, sources, software, argv, environment, machine, sampling
+  // source, sources, software, argv, environment, machine, sampling; of live trials that know them
+  // launch ({"interface", "cores_a_rank"}), nodes, hosts that the launch names, and fingerprint; of
+  // others' results, imported
+  StoredJson provenance;
   // What the trial read of its machine, judged (harness/machine/quiet.hpp); null of one that is
   // modelled or older.
   StoredJson quiet;
@@ -50,12 +67,20 @@ struct TrialRow {
   FileStamp stamp;                       // of the trial.json that it was read from
 
   bool counts() const { return status == "ok" && annotations.empty(); }
+  bool imported() const { return mode == kImported; }
+  int paired_block() const { return block_apart.value_or(block); }
   bool disturbed() const;
   std::string WhyDisturbed() const;  // a sentence; "" where it is not
 };
 
 // Precondition: WhatIsWrongWithTrial(trial) is "".
 TrialRow RowOf(const nlohmann::json& trial);
+
+// On how many hosts its ranks were; 0 where it does not say, as modelled ones.
+int HostsOf(const TrialRow& trial);
+// Whether trials of a cell may stand in one another's place: not where they ran on unlike numbers
+// of hosts.
+bool RanAlike(const TrialRow& one, const TrialRow& other);
 
 // In order of start; trials that started together, by the number that ends their ids.
 void SortByAge(std::vector<TrialRow>& rows);

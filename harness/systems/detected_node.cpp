@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "harness/machine/system.hpp"
@@ -79,7 +80,9 @@ json InterfacesOf(const fs::path& sys) {
   for (const fs::path& each : EntriesOf(sys / "class/net")) {
     const std::string state = LineOf(each / "operstate");
     const std::string type = LineOf(each / "type");
-    if ((state != "up" && state != "unknown") || type == std::to_string(ARPHRD_LOOPBACK)) continue;
+    // operstate follows the carrier a second late.
+    const bool up = state == "up" || state == "unknown" || LineOf(each / "carrier") == "1";
+    if (!up || type == std::to_string(ARPHRD_LOOPBACK)) continue;
     const fs::path device = DeviceOf(each);
     if (device.empty()) {
       made_up[each.filename()] = {{"kind", "virtual"}, {"gbps", kUnknown}};
@@ -168,6 +171,37 @@ json DetectNode(const json& system, const GpuReport& gpus, const fs::path& sys) 
 }
 
 json DetectNode() { return DetectNode(DescribeSystem(), ReadGpus(), "/sys"); }
+
+json DetectInterface(const std::string& name, const fs::path& sys) {
+  const fs::path entry = sys / "class/net" / name;
+  const fs::path device = DeviceOf(entry);
+  if (device.empty()) {
+    constexpr std::string_view kLower = "lower_";
+    for (const fs::path& each : EntriesOf(entry)) {
+      const std::string lower = each.filename().string();
+      if (!lower.starts_with(kLower) ||
+          !fs::exists(sys / "class/net" / lower.substr(kLower.size())))
+        continue;
+      json found = DetectInterface(lower.substr(kLower.size()), sys);
+      if (found["gbps"] != kUnknown) found["gbps"] = SpeedOf(LineOf(entry / "speed"));
+      return found;
+    }
+    return {{"kind", "virtual"}, {"gbps", kUnknown}};
+  }
+  const std::string type = LineOf(entry / "type");
+  const char* kind = type == std::to_string(ARPHRD_ETHER)        ? "Ethernet"
+                     : type == std::to_string(ARPHRD_INFINIBAND) ? "InfiniBand"
+                                                                 : kUnknown;
+  for (const fs::path& adapter : EntriesOf(sys / "class/infiniband")) {
+    if (DeviceOf(adapter) != device) continue;
+    for (const fs::path& port : EntriesOf(adapter / "ports")) {
+      if (LineOf(port / "link_layer") == "InfiniBand")
+        return {{"kind", "InfiniBand"}, {"gbps", RateOf(LineOf(port / "rate"))}};
+    }
+    kind = "RoCE";
+  }
+  return {{"kind", kind}, {"gbps", SpeedOf(LineOf(entry / "speed"))}};
+}
 
 std::vector<NodeDifference> DifferencesOfNodes(const json& first, const json& second) {
   std::vector<NodeDifference> differences;

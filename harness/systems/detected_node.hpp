@@ -34,6 +34,11 @@ nlohmann::json DetectNode(const nlohmann::json& system, const GpuReport& gpus,
 // The node that this program runs on.
 nlohmann::json DetectNode();
 
+// {"kind", "gbps"} of one interface by its name in /sys/class/net, whether or not it is up, in the
+// words of DetectNode. What passes on to others what it gets (a bond, a VLAN, a bridge) is of the
+// first one's kind, at the speed that its own driver tells.
+nlohmann::json DetectInterface(const std::string& name, const std::filesystem::path& sys);
+
 // Where two nodes differ in what is detected.
 struct NodeDifference {
   std::string pointer;           // of the value in the first, from the node: "/interface/0/gbps";

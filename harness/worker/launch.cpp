@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/run/launch/rounds.hpp"
-#include "harness/run/progress.hpp"
+#include "harness/run/watch/launch_lines.hpp"
 #include "harness/worker/training.hpp"
 
 namespace sparfuse::harness {

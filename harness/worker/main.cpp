@@ -22,11 +22,17 @@
 #include "core/transport/mpi.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "core/transport/priority.hpp"
-#include "core/transport/shaped.hpp"
+#include "core/transport/shaped/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "core/transport/world/world_check.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/run/hosts/preflight.hpp"
 #include "harness/run/plan/shared_launch.hpp"
+#include "harness/run/watch/launch_lines.hpp"
+#include "harness/worker/fingerprint/fingerprint.hpp"
+#include "harness/worker/guardian.hpp"
+#include "harness/worker/hosts/launch_record.hpp"
+#include "harness/worker/hosts/preflight.hpp"
 #include "harness/worker/launch.hpp"
 #include "harness/worker/rank/card.hpp"
 #include "harness/worker/rank/rank.hpp"
@@ -37,10 +43,9 @@ namespace {
 // What a rank that failed leaves behind; the controller reads all of them.
 void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind kind,
                   const std::string& message) {
-  std::fprintf(stderr, "rank %d: %s error: %s\n", rank, std::string(FailureKindName(kind)).c_str(),
-               message.c_str());
   std::ofstream(directory / ("failure-rank" + std::to_string(rank) + ".json")) << nlohmann::json{
       {"kind", FailureKindName(kind)}, {"message", message}, {"rank", rank}}.dump();
+  std::fprintf(stderr, "%s\n", FailureLine(rank, FailureKindName(kind), message).c_str());
 }
 
 std::chrono::milliseconds Deadline(const CellConfig& config) {
@@ -83,11 +88,16 @@ bool RunRank(const LaunchedTrials& launched,
       ranks.push_back(
           {trial.cell, trial.seed, launched.directories[i], *loop, pool, device, compute.view()});
     }
+    LaunchRecord record(ranks.front());
+    for (Rank& each : ranks) each.record = &record;
     if (config.is_profile()) {
       RunProfile(ranks.front());
+    } else if (config.is_fingerprint()) {
+      RunFingerprint(ranks.front());
     } else {
       RunTrainings(ranks, turns);
     }
+    record.Finish();
     ranks.front().Synchronise();
     if (config.transport != Transport::kThreads) FinalizeMpiOnClose();
     return true;
@@ -102,7 +112,10 @@ bool RunRank(const LaunchedTrials& launched,
 
 std::unique_ptr<Communicator> Shape(const CellConfig& config, std::unique_ptr<Communicator> world) {
   if (!config.link) return world;
-  return MakeShaped(std::move(world), {config.link->gbps, config.link->alpha_us / 1e6});
+  const LinkShape& link = *config.link;
+  NetworkShape shape{{link.gbps, link.alpha_us / 1e6}};
+  if (link.has_within()) shape.within = {link.intra_node_gbps, link.intra_node_us / 1e6};
+  return MakeShaped(std::move(world), shape, Deadline(config));
 }
 
 std::unique_ptr<Communicator> OverNccl(const CellConfig& config, std::unique_ptr<Communicator> host,
@@ -188,6 +201,10 @@ int Run(const std::vector<std::filesystem::path>& directories) {
       [&](Device device) {
         std::unique_ptr<Communicator> world = MakeMpiWorld(config.ranks_per_node);
         CheckWorld(*world, expected, Deadline(config));
+        if (world->rank() == 0) {
+          std::printf("%s%d\n", kMetLine, world->size());
+          std::fflush(stdout);
+        }
         if (config.transport == Transport::kNccl) return OverNccl(config, std::move(world), device);
         return Shape(config, std::move(world));
       },
@@ -223,6 +240,9 @@ int main(int argc, char** argv) {
   }
   // Nobody would collect the trial of a launcher that was killed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sparfuse::harness::StartGuardian();
+  if (std::getenv(sparfuse::harness::kPreflightVariable) != nullptr)
+    return sparfuse::harness::TellFacts(argv[1]);
   sparfuse::PreferCommunication();
   return sparfuse::harness::Run({argv + 1, argv + argc});
 }

@@ -3,9 +3,9 @@
 #include <string>
 #include <unordered_map>
 
-#include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "harness/catalog/fusion_plan_json.hpp"
+#include "harness/catalog/plans/fusion_plan_json.hpp"
+#include "harness/catalog/plans/shared_plan.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/worker/profiling/profiler.hpp"
@@ -87,30 +87,9 @@ Plan Planning::Make(std::uint64_t step) {
                     profiled ? &cost_ : nullptr);
     if (IsDense(step)) plan = DensePlan(plan);
   }
-  plan = Share(plan);
-  CheckSamePlan(plan);
+  plan = SharePlan(rank_.loop, plan, layout_);
   plans_.push_back(PlanSummary(plan, layout_, step));
   return plan;
-}
-
-Plan Planning::Share(const Plan& own) const {
-  std::vector<std::uint8_t> bytes;
-  if (rank_.rank() == 0) bytes = EncodePlan(own);
-  std::uint64_t size = bytes.size();
-  rank_.BroadcastFromZero(std::as_writable_bytes(std::span(&size, 1)));
-  bytes.resize(size);
-  rank_.BroadcastFromZero(std::as_writable_bytes(std::span(bytes)));
-  return DecodePlan(bytes);
-}
-
-// Ranks that disagree on a boundary would deadlock.
-void Planning::CheckSamePlan(const Plan& plan) const {
-  const auto hash = static_cast<std::int64_t>(plan.Hash() >> 1);
-  const auto extremes = rank_.Max({hash, -hash});
-  if (extremes[0] != -extremes[1]) {
-    SPARFUSE_THROW(kInternal, "ranks have different plans; rank " + std::to_string(rank_.rank()) +
-                                  " has " + plan.UnitSizes());
-  }
 }
 
 void Planning::Describe(nlohmann::json& outcome) const {

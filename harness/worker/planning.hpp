@@ -40,8 +40,6 @@ class Planning {
   void Profile(std::span<const std::size_t> ready_order);
   Plan Make(std::uint64_t step);
   bool IsDense(std::uint64_t step) const { return step < composition_.dense_warmup_steps; }
-  Plan Share(const Plan& own) const;
-  void CheckSamePlan(const Plan& plan) const;
 
   const Rank& rank_;
   const Composition& composition_;

@@ -6,7 +6,8 @@
 
 #include "core/device/runtime.hpp"
 #include "harness/files/npy.hpp"
-#include "harness/run/progress.hpp"
+#include "harness/run/watch/launch_lines.hpp"
+#include "harness/worker/hosts/launch_record.hpp"
 #include "harness/worker/rank/ready_order.hpp"
 #include "harness/worker/rank/replica.hpp"
 #include "harness/worker/rank/timing.hpp"
@@ -139,7 +140,8 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   planning_->Observe(step, engine_->timeline());
   if (!place.measured) return;
   if (measured_++ + kTracedSteps >= static_cast<std::size_t>(config_.steps)) {
-    traced_.push_back({logged.step, {engine_->timeline().Sorted()}});
+    traced_.push_back(
+        {logged.step, {engine_->timeline().Sorted()}, {engine_->timeline_began_seconds()}});
   }
 }
 
@@ -163,7 +165,8 @@ void Training::Finish(double turn_seconds) {
   const auto violations = rank_.Max({static_cast<std::int64_t>(engine_->mass_violations())})[0];
   const auto fibres = rank_.Max({static_cast<std::int64_t>(engine_->fibres_missing())})[0];
   const StepLog log = GatherSteps(rank_, log_);
-  const std::vector<TracedStep> traced = GatherSpans(rank_, traced_);
+  const std::vector<TracedStep> traced =
+      GatherSpans(rank_, traced_, rank_.record->ReadClocks().by_rank());
   nlohmann::json machine = MachineOf(rank_);
   nlohmann::json quiet = monitor_.Gather();
   if (rank_.rank() != 0) return;

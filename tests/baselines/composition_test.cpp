@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 
 namespace sparfuse {
@@ -54,6 +55,32 @@ TEST(Compose, TakesDenseStepsWhereUnitsCanBeDense) {
   ExpectRefused(parts, "dense_warmup_steps = -1");
 }
 
+TEST(Compose, CodesSelectionsOneByOne) {
+  MethodParts parts = Behind();
+  parts.sending = {{"payload_indices", std::string("bloom")},
+                   {"payload_values", std::string("fitted")},
+                   {"bloom_policy", std::string("p0")},
+                   {"bloom_fpr", 0.01}};
+  EXPECT_EQ(Compose(parts).coding,
+            (PayloadCoding{ValueCoding::kFitted, IndexCoding::kBloom, BloomPolicy::kAll, 0.01}));
+  MethodParts owned = parts;
+  owned.strategy = "owned-parts";
+  ExpectRefused(owned, "payload_indices = bloom, payload_dense = indexed: strategy");
+  MethodParts sums = parts;
+  sums.collective = "sparcml-split-allgather";
+  ExpectRefused(sums, "adds payloads on the way; expected \"f32\" and \"u32\"");
+  parts.sending["bloom_fpr"] = 0.6;
+  ExpectRefused(parts, "bloom_fpr = 0.6");
+  parts.sending = {{"bloom_fpr", 0.01}};
+  ExpectRefused(parts, "bloom_fpr = 0.01 with payload_indices = u32: expected \"bloom\"");
+  parts.sending = {{"bloom_policy", std::string("random")},
+                   {"payload_indices", std::string("delta")}};
+  ExpectRefused(parts, "bloom_policy = random with payload_indices = delta");
+  parts.sending = {{"payload_values", std::string("fitted")},
+                   {"payload_indices", std::string("delta")}};
+  ExpectRefused(parts, "payload_values = fitted, payload_indices = delta: values are fitted");
+}
+
 TEST(Compose, LetsTopkReuseItsThresholdWhereCountsMayDiffer) {
   EXPECT_EQ(Compose(Behind()).threshold_period, 1);
   MethodParts parts = Behind();
@@ -65,6 +92,104 @@ TEST(Compose, LetsTopkReuseItsThresholdWhereCountsMayDiffer) {
   ExpectRefused(parts, "threshold_period = 32 with the sparsifier \"topk\"");
   parts.sending = {};
   EXPECT_NO_THROW(Compose(parts));
+}
+
+// Owners add up what they get, index by index: no code of whole tensors, however few its bits.
+TEST(Compose, GivesOwnersWhatTheyCanAddUp) {
+  MethodParts parts = Behind();
+  parts.strategy = "owned-parts";
+  parts.planner = "hipress";
+  EXPECT_NO_THROW(Compose(parts));
+  MethodParts signs = parts;
+  signs.sparsifier = nullptr;
+  signs.sending = {{"payload_dense", std::string("sign")}};
+  ExpectRefused(signs, "strategy \"owned-parts\" takes payloads apart and adds them up");
+  MethodParts halves = parts;
+  halves.sending = {{"payload_values", std::string("f16")}};
+  ExpectRefused(halves, "strategy \"owned-parts\" takes payloads apart and adds them up");
+  MethodParts ring = parts;
+  ring.collective = "casync-ring";
+  ExpectRefused(ring, "the collective \"casync-ring\"");
+}
+
+TEST(Compose, KnowsThatOwnersWithoutAResidualLose) {
+  MethodParts parts = Behind();
+  parts.strategy = "owned-parts";
+  const auto loses = [&] {
+    GradientLayout layout;
+    layout.Add("weight", {10}, 10);
+    const Composition made = Compose(parts);
+    return MakeLiveConfig(made, layout, MakePlan(made, layout, {2, 1}, nullptr, nullptr), {2, 1}, 1)
+        .strategy_loses;
+  };
+  EXPECT_FALSE(loses());
+  parts.strategy_options = {{"server_ef", false}};
+  EXPECT_TRUE(loses());
+}
+
+// Strategies that send units in several steps, with planners that look at times.
+MethodParts InSteps(const std::string& strategy) {
+  MethodParts parts = Behind();
+  parts.strategy = strategy;
+  parts.planner = strategy == "espresso" ? "espresso" : "cupcake";
+  return parts;
+}
+
+constexpr const char* kInSteps[] = {"node-shards", "owned-parts", "espresso"};
+
+TEST(Compose, RefusesWhatChainsCannotKeepOrPredict) {
+  for (const std::string strategy : kInSteps) {
+    SCOPED_TRACE(strategy);
+    MethodParts parts = InSteps(strategy);
+    ASSERT_TRUE(Compose(parts).needs_profile());
+    parts.sending = {{"replan_every", std::int64_t{5}}};
+    ExpectRefused(parts, "replan_every = 5 with strategy \"" + strategy +
+                             "\": residuals lie on parts of units");
+    parts.sending = {{"dense_fallback", true}};
+    ExpectRefused(parts, "dense_fallback with strategy \"" + strategy +
+                             "\", which sends units in several steps");
+  }
+  MethodParts flat = InSteps("behind");
+  flat.sending = {{"replan_every", std::int64_t{5}}, {"dense_fallback", true}};
+  EXPECT_NO_THROW(Compose(flat));
+}
+
+TEST(Compose, NamesTheStrategiesThatSendTheUnitsOfAPlan) {
+  MethodParts naive = Behind();
+  naive.strategy = "safusion-naive";
+  naive.planner = "given";
+  naive.planner_options = {{"units", std::string("1")}};
+  for (const StrategyDescriptor& strategy : Strategies()) {
+    if (!strategy.dense_units) continue;
+    ExpectRefused(naive, "\"" + std::string(strategy.name) + "\"");
+  }
+}
+
+// Shards of a node's sum meet their like on every other node: as many ranks on each.
+TEST(CheckTopology, RefusesRaggedNodesWhereRanksMeetTheirLike) {
+  for (const std::string strategy : {"behind", "node-shards", "owned-parts", "espresso"}) {
+    const bool shards = strategy == "node-shards" || strategy == "espresso";
+    const Composition made = Compose(InSteps(strategy));
+    for (const Topology& topology : {Topology{4, 2}, Topology{6, 3}, Topology{4, 4}}) {
+      EXPECT_NO_THROW(CheckTopology(made, topology)) << strategy;
+    }
+    for (const Topology& topology :
+         {Topology{3, 2}, Topology{5, 4}, Topology{7, 4}, Topology{1, 2}}) {
+      SCOPED_TRACE(strategy + " on " + std::to_string(topology.ranks));
+      if (!shards) {
+        EXPECT_NO_THROW(CheckTopology(made, topology));
+        continue;
+      }
+      try {
+        CheckTopology(made, topology);
+        ADD_FAILURE() << "taken";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), FailureKind::kConfig);
+        EXPECT_NE(std::string(error.what()).find("needs as many on every node"), std::string::npos)
+            << error.what();
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/fusion/given_planner.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace sparfuse {
 namespace {
@@ -104,9 +105,11 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Pair, int>>& info) 
   return name;
 }
 
+const std::vector<int> kWorkers = testing::kSanitized ? std::vector{3} : std::vector{1, 2, 3};
+
 INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
                          ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
-                                            ::testing::Values(1, 2, 3)),
+                                            ::testing::ValuesIn(kWorkers)),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategyOnADevice,
                          ::testing::Combine(::testing::ValuesIn(PairsThatFit()),

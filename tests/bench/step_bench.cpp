@@ -35,7 +35,7 @@
 #include "core/engine/unit_strategy.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "core/transport/shaped.hpp"
+#include "core/transport/shaped/shaped.hpp"
 #include "tests/bench/kernel_bench.hpp"
 #include "tests/support/run_ranks.hpp"
 #ifdef SPARFUSE_BENCH_MPI
@@ -271,7 +271,7 @@ void RunEmulated(const Settings& settings) {
           if (loop.rank() == 0) times = std::move(of_rank);
         },
         [&](std::unique_ptr<Communicator> world) {
-          return MakeShaped(std::move(world), {.gbps = gbps, .alpha_seconds = 100e-6});
+          return MakeShaped(std::move(world), {{.gbps = gbps, .alpha_seconds = 100e-6}}, kDeadline);
         });
     Print(settings, "a link of " + Number(gbps) + " Gbit/s and 100 us, emulated", kRanks, times);
   }

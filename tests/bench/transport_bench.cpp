@@ -8,7 +8,7 @@
 
 #include "core/collective/collective.hpp"
 #include "core/transport/progress.hpp"
-#include "core/transport/shaped.hpp"
+#include "core/transport/shaped/shaped.hpp"
 #include "core/transport/threads.hpp"
 
 namespace sparfuse {
@@ -21,14 +21,20 @@ enum Transport : std::int64_t { kThreads, kShaped };
 class Pair {
  public:
   explicit Pair(std::int64_t transport) : worlds_(MakeThreadsWorld(kRanks, 1)) {
+    std::vector<std::future<std::unique_ptr<ProgressLoop>>> loops;  // ranks meet to be shaped
     for (auto& world : worlds_) {
-      loops_.push_back(std::make_unique<ProgressLoop>(
-          [&]() -> std::unique_ptr<Communicator> {
-            if (transport == kThreads) return std::move(world);
-            return MakeShaped(std::move(world), {.gbps = 1.0, .alpha_seconds = 100e-6});
-          },
-          std::chrono::seconds(60)));
+      loops.push_back(std::async(std::launch::async, [&world, transport] {
+        constexpr std::chrono::seconds kDeadline{60};
+        return std::make_unique<ProgressLoop>(
+            [&]() -> std::unique_ptr<Communicator> {
+              if (transport == kThreads) return std::move(world);
+              return MakeShaped(std::move(world), {{.gbps = 1.0, .alpha_seconds = 100e-6}},
+                                kDeadline);
+            },
+            kDeadline);
+      }));
     }
+    for (auto& loop : loops) loops_.push_back(loop.get());
   }
   // Starts the task on rank 1, runs it on rank 0, and waits for both.
   void Run(const ProgressLoop::Make& make) {

@@ -134,6 +134,7 @@ def half_read(sandbox, done):
 
 def orphans(sandbox):
     until = time.monotonic() + GRACE_SECONDS
+    time.sleep(0.05)  # a process that has just begun has no environment to read yet
     while (left := sandbox.processes.now()) and time.monotonic() < until:
         time.sleep(0.05)
     sandbox.kill_all()

@@ -110,9 +110,14 @@ class Processes:
         self._variable = f"{MARK}={mark}".encode()
         self._known = {}  # (pid, start time) -> whether it has the mark
         self.jobs = set()  # of Open MPI that were seen, as the names of their files have them
+        self._looking = threading.Lock()  # else an older look could replace what a newer one knows
 
     def now(self):
         """{pid: Process} of those that have not ended."""
+        with self._looking:
+            return self._look()
+
+    def _look(self):
         found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():

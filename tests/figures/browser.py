@@ -15,7 +15,18 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 # whose width its media queries see.
 FRAME = """<!doctype html><meta charset='utf-8'><style>body {{ margin: 0; }}
 iframe {{ border: 0; width: {width}px; height: {height}px; }}</style>
-<iframe srcdoc='{page}'></iframe>
+<iframe {page}></iframe>
+"""
+
+# Once the page is there: what a function body finds of it.
+EVALUATE = """<script>
+window.onload = () => {{
+  const frame = document.querySelector('iframe'), view = frame.contentWindow, page = view.document;
+  const found = (() => {{ {script} }})();
+  frame.remove();
+  document.body.innerHTML = '<pre id=measured>' + encodeURIComponent(JSON.stringify(found)) + '</pre>';
+}};
+</script>
 """
 
 MEASURE = r"""<script>
@@ -75,7 +86,7 @@ def program():
 def _run(page, width, height, script, *options):
     with tempfile.TemporaryDirectory(prefix="sparfuse-browser-") as folder:
         file = Path(folder) / "frame.html"
-        frame = FRAME.format(width=width, height=height, page=html.escape(page, quote=True))
+        frame = FRAME.format(width=width, height=height, page=page)
         file.write_text(frame + script, encoding="utf-8")
         command = [program(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         command += ["--virtual-time-budget=20000", f"--user-data-dir={folder}/profile", *options]
@@ -84,17 +95,33 @@ def _run(page, width, height, script, *options):
         ).stdout
 
 
-def measure(page, width):
-    """What the page's layout is at a width in pixels, its details folded and unfolded: {folded,
-    unfolded: {width, scroll_width, height, outside, broken_words, figures}}."""
-    printed = _run(page, width, 900, MEASURE, "--dump-dom")
+def _text(page):
+    return f"srcdoc='{html.escape(page, quote=True)}'"
+
+
+def _printed(page, width, script, *options):
+    printed = _run(page, width, 900, script, "--dump-dom", *options)
     found = re.search(r'<pre id="measured">([^<]*)</pre>', printed)
     if not found:
         raise RuntimeError(f"{program()} printed no measurement: {printed[-500:]}")
     return json.loads(unquote(found.group(1)))
 
 
+def measure(page, width):
+    """What the page's layout is at a width in pixels, its details folded and unfolded: {folded,
+    unfolded: {width, scroll_width, height, outside, broken_words, figures}}."""
+    return _printed(_text(page), width, MEASURE)
+
+
+def evaluate(file, script, address="", width=1200):
+    """What the JavaScript in `script`, the body of a function, returns of the page in a file: it
+    sees `page`, the document, and `view`, its window. address: "#..." behind the file's."""
+    place = html.escape(Path(file).resolve().as_uri() + address, quote=True)
+    frame = f"src='{place}'"
+    return _printed(frame, width, EVALUATE.format(script=script), "--allow-file-access-from-files")
+
+
 def picture(page, width, height, file):
     """Writes the page's first `height` pixels as a PNG."""
     size = f"--window-size={max(500, width)},{height}"
-    _run(page, width, height, "", f"--screenshot={Path(file).resolve()}", size)
+    _run(_text(page), width, height, "", f"--screenshot={Path(file).resolve()}", size)

@@ -113,8 +113,16 @@ class Exposure(unittest.TestCase):
         self.assertEqual(
             exposure.tensors_of(outcome, "unit 1, dense", 9), {"names": ["c", "d"], "elements": 12}
         )
+        outcome["plans"][1] |= {"dense_units": [0], "partitions": [1, 3]}
+        said = [exposure.tensors_of(outcome, f"unit {u}", 9) for u in (0, 1)]
+        self.assertEqual([each["partitions"] for each in said], [0, 3])
+        text = [explain_words._tensors({"unit": "unit 0", "tensors": each}) for each in said]
+        self.assertEqual(text[0], "2: a to b, 3 elements, whole")
+        self.assertEqual(text[1], "2: c to d, 12 elements, sparsified in 3 parts")
         self.assertIsNone(exposure.tensors_of(outcome, "buffer 1", 9))
         self.assertIsNone(exposure.tensors_of(outcome, "unit 2", 9))
+        outcome["plans"][0]["paths"] = [0, 9]
+        self.assertEqual(exposure.tensors_of(outcome, "unit 1", 8)["path"], 9)
 
 
 def write_steps(directory, rows):

@@ -371,6 +371,26 @@ class Drawing(unittest.TestCase):
             float(row[4].split("\u202f")[0]), 100 * (ours / 611.1 - 1), delta=0.2
         )
 
+    def test_options_are_named_where_a_group_has_two_of_a_method(self):
+        found = self.experiment.part("fig14").cells
+        kept = [(cell, cell.method, cell.label) for cell in found], self.experiment.methods
+        self.experiment.methods = [*kept[1]]
+        try:
+            for cell in found:
+                cell.label = f"{cell.method} (of {cell.workload})"
+                self.experiment.methods.append(cell.label)
+            self.assertEqual(self.rows(self.drawn("fig14", 1))["wfbp 8"][-1], "Fig14a")
+            for cell in found:
+                cell.method = "safusion" if cell.method == "safusion-inter" else cell.method
+            rows = self.rows(self.drawn("fig14", 1))
+            for method in ("safusion", "safusion-inter"):
+                self.assertIn(f"{method} (of resnet152-imagenet) 64", rows)
+            self.assertIn("wfbp 64", rows)
+        finally:
+            self.experiment.methods = kept[1]
+            for cell, cell.method, cell.label in kept[0]:
+                pass
+
     def test_published_groups_are_found_by_sparsifier_density_and_link(self):
         for part, place, value in (
             ("fig16", "redsync", "862"),

@@ -13,11 +13,13 @@ from pathlib import Path
 import browser
 import figures_published_test
 import figures_test
+import site_test
 
 import cells
 import paper
 import report
 import style
+import web
 
 WIDTHS = (1200, 400)  # pixels
 
@@ -38,6 +40,11 @@ def pages(folder):
         {"experiment": "quick", "what": "64 GPUs", "reason": "there is no such cluster here"}
     )
     made["paper"] = paper.render(index, loaded, folder / "paper.html")
+    site = dict(web.pages(site_test.site_data()))
+    for name in ("index", "systems/a1", "methods/wfbp"):
+        made[f"site-{name.replace('/', '-')}"] = site[f"{name}.html"]
+    for folder_name in ("experiments", "pairs"):
+        made[f"site-{folder_name}"] = next(text for path, text in site.items() if path.startswith(folder_name))
     return made
 
 
@@ -76,7 +83,77 @@ class Layout(unittest.TestCase):
         self.check_each(lambda found: self.assertEqual(found["broken_words"], []))
 
     def test_figures_stay_large_enough_to_be_read(self):
-        self.check_each(lambda found: self.assertGreater(min(found["figures"]), 0.6))
+        self.check_each(lambda found: self.assertGreater(min(found["figures"], default=1), 0.6))
+
+
+# What is read of a table: a column of it, row by row.
+COLUMN = """
+const table = page.getElementById('measured-throughput');
+const head = key => table.querySelector(`th[data-key="${key}"]`);
+const press = key => head(key).querySelector('button').click();
+const column = (key, all) => [...table.tBodies[0].rows].filter(row => all || !row.hidden)
+  .map(row => row.cells[head(key).cellIndex].textContent);
+const hash = () => view.location.hash;
+"""
+
+
+@unittest.skipUnless(browser.program(), "needs a Chromium to sort and filter in")
+class SortsAndFilters(unittest.TestCase):
+    """The pages of a site as a reader has them: files, with the script that their policy lets run."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="sparfuse-site-")
+        cls.page = Path(cls.folder.name) / "a1.html"
+        cls.page.write_text(dict(web.pages(site_test.site_data()))["systems/a1.html"], encoding="utf-8")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def evaluate(self, script, address=""):
+        return browser.evaluate(self.page, COLUMN + script, address)
+
+    def test_a_press_sorts_numbers_as_numbers_and_a_second_one_turns_them(self):
+        found = self.evaluate("""
+            const before = column('vs-dense'); press('vs-dense');
+            const down = column('vs-dense'), said = head('vs-dense').ariaSort; press('vs-dense');
+            return {before, down, up: column('vs-dense'), said, then: head('vs-dense').ariaSort, hash: hash()};""")
+        known = ["10.50x", "9.50x", "1.10x", "0.90x"]
+        self.assertEqual([text.split(" ")[0] for text in found["down"][:4]], known)
+        self.assertEqual([text.split(" ")[0] for text in found["up"][:4]], known[::-1])
+        for order in ("down", "up"):  # what has no number comes last
+            self.assertEqual(sorted(found[order][4:]), ["reference", "timeout"])
+        self.assertEqual(sorted(found["before"]), sorted(found["down"]))
+        self.assertEqual((found["said"], found["then"]), ("descending", "ascending"))
+        self.assertEqual(found["hash"], "#measured-throughput?sort=vs-dense")
+
+    def test_words_filter_rows_and_an_address_shows_the_same(self):
+        found = self.evaluate("""
+            const input = page.querySelector('input[type=search]');
+            input.value = 'WFBP digits'; input.dispatchEvent(new view.Event('input')); press('workers');
+            return {rows: column('workers'), hash: hash(), said: page.querySelector('[role=status]').textContent};""")
+        self.assertEqual(found["rows"], ["16", "4", "2"])
+        self.assertRegex(found["said"], r"^4 of \d+ rows$")  # and the imported one
+        again = self.evaluate("return column('workers');", found["hash"])
+        self.assertEqual(again, found["rows"])
+
+    def test_heads_are_buttons_for_the_keyboard_and_no_script_of_a_trial_ran(self):
+        found = self.evaluate("""
+            const heads = [...table.tHead.rows[0].cells];
+            heads[1].querySelector('button').focus();
+            return {buttons: heads.every(each => each.querySelector('button[type=button]')),
+                    focused: page.activeElement.closest('th') === heads[1],
+                    scripts: page.scripts.length, hostile: page.body.textContent.includes("<script>alert")};""")
+        self.assertEqual(found, {"buttons": True, "focused": True, "scripts": 1, "hostile": True})
+
+    def test_the_policy_lets_no_other_script_run(self):
+        text = self.page.read_text(encoding="utf-8")
+        harmed = self.page.with_name("harmed.html")
+        harmed.write_text(text.replace("<section", "<script>window.harmed = 1</script><img src=x "
+                                       "onerror='window.harmed = 2'><section", 1), encoding="utf-8")
+        script = "return {harmed: view.harmed ?? 0, sorted: Boolean(page.querySelector('.finder'))};"
+        self.assertEqual(browser.evaluate(harmed, script), {"harmed": 0, "sorted": True})
 
 
 class TheMeasurementItself(unittest.TestCase):

@@ -22,7 +22,7 @@ import make_store  # noqa: E402  (found by the path above)
 
 SECRETS = {
     "token": "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "password": "correct-horse-battery",
-    "home": "/users/alice", "user": "alice", "host": "node7.cluster.example.org", "process": "rival-job"}
+    "home": "/users/alice", "user": "alice", "host": "node7.cluster.example.org", "short": "node7", "other": "login3", "process": "rival-job"}
 
 
 class BundleTest(unittest.TestCase):
@@ -34,8 +34,9 @@ class BundleTest(unittest.TestCase):
         return [harness_test.SPARFUSE, "--results", str(self.folder / results), "--worker",
                 str(harness_test.WORKER), *map(str, arguments)]
 
-    def call(self, *arguments, results="results", code=0, **options):
-        done = subprocess.run(self.command(*arguments, results=results), env=self.environment(), text=True,
+    def call(self, *arguments, results="results", code=0, user=None, **options):
+        environment = self.environment() | ({"USER": user} if user else {})
+        done = subprocess.run(self.command(*arguments, results=results), env=environment, text=True,
                               capture_output=True, timeout=120, check=False, **options)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr
@@ -119,10 +120,12 @@ class BundleTest(unittest.TestCase):
         both = '"dense", "wfbp"'
         self.make_store("a", blocks=2, methods=both)
         self.make_store("b", blocks=2, cores=512, methods=both)
+        self.edit(self.trial_files("b")[0], lambda trial: trial["environment"].update(NCCL_ALGO="Tree"))
         a, b = self.export("a"), self.export("b")
         text = self.call("compare", a, b, results="nowhere")
+        self.assertRegex(text, r"environment.NCCL_ALGO +\| – +\| Tree \\\| not set +\| differs within one side")
         self.assertRegex(text, r"^a against b: 1 ratio to dense: 1 \w+")
-        self.assertIn("| system.cores |", text)
+        self.assertIn("| system.cores ", text)
         self.assertIn("512", text)
         numbers = json.loads(self.call("compare", a, b, "--json", results="nowhere"))
         [cell] = numbers["cells"]
@@ -142,6 +145,45 @@ class BundleTest(unittest.TestCase):
             sorted(again["cells"][0][key]["value"] for key in ("first_ratio", "second_ratio")), sorted(ratios))
         self.assertIn("expected one of", self.call("compare", "xyz", heads[0], results="c", code=2))
         self.assertIn("no cell of quick", self.call("compare", *heads, "--experiment", "quick", results="c", code=2))
+
+    def plan(self, results, units):
+        """As if these trials of a planner had made units of so many tensors."""
+        plan = {"step": 0, "unit_sizes": units, "dense_units": [], "side_units": [],
+                "tensors": {"dense": 0, "offloaded": 0, "reduced": 0}}
+        layout = [{"name": f"t{i}", "shape": [8], "numel": 8, "dense": False} for i in range(43)]
+        for file in self.trial_files(results):
+            if "safusion" in file.parent.name:
+                outcome = file.with_name("outcome.json")
+                outcome.write_text(json.dumps({**json.loads(outcome.read_text()), "plans": [plan], "layout": layout}))
+
+    def test_plans_of_one_system_are_measured_on_another(self):
+        methods = '"dense", "safusion-inter"'
+        self.make_store("a", blocks=2, methods=methods)
+        self.make_store("b", blocks=2, cores=512, methods=methods)
+        self.plan("a", "3,40")
+        self.plan("b", "43")
+        a, b, file = self.export("a"), self.export("b"), self.folder / "plans.toml"
+        compare = ("compare", a, b, "--with-plan", "a")
+        text = self.call(*compare, "--write-experiment", file, results="b")
+        self.assertIn("Plans of a: 1 that another side plans otherwise", text)
+        self.assertIn("sparfuse run", text)
+        self.assertIn("expected the name of a new file",
+                      self.call(*compare, "--write-experiment", file, results="b", code=2))
+        self.call("run", file, results="b")
+        for trial in self.trial_files("b"):
+            self.edit(trial, lambda trial: trial["system"].update(cores=512))
+        self.call("export", "t", "plan-of-a", "--out", b, results="b")
+        [cell] = json.loads(self.call(*compare, "--json", results="b"))["cells"]
+        forced = cell["second_forced"]
+        self.assertEqual((forced["units"], forced["gain_mode"], forced["measured"]["n"]), ("3,40", "measured", 5))
+        # Without a profile a note says what to do; nothing of a model decides.
+        text = self.call("compare", a, b, "--transport", results="b")
+        self.assertIn("measure it on a with `sparfuse profile digits-resnet --batch 32 --threads 1 --ranks 2`", text)
+        for wrong, said in ((("--with-plan", "x"), 'no system that is compared has the name "x"'),
+                            (("--profile", "b=x"), "expected --transport or --with-plan"),
+                            (("--transport", "--profile", "b"), "expected SYSTEM=NAME"),
+                            (("--transport", "--profile", "b=x"), 'unknown cluster "x"')):
+            self.assertIn(said, self.call("compare", a, b, *wrong, results="b", code=2))
 
     def test_new_trials_have_ids_of_their_own(self):
         self.make_store("a")
@@ -171,10 +213,15 @@ class BundleTest(unittest.TestCase):
                                 "rank": 1, "signal": None}
             trial[SECRETS["password"]] = 1
             trial["files"].append(SECRETS["home"])
+            trial["config"]["workload_options"]["note"] = f"{SECRETS['host']} {SECRETS['user']}"
+            trial["launch"] = {"id": "t", "trials": 1, "failed_on": SECRETS["host"],
+                               "network": {"interface": None, "hosts": [SECRETS["host"], f"{SECRETS['other']}.example.net"],
+                                           "bytes": [{}, {}], "others": [[], []]}}
 
         self.edit(trial_file, plant)
         folder = trial_file.parent
         config = json.loads((folder / "config.json").read_text())
+        config["workload_options"]["note"] = f"{SECRETS['host']} {SECRETS['user']}"
         config.update(api_token=SECRETS["token"], python_files={"x": SECRETS["home"] + "/x.py"})
         (folder / "config.json").write_text(json.dumps(config))
         outcome = json.loads((folder / "outcome.json").read_text())
@@ -184,13 +231,19 @@ class BundleTest(unittest.TestCase):
         (folder / "failure-rank1.json").write_text(json.dumps(SECRETS))
         (folder / "steps.npy").write_text(SECRETS["token"])
         (folder / SECRETS["password"]).write_text(SECRETS["password"])
+        # Who exports is another than who used the store.
         self.call("annotate", json.loads(trial_file.read_text())["trial_id"], "--reason",
-                  f"see {SECRETS['home']}/notes, {SECRETS['token']}", results="a")
+                  f"see {SECRETS['home']}/notes, {SECRETS['token']}; {SECRETS['short']} and {SECRETS['other']} were "
+                  f"rebooted by {SECRETS['user']}.", results="a", user=SECRETS["user"])
         bundle = self.export("a")
         for member, content in [("the file", bundle.read_bytes()), *self.unpacked(bundle).items()]:
             for name, secret in SECRETS.items():
                 self.assertNotIn(secret.encode(), content, f"{name} in {member}")
                 self.assertNotIn(secret, member)
+        # At home it is the same trial, whoever merges it.
+        for user in (SECRETS["user"], "bob"):
+            self.assertIn("0 trial(s) added, 1 already here, 0 annotation(s) added, 0 refused",
+                          self.call("merge", bundle, results="a", user=user))
         shown = self.call("export", "t", "--show", results="a")
         leaves, stays = shown.split("stays here:")
         for key in ("argv", "environment.TOKEN", "config.api_token", "machine.hostname", "failure.message"):
@@ -232,8 +285,8 @@ class BundleTest(unittest.TestCase):
         self.make_store("a")
         bundle = self.export("a")
         future = self.folder / "future.sparfuse"
-        future.write_bytes(bundle.read_bytes().replace(b'"bundle_version": 1', b'"bundle_version": 9'))
-        self.assertRegex(self.call("verify", future, code=1), r"bundle_version 9: this sparfuse reads 1 to 1.*verify")
+        future.write_bytes(bundle.read_bytes().replace(b'"bundle_version": 2', b'"bundle_version": 9'))
+        self.assertRegex(self.call("verify", future, code=1), r"bundle_version 9: this sparfuse reads 1 to 2.*verify")
         # The others are merged all the same.
         said = self.call("merge", future, self.file, bundle, results="b", code=1)
         self.assertIn("bundle_version 9", said)

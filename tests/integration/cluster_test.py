@@ -212,8 +212,13 @@ method = ["dense", "wfbp"]
         self.call("run", self.experiment)
         self.assertIn("profile mine (declared, in part imported)",
                       self.call("table", self.experiment))
-        # what is wrong with a log changes nothing
+        # `import` is the same
         after = file.read_text()
+        self.call("import", "nccl-tests", "mine", log)
+        self.assertEqual(file.read_text(), after)
+        self.assertEqual(self.call("import", "nccl-tests", "mine", log, "--print"),
+                         self.call("cluster", "import", "mine", "--from", "nccl-tests", log, "--print"))
+        # what is wrong with a log changes nothing
         text = log.read_text()
         for old, new, expected in (
                 ("# Out of bounds values : 0 OK\n", "", "was cut off"),
@@ -232,6 +237,7 @@ method = ["dense", "wfbp"]
         log.write_text("# OSU MPI Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
                        "# Size       Avg Latency(us)\n1    3.30\n8    3.40\n")
         call = ("cluster", "import", "mine", "--from", "osu", log)
+        self.assertEqual(self.call("import", "osu", "mine", log, "--nodes", "2"), self.call(*call, "--nodes", "2"))
         self.assertIn("expected --nodes N", self.call(*call, code=2))
         self.assertRegex(self.call(*call, "--nodes", "2"), "inter_node_us .*value = 3\\.4, ")
         self.assertEqual(file.read_text(), before)

@@ -4,6 +4,12 @@
 # their launch: with an error of their own, or (FAKE_MODE=dies) without a word in their turn.
 rank=${OMPI_COMM_WORLD_RANK:-0}
 sleep "${FAKE_SECONDS:-0}"
+if [ -n "$SPARFUSE_PREFLIGHT" ]; then  # what a rank tells of its host, of which all are alike
+  cat <<END
+preflight: {"rank": ${OMPI_COMM_WORLD_RANK:-${FLUX_TASK_RANK:-0}}, "host": "${FAKE_HOST:-here}", "worker": "w", "mpi": "m", "libraries": {}, "cuda": null, "nccl": null, "driver": null, "cards": [], "cpu": "c", "cores": "0", "numa": "0", "visible_cards": null, "memlock_bytes": null, "shm_free_bytes": 1e9, "interfaces": ["eth0"], "rdma": false, "sees_results": true}
+END
+  exit 0
+fi
 fail() {
   echo "{\"kind\": \"data\", \"message\": \"digits.bin is truncated\", \"rank\": $rank}" \
     > "$1/failure-rank$rank.json"

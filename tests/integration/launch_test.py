@@ -50,6 +50,40 @@ exec mpirun --allow-run-as-root --oversubscribe --bind-to none -np "$tasks" "$@"
 """
 
 
+# As ssh, blaunch or pbs_tmrsh: AGENT [OPTION...] HOST COMMAND...; another host is a process without this
+# one's environment, and with a folder of its own for what daemons keep.
+AGENT = """#!/bin/sh
+while :; do
+  case "$1" in
+    -o) shift 2 ;;
+    -*) shift ;;
+    *) break ;;
+  esac
+done
+host="$1"; shift
+echo "$0 $host" >> "$AGENT_CALLS"
+own="$HOME/$(echo "$host" | cksum | cut -c 1-4)"
+mkdir -p "$own"
+exec env -i PATH="$PATH" HOME="$HOME" TMPDIR="$own" FAKE_HOST="$host" sh -c "$*"
+"""
+
+# Tasks one after another, which suits those that only tell of themselves, or by mpirun.
+FLUX = """#!/bin/sh
+echo "flux $*" >> "$AGENT_CALLS"
+[ "$1" = run ] || exit 2
+shift
+while :; do
+  case "$1" in
+    --ntasks=*) tasks="${1#--ntasks=}"; shift ;;
+    -o) shift 2 ;;
+    --*) shift ;;
+    *) break ;;
+  esac
+done
+exec mpirun --allow-run-as-root --oversubscribe --bind-to none -np "$tasks" "$@"
+"""
+
+
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun on this machine")
 class LaunchTest(unittest.TestCase):
     def setUp(self):
@@ -60,13 +94,20 @@ class LaunchTest(unittest.TestCase):
         self.write()
         programs = self.folder / "bin"
         programs.mkdir()
-        (programs / "srun").write_text(SRUN)
-        (programs / "srun").chmod(0o755)
+        self.programs = programs
+        self.program("srun", SRUN)
+        self.program("scontrol", "#!/bin/sh\necho n1\n")
         self.calls = self.folder / "calls"
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
             "PATH": f"{programs}:{os.environ['PATH']}", "SRUN_CALLS": str(self.calls),
-            "SRUN_PMIX": "\\tpmix\\n", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}
+            "HOME": str(self.folder), "SRUN_PMIX": "\\tpmix\\n", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1",
+            # Templates are no user's, and this one may be root.
+            "OMPI_MCA_plm": "rsh", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def program(self, name, text):
+        (self.programs / name).write_text(text)
+        (self.programs / name).chmod(0o755)
 
     def write(self, mode="measured", transport="mpi", more=""):
         self.file.write_text(EXPERIMENT.format(mode=mode, transport=transport, more=more))
@@ -108,8 +149,8 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(trial["argv"][:-1], words)
         self.assertIn("1 were in the store", self.call("run", self.file, "--launch", "local"))
         network = trial["launch"]["network"]
-        self.assertEqual((network["interface"], network["others"]), (None, []))
-        for carried in network["bytes"].values():
+        self.assertEqual((network["interface"], network["others"], len(network["hosts"])), (None, [[]], 1))
+        for carried in network["bytes"][0].values():
             self.assertEqual(set(carried), {"received", "sent"})
 
     def test_srun_starts_ranks_with_the_pmi_that_it_has(self):
@@ -157,11 +198,59 @@ class LaunchTest(unittest.TestCase):
         said = self.call("run", self.file, "--launch", "srun", code=2)
         self.assertIn("delays messages between ranks of one host", said)
 
-    def test_shipped_templates_are_read(self):
-        for template in sorted(LAUNCHERS.glob("*.toml")):
-            hosts = ["--hostfile", "/dev/null"] if "{hostfile}" in template.read_text() else []
-            line = self.call("plan", self.file, "--commands", "--launch", template, *hosts)
-            self.assertIn("env OMP_NUM_THREADS=1", line)
+    # Of each system its list of hosts, as it writes it, and what starts processes there.
+    SYSTEMS = {"pbs": ("n1\nn1\nn2\nn2\n", "pbs_tmrsh"), "lsf": ("n1\nn1\nn2\nn2\n", "blaunch"),
+               "mpi-operator": ("t-worker-0.t.default.svc slots=2\nt-worker-1.t.default.svc slots=2\n", "ssh"),
+               "flux": (None, "flux")}
+
+    def test_shipped_templates_start_ranks(self):
+        self.assertEqual(sorted(self.SYSTEMS), [path.stem for path in sorted(LAUNCHERS.glob("*.toml"))])
+        for system, (hosts, agent) in self.SYSTEMS.items():
+            with self.subTest(system):
+                shutil.rmtree(self.results, ignore_errors=True)
+                calls = self.folder / f"{system}.calls"
+                self.environment |= {"AGENT_CALLS": str(calls), "OMPI_MCA_orte_keep_fqdn_hostnames": "true"}
+                self.environment.pop("OMPI_MCA_plm_rsh_agent", None)
+                if system == "pbs":
+                    self.environment["OMPI_MCA_plm_rsh_agent"] = agent
+                self.program(agent, FLUX if agent == "flux" else AGENT)
+                launch = ["--launch", LAUNCHERS / f"{system}.toml"]
+                names = ["here"]
+                if hosts:
+                    (self.folder / "hosts").write_text(hosts)
+                    launch += ["--hostfile", self.folder / "hosts"]
+                    names = sorted({line.split()[0] for line in hosts.splitlines()})
+                trial = self.assert_planned(*launch)
+                self.assertIn("OMP_NUM_THREADS=1", trial["argv"])
+                self.assertIn(f"{agent} {names[0] if hosts else 'run'}", calls.read_text())
+                if not hosts:
+                    said = self.call("doctor", *launch, code=2)
+                    self.assertIn("expected --ranks N", said)
+                    launch += ["--ranks", 2]
+                said = json.loads(self.call("doctor", "--json", *launch))
+                self.assertEqual(sorted({rank["host"] for rank in said["ranks"]}), names)
+                self.assertEqual(len(said["ranks"]), 2)
+
+    def test_a_template_says_how_a_launch_is_ended(self):
+        template = self.folder / "mine.toml"
+        template.write_text(f"""command = ["sh", "-c", "trap '' TERM; sleep 100", "{{ranks}}", "env",
+            "{{environment}}", "{{worker}}", "{{arguments}}"]
+            end = ["sh", "-c", "echo $0 > {self.folder}/ended", "{{nonce}}"]""")
+        self.file.write_text(self.file.read_text().replace("timeout_seconds = 60", "timeout_seconds = 1"))
+        self.call("run", self.file, "--launch", template, code=1)
+        self.assertEqual((self.folder / "ended").read_text().strip(),
+                         self.trial()["environment"]["SPARFUSE_WORLD"].split(":")[1])
+
+    def test_a_host_of_a_template_that_is_not_reached_is_named(self):
+        self.environment["AGENT_CALLS"] = str(self.folder / "calls")
+        self.program("blaunch", AGENT.replace('host="$1"; shift',
+                                              'host="$1"; shift; [ "$host" = n2 ] && { echo no n2; exit 1; }'))
+        (self.folder / "hosts").write_text("n1\nn1\nn2\nn2\n")
+        said = json.loads(self.call("doctor", "--json", "--launch", LAUNCHERS / "lsf.toml", "--hostfile",
+                                    self.folder / "hosts", code=1))
+        errors = [each["message"] for each in said["findings"] if each["level"] == "error"]
+        self.assertEqual(len(errors), 1, errors)
+        self.assertTrue(errors[0].startswith("n2: "), errors)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Tests that a rank which stops in a step of a reducing collective is named by the others: some seconds each.
+"""Tests that a rank which stops in a step of a reducing collective, or of a chain of exchanges, is named by the others:
+some seconds each.
 
   trial_collectives_test.py PATH/TO/sparfuse [unittest arguments]
 """
@@ -11,14 +12,17 @@ import unittest
 
 import trial_test
 
-METHODS = ("gtopk", "sparcml", "topk-dsa", "oktopk", "spardl", "omnireduce", "zen", "powersgd")
+COLLECTIVES = ("gtopk", "sparcml", "topk-dsa", "oktopk", "spardl", "omnireduce", "zen", "powersgd")
+CHAINS = ("hitopkcomm", "cupcake-hierarchical", "hipress")
+CASES = [*((method, {}) for method in COLLECTIVES),
+         *((method, {"workers": 4, "more": "ranks_per_node = 2"}) for method in CHAINS)]
 
 
 class ReducingTrialTest(trial_test.Trials):
     def test_a_stopped_rank_is_named_by_the_survivors(self):
-        for method in METHODS:
+        for method, setting in CASES:
             with self.subTest(method):
-                trial, output = self.disturb(2, signal.SIGSTOP, method=method)
+                trial, output = self.disturb(2, signal.SIGSTOP, method=method, **setting)
                 self.assertEqual(trial["failure"]["kind"], "timeout", trial["failure"])
                 self.assertIn("rank 2 does not answer", trial["failure"]["message"])
                 self.assertIn(method, output)
@@ -26,9 +30,9 @@ class ReducingTrialTest(trial_test.Trials):
             shutil.rmtree(self.results)
 
     def test_a_killed_rank_is_named_with_its_signal(self):
-        for method in METHODS:
+        for method, setting in CASES:
             with self.subTest(method):
-                trial, _ = self.disturb(1, signal.SIGKILL, method=method)
+                trial, _ = self.disturb(1, signal.SIGKILL, method=method, **setting)
                 self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])
             shutil.rmtree(self.results)
 

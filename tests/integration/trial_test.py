@@ -91,7 +91,8 @@ class Trials(unittest.TestCase):
             except OSError:
                 continue
             if b"OMPI_COMM_WORLD_RANK" in variables:
-                found[int(variables[b"OMPI_COMM_WORLD_RANK"])] = int(entry.name)
+                rank, pid = int(variables[b"OMPI_COMM_WORLD_RANK"]), int(entry.name)
+                found[rank] = min(pid, found.get(rank, pid))  # on other hosts it has a guardian, its child
         return found
 
     def disturb(self, rank, what, workers=3, **experiment):

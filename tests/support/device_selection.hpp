@@ -11,7 +11,7 @@
 
 #include "core/device/runtime.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "tests/support/devices.hpp"
+#include "tests/support/devices/devices.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {

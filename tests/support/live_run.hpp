@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -94,17 +95,22 @@ inline std::vector<float> AveragedOf(const LiveEngine& engine) {
   return flat;
 }
 
+inline std::unique_ptr<Sparsifier> SparsifierOf(std::string_view name) {
+  const SparsifierDescriptor& part = FindSparsifier(name);
+  return part.make(ResolveOptions(name, part.options, {}), 7);
+}
+
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 
 // `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
 // announced. `before_step` may change the engine between steps. `wrap` as RunRanks'. Steps are
-// counted from `first_step` on.
+// counted from `first_step` on. No wait for others may be longer than `wait`.
 inline std::vector<RankResult> RunLive(
     const std::function<LiveConfig()>& configure, int workers, const Gradients& gradient_of,
     std::size_t without_gradient = 999,
     const std::function<void(LiveEngine&, int step)>& before_step = {},
     const Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; },
-    int first_step = 0) {
+    int first_step = 0, std::chrono::milliseconds wait = kLiveDeadline) {
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
   const auto body = [&](ProgressLoop& loop) {
     ThreadPool pool(1);
@@ -130,25 +136,26 @@ inline std::vector<RankResult> RunLive(
       result.records.push_back(engine.EndStep());
       result.spans.push_back(engine.timeline().Sorted());
     }
-    const auto residual = engine.Residual("local", {0, engine.layout().numel()});
+    const auto residual = engine.Residual({0, engine.layout().numel()});
     result.residual.assign(residual.begin(), residual.end());
     result.mass_checks = engine.mass_checks();
     result.mass_violations = engine.mass_violations();
   };
-  RunRanks(workers, 1, kLiveDeadline, body, wrap);
+  RunRanks(workers, configure().topology.ranks_per_node, wait, body, wrap);
   return results;
 }
 
 // sum over ranks of residuals + P * applied - sum of gradients, over all steps: zeros when nothing
 // is lost. Exact on integer gradients but for the division by P, which rounding undoes.
-inline std::vector<double> LostMass(const std::vector<RankResult>& results) {
+inline std::vector<double> LostMass(const std::vector<RankResult>& results,
+                                    const Gradients& gradient_of = IntegerGradient) {
   const int workers = static_cast<int>(results.size());
   std::vector<double> lost(results.front().residual.size());
   for (int step = 0; step < kLiveSteps; ++step) {
     std::size_t offset = 0;
     for (std::size_t t = 0; t < kTensorSizes.size(); offset += kTensorSizes[t++]) {
       for (int rank = 0; rank < workers; ++rank) {
-        const auto gradient = IntegerGradient(rank, step, t);
+        const auto gradient = gradient_of(rank, step, t);
         for (std::size_t i = 0; i < gradient.size(); ++i) lost[offset + i] -= gradient[i];
       }
     }

@@ -19,6 +19,7 @@ struct LiveConfig {
   Plan plan;
   Topology topology;
   std::unique_ptr<Strategy> strategy;
+  bool strategy_loses = false;             // StrategyDescriptor::loses
   std::unique_ptr<Sparsifier> sparsifier;  // null when nothing is sparsified
   bool unbounded_count = false;            // of its descriptor: slots hold all elements
   Feedback feedback;                       // for all tensors but those without feedback

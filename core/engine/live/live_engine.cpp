@@ -25,6 +25,12 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
       staging_(lanes_->MakeStaging({config_.coding, static_cast<std::size_t>(workers()),
                                     step_.flat.view(Stream{config_.device, nullptr})},
                                    loop_)) {
+  if (config_.device.kind != DeviceKind::kHost && config_.coding.of_selections()) {
+    SPARFUSE_THROW(kUnsupported,
+                   "filters of indices and polynomials of values are made in host memory, and the "
+                   "gradients lie on a device; expected device \"cpu\", or payload_indices \"u32\" "
+                   "or \"delta\" and payload_values \"f32\" or \"f16\"");
+  }
   try {
     loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
     event_thread_ = std::thread([this] { RunEvents(); });
@@ -185,13 +191,13 @@ void LiveEngine::Account(const Op& done) {
     const ExchangeState& state = *done.exchange_state;
     ++record_.exchanges;
     record_.payload_bytes += done.payload_bytes;
-    record_.selected += state.elements;
+    record_.selected += static_cast<std::uint64_t>(done.counts) * state.elements;
     record_.sent_bytes += state.traffic.bytes_sent;
     record_.received_bytes += state.traffic.bytes_received;
     record_.messages_sent += state.traffic.messages_sent;
     record_.served += state.buffers.served;
     record_.returned += state.buffers.returned.size() / kSparseElementBytes;
-    if (!done.selections.empty() && config_.sparse_collective->traits().sums) {
+    if (done.sparse && config_.sparse_collective->traits().sums) {
       record_.summed += state.buffers.sums.size();
       for (const auto payload : state.buffers.payloads) {
         record_.summed += payload.size() / kSparseElementBytes;
@@ -202,11 +208,14 @@ void LiveEngine::Account(const Op& done) {
 
 void LiveEngine::StartLocal(Handle handle, Op& started) {
   if (started.kind == OpKind::kSparsify) {
-    if (started.density < 1) started.density = std::min(1.0, started.density * density_factor_);
+    started.density = DensityNow(started.density);
     started.selection =
         &selections_.Prepare(started, lanes_->OnStream(started) ? config_.device : Device{});
   }
-  if (started.kind == OpKind::kApply) started.exchange_state = op(started.exchange).exchange_state;
+  if (started.exchange != 0) started.exchange_state = op(started.exchange).exchange_state;
+  for (const Handle exchange : started.exchanges) {
+    started.behind.push_back(op(exchange).exchange_state);
+  }
   lanes_->Start(handle, started);
 }
 
@@ -251,8 +260,30 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       state->parts.push_back(op(part).selection);
       shape.kept += op(part).selection->kept;
     }
+    state->sparse = started.sparse;
+    state->shared_capacity.reset();
+    if (started.shared) {
+      started.shared->density = DensityNow(started.shared->density);
+      state->shared_capacity = selections_.Capacity(*started.shared);
+      shape.kept = selections_.Kept(started.range, started.shared->density);
+    }
+    state->forwarded = nullptr;
+    if (started.forwarded != 0) {
+      const Op& brought = op(started.forwarded);
+      state->forwarded = brought.exchange_state;
+      state->forwarded_base = static_cast<std::uint32_t>(brought.range.begin - started.range.begin);
+    }
+    shape.owner = static_cast<std::size_t>(started.owner);
+    state->buffers.rounded = {};
+    if (started.f16) state->buffers.rounded = selections_.RoundedOf(started);
+    state->owned.reset();
+    state->buffers.part_begins.clear();
+    if (started.sparse && started.pattern == Pattern::kReduceScatter) OwnParts(started, *state);
     state->buffers.shape = shape;
-    if (!started.selections.empty()) Remember(started, state->buffers);
+    if (started.sparse) Remember(started, state->buffers);
+    for (const Handle before : started.exchanges) {
+      started.behind.push_back(op(before).exchange_state);
+    }
     started.exchange_state = state;
   }
   {
@@ -276,17 +307,30 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       });
 }
 
-// Gives the collective what it remembers of the exchange's range.
+// Part j is that of the j-th member from the first owner on.
+void LiveEngine::OwnParts(const Op& exchange, ExchangeState& state) {
+  for (const Selection* part : state.parts) {
+    state.buffers.part_begins.push_back(
+        static_cast<std::uint32_t>(part->range.begin - exchange.range.begin));
+  }
+  state.buffers.part_begins.push_back(static_cast<std::uint32_t>(exchange.range.size()));
+  const std::size_t own = PartOf(exchange);
+  if (own < state.parts.size()) state.owned = state.parts[own]->range;
+}
+
+// Gives the collective what it remembers of the exchange's range. A chain may sum a range by
+// several collectives.
 void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
-  const Collective& collective = *config_.sparse_collective;
-  const auto [entry, made] =
-      range_memory_.try_emplace({exchange.channel, exchange.range.begin, exchange.range.end});
+  const Collective& collective =
+      CollectiveOf(exchange, config_.dense_collective, config_.sparse_collective);
+  const auto [entry, made] = range_memory_.try_emplace(
+      {&collective, exchange.channel, exchange.range.begin, exchange.range.end});
   RangeMemory& memory = entry->second;
   if (made && collective.traits().by_tensor) {
     memory.tensors = TensorsOfExchange(layout(), exchange.range);
   }
   buffers.shape.tensors = memory.tensors;
-  if (made) memory.state = collective.MakeState(buffers.shape, topology());
+  if (made) memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
   buffers.state = memory.state.get();
 }
 
@@ -299,12 +343,16 @@ void LiveEngine::Replan(Plan plan) {
 
 void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
 
+double LiveEngine::DensityNow(double planned) const {
+  return planned < 1 ? std::min(1.0, planned * density_factor_) : planned;
+}
+
 bool LiveEngine::KeepsMass() const {
   const bool sparse =
       config_.sparsifier != nullptr ||
       (config_.sparse_collective != nullptr && config_.sparse_collective->traits().selects);
   return sparse && config_.feedback.kind == FeedbackKind::kResidual &&
-         config_.feedback.decay == 1 &&
+         config_.feedback.decay == 1 && !config_.strategy_loses &&
          config_.sparse_collective->traits().mass != Conservation::kLost;
 }
 

@@ -85,14 +85,11 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // --- Between steps only.
 
   double ResidualNorm() { return selections_.ResidualNorm(); }
-  // On a device a copy, valid until the next call.
-  std::span<const float> Residual(std::string_view name, Range range) {
-    return selections_.Residual(name, range);
-  }
+  // What this rank keeps of all that was not sent, whichever residual has it. Valid until the next
+  // call.
+  std::span<const float> Residual(Range range) { return selections_.Residual(range); }
   // With momentum correction; zeros without.
-  std::span<const float> Velocity(std::string_view name, Range range) {
-    return selections_.Velocity(name, range);
-  }
+  std::span<const float> Velocity(Range range) { return selections_.Velocity(range); }
   // What follows goes by another plan; residuals stay where they are.
   void Replan(Plan plan);
   // Changes what is selected from the next step on: every rank must.
@@ -101,6 +98,11 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // --- Over the life of the engine.
 
   const Timeline& timeline() const noexcept { return step_.timeline; }
+  // What MonotonicSeconds (core/transport/world/clocks.hpp) showed at the timeline's second 0.
+  double timeline_began_seconds() const {
+    return std::chrono::duration<double>(step_.begin.time_since_epoch()).count() -
+           step_.timeline.shifted_seconds();
+  }
   SelectCounters select_counters() const { return lanes_->counters(); }
   // Selections checked in steps with `verify`, and those found not to conserve mass.
   std::uint64_t mass_checks() const noexcept { return checks_.mass_checks(); }
@@ -143,6 +145,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
     std::unique_ptr<CollectiveState> state;
   };
   void Remember(const Op& exchange, ExchangeBuffers& buffers);
+  void OwnParts(const Op& exchange, ExchangeState& state);
+  double DensityNow(double planned) const;
 
   // Any thread.
   void RunEvents();
@@ -183,8 +187,10 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::array<int, kChannels> next_tag_{};
   std::vector<std::unique_ptr<ExchangeState>> exchanges_;  // reactions
   std::size_t exchanges_used_ = 0;
-  // Of sparse exchanges, by channel and range. Made in reactions; of the communication thread then.
-  std::map<std::tuple<Channel, std::size_t, std::size_t>, RangeMemory> range_memory_;
+  // Of sparse exchanges, by collective, channel and range. Made in reactions; of the communication
+  // thread then.
+  std::map<std::tuple<const Collective*, Channel, std::size_t, std::size_t>, RangeMemory>
+      range_memory_;
 
   double density_factor_ = 1;
   bool in_step_ = false;

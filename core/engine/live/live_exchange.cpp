@@ -1,6 +1,7 @@
 // Runs exchanges on LiveEngine's communication thread, and makes the channels that they take.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,31 @@ Traffic NativeTraffic(const Collective& collective, const Communicator& communic
       .per_rank[static_cast<std::size_t>(communicator.rank())];
 }
 
+// What a member has sent on as it came are payloads one behind the other, first all of their
+// indices: where an index is not above the one before it, another payload begins. (Two that go on
+// upwards are as well one.)
+void SetApart(ExchangeState& state) {
+  std::size_t bytes = 0;
+  for (const auto payload : state.buffers.payloads) bytes += payload.size();
+  if (state.apart.size() < bytes) state.apart = Buffer<std::byte>(bytes);
+  std::byte* to = state.apart.data();
+  std::vector<std::span<const std::byte>> payloads;
+  for (const auto payload : state.buffers.payloads) {
+    const SparsePayload all = ViewSparsePayload(payload);
+    for (std::size_t first = 0; first < all.indices.size();) {
+      std::size_t last = first + 1;
+      while (last < all.indices.size() && all.indices[last] > all.indices[last - 1]) ++last;
+      const std::size_t half = (last - first) * sizeof(std::uint32_t);
+      std::memcpy(to, all.indices.data() + first, half);
+      std::memcpy(to + half, all.values.data() + first, half);
+      payloads.emplace_back(to, 2 * half);
+      to += 2 * half;
+      first = last;
+    }
+  }
+  state.buffers.payloads = std::move(payloads);
+}
+
 // What ranks have summed overflows on all of them alike.
 void RequireFiniteSums(const Op& exchange, const ExchangeBuffers& buffers) {
   const auto check = [&](std::span<const float> values) {
@@ -65,7 +91,7 @@ int LiveEngine::NextTag(const Op& exchange) {
 
 Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   const Collective& collective =
-      exchange.selections.empty() ? *config_.dense_collective : *config_.sparse_collective;
+      CollectiveOf(exchange, config_.dense_collective, config_.sparse_collective);
   Communicator& channel = ChannelOf(exchange);
   Communicator& communicator = collective.descriptor().host_memory ? channel.host() : channel;
   const double begin = step_.Now();
@@ -86,6 +112,7 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   state.buffers.served = 0;
   co_await collective.Run(communicator, state.buffers, tag);
   if (sums) RequireFiniteSums(exchange, state.buffers);
+  if (exchange.shared && exchange.shared->parts > 1) SetApart(state);
   co_await staging_->Deliver(communicator, exchange, state);
   state.traffic = collective.descriptor().native
                       ? NativeTraffic(collective, communicator, exchange, state)
@@ -105,9 +132,8 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   const Topology& where = world.topology();
   const int node = where.NodeOf(world.rank());
   const int local = where.LocalRankOf(world.rank());
-  // Only kData carries exchanges; negotiations lie in host memory. Where messages lie on a device a
-  // communicator takes its memory and seconds of set-up: a strategy that exchanges on another
-  // channel needs that one split from `world` too.
+  // Exchanges on kData alone may lie on a device, where a communicator takes memory and seconds of
+  // set-up. What chains send on the other channels lies in host memory, as negotiations do.
   const auto split = [&](Channel channel, int color) {
     Communicator& from = channel == Channel::kData ? world : world.host();
     channels_[static_cast<std::size_t>(channel)] =
@@ -115,9 +141,12 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   };
   split(Channel::kControl, 0);
   split(Channel::kData, 0);
+  split(Channel::kDataBack, 0);
   if (where.ranks_per_node > 1) {
     split(Channel::kIntraNode, node);
     split(Channel::kInterNode, local);
+    split(Channel::kIntraNodeBack, node);
+    split(Channel::kInterNodeBack, local);
   }
   co_return;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct Selection {
   Slot slot;
   std::unique_ptr<SparsifierState> state;
   Buffer<std::byte> encoded;  // what the dense quantizer makes of a whole tensor
+  Buffer<std::byte> coded;    // the slot, where the coding is of selections
   // On a device: [tensors + 1] begins of the tensors in the range, and its end.
   std::vector<std::uint32_t> bounds;
   Buffer<std::uint32_t> bounds_on_device;
@@ -42,6 +44,7 @@ struct Selection {
   bool whole = false;            // travels as `encoded`, not in the slot
   bool accumulated = false;      // its collective selects: x is all in the residual
   std::size_t kept = 0;          // elements that are to be selected
+  std::size_t coded_bytes = 0;   // of `coded`
   std::uint64_t missing = 0;     // tensors of which nothing was selected
 };
 
@@ -89,12 +92,22 @@ struct DeviceExchange {
 
 struct ExchangeState {
   ExchangeBuffers buffers;
-  std::vector<const Selection*> parts;  // none: it is dense
-  std::vector<Range> indexed;           // of parts with indices, neighbours joined
-  Buffer<float> dense;                  // where several ranges are reduced as one
+  bool sparse = false;
+  std::vector<const Selection*> parts;
+  std::vector<Range> indexed;  // of parts with indices, neighbours joined
+  Buffer<float> dense;         // where several ranges are reduced as one
   Buffer<std::byte> own;
   Buffer<std::byte> gathered;
-  std::size_t capacity = 0;      // elements with indices that one rank may send
+  std::size_t capacity = 0;  // elements with indices that one rank may send
+  // Where parts have an owner each, or are given by one: what this rank owns, and of what is given
+  // the most elements that one of them may have.
+  std::optional<Range> owned;
+  std::optional<std::size_t> shared_capacity;
+  // What is sent on as it came: the exchange that brought it, and where its range begins in this
+  // one's; null: selections are sent.
+  const ExchangeState* forwarded = nullptr;
+  std::uint32_t forwarded_base = 0;
+  Buffer<std::byte> apart;       // payloads that have come one behind the other
   std::size_t with_indices = 0;  // that this rank sends
   std::size_t elements = 0;      // that this rank sends, those of whole tensors included
   std::size_t whole_bytes = 0;   // of whole tensors, which begin a payload; equal on all ranks

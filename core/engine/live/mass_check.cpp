@@ -39,7 +39,7 @@ void MassCheck::Begin(LiveEngine& engine) {
 }
 
 void MassCheck::AddResidual(LiveEngine& engine, float sign) {
-  const std::span<const float> residual = engine.Residual("local", {0, engine.layout().numel()});
+  const std::span<const float> residual = engine.Residual({0, engine.layout().numel()});
   for (std::size_t i = 0; i < residual.size(); ++i) {
     balance_[i] += sign * residual[i];
     scale_[i] += std::fabs(residual[i]);

@@ -6,7 +6,18 @@
 #include <limits>
 #include <vector>
 
+#include "core/quantize/selection_coding/selection_coding.hpp"
+
 namespace sparfuse {
+namespace {
+
+// sent + rest = x but for the rounding of x - sent.
+bool IsRounded(float x, float sent, float rest) {
+  constexpr float kRounding = 2 * std::numeric_limits<float>::epsilon();
+  return std::abs(x - (sent + rest)) <= kRounding * (std::abs(x) + std::abs(sent));
+}
+
+}  // namespace
 
 void SelectionChecks::CheckSelected(std::span<const float> x, const Selection& selection,
                                     SparsePayload sent, std::span<const float> unsent) {
@@ -16,26 +27,34 @@ void SelectionChecks::CheckSelected(std::span<const float> x, const Selection& s
 
 // sent + new residual = x, bit for bit: every element is in exactly one of the two, unchanged.
 // Where the coding rounds, a sent element is split between the two, and their sum is exact but for
-// the sign of a zero. Without feedback only what was sent is checked.
+// the sign of a zero; where it fits polynomials, but for the rounding of their difference. Without
+// feedback only what was sent is checked, and of what was fitted nothing.
 void SelectionChecks::CheckMass(std::span<const float> x, const Selection& selection,
                                 SparsePayload sent, std::span<const float> unsent) {
   ++mass_checks_;
   const bool feedback = selection.residual.size > 0;
+  const ValueCoding coding = config_.coding.of_selections()
+                                 ? SelectionCodingOf(config_.coding, selection.range.size()).values
+                                 : config_.coding.values;
   std::vector<float> kept(unsent.begin(), unsent.end());
   bool conserved = true;
   for (std::size_t i = 0; i < sent.indices.size(); ++i) {
     const std::uint32_t index = sent.indices[i];
     const float value = sent.values[i];
-    if (config_.coding.values == ValueCoding::kF32) {
+    if (coding == ValueCoding::kF32) {
       if (feedback && kept[index] != 0.0f) conserved = false;
       kept[index] = value;
       continue;
     }
     float whole = x[index];
-    if (!feedback) RoundToCoding(config_.coding, {&index, 1}, {&whole, 1}, {});
     const float rest = feedback ? kept[index] : 0.0f;
+    kept[index] = whole;
+    if (coding == ValueCoding::kFitted) {
+      if (feedback && !IsRounded(whole, value, rest)) conserved = false;
+      continue;
+    }
+    if (!feedback) RoundToCoding({coding}, {&index, 1}, {&whole, 1}, {});
     if (value + rest != whole) conserved = false;
-    kept[index] = x[index];
   }
   if (std::memcmp(kept.data(), x.data(), x.size() * sizeof(float)) != 0) conserved = false;
   if (!conserved) ++mass_violations_;
@@ -47,7 +66,9 @@ void SelectionChecks::CheckFibres(std::span<const float> x, const Selection& sel
   std::vector<bool> sent;  // something of it
   for (const std::size_t t : layout_.TensorsIn(selection.range)) {
     const TensorEntry& tensor = layout_.tensor(t);
-    if (tensor.shape.size() < 2 || tensor.range().end > selection.range.end) continue;
+    const bool whole =
+        tensor.range().begin >= selection.range.begin && tensor.range().end <= selection.range.end;
+    if (tensor.shape.size() < 2 || !whole) continue;
     const std::size_t begin = tensor.offset - selection.range.begin;
     const auto length = static_cast<std::size_t>(tensor.shape[1]);
     const std::size_t inner =
@@ -75,16 +96,13 @@ void SelectionChecks::CheckWhole(std::span<const float> x, std::span<const std::
                                  std::span<const float> residual) {
   ++mass_checks_;
   if (residual.empty()) return;
-  constexpr float kRounding = 2 * std::numeric_limits<float>::epsilon();
   std::vector<float> decoded(x.size());
   ThreadPool alone(1);
   AccumulateQuantized(*config_.dense_quantizer, {&encoded, 1}, 1.0f, decoded, alone);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const float error = std::abs(x[i] - (decoded[i] + residual[i]));
-    if (error > kRounding * (std::abs(x[i]) + std::abs(decoded[i]))) {
-      ++mass_violations_;
-      return;
-    }
+    if (IsRounded(x[i], decoded[i], residual[i])) continue;
+    ++mass_violations_;
+    return;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
 
 namespace sparfuse {
 
@@ -12,10 +13,32 @@ Selections::Selections(const LiveConfig& config, const LiveStep& step)
       accumulates_(config.sparse_collective != nullptr &&
                    config.sparse_collective->traits().selects),
       residuals_(step.layout, config.device),
-      velocities_(step.layout, config.device) {}
+      velocities_(step.layout, config.device),
+      copies_(step.layout, config.device) {}
 
 void Selections::BeginStep() {
   for (auto& [key, selection] : selections_) selection.selected = false;
+  rounded_.clear();
+}
+
+std::span<float> Selections::RoundedOf(const Op& exchange) {
+  const TensorEntry& tensor = step_.layout.tensor(step_.layout.PositionOf(exchange.range.begin));
+  if (config_.feedback.kind == FeedbackKind::kNone || !tensor.feedback ||
+      exchange.residual.empty()) {
+    return {};
+  }
+  const Range range = exchange.range;
+  if (!rounded_.emplace(range.begin, range.end, exchange.residual).second) {
+    SPARFUSE_THROW(kInternal, exchange.label + " is rounded twice in step " +
+                                  std::to_string(step_.number) + " for the residual \"" +
+                                  std::string(exchange.residual) + "\"");
+  }
+  const std::span<float> rounded = residuals_.Get(exchange.residual, range, Device{}).host();
+  const auto decay = static_cast<float>(config_.feedback.decay);
+  if (decay != 1) {
+    for (float& value : rounded) value *= decay;
+  }
+  return rounded;
 }
 
 Selection& Selections::Prepare(const Op& sparsify, Device where) {
@@ -43,9 +66,11 @@ Selection& Selections::Prepare(const Op& sparsify, Device where) {
   selection.selected = true;
   PrepareSlot(sparsify, selection);
   selection.info.step = step_.number;
-  const bool feedback = config_.feedback.kind != FeedbackKind::kNone && tensor.feedback;
+  const bool feedback =
+      config_.feedback.kind != FeedbackKind::kNone && tensor.feedback && !sparsify.residual.empty();
   selection.residual = selection.velocity = {};
-  if (feedback) selection.residual = residuals_.Get(sparsify.residual, range, where);
+  PlacedStore& residuals = sparsify.copies ? copies_ : residuals_;
+  if (feedback) selection.residual = residuals.Get(sparsify.residual, range, where);
   if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
     selection.velocity = velocities_.Get(sparsify.residual, range, where);
   }
@@ -78,21 +103,23 @@ void Selections::PrepareSlot(const Op& sparsify, Selection& selection) {
   if (accumulates_) {  // nothing is selected here
     selection.slot = {};
     if (config_.sparsifier == nullptr) return;
-    selection.kept = config_.sparsifier->Count(n, selection.info.shape, sparsify.density);
-    selection.slot.capacity =
-        std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count), selection.kept);
+    selection.kept = Kept(n, selection.info.shape, sparsify.density);
+    selection.slot.capacity = Room(n, selection.info.shape, sparsify.density);
     return;
   }
   if (!config_.sparsifier) {
     SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
   }
   // Equal on all ranks, which have room for one another's payloads: it follows from the density.
-  selection.kept = config_.sparsifier->Count(n, selection.info.shape, sparsify.density);
-  const std::size_t capacity =
-      std::max(SlotCapacity(n, sparsify.density, config_.unbounded_count), selection.kept);
+  selection.kept = Kept(n, selection.info.shape, sparsify.density);
+  const std::size_t capacity = Room(n, selection.info.shape, sparsify.density);
   if (selection.indices.size() < capacity) {
     selection.indices = Buffer<std::uint32_t>(capacity, selection.device, what);
     selection.values = Buffer<float>(capacity, selection.device, what);
+  }
+  if (config_.coding.of_selections()) {
+    const std::size_t bytes = SelectionBytesBound(config_.coding, capacity, n);
+    if (selection.coded.size() < bytes) selection.coded = Buffer<std::byte>(bytes);
   }
   const Stream stream{selection.device, nullptr};
   selection.slot = {selection.indices.view(stream), selection.values.view(stream), capacity, 0};
@@ -100,6 +127,34 @@ void Selections::PrepareSlot(const Op& sparsify, Selection& selection) {
   selection.state = selection.device.kind == DeviceKind::kHost
                         ? config_.sparsifier->MakeState(n)
                         : config_.sparsifier->MakeDeviceState(n, selection.device);
+}
+
+std::size_t Selections::Kept(std::size_t n, std::span<const std::int64_t> shape,
+                             double density) const {
+  return config_.sparsifier == nullptr ? n : config_.sparsifier->Count(n, shape, density);
+}
+
+std::size_t Selections::Room(std::size_t n, std::span<const std::int64_t> shape,
+                             double density) const {
+  return std::max(SlotCapacity(n, density, config_.unbounded_count), Kept(n, shape, density));
+}
+
+std::size_t Selections::Kept(Range range, double density) const {
+  const TensorEntry& tensor = step_.layout.tensor(step_.layout.PositionOf(range.begin));
+  std::span<const std::int64_t> shape;
+  if (range == tensor.range()) shape = tensor.shape;
+  return Kept(range.size(), shape, density);
+}
+
+// A part may be a whole tensor, of whose shape more may be kept than of as many elements.
+std::size_t Selections::Capacity(const SharedRange& shared) const {
+  std::size_t room = Room(shared.largest, {}, shared.density);
+  for (const std::size_t t : step_.layout.TensorsIn(shared.range)) {
+    const TensorEntry& tensor = step_.layout.tensor(t);
+    if (tensor.numel > shared.largest) continue;
+    room = std::max(room, Room(tensor.numel, tensor.shape, shared.density));
+  }
+  return shared.parts * room;
 }
 
 void Selections::ForgetFusedRanges() {

@@ -8,11 +8,24 @@
 #include "core/engine/model/selected_count.hpp"
 
 namespace sparfuse {
+namespace {
+
+// Of what all give, the elements of part j.
+std::size_t EntriesOfPart(std::span<const Contribution> given, std::size_t j) {
+  std::uint64_t bytes = 0;
+  for (const Contribution& each : given) {
+    if (j < each.part_bytes.size()) bytes += each.part_bytes[j];
+  }
+  return bytes / kSparseElementBytes;
+}
+
+}  // namespace
 
 ModelCluster::ModelCluster(const ModelConfig& config, std::uint64_t step, int simulated)
     : config_(config),
       step_(step),
       simulated_(simulated),
+      needed_(simulated),
       starting_(simulation_, 0),
       inter_node_(simulation_, 1.0),
       followers_(static_cast<std::size_t>(config.topology.ranks - simulated)) {
@@ -36,7 +49,7 @@ std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
   }
   for (auto& rank : ranks_) rank->Begin();
   simulation_.Run();
-  if (all_needed_) return std::nullopt;
+  if (!enough()) return std::nullopt;
   ModelStep result;
   for (auto& rank : ranks_) {
     if (!rank->ended())
@@ -45,7 +58,8 @@ std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
     result.spans.push_back(rank->TakeSpans());
   }
   for (const StepRecord& counted : followers_) {
-    StepRecord& record = result.records.emplace_back(result.records.front());
+    const int leader = LeaderOf(static_cast<int>(result.records.size()));
+    StepRecord record = result.records[static_cast<std::size_t>(leader)];
     record.exchanges = counted.exchanges;
     record.payload_bytes = counted.payload_bytes;
     record.selected = counted.selected;
@@ -54,26 +68,60 @@ std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
     record.messages_sent = counted.messages_sent;
     record.served = counted.served;
     record.summed = counted.summed;
+    result.records.push_back(record);
   }
   result.spans.resize(result.records.size());
   return result;
 }
 
+int ModelCluster::NeededFor(const Op& exchange) const {
+  const int ranks = config_.topology.ranks;
+  const int per_node = config_.topology.ranks_per_node;
+  const bool within = IsWithinNode(exchange.channel);
+  int needed = simulated_;
+  // Roots differ from shard to shard; forwarded payloads differ where received ones do.
+  if (exchange.owner != 0 || exchange.pattern == Pattern::kFromOwner) return ranks;
+  if (exchange.forwarded != 0 && PayloadsDiffer(config_)) return ranks;
+  if (exchange.sparse && exchange.pattern == Pattern::kReduceScatter && !within) {
+    // Of equal place on a node that owns nothing.
+    const auto owners = static_cast<int>(exchange.selections.size());
+    needed = std::max(
+        needed, IsBetweenNodes(exchange.channel) ? (owners + 1) * per_node : owners + per_node);
+  }
+  if (within || IsBetweenNodes(exchange.channel)) {
+    if (ranks % per_node != 0) return ranks;
+    if (within && exchange.sparse && PayloadsDiffer(config_)) return ranks;
+    needed = (needed + per_node - 1) / per_node * per_node;
+  }
+  return std::min(needed, ranks);
+}
+
+int ModelCluster::LeaderOf(int rank) const {
+  const int place = config_.topology.LocalRankOf(rank);
+  if (rank < simulated_) return rank;
+  if (place >= simulated_) return simulated_ - 1;
+  const int per_node = config_.topology.ranks_per_node;
+  return place + (simulated_ - 1 - place) / per_node * per_node;
+}
+
+int ModelCluster::RankOf(const GroupKey& group, int member) const {
+  const auto& [channel, which] = group;
+  if (IsWithinNode(channel)) return which * config_.topology.ranks_per_node + member;
+  return IsBetweenNodes(channel) ? member * config_.topology.ranks_per_node + which : member;
+}
+
 void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
   const Topology& topology = config_.topology;
+  if (followed()) needed_ = std::max(needed_, NeededFor(op));
+  if (!enough()) return;
   GroupKey group{op.channel, 0};
   int size = simulated_;
-  if (op.channel == Channel::kIntraNode || op.channel == Channel::kInterNode) {
-    all_needed_ |= followed();
-    if (all_needed_) return;
-  }
-  if (op.channel == Channel::kIntraNode) {
+  if (IsWithinNode(op.channel)) {
     group.second = topology.NodeOf(rank);
-    size =
-        std::min(topology.ranks_per_node, topology.ranks - group.second * topology.ranks_per_node);
-  } else if (op.channel == Channel::kInterNode) {
+    size = ranks_[static_cast<std::size_t>(rank)]->TopologyOf(op.channel).ranks;
+  } else if (IsBetweenNodes(op.channel)) {
     group.second = topology.LocalRankOf(rank);
-    size = (topology.ranks - group.second + topology.ranks_per_node - 1) / topology.ranks_per_node;
+    size = (simulated_ - group.second + topology.ranks_per_node - 1) / topology.ranks_per_node;
   }
   const std::size_t index = next_meeting_[{op.channel, rank}]++;
   const auto key = std::pair(group, index);
@@ -86,20 +134,33 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
   Start(group, std::move(members));
 }
 
-void ModelCluster::PayloadAskedFor() { all_needed_ |= followed() && PayloadsDiffer(config_); }
+void ModelCluster::PayloadAskedFor() {
+  if (followed() && PayloadsDiffer(config_)) needed_ = config_.topology.ranks;
+}
 
-std::vector<Contribution> ModelCluster::GivenBy(std::span<const Member> members) const {
+// Ranks that are simulated come first in every group.
+std::vector<Contribution> ModelCluster::GivenBy(const GroupKey& group,
+                                                std::span<const Member> members) {
   std::vector<Contribution> given;
-  const auto give = [&](int simulated, const Op& op, int rank) {
-    given.push_back(ranks_[static_cast<std::size_t>(simulated)]->ContributionOf(op, rank));
+  const auto give = [&](const Member& like, int rank) {
+    given.push_back(ranks_[static_cast<std::size_t>(like.rank)]->ContributionOf(*like.op, rank));
   };
-  for (const Member& member : members) give(member.rank, *member.op, member.rank);
-  if (!followed()) return given;
-  const Member& first = members.front();
-  const auto ranks = static_cast<std::size_t>(config_.topology.ranks);
-  if (!PayloadsDiffer(config_)) given.resize(ranks, given.front());
-  for (std::size_t rank = given.size(); rank < ranks; ++rank) {
-    give(first.rank, *first.op, static_cast<int>(rank));
+  for (const Member& member : members) give(member, member.rank);
+  const int ranks =
+      ranks_[static_cast<std::size_t>(members.front().rank)]->TopologyOf(group.first).ranks;
+  for (int m = static_cast<int>(members.size()); m < ranks; ++m) {
+    const int rank = RankOf(group, m);
+    const auto like = static_cast<std::size_t>(
+        std::ranges::find(members, LeaderOf(rank), &Member::rank) - members.begin());
+    // Which part a rank gives goes by the rank, so that a leader gives none.
+    if (members[like].op->shared && !members[like].op->selections.empty()) {
+      needed_ = config_.topology.ranks;
+    }
+    if (PayloadsDiffer(config_)) {
+      give(members[like], rank);
+    } else {
+      given.push_back(given[like]);
+    }
   }
   return given;
 }
@@ -108,13 +169,20 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   const Op& first = *meeting.members.front().op;
   if (first.kind == OpKind::kNegotiate) return AllReduceMaxRounds(first.values.size(), topology);
   ExchangeSizes sizes;
-  sizes.shape = {first.range.size(), meeting.given.front().kept, step_, {}};
-  for (const Contribution& given : meeting.given)
+  sizes.shape = {first.range.size(),
+                 meeting.given.front().kept,
+                 step_,
+                 {},
+                 static_cast<std::size_t>(first.owner)};
+  if (first.shared) sizes.shape.kept = KeptCount(config_, first.range, first.shared->density);
+  for (const Contribution& given : meeting.given) {
     sizes.payload_bytes.push_back(given.payload_bytes);
+    sizes.part_bytes.push_back(given.part_bytes);
+  }
   const Collective& collective =
-      first.selections.empty() ? *config_.dense_collective : *config_.sparse_collective;
+      CollectiveOf(first, config_.dense_collective, config_.sparse_collective);
   std::vector<ExchangedTensor> tensors;
-  if (!first.selections.empty() && collective.traits().by_tensor) {
+  if (first.sparse && collective.traits().by_tensor) {
     tensors = TensorsOfExchange(config_.layout, first.range);
   }
   sizes.shape.tensors = tensors;
@@ -124,14 +192,15 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
 
 SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
   if (link == LinkClass::kInterNode) return inter_node_;
-  const std::size_t node =
-      group.first == Channel::kIntraNode ? static_cast<std::size_t>(group.second) : 0;
+  const std::size_t node = IsWithinNode(group.first) ? static_cast<std::size_t>(group.second) : 0;
   return *intra_node_[node];
 }
 
 CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& rounds) const {
   const CostModel& cost = config_.cost;
-  const bool dense = exchange.kind == OpKind::kExchange && exchange.selections.empty();
+  // Halves go around a ring of ours, whatever the library has.
+  const bool dense = exchange.kind == OpKind::kExchange && !exchange.sparse && !exchange.f16 &&
+                     exchange.pattern == Pattern::kSum;
   CostModel::Phases phases =
       dense ? cost.PhasesOf(rounds, config_.dense_collective->descriptor(), exchange.payload_bytes)
             : cost.PhasesOf(rounds);
@@ -156,17 +225,14 @@ void ModelCluster::ExchangesUnderWay(int change) {
 // Start-up time, then the link, then what each rank adds on a core of its own.
 void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
   const auto meeting = std::make_shared<Meeting>();
-  meeting->given = GivenBy(members);
+  meeting->given = GivenBy(group, members);
+  if (!enough()) return;
   meeting->members = std::move(members);
   for (std::size_t i = 0; i < meeting->members.size(); ++i) {
     meeting->members[i].op->payload_bytes = meeting->given[i].payload_bytes;
   }
-  Topology topology = config_.topology;
-  if (group.first == Channel::kIntraNode) {
-    topology = {meeting->ranks(), meeting->ranks()};
-  } else if (group.first == Channel::kInterNode) {
-    topology = {meeting->ranks(), 1};
-  }
+  const auto simulated = static_cast<std::size_t>(meeting->members.front().rank);
+  const Topology topology = ranks_[simulated]->TopologyOf(group.first);
   const auto rounds = std::make_shared<RoundPlan>(RoundsOf(*meeting, topology));
   const Op& first = *meeting->members.front().op;
   const CostModel::Phases phases = PhasesOf(first, *rounds);
@@ -181,7 +247,9 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
   for (const Member& member : meeting->members)
     MachineOf(member.rank).Use(phases.cpu_seconds, [] {});
   const double began = simulation_.now();
-  const auto finish = [this, meeting, rounds, began] { Finish(*meeting, *rounds, began); };
+  const auto finish = [this, group, meeting, rounds, began] {
+    Finish(group, *meeting, *rounds, began);
+  };
   const auto local = [this, meeting, finish, seconds = phases.local_seconds] {
     if (seconds <= 0) return finish();
     const auto left = std::make_shared<std::size_t>(meeting->members.size());
@@ -205,22 +273,45 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
                 });
 }
 
-void ModelCluster::Finish(const Meeting& meeting, const RoundPlan& rounds, double began) {
+void ModelCluster::CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,
+                                     const Contribution& given, const ExchangeResult& result) {
+  const Topology& topology = config_.topology;
+  for (int rank = leader + topology.ranks_per_node; rank < topology.ranks;
+       rank += topology.ranks_per_node) {
+    if (rank < simulated_) return;  // it is simulated, and those behind follow it
+    CountExchange(exchange, traffic, given, result,
+                  followers_[static_cast<std::size_t>(rank - simulated_)]);
+  }
+}
+
+void ModelCluster::Finish(const GroupKey& group, const Meeting& meeting, const RoundPlan& rounds,
+                          double began) {
   ExchangesUnderWay(-1);
   std::size_t entries = 0;
   for (const Contribution& given : meeting.given) entries += given.elements;
   if (rounds.sums) entries = *rounds.sums;
+  const Op& first = *meeting.members.front().op;
+  const bool own_parts = first.sparse && first.pattern == Pattern::kReduceScatter;
   for (std::size_t i = 0; i < meeting.given.size(); ++i) {
+    if (own_parts) {
+      const std::size_t ranks = meeting.given.size();
+      entries =
+          EntriesOfPart(meeting.given, (i + ranks - static_cast<std::size_t>(first.owner)) % ranks);
+    }
     const ExchangeResult result{entries, rounds.sums.has_value(), rounds.dense_sums,
                                 rounds.served.empty() ? 0 : rounds.served[i]};
     const Traffic traffic = rounds.per_rank.empty() ? Traffic{} : rounds.per_rank[i];
     if (i < meeting.members.size()) {
       const Member& member = meeting.members[i];
+      if (IsWithinNode(group.first)) {
+        CountForFollowers(member.rank, *member.op, traffic, meeting.given[i], result);
+      }
       ranks_[static_cast<std::size_t>(member.rank)]->ExchangeDone(member.handle, began, traffic,
                                                                   meeting.given[i], result);
     } else {
-      CountExchange(*meeting.members.front().op, traffic, meeting.given[i], result,
-                    followers_[i - meeting.members.size()]);
+      const int rank = RankOf(group, static_cast<int>(i));
+      CountExchange(first, traffic, meeting.given[i], result,
+                    followers_[static_cast<std::size_t>(rank - simulated_)]);
     }
   }
 }

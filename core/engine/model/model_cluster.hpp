@@ -2,7 +2,9 @@
 //
 // Ranks with machines of their own do the same at the same times: what they select differs, but an
 // exchange is over for all of them at once. Then only the first ranks are simulated; the others
-// follow them: what they send is computed along, their times are those of rank 0.
+// follow them: what they send is computed along, their times are those of the rank that they
+// follow. Where ranks exchange within nodes, whole nodes are simulated, and where ranks own parts,
+// all those that own one: who follows has the same place on a node, and owns nothing either.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +27,10 @@ class ModelRank;
 
 // What a rank gives to an exchange.
 struct Contribution {
-  std::size_t elements = 0;         // that it sends
-  std::size_t kept = 0;             // that it is to select
-  std::uint64_t payload_bytes = 0;  // of `elements`
+  std::size_t elements = 0;                    // that it sends
+  std::size_t kept = 0;                        // that it is to select
+  std::uint64_t payload_bytes = 0;             // of `elements`
+  std::vector<std::uint64_t> part_bytes = {};  // of each selection, where parts have owners
 };
 
 // What an exchange came to for a rank.
@@ -47,8 +50,9 @@ class ModelCluster {
   // The first `simulated` ranks keep their own time, the others follow.
   ModelCluster(const ModelConfig& config, std::uint64_t step, int simulated);
   ~ModelCluster();
-  // Nothing where ranks turn out not to do the same: then all must be simulated.
+  // Nothing where ranks turn out not to do the same: then needed() of them must be simulated.
   std::optional<ModelStep> Run(int traced_ranks);
+  int needed() const noexcept { return needed_; }
 
   const ModelConfig& config() const noexcept { return config_; }
   std::uint64_t step() const noexcept { return step_; }
@@ -72,23 +76,32 @@ class ModelCluster {
   struct Meeting {
     std::vector<Member> members;      // those that are simulated, by rank
     std::vector<Contribution> given;  // by all ranks of the group
-    int ranks() const { return static_cast<int>(given.size()); }
   };
   using GroupKey = std::pair<Channel, int>;
 
   bool followed() const { return simulated_ < config_.topology.ranks; }
+  bool enough() const { return needed_ <= simulated_; }
+  // How many of the first ranks must be simulated for the others to follow through this exchange.
+  int NeededFor(const Op& exchange) const;
+  // The rank that a rank follows; a simulated one itself.
+  int LeaderOf(int rank) const;
+  // Member `member` of a group, as a rank.
+  int RankOf(const GroupKey& group, int member) const;
   void Start(const GroupKey& group, std::vector<Member> members);
-  std::vector<Contribution> GivenBy(std::span<const Member> members) const;
+  std::vector<Contribution> GivenBy(const GroupKey& group, std::span<const Member> members);
   RoundPlan RoundsOf(const Meeting& meeting, const Topology& topology) const;
   CostModel::Phases PhasesOf(const Op& exchange, const RoundPlan& rounds) const;
   void ExchangesUnderWay(int change);
-  void Finish(const Meeting& meeting, const RoundPlan& rounds, double began);
+  void Finish(const GroupKey& group, const Meeting& meeting, const RoundPlan& rounds, double began);
+  // Of a simulated rank's exchange within its node: those who follow it have had the same.
+  void CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,
+                         const Contribution& given, const ExchangeResult& result);
   SharedResource& LinkOf(const GroupKey& group, LinkClass link);
 
   const ModelConfig& config_;
   std::uint64_t step_;
   int simulated_;
-  bool all_needed_ = false;
+  int needed_;
   int compute_ended_ = 0;  // ranks
   int under_way_ = 0;      // exchanges
   Simulation simulation_;

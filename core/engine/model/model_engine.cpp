@@ -9,10 +9,12 @@ namespace sparfuse {
 ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks) {
   const int ranks = config.topology.ranks;
   const bool alone = config.ranks_per_machine == 1;  // no rank slows another one down
-  const int simulated = alone ? std::clamp(traced_ranks, 1, ranks) : ranks;
-  auto result = ModelCluster(config, step, simulated).Run(traced_ranks);
-  if (!result) result = ModelCluster(config, step, ranks).Run(traced_ranks);
-  return *std::move(result);
+  int simulated = alone ? std::clamp(traced_ranks, 1, ranks) : ranks;
+  for (;;) {
+    ModelCluster cluster(config, step, simulated);
+    if (auto result = cluster.Run(traced_ranks)) return *std::move(result);
+    simulated = cluster.needed();
+  }
 }
 
 }  // namespace sparfuse

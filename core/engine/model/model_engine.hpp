@@ -32,7 +32,9 @@ struct ModelConfig {
   std::shared_ptr<const Collective> dense_collective;
   std::shared_ptr<const Collective> sparse_collective;
   OverlapModel overlap;  // of what ranks select, for collectives that sum on the way
-  PayloadCoding coding;  // changes bytes; the seconds of encoding and decoding are not modelled
+  // Changes bytes; the seconds of encoding and decoding are those of cost.selection_coding. Halves
+  // and gaps take none.
+  PayloadCoding coding;
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::shared_ptr<const Quantizer> dense_quantizer;
   CostModel cost;

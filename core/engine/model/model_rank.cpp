@@ -12,12 +12,12 @@ void CountExchange(const Op& exchange, const Traffic& traffic, const Contributio
   if (exchange.kind == OpKind::kNegotiate) return;
   ++record.exchanges;
   record.payload_bytes += given.payload_bytes;
-  record.selected += given.elements;
+  record.selected += static_cast<std::uint64_t>(exchange.counts) * given.elements;
   record.sent_bytes += traffic.bytes_sent;
   record.received_bytes += traffic.bytes_received;
   record.messages_sent += traffic.messages_sent;
   record.served += result.served;
-  if (result.summed && !exchange.selections.empty()) record.summed += result.entries;
+  if (result.summed && exchange.sparse) record.summed += result.entries;
 }
 
 ModelRank::ModelRank(ModelCluster& cluster, int rank, bool traced)
@@ -74,22 +74,37 @@ void ModelRank::StartExchange(Handle handle, Op& started) {
 
 Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   const ModelConfig& config = cluster_.config();
-  if (exchange.selections.empty())
-    return {exchange.elements(), exchange.elements(), exchange.payload_bytes};
+  if (!exchange.sparse) return {exchange.elements(), exchange.elements(), exchange.payload_bytes};
   Contribution given;
+  if (exchange.forwarded != 0) {
+    given.elements = results_.at(exchange.forwarded).entries;
+    given.payload_bytes = given.elements * kSparseElementBytes;
+    return given;
+  }
   std::uint64_t whole_bytes = 0;
   std::size_t whole_elements = 0;
+  ExpectedSelection coded;  // of selections that are coded one by one
   for (const Handle selection : exchange.selections) {
     const Op& part = op(selection);
     const std::uint64_t bytes = SelectionBytes(part, rank);
     given.kept += KeptCount(config, part);
     given.payload_bytes += bytes;
+    if (exchange.pattern == Pattern::kReduceScatter) given.part_bytes.push_back(bytes);
+    if (IsCodedAlone(part)) {
+      const auto [elements, coded_bytes] =
+          ExpectSelection(config.coding, SelectedElements(part, rank), part.range.size());
+      coded.elements += elements;
+      coded.bytes += coded_bytes;
+    }
     if (!IsWhole(part)) continue;
     whole_bytes += bytes;
     whole_elements += part.range.size();
   }
-  const std::size_t selected = (given.payload_bytes - whole_bytes) / kSparseElementBytes;
-  if (config.coding != PayloadCoding{} && whole_elements < exchange.elements()) {
+  std::size_t selected = (given.payload_bytes - whole_bytes) / kSparseElementBytes;
+  if (config.coding.of_selections()) {
+    selected = coded.elements;
+    given.payload_bytes = whole_bytes + coded.bytes;
+  } else if (config.coding != PayloadCoding{} && whole_elements < exchange.elements()) {
     given.payload_bytes =
         whole_bytes + ExpectedPayloadBytes(config.coding, selected, exchange.range.size());
   }
@@ -150,21 +165,27 @@ void ModelRank::Work(Lane which) {
 double ModelRank::LocalSeconds(Handle handle) {
   Op& started = op(handle);
   const CostModel& cost = cluster_.config().cost;
-  const auto n = static_cast<double>(started.kind == OpKind::kApply ? started.elements()
-                                                                    : started.range.size());
+  const auto n =
+      static_cast<double>(started.exchange != 0 ? started.elements() : started.range.size());
   switch (started.kind) {
     case OpKind::kPack:
       return cost.dispatch_seconds + cost.pack_seconds(n);
     case OpKind::kSparsify:
       started.payload_bytes = SelectionBytes(started, rank());
-      return cost.dispatch_seconds +
-             SelectionSeconds(started) * (started.lane == Lane::kSide ? cost.side_slowdown : 1);
+      return cost.dispatch_seconds + (SelectionSeconds(started) + CodingSeconds(started)) *
+                                         (started.lane == Lane::kSide ? cost.side_slowdown : 1);
     default: {
       const ExchangeResult& result = results_[started.exchange];
-      const bool dense = op(started.exchange).selections.empty() || result.dense;
-      return cost.dispatch_seconds + (dense ? cost.scale_seconds(n)
-                                            : cost.DecompressSeconds(Coder(), started.elements(),
-                                                                     result.entries, workers()));
+      const Op& exchange = op(started.exchange);
+      const bool own_part = exchange.sparse && exchange.pattern == Pattern::kReduceScatter;
+      const std::size_t elements =
+          own_part ? op(exchange.selections[PartOf(exchange)]).range.size() : started.elements();
+      const bool dense = !exchange.sparse || result.dense;
+      return cost.dispatch_seconds +
+             (dense ? cost.scale_seconds(n)
+                    : DecodingSeconds(exchange) +
+                          cost.DecompressSeconds(Coder(), elements, result.entries,
+                                                 TopologyOf(exchange.channel).ranks));
     }
   }
 }
@@ -194,6 +215,33 @@ double ModelRank::SelectionSeconds(const Op& sparsify) const {
       break;
   }
   return config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
+}
+
+bool ModelRank::IsCodedAlone(const Op& sparsify) const {
+  return cluster_.config().coding.of_selections() && !IsWhole(sparsify);
+}
+
+std::size_t ModelRank::SelectedElements(const Op& sparsify, int rank) const {
+  return static_cast<std::size_t>(SelectionBytes(sparsify, rank) / kSparseElementBytes);
+}
+
+double ModelRank::CodingSeconds(const Op& sparsify) const {
+  const ModelConfig& config = cluster_.config();
+  if (!IsCodedAlone(sparsify)) return 0;
+  return config.cost.selection_coding.Seconds(
+      WorkOfEncoding(config.coding, SelectedElements(sparsify, rank()), sparsify.range.size()));
+}
+
+double ModelRank::DecodingSeconds(const Op& exchange) const {
+  const ModelConfig& config = cluster_.config();
+  double seconds = 0;
+  for (const Handle selection : exchange.selections) {
+    const Op& part = op(selection);
+    if (!IsCodedAlone(part)) continue;
+    seconds += config.cost.selection_coding.Seconds(
+        WorkOfDecoding(config.coding, SelectedElements(part, rank()), part.range.size()));
+  }
+  return seconds * TopologyOf(exchange.channel).ranks;
 }
 
 std::string_view ModelRank::Coder() const {

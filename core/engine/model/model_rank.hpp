@@ -28,6 +28,7 @@ class ModelRank final : public StepScheduler {
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
                     const ExchangeResult& result);
 
+  using StepScheduler::TopologyOf;
   std::uint64_t PayloadBytes(Handle sparsified) const override;
   void BeginWait(std::string label) override;
   void EndWait(const std::string& label) override;
@@ -62,6 +63,12 @@ class ModelRank final : public StepScheduler {
   void EndWork(Lane lane, Handle handle, double began);
   double LocalSeconds(Handle handle);
   double SelectionSeconds(const Op& sparsify) const;
+  // Of selections that are coded one by one: the elements that this one sends; seconds of coding
+  // it, and of decoding those of all ranks.
+  bool IsCodedAlone(const Op& sparsify) const;
+  std::size_t SelectedElements(const Op& sparsify, int rank) const;
+  double CodingSeconds(const Op& sparsify) const;
+  double DecodingSeconds(const Op& exchange) const;
   std::uint64_t SelectionBytes(const Op& sparsify, int rank) const;
   bool IsWhole(const Op& sparsify) const;
   std::string_view Coder() const;

@@ -31,13 +31,17 @@ std::uint64_t KeyOf(std::string_view residual) {
 }  // namespace
 
 std::size_t KeptCount(const ModelConfig& config, const Op& sparsify) {
-  const std::size_t n = sparsify.range.size();
-  if (sparsify.density >= 1) return n;
-  if (config.selector == nullptr) return KeptCount(n, sparsify.density);
-  const TensorEntry& tensor = config.layout.tensor(config.layout.PositionOf(sparsify.range.begin));
+  return KeptCount(config, sparsify.range, sparsify.density);
+}
+
+std::size_t KeptCount(const ModelConfig& config, Range range, double density) {
+  const std::size_t n = range.size();
+  if (density >= 1) return n;
+  if (config.selector == nullptr) return KeptCount(n, density);
+  const TensorEntry& tensor = config.layout.tensor(config.layout.PositionOf(range.begin));
   std::span<const std::int64_t> shape;
-  if (sparsify.range == tensor.range()) shape = tensor.shape;
-  return config.selector->Count(n, shape, sparsify.density);
+  if (range == tensor.range()) shape = tensor.shape;
+  return config.selector->Count(n, shape, density);
 }
 
 bool PayloadsDiffer(const ModelConfig& config) {
@@ -50,7 +54,8 @@ std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int ran
   const std::size_t k = KeptCount(config, sparsify);
   const SelectionModel& model = config.selection;
   if (model.sigma == 0 && model.mean == 0) return k;
-  const std::uint64_t who = config.index_shared ? 0 : static_cast<std::uint64_t>(rank) + 1;
+  const int of = sparsify.copies ? sparsify.as_rank : rank;
+  const std::uint64_t who = config.index_shared ? 0 : static_cast<std::uint64_t>(of) + 1;
   const auto uniform = [&](std::uint64_t draw) {
     return UniformOf(
         {config.seed, step, who, sparsify.range.begin, KeyOf(sparsify.residual) + draw});

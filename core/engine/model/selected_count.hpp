@@ -9,15 +9,17 @@
 
 namespace sparfuse {
 
-// Of a kSparsify operation: the elements that it is to keep, those of a tensor that is not
-// sparsified all.
+// How many elements a kSparsify operation is to keep: all of a tensor that is not sparsified.
 std::size_t KeptCount(const ModelConfig& config, const Op& sparsify);
+// Of a range: one that is a whole tensor has its shape.
+std::size_t KeptCount(const ModelConfig& config, Range range, double density);
 
 // Whether ranks select unlike counts.
 bool PayloadsDiffer(const ModelConfig& config);
 
-// Of a kSparsify operation, by the sparsifier's own count and config.selection's spread about it.
-// The same for equal arguments, whatever was drawn before; for all ranks where config.index_shared.
+// How many elements `rank` selects in a kSparsify operation: the sparsifier's own count, with
+// config.selection's spread about it. The same for equal arguments, whatever was drawn before; for
+// all ranks where config.index_shared.
 std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int rank,
                           std::uint64_t step);
 

@@ -9,6 +9,7 @@
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
+#include "core/quantize/coding/payload_parts.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 #include "core/sparsify/scan/quantiles.hpp"
 #include "core/sparsify/scan/simd/select_kernels.hpp"
@@ -17,38 +18,15 @@ namespace sparfuse {
 namespace {
 
 constexpr std::array<std::uint8_t, 3> kMagic = {'S', 'P', 1};
-constexpr std::uint8_t kFlagF16 = 1;
-constexpr std::uint8_t kFlagDelta = 2;
 constexpr std::uint32_t kEscape = 65535;
 constexpr std::size_t kEscapedBytes = 6;
-
-[[noreturn]] void Malformed(const std::string& what) {
-  SPARFUSE_THROW(kComm, "malformed sparse payload: " + what);
-}
-
-template <class T>
-T Load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-template <class T>
-std::byte* Store(std::byte* to, T value) {
-  std::memcpy(to, &value, sizeof value);
-  return to + sizeof value;
-}
-
-std::size_t ValueBytes(PayloadCoding coding, std::size_t count) {
-  return coding.values == ValueCoding::kF32 ? count * 4 : (count * 2 + 3) / 4 * 4;
-}
 
 std::byte* EncodeGaps(std::span<const std::uint32_t> indices, std::byte* to) {
   std::uint32_t previous = 0;
   for (const std::uint32_t index : indices) {
     const std::uint32_t gap = index - previous;
     if (gap < kEscape) {
-      to = Store(to, static_cast<std::uint16_t>(gap));
+      to = StoreBytes(to, static_cast<std::uint16_t>(gap));
     } else {
       // A step back would take more room than EncodedBytesBound says.
       if (index < previous) {
@@ -56,7 +34,7 @@ std::byte* EncodeGaps(std::span<const std::uint32_t> indices, std::byte* to) {
                                       " after " + std::to_string(previous) +
                                       "; expected increasing indices");
       }
-      to = Store(Store(to, static_cast<std::uint16_t>(kEscape)), gap);
+      to = StoreBytes(StoreBytes(to, static_cast<std::uint16_t>(kEscape)), gap);
     }
     previous = index;
   }
@@ -74,7 +52,7 @@ const std::byte* DecodeGaps(const std::byte* from, const std::byte* end,
   std::uint64_t index = 0;  // the sum of 2^32 gaps below 2^32 fits
   for (std::size_t i = 0; i < indices.size();) {
     if (i != 0 && indices.size() - i >= 4 && end - from >= 8) {
-      const auto four = Load<std::uint64_t>(from);
+      const auto four = LoadBytes<std::uint64_t>(from);
       if (!HasZero(four) && !HasZero(~four)) {  // neither a repeated index nor an escape
         const std::uint64_t a = index + (four & 0xffff);
         const std::uint64_t b = (four >> 16) & 0xffff;
@@ -91,34 +69,34 @@ const std::byte* DecodeGaps(const std::byte* from, const std::byte* end,
       }
     }
     const auto truncated = [&] {
-      Malformed("it ends within index " + std::to_string(i) + " of " +
-                std::to_string(indices.size()));
+      MalformedPayload("it ends within index " + std::to_string(i) + " of " +
+                       std::to_string(indices.size()));
     };
     if (end - from < 2) truncated();
-    std::uint32_t gap = Load<std::uint16_t>(from);
+    std::uint32_t gap = LoadBytes<std::uint16_t>(from);
     from += 2;
     if (gap == kEscape) {
       if (end - from < 4) truncated();
-      gap = Load<std::uint32_t>(from);
+      gap = LoadBytes<std::uint32_t>(from);
       from += 4;
       if (gap < kEscape) {
-        Malformed("an escaped gap of " + std::to_string(gap) + " before index " +
-                  std::to_string(i) + "; expected at least " + std::to_string(kEscape));
+        MalformedPayload("an escaped gap of " + std::to_string(gap) + " before index " +
+                         std::to_string(i) + "; expected at least " + std::to_string(kEscape));
       }
     }
     if (gap == 0 && i > 0) {
-      Malformed("index " + std::to_string(i) + " repeats " + std::to_string(index) +
-                "; expected increasing indices");
+      MalformedPayload("index " + std::to_string(i) + " repeats " + std::to_string(index) +
+                       "; expected increasing indices");
     }
     index += gap;
     indices[i++] = static_cast<std::uint32_t>(index);
     if (index > 0xffffffffu) {
-      Malformed("index " + std::to_string(i - 1) + " is " + std::to_string(index) +
-                "; expected 32 bits");
+      MalformedPayload("index " + std::to_string(i - 1) + " is " + std::to_string(index) +
+                       "; expected 32 bits");
     }
   }
   // The quick steps do not look: as gaps are positive, the last index is the largest.
-  if (index > 0xffffffffu) Malformed("the last index is " + std::to_string(index));
+  if (index > 0xffffffffu) MalformedPayload("the last index is " + std::to_string(index));
   return from;
 }
 
@@ -133,34 +111,11 @@ void DecodeIndices(const std::byte* from, std::span<std::uint32_t> indices) {
     if (!ascending) {
       std::size_t i = begin == 0 ? 1 : begin;
       while (indices[i] > indices[i - 1]) ++i;
-      Malformed("index " + std::to_string(i) + " is " + std::to_string(indices[i]) + " after " +
-                std::to_string(indices[i - 1]) + "; expected increasing indices");
+      MalformedPayload("index " + std::to_string(i) + " is " + std::to_string(indices[i]) +
+                       " after " + std::to_string(indices[i - 1]) +
+                       "; expected increasing indices");
     }
     previous = to[size - 1];
-  }
-}
-
-void DecodeValues(PayloadCoding coding, const std::byte* from, std::span<float> values) {
-  const SelectKernels& select = SelectKernelsFor(ActiveIsa());
-  const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
-  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
-    const std::size_t size = std::min(kBlock, values.size() - begin);
-    float* const to = values.data() + begin;
-    std::uint16_t codes[kBlock];
-    if (coding.values == ValueCoding::kF32) {
-      std::memcpy(to, from + begin * sizeof *to, size * sizeof *to);
-      if (select.add(to, nullptr, size) < kInfinityKey) continue;
-    } else {
-      std::memcpy(codes, from + begin * sizeof *codes, size * sizeof *codes);
-      if (kernels.half_decode(codes, size, to) < kHalfInfinity) continue;
-    }
-    const auto finite = [&](std::size_t i) {
-      return coding.values == ValueCoding::kF32 ? std::isfinite(to[i])
-                                                : (codes[i] & 0x7fff) < kHalfInfinity;
-    };
-    std::size_t i = 0;
-    while (i + 1 < size && finite(i)) ++i;
-    Malformed("value " + std::to_string(begin + i) + " is not finite");
   }
 }
 
@@ -178,8 +133,92 @@ double ExpectedEscapes(double count, double n) {
 
 }  // namespace
 
+[[noreturn]] void MalformedPayload(const std::string& what) {
+  SPARFUSE_THROW(kComm, "malformed sparse payload: " + what);
+}
+
+std::byte* StoreHeader(std::byte* to, PayloadHeader header) {
+  for (const std::uint8_t part : kMagic) to = StoreBytes(to, part);
+  return StoreBytes(StoreBytes(to, header.flags), header.count);
+}
+
+PayloadHeader ReadHeader(std::span<const std::byte> bytes, std::uint8_t most_flags) {
+  if (bytes.size() < kPayloadHeaderBytes) {
+    MalformedPayload(std::to_string(bytes.size()) + " bytes; expected a header of " +
+                     std::to_string(kPayloadHeaderBytes));
+  }
+  for (std::size_t i = 0; i < kMagic.size(); ++i) {
+    const auto found = std::to_integer<std::uint8_t>(bytes[i]);
+    if (found != kMagic[i]) {
+      MalformedPayload("byte " + std::to_string(i) + " of the header is " + std::to_string(found) +
+                       "; expected " + std::to_string(kMagic[i]));
+    }
+  }
+  const auto flags = std::to_integer<std::uint8_t>(bytes[kMagic.size()]);
+  if (flags > most_flags) {
+    MalformedPayload("flags " + std::to_string(flags) + "; expected at most " +
+                     std::to_string(most_flags));
+  }
+  return {flags, LoadBytes<std::uint32_t>(bytes.data() + 4)};
+}
+
+std::size_t ValueBytes(ValueCoding coding, std::size_t count) {
+  return coding == ValueCoding::kF32 ? count * 4 : (count * 2 + 3) / 4 * 4;
+}
+
+std::byte* StoreValues(ValueCoding coding, std::span<const float> values, std::byte* to) {
+  std::byte* const end = to + ValueBytes(coding, values.size());
+  if (values.empty()) return end;
+  if (coding == ValueCoding::kF32) {
+    std::memcpy(to, values.data(), values.size_bytes());
+    return end;
+  }
+  const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
+  std::memset(end - 4, 0, 4);
+  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
+    const std::size_t size = std::min(kBlock, values.size() - begin);
+    std::uint16_t codes[kBlock];
+    kernels.half_encode(values.data() + begin, nullptr, size, codes);
+    std::memcpy(to + begin * sizeof *codes, codes, size * sizeof *codes);
+  }
+  return end;
+}
+
+void ReadValues(ValueCoding coding, std::span<const std::byte> payload, std::size_t begin,
+                std::span<float> values) {
+  const std::byte* const from = payload.data() + begin;
+  const std::size_t bytes = ValueBytes(coding, values.size());
+  for (std::size_t i = coding == ValueCoding::kF32 ? bytes : values.size() * 2; i < bytes; ++i) {
+    if (from[i] == std::byte{0}) continue;
+    MalformedPayload("byte " + std::to_string(begin + i) + ", between values and indices, is " +
+                     std::to_string(std::to_integer<int>(from[i])) + "; expected 0");
+  }
+  const SelectKernels& select = SelectKernelsFor(ActiveIsa());
+  const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
+  for (std::size_t at = 0; at < values.size(); at += kBlock) {
+    const std::size_t size = std::min(kBlock, values.size() - at);
+    float* const to = values.data() + at;
+    std::uint16_t codes[kBlock];
+    if (coding == ValueCoding::kF32) {
+      std::memcpy(to, from + at * sizeof *to, size * sizeof *to);
+      if (select.add(to, nullptr, size) < kInfinityKey) continue;
+    } else {
+      std::memcpy(codes, from + at * sizeof *codes, size * sizeof *codes);
+      if (kernels.half_decode(codes, size, to) < kHalfInfinity) continue;
+    }
+    const auto finite = [&](std::size_t i) {
+      return coding == ValueCoding::kF32 ? std::isfinite(to[i])
+                                         : (codes[i] & 0x7fff) < kHalfInfinity;
+    };
+    std::size_t i = 0;
+    while (i + 1 < size && finite(i)) ++i;
+    MalformedPayload("value " + std::to_string(at + i) + " is not finite");
+  }
+}
+
 std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::size_t n) {
-  const std::size_t header_and_values = kPayloadHeaderBytes + ValueBytes(coding, count);
+  assert(!coding.of_selections());
+  const std::size_t header_and_values = kPayloadHeaderBytes + ValueBytes(coding.values, count);
   if (coding.indices == IndexCoding::kU32) return header_and_values + 4 * count;
   const double escapes = ExpectedEscapes(static_cast<double>(count), static_cast<double>(n));
   return header_and_values + 2 * count +
@@ -187,17 +226,18 @@ std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::s
 }
 
 std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n) {
+  assert(!coding.of_selections());
   // A gap of 65535 and more takes as much of the range.
   const std::size_t escapes = std::min(capacity, n / kEscape);
   const std::size_t index_bytes = coding.indices == IndexCoding::kU32
                                       ? 4 * capacity
                                       : 2 * (capacity - escapes) + kEscapedBytes * escapes;
-  return (kPayloadHeaderBytes + ValueBytes(coding, capacity) + index_bytes + 7) / 8 * 8;
+  return (kPayloadHeaderBytes + ValueBytes(coding.values, capacity) + index_bytes + 7) / 8 * 8;
 }
 
 void RoundToCoding(PayloadCoding coding, std::span<const std::uint32_t> indices,
                    std::span<float> values, std::span<float> residual) {
-  assert(indices.size() == values.size());
+  assert(indices.size() == values.size() && coding.values != ValueCoding::kFitted);
   if (coding.values == ValueCoding::kF32) return;
   const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
   for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
@@ -223,28 +263,13 @@ std::size_t EncodePayload(PayloadCoding coding, const SparsePayload& payload, st
                                   std::to_string(out.size()) + " bytes; expected " +
                                   std::to_string(EncodedBytesBound(coding, count, n)));
   }
-  std::byte* to = out.data();
-  for (const std::uint8_t part : kMagic) to = Store(to, part);
-  to = Store(to,
-             static_cast<std::uint8_t>((coding.values == ValueCoding::kF16 ? kFlagF16 : 0) |
-                                       (coding.indices == IndexCoding::kDelta ? kFlagDelta : 0)));
-  to = Store(to, static_cast<std::uint32_t>(count));
+  std::byte* to = StoreHeader(
+      out.data(),
+      {static_cast<std::uint8_t>((coding.values == ValueCoding::kF16 ? kFlagF16 : 0) |
+                                 (coding.indices == IndexCoding::kDelta ? kFlagDelta : 0)),
+       static_cast<std::uint32_t>(count)});
   if (count == 0) return kPayloadHeaderBytes;
-
-  if (coding.values == ValueCoding::kF32) {
-    std::memcpy(to, payload.values.data(), payload.values.size_bytes());
-  } else {
-    const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
-    std::memset(to + ValueBytes(coding, count) - 4, 0, 4);
-    for (std::size_t begin = 0; begin < count; begin += kBlock) {
-      const std::size_t size = std::min(kBlock, count - begin);
-      std::uint16_t codes[kBlock];
-      kernels.half_encode(payload.values.data() + begin, nullptr, size, codes);
-      std::memcpy(to + begin * sizeof *codes, codes, size * sizeof *codes);
-    }
-  }
-  to += ValueBytes(coding, count);
-
+  to = StoreValues(coding.values, payload.values, to);
   if (coding.indices == IndexCoding::kU32) {
     std::memcpy(to, payload.indices.data(), payload.indices.size_bytes());
     to += payload.indices.size_bytes();
@@ -255,22 +280,7 @@ std::size_t EncodePayload(PayloadCoding coding, const SparsePayload& payload, st
 }
 
 PayloadCoding CodingOf(std::span<const std::byte> bytes) {
-  if (bytes.size() < kPayloadHeaderBytes) {
-    Malformed(std::to_string(bytes.size()) + " bytes; expected a header of " +
-              std::to_string(kPayloadHeaderBytes));
-  }
-  for (std::size_t i = 0; i < kMagic.size(); ++i) {
-    const auto found = std::to_integer<std::uint8_t>(bytes[i]);
-    if (found != kMagic[i]) {
-      Malformed("byte " + std::to_string(i) + " of the header is " + std::to_string(found) +
-                "; expected " + std::to_string(kMagic[i]));
-    }
-  }
-  const auto flags = std::to_integer<std::uint8_t>(bytes[kMagic.size()]);
-  if (flags > (kFlagF16 | kFlagDelta)) {
-    Malformed("flags " + std::to_string(flags) + "; expected at most " +
-              std::to_string(kFlagF16 | kFlagDelta));
-  }
+  const std::uint8_t flags = ReadHeader(bytes, kFlagF16 | kFlagDelta).flags;
   return {(flags & kFlagF16) != 0 ? ValueCoding::kF16 : ValueCoding::kF32,
           (flags & kFlagDelta) != 0 ? IndexCoding::kDelta : IndexCoding::kU32};
 }
@@ -279,34 +289,27 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
                             std::span<std::uint32_t> indices, std::span<float> values) {
   assert(indices.size() == values.size());
   const PayloadCoding coding = CodingOf(bytes);
-  const std::size_t count = Load<std::uint32_t>(bytes.data() + 4);
+  const std::size_t count = LoadBytes<std::uint32_t>(bytes.data() + 4);
   if (count > indices.size()) {
-    Malformed(std::to_string(count) + " elements; expected at most " +
-              std::to_string(indices.size()));
+    MalformedPayload(std::to_string(count) + " elements; expected at most " +
+                     std::to_string(indices.size()));
   }
   indices = indices.first(count);
   values = values.first(count);
   const std::byte* const value_begin = bytes.data() + kPayloadHeaderBytes;
   const std::byte* const end = bytes.data() + bytes.size();
-  const std::size_t value_bytes = ValueBytes(coding, count);
+  const std::size_t value_bytes = ValueBytes(coding.values, count);
   // Of the shortest payload with so many elements; that of u32 indices is the only one.
   const std::size_t least =
       kPayloadHeaderBytes + value_bytes + count * (coding.indices == IndexCoding::kU32 ? 4 : 2);
   const auto wrong_length = [&](std::size_t expected, const char* relation) {
-    Malformed(std::to_string(bytes.size()) + " bytes for " + std::to_string(count) +
-              " elements; expected " + relation + std::to_string(expected));
+    MalformedPayload(std::to_string(bytes.size()) + " bytes for " + std::to_string(count) +
+                     " elements; expected " + relation + std::to_string(expected));
   };
   if (bytes.size() < least) wrong_length(least, "at least ");
   if (coding.indices == IndexCoding::kU32 && bytes.size() != least) wrong_length(least, "");
 
-  for (std::size_t i = coding.values == ValueCoding::kF32 ? value_bytes : count * 2;
-       i < value_bytes; ++i) {
-    if (value_begin[i] == std::byte{0}) continue;
-    Malformed("byte " + std::to_string(kPayloadHeaderBytes + i) +
-              ", between values and indices, is " +
-              std::to_string(std::to_integer<int>(value_begin[i])) + "; expected 0");
-  }
-  DecodeValues(coding, value_begin, values);
+  ReadValues(coding.values, bytes, kPayloadHeaderBytes, values);
   if (coding.indices == IndexCoding::kU32) {
     DecodeIndices(value_begin + value_bytes, indices);
   } else {
@@ -314,8 +317,8 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
     if (read != end) wrong_length(static_cast<std::size_t>(read - bytes.data()), "");
   }
   if (count > 0 && indices.back() >= n) {
-    Malformed("the last index is " + std::to_string(indices.back()) + "; expected one below " +
-              std::to_string(n));
+    MalformedPayload("the last index is " + std::to_string(indices.back()) +
+                     "; expected one below " + std::to_string(n));
   }
   return {indices, values};
 }

@@ -1,4 +1,5 @@
-// Codes sparse payloads in fewer bytes: values as halves, indices as gaps.
+// Codes sparse payloads in fewer bytes: values as halves, indices as gaps. What other codings there
+// are, selection_coding.hpp has: they code each selection by itself.
 //
 // A coded payload, little-endian:
 //   header   8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, bit 1: delta indices),
@@ -17,13 +18,24 @@
 
 namespace sparfuse {
 
-enum class ValueCoding : std::uint8_t { kF32, kF16 };
-enum class IndexCoding : std::uint8_t { kU32, kDelta };
+enum class ValueCoding : std::uint8_t { kF32, kF16, kFitted };
+enum class IndexCoding : std::uint8_t { kU32, kDelta, kBloom };
+// Which of the indices that a Bloom filter has are sent: as many as were selected, the first ones
+// or those that a permutation puts first; or all.
+enum class BloomPolicy : std::uint8_t { kLeftmost, kRandom, kAll };
 
 struct PayloadCoding {
   ValueCoding values = ValueCoding::kF32;
   IndexCoding indices = IndexCoding::kU32;
+  BloomPolicy policy = BloomPolicy::kLeftmost;  // of kBloom, as what follows
+  double false_positives = 0;  // of what was not selected; 0: a tenth of what was, by n
   bool operator==(const PayloadCoding&) const = default;
+
+  // Each selection is coded by itself, in which it may change: by selection_coding.hpp. The
+  // functions here are for other codings.
+  bool of_selections() const {
+    return values == ValueCoding::kFitted || indices == IndexCoding::kBloom;
+  }
 };
 
 inline constexpr std::size_t kPayloadHeaderBytes = 8;

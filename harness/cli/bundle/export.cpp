@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "harness/cli/verbs.hpp"
+#include "harness/cli/bundle/bundles.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/machine/system.hpp"
 
@@ -22,8 +22,8 @@ bool IsOf(const TrialRow& row, const std::string& experiment) {
 }
 
 // The trials of all that is named: experiments, papers, files. What has no trial is a mistake.
-std::vector<TrialRow> TrialsOf(Program& program, const std::vector<std::string>& names) {
-  std::vector<TrialRow> rows = program.Rows();
+std::vector<TrialRow> TrialsOf(Program& program, std::vector<TrialRow> rows,
+                               const std::vector<std::string>& names) {
   std::set<std::string> ids;
   for (const std::string& name : names) {
     const std::string id = name.ends_with(".toml") ? program.Load(name).id : name;
@@ -73,8 +73,10 @@ int ExportVerb(Program& program, const ExportRequest& request) {
     SPARFUSE_THROW(kConfig, fmt::format("--out {}: expected a name that ends in .sparfuse",
                                         request.out.string()));
   }
-  const Export bundle(program.store(), TrialsOf(program, request.names),
-                      PrivateNames::OfThisMachine());
+  std::vector<TrialRow> rows = program.Rows();
+  PrivateNames names = NamesOf(program.store(), rows);
+  const Export bundle(program.store(), TrialsOf(program, std::move(rows), request.names),
+                      std::move(names));
   const ExportSummary& summary = bundle.summary();
   for (const std::string& why : summary.left_out)
     fmt::print(stderr, "warning: {}; left out\n", why);

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "harness/cli/verbs.hpp"
+#include "harness/cli/bundle/bundles.hpp"
 
 namespace sparfuse::harness {
 
@@ -14,6 +14,7 @@ using nlohmann::json;
 
 int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files) {
   const Store& store = program.store();
+  const std::vector<TrialRow> rows = program.Rows();
   const StoreLock lock(store.results());
   json merged = json::array();
   bool any_refused = false;
@@ -25,7 +26,7 @@ int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files)
     } catch (const Error& error) {
       summary.refused.push_back(error.what());
     }
-    if (bundle) summary = Merge(store, lock, *bundle);
+    if (bundle) summary = Merge(store, lock, *bundle, rows);
     any_refused = any_refused || !summary.refused.empty();
     for (const std::string& why : summary.refused) fmt::print(stderr, "refused: {}\n", why);
     if (!program.json()) {

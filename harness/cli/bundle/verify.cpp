@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/verbs.hpp"
+#include "harness/cli/bundle/bundles.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -29,7 +29,10 @@ void PrintTable(const json& table) {
         text("hardware").empty() ? "hardware that is not known" : text("hardware"), text("system"));
     if (of != part) fmt::print("{}\n", part = of);
     const json& metrics = row["metrics"];
-    std::string value = "no trial counts";
+    std::string value = row["trials"].empty()
+                            ? "no trial counts"
+                            : fmt::format("{} trial(s), all disturbed: their times do not count",
+                                          row["trials"].size());
     for (const char* name : {"step_seconds", "throughput"}) {
       if (metrics.contains(name) && metrics[name]["value"].is_number())
         value = fmt::format("{} {}", name, ValueText(metrics[name]));
@@ -53,12 +56,15 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
     PrintJson({{"file", file.string()},
                {"written_by", bundle.written_by()},
                {"problems", verification.problems},
+               {"trials", verification.trials},
                {"table", verification.table}});
   } else {
     PrintTable(verification.table);
-    fmt::print("{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
-               good ? "every byte is as it was exported, and the table is that of the trials"
-                    : fmt::format("{} problem(s)", verification.problems.size()));
+    fmt::print(
+        "{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
+        good ? "every byte is as it was exported, metrics are those of the steps, and the table is "
+               "that of the trials"
+             : fmt::format("{} problem(s)", verification.problems.size()));
   }
   return good ? kDone : kTrialFailed;
 }

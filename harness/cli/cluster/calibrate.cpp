@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/cli/verbs.hpp"
+#include "harness/cli/cluster/cluster.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/implied_rate.hpp"
 #include "harness/clusters/measured/profile_kind.hpp"

@@ -1,11 +1,12 @@
 // Makes a declared cluster's file from a preset, lists what there is, and seals old profiles:
 // `sparfuse cluster`.
+#include "harness/cli/cluster/cluster.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "harness/cli/list/list.hpp"
-#include "harness/cli/verbs.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/cli/verbs.hpp"
+#include "harness/cli/cluster/cluster.hpp"
 #include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/report/tables/table.hpp"
@@ -14,14 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-LinkLog ReadLog(const ClusterImport& asked, const fs::path& file) {
+std::vector<LinkLog> ReadLogs(const ClusterImport& asked, const fs::path& file) {
+  if (asked.from == "fingerprint") return ReadFingerprintLogs(file.string());
   AskedOfLog open{asked.ranks, asked.nodes, {}};
   for (std::size_t o = 0; o < std::size(kLinkOperationNames); ++o) {
     if (asked.operation == kLinkOperationNames[o]) open.operation = static_cast<LinkOperation>(o);
   }
   const std::string text = ReadFile(file);
-  return asked.from == "osu" ? ReadOsu(text, file.string(), open)
-                             : ReadNcclTests(text, file.string(), open);
+  return {asked.from == "osu" ? ReadOsu(text, file.string(), open)
+                              : ReadNcclTests(text, file.string(), open)};
 }
 
 // The file that may be written: one of the project's, where results lie elsewhere, is everybody's.
@@ -78,7 +79,9 @@ int ClusterImportVerb(Program& program, const ClusterImport& asked) {
   const fs::path file = OwnFileOf(profiles, asked.cluster);
   const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, asked.cluster);
   std::vector<LinkLog> logs;
-  for (const std::string& log : asked.logs) logs.push_back(ReadLog(asked, log));
+  for (const std::string& file_of_logs : asked.logs) {
+    for (LinkLog& log : ReadLogs(asked, file_of_logs)) logs.push_back(std::move(log));
+  }
   const ImportedLinks links = LinksOf(cluster, logs);
   const bool writes = !asked.print && !links.curves.empty();
   if (writes) {

@@ -10,6 +10,7 @@
 #include "harness/catalog/metrics.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
@@ -270,6 +271,10 @@ json ClustersJson(const ProfileFolders& profiles) {
                     {"kind", "this machine"}}});
   for (const std::string& name : profiles.Names(".json"))
     list.push_back(ProfileJson(profiles.File(name + ".json"), name));
+  for (const std::string& name : FingerprintNames(profiles)) {
+    json& entry = list.emplace_back(ProfileJson(FingerprintFile(profiles, name), name));
+    entry["kind"] = entry["kind"].get<std::string>() + ", links alone (fingerprint)";
+  }
   for (const std::string& name : profiles.Names(".toml"))
     list.push_back(DeclaredJson(profiles, profiles.File(name + ".toml"), name));
   return list;

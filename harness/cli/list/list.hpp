@@ -5,12 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "harness/cli/verbs.hpp"
+#include "harness/cli/program.hpp"
 
 namespace sparfuse::harness {
 
 // What can be listed: "methods", "sparsifiers", ...
 const std::vector<std::string>& Listings();
+
+struct ListRequest {
+  std::string what;     // "methods", "sparsifiers", ...: Listings()
+  bool rounds = false;  // of collectives: steps and bytes for some numbers of ranks
+};
 
 // An array of objects, each with name, summary and what else there is to say. Throws
 // Error{kConfig}.
@@ -18,5 +23,7 @@ nlohmann::json Listing(Program& program, const ListRequest& request);
 
 // The same as text; figures, keys, inputs and the rounds of collectives as Markdown tables.
 std::string ListText(const std::string& what, const nlohmann::json& entries);
+
+int ListVerb(Program& program, const ListRequest& request);
 
 }  // namespace sparfuse::harness

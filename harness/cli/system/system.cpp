@@ -1,7 +1,8 @@
 // Describes this node in a system's file, and checks such a file: `sparfuse system`.
+#include "harness/cli/system/system.hpp"
+
 #include <fmt/format.h>
 
-#include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/store/store_lock.hpp"

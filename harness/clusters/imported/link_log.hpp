@@ -57,4 +57,9 @@ LinkLog ReadNcclTests(std::string_view text, const std::string& file, const Aske
 // say where their ranks ran, so that `asked` has to.
 LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog& asked);
 
+// Of each outcome of a file that `sparfuse system fingerprint` wrote: rings of messages through all
+// ranks and within nodes, and the backend's all-reduces. Throws Error{kConfig} for one without any,
+// and as ReadProfiles.
+std::vector<LinkLog> ReadFingerprintLogs(const std::string& file);
+
 }  // namespace sparfuse::harness

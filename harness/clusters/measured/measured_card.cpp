@@ -64,7 +64,8 @@ MeasuredCard ReadCard(const ProfileFolders& profiles, const std::string& name) {
                                         file.string(), name));
   }
   card.kind = KindOfAll(card.outcomes);
-  const json system = card.outcomes.front().value("system", json::object());
+  json system = card.outcomes.front().value("system", json::object());
+  if (system.contains("nodes")) system = json(system["nodes"].front());
   const json cards = system.value("gpus", json::array());
   card.hardware = cards.empty() ? system.value("cpu_model", "unknown hardware")
                                 : cards.front().get<std::string>();

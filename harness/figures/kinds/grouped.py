@@ -1,11 +1,13 @@
 """Draws a metric grouped by x, one bar for each value of a series, and the papers' numbers over the
 bars."""
 
+import collections
 from dataclasses import dataclass, field
 
 from matplotlib.patches import Patch
 
 import cells as selection
+import imported
 import layout
 import marks
 import published as papers
@@ -32,6 +34,7 @@ class Bar:
     dots: list = field(default_factory=list)
     why: str = "no value"  # where there is no number
     printed: list = field(default_factory=list)  # (Row, height)
+    imported: list = field(default_factory=list)  # heights
 
 
 @dataclass
@@ -53,11 +56,25 @@ def _place(x, value):
     return papers.plain(value) if x == "sparsifier" else value
 
 
-def _our_bars(part, panel, x, series, y, normalise):
+def _namer(found, x, series):
+    """What a cell's bar is called. With labels, methods that no panel has two of at a place go by
+    their name alone: as published numbers do, which then stand over them."""
+    several = set()
+    for _, cells in found:
+        count = collections.Counter((cell.method, _place(x, cell.get(x))) for cell in cells)
+        several |= {method for (method, _), bars in count.items() if bars > 1}
+    return lambda cell: (
+        cell.method
+        if series == "label" and cell.method not in several
+        else str(cell.get(series))
+    )
+
+
+def _our_bars(part, panel, x, name_of, y, normalise):
     for cell in sorted(panel.cells, key=lambda cell: selection.sort_key(cell.get(x))):
         place = _place(x, cell.get(x))
         panel.places.setdefault(place, layout.tick_words(x, cell.get(x), cell))
-        bar = Bar(place, str(cell.get(series)), cell)
+        bar = Bar(place, name_of(cell), cell)
         panel.bars.append(bar)
         values = cell.values(y)
         bar.why = cell.failure() or ("exactly 0" if values else bar.why)
@@ -74,6 +91,16 @@ def _our_bars(part, panel, x, series, y, normalise):
             if ratio and ratio.low is not None:
                 bar.low = bar.value * ratio.low / ratio.value
                 bar.high = bar.value * ratio.high / ratio.value
+
+
+def _imported_marks(panels, beside, y):
+    """Absolute numbers of others over the bars of their settings."""
+    values = [bar.value for panel in panels for bar in panel.bars if bar.value is not None]
+    most = imported.BEYOND * max(values, default=1.0)
+    for panel in panels:
+        for bar in panel.bars:
+            if bar.cell is not None:
+                bar.imported = [value for _, value in beside.of(bar.cell, y, most)]
 
 
 def _published_bars(panel, published, x, normalise):
@@ -115,8 +142,8 @@ def _published_bars(panel, published, x, normalise):
             add(place, published.name(gain[0]), row, gain[2])
 
 
-def _series_looks(styles, cells, series):
-    names = {str(cell.get(series)) for cell in cells}
+def _series_looks(styles, cells, series, name_of):
+    names = {name_of(cell) for cell in cells}
     if series in ("method", "label"):
         return styles, styles.sort(names)
     other = style.Styles([str(cell.get(series)) for cell in cells])
@@ -172,6 +199,8 @@ class _Drawing:
                 self.marks.text(axes, at, height * scale)
             else:
                 self.marks.value(axes, at, self.width, height * scale, row, calibrated)
+        for height in bar.imported:
+            self.marks.imported(axes, at, self.width, height * scale)
 
 
 def _tops(panels):
@@ -179,6 +208,7 @@ def _tops(panels):
     values = [bar.value for panel in panels for bar in panel.bars if bar.value is not None]
     values += [dot for panel in panels for bar in panel.bars for dot in bar.dots]
     values += [height for panel in panels for bar in panel.bars for _, height in bar.printed]
+    values += [height for panel in panels for bar in panel.bars for height in bar.imported]
     ends = [bar.high for panel in panels for bar in panel.bars if bar.high is not None]
     return max(values, default=1.0), max(ends, default=0.0)
 
@@ -206,16 +236,20 @@ def grouped_bars(experiment, part, figure, styles):
     chosen = part.shown(figure)
     if not any(cell.values(y) for cell in chosen):
         raise selection.NoData(f"no trial of part '{part.id}' counts that has '{y}'")
-    looks, order = _series_looks(styles, chosen, series)
     found = selection.panels(chosen, [x, series])
+    name_of = _namer(found, x, series)
+    looks, order = _series_looks(styles, chosen, series, name_of)
     rows_of, elsewhere = papers.spread(published, found, x)
     panels = [
         Panel(fields, inside, rows_of[position]) for position, (fields, inside) in enumerate(found)
     ]
     for panel in panels:
-        _our_bars(part, panel, x, series, y, normalise)
+        _our_bars(part, panel, x, name_of, y, normalise)
         _published_bars(panel, published, x, normalise)
         panel.bars = [bar for bar in panel.bars if bar.name != normalise]
+    beside = imported.Beside(part)
+    if not normalise:  # no ratio has others' numbers below it
+        _imported_marks(panels, beside, y)
     strangers = list(
         dict.fromkeys(bar.name for panel in panels for bar in panel.bars if bar.name not in order)
     )
@@ -272,7 +306,7 @@ def grouped_bars(experiment, part, figure, styles):
         Patch(label=f"{name} (published only)", **marks.only_published(position))
         for position, name in enumerate(strangers)
     ]
-    handles += draw.marks.handles()
+    handles += draw.marks.handles() + beside.handles()
     if draw.dots:
         handles.append(marks.dot_handle("one block"))
     words = f"{name} over {normalise}'s" if normalise else name
@@ -297,6 +331,7 @@ def grouped_bars(experiment, part, figure, styles):
         ),
         published.source() if published else "",
         papers.settings_words(elsewhere),
+        beside.words(),
     )
     numbers = []
     if published:

@@ -5,6 +5,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 import cells as selection
+import imported
 import style
 import wording
 from caption import caption
@@ -50,6 +51,7 @@ def convergence(experiment, part, figure, styles):
     panels = [panel for panel in panels if any(cell.hash in curves for cell in panel[1])]
     made, grid = style.figure(len(panels), 2, 2.5, sharey="row")
     names = styles.sort(cell.label for cell in chosen)
+    beside = imported.Beside(part)
     banded = targeted = reached = False
     for (fields, inside), axes_row in zip(panels, grid):
         for column, (axes, words) in enumerate(zip(axes_row, ("Training time (s)", "Steps"))):
@@ -90,6 +92,9 @@ def convergence(experiment, part, figure, styles):
                             zorder=5,
                             clip_on=False,
                         )
+            for cell in inside:
+                for result, _ in beside.of(cell, "final_metric") if column else ():
+                    _imported_curves(axes_row, result, styles[cell.label])
             targets = {_target(cell) for cell in inside if _target(cell) is not None}
             for target in sorted(targets):
                 targeted = True
@@ -126,7 +131,7 @@ def convergence(experiment, part, figure, styles):
         )
         for name in names
         if any(cell.hash in curves and cell.label == name for cell in chosen)
-    ]
+    ] + beside.handles()
     title = figure.get("title") or "Convergence against training time and against steps"
     failed = [f"{cell.label}: {cell.failure()}" for cell in chosen if cell.hash not in curves]
     text = caption(
@@ -139,8 +144,20 @@ def convergence(experiment, part, figure, styles):
         ),
         "Markers: the target was reached and the trial stopped." if targeted and reached else "",
         f"Not shown: {', '.join(failed)}." if failed else "",
+        beside.words(),
     )
     return Drawn(made, title, text, handles)
+
+
+def _imported_curves(axes_row, result, look):
+    """What others evaluated, over time where they say it, and over steps."""
+    for trial in result.trials:
+        series = trial.series("evaluations.npy")
+        if series is None:
+            continue
+        for axes, x in zip(axes_row, (series["seconds"], series["step"])):
+            line = {**look.line(), "color": style.IMPORTED}
+            axes.plot(x, series["metric"], **line, linewidth=1.3, marker="|", markersize=4)
 
 
 def _modelled_dashes(look):
@@ -161,6 +178,7 @@ def scaling(experiment, part, figure, styles):
     rows = -(-len(panels) // columns)
     made, grid = style.figure(rows * (2 if with_ratio else 1), columns, 2.15, sharex="col")
     drawn, crowded, whiskers = [], False, False
+    beside = imported.Beside(part)
     for position in range(len(panels), rows * columns):
         for row in (
             (2 * (position // columns), 2 * (position // columns) + 1)
@@ -202,6 +220,16 @@ def scaling(experiment, part, figure, styles):
                         markeredgewidth=0.9,
                     )
             for cell in line:
+                for _, value in beside.of(cell, y):
+                    upper.plot(
+                        cell.workers,
+                        value * scale,
+                        marker=look.marker,
+                        linestyle="",
+                        color=style.IMPORTED,
+                        markersize=5,
+                        zorder=5,
+                    )
                 for point in cell.points():
                     if not point.interval(y):
                         continue
@@ -318,6 +346,7 @@ def scaling(experiment, part, figure, styles):
                 label="oversubscribed",
             )
         )
+    handles += beside.handles(points=True)
     title = (
         figure.get("title")
         or f"{wording.metric_name(y)} over workers: modelled, and timed where it could be"
@@ -339,5 +368,6 @@ def scaling(experiment, part, figure, styles):
             else ""
         ),
         "Ringed: more threads than the machine has cores." if crowded else "",
+        beside.words(),
     )
     return Drawn(made, title, text, handles)

@@ -119,6 +119,8 @@ class BoundMethod : public MadeByInit {
       entry["sparsified"] = kSparsified[static_cast<std::size_t>(unit.sparsified)];
       entry["density"] = unit.density;
       entry["lane"] = std::string(LaneName(unit.lane));
+      entry["partitions"] = unit.partitions;
+      entry["path"] = unit.path;
       entry["elements"] = elements;
       entry["tensors"] = tensors;
       units.append(entry);
@@ -288,7 +290,7 @@ class BoundMethod : public MadeByInit {
   }
 
   py::array CopyOf(int rank, const std::string& name, const char* what,
-                   std::span<const float> (LiveEngine::*get)(std::string_view, Range)) {
+                   std::span<const float> (LiveEngine::*get)(Range)) {
     const auto lock = LockAlone(what);
     SPARFUSE_REQUIRE(rank >= 0 && rank < ranks_->ranks(),
                      std::string(what) + ": rank = " + std::to_string(rank) + ": expected 0 to " +
@@ -299,7 +301,7 @@ class BoundMethod : public MadeByInit {
                                   Suggestion(name, method_.TensorNames()));
     }
     const TensorEntry& tensor = layout().tensor(*position);
-    const auto values = (ranks_->EngineOf(rank).*get)("local", tensor.range());
+    const auto values = (ranks_->EngineOf(rank).*get)(tensor.range());
     ArrayMemory<float> copy(values.size());
     std::ranges::copy(values, copy.data());
     return std::move(copy).Release(tensor.shape);
@@ -335,7 +337,7 @@ py::dict ListOptions(const std::string& strategy, const std::string& planner,
 
 void BindMethod(py::module_& module) {
   py::class_<BoundMethod>(module, "_Method")
-      .def(py::init([](std::string name, py::dict file, int world_size,
+      .def(py::init([](std::string name, py::dict file, int world_size, int ranks_per_node,
                        std::vector<std::pair<std::string, py::object>> layout, double density,
                        std::string sparsifier, py::dict sparsifier_options, std::string feedback,
                        py::dict feedback_options, std::size_t dense_max_ndim,
@@ -350,6 +352,7 @@ void BindMethod(py::module_& module) {
                                                      std::move(options),
                                                      std::move(keywords),
                                                      world_size,
+                                                     ranks_per_node,
                                                      std::move(layout),
                                                      density,
                                                      std::move(sparsifier),
@@ -365,7 +368,7 @@ void BindMethod(py::module_& module) {
                                       threads.value_or(each), deadline_seconds, verify);
            }),
            py::kw_only(), py::arg("name"), py::arg("file"), py::arg("world_size"),
-           py::arg("layout"), py::arg("density"), py::arg("sparsifier"),
+           py::arg("ranks_per_node"), py::arg("layout"), py::arg("density"), py::arg("sparsifier"),
            py::arg("sparsifier_options"), py::arg("feedback"), py::arg("feedback_options"),
            py::arg("dense_max_ndim"), py::arg("dense_tensors"), py::arg("no_feedback_tensors"),
            py::arg("seed"), py::arg("threads"), py::arg("deadline_seconds"), py::arg("gbps"),

@@ -7,18 +7,37 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
+#include "core/quantize/coding/payload_parts.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/bindings/bindings.hpp"
+#include "harness/python/threads.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-IndexCoding ReadIndexCoding(const std::string& indices) {
-  SPARFUSE_REQUIRE(indices == "delta" || indices == "u32",
-                   "indices = \"" + indices + "\": expected \"delta\" or \"u32\"");
-  return indices == "delta" ? IndexCoding::kDelta : IndexCoding::kU32;
+PayloadCoding ReadCoding(const std::string& values, const std::string& indices,
+                         const std::string& policy, double fpr) {
+  SPARFUSE_REQUIRE(values == "f16" || values == "f32" || values == "fitted",
+                   "values = \"" + values + "\": expected \"f16\", \"f32\" or \"fitted\"");
+  SPARFUSE_REQUIRE(indices == "delta" || indices == "u32" || indices == "bloom",
+                   "indices = \"" + indices + "\": expected \"delta\", \"u32\" or \"bloom\"");
+  SPARFUSE_REQUIRE(policy == "leftmost" || policy == "random" || policy == "p0",
+                   "policy = \"" + policy + "\": expected \"leftmost\", \"random\" or \"p0\"");
+  SPARFUSE_REQUIRE(fpr >= 0 && fpr <= 0.5, "fpr = " + std::to_string(fpr) + ": expected 0 to 0.5");
+  SPARFUSE_REQUIRE(values != "fitted" || indices != "delta",
+                   "values = \"fitted\" with indices = \"delta\": expected \"u32\" or \"bloom\"");
+  SPARFUSE_REQUIRE(indices == "bloom" || (policy == "leftmost" && fpr == 0),
+                   "policy and fpr are of indices = \"bloom\", and they are \"" + indices + "\"");
+  return {values == "fitted" ? ValueCoding::kFitted : ReadValueCoding(values),
+          indices == "bloom"   ? IndexCoding::kBloom
+          : indices == "delta" ? IndexCoding::kDelta
+                               : IndexCoding::kU32,
+          policy == "p0"       ? BloomPolicy::kAll
+          : policy == "random" ? BloomPolicy::kRandom
+                               : BloomPolicy::kLeftmost,
+          fpr};
 }
 
 void RequireElements(std::uint64_t n) {
@@ -34,10 +53,26 @@ void RequireFinite(std::span<const float> values) {
                                "] = " + std::to_string(*bad) + ": expected finite values");
 }
 
+// A copy of the selection is revised; its room is that of the engine's slots.
+ArrayMemory<std::uint8_t> EncodeSelection(const PayloadCoding& coding, const SparsePayload& payload,
+                                          std::size_t n, std::span<float> residual) {
+  const std::size_t count = payload.indices.size();
+  const std::size_t capacity = std::min(n, std::max(4 * count, count + 1024));
+  std::vector<std::uint32_t> indices(capacity);
+  std::vector<float> values(capacity);
+  std::ranges::copy(payload.indices, indices.begin());
+  std::ranges::copy(payload.values, values.begin());
+  Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, count};
+  ArrayMemory<std::uint8_t> bytes(SelectionBytesBound(coding, capacity, n));
+  bytes.Shrink(SelectionCoder().Encode(coding, residual, residual, slot,
+                                       std::as_writable_bytes(bytes.span()), *ModulePool()));
+  return bytes;
+}
+
 py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64_t n,
                        const std::string& values, const std::string& indices,
-                       const py::object& residual) {
-  const PayloadCoding coding{ReadValueCoding(values), ReadIndexCoding(indices)};
+                       const py::object& residual, const std::string& policy, double fpr) {
+  const PayloadCoding coding = ReadCoding(values, indices, policy, fpr);
   RequireElements(n);
   const py::array_t<std::uint32_t> index_array = ReadIndices(idx, n, "idx");
   const FloatArray value_array = ReadFloats(val, "val");
@@ -55,10 +90,15 @@ py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64
     RequireApart("residual", std::as_bytes(kept), "idx", std::as_bytes(payload.indices));
     RequireApart("residual", std::as_bytes(kept), "val", std::as_bytes(payload.values));
   }
+  SPARFUSE_REQUIRE(!coding.of_selections() || !kept.empty(),
+                   "values = \"" + values + "\", indices = \"" + indices +
+                       "\": what is sent is another selection, of what val and residual have; "
+                       "expected residual");
   return [&] {
     const py::gil_scoped_release no_gil;
     CheckIndices(payload.indices, n, "idx");
     RequireFinite(payload.values);
+    if (coding.of_selections()) return EncodeSelection(coding, payload, n, kept);
     std::vector<float> rounded;
     if (!kept.empty() && coding.values != ValueCoding::kF32) {
       rounded.assign(payload.values.begin(), payload.values.end());
@@ -75,14 +115,28 @@ py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64
 py::tuple DecodeArrays(const py::object& payload, std::uint64_t n) {
   RequireElements(n);
   const ByteArray array = ReadBytes(payload, "payload");
-  // An element takes four bytes or more.
-  const std::size_t most = std::min<std::size_t>(array.bytes().size() / 4, n);
+  const PayloadHeader header =
+      ReadHeader(array.bytes(), kFlagF16 | kFlagDelta | kFlagFitted | kFlagBloom | kFlagPermuted);
+  const bool of_selection = (header.flags & (kFlagFitted | kFlagBloom)) != 0;
+  // An element takes four bytes or more, but for what is coded as a selection.
+  const std::size_t most =
+      std::min<std::size_t>(n, of_selection ? std::size_t{header.count} : array.bytes().size() / 4);
   ArrayMemory<std::uint32_t> indices(most);
   ArrayMemory<float> values(most);
   {
     const py::gil_scoped_release no_gil;
-    const std::size_t count =
-        DecodePayload(array.bytes(), n, indices.span(), values.span()).indices.size();
+    std::size_t count = 0;
+    if (of_selection) {
+      const auto [decoded, bytes] =
+          SelectionCoder().Decode(array.bytes(), n, indices.span(), values.span(), *ModulePool());
+      if (bytes != array.bytes().size()) {
+        MalformedPayload(std::to_string(array.bytes().size()) + " bytes; expected " +
+                         std::to_string(bytes));
+      }
+      count = decoded.indices.size();
+    } else {
+      count = DecodePayload(array.bytes(), n, indices.span(), values.span()).indices.size();
+    }
     indices.Shrink(count);
     values.Shrink(count);
   }
@@ -100,17 +154,26 @@ ValueCoding ReadValueCoding(const std::string& values) {
 void BindPayload(py::module_& module) {
   module.def("encode_payload", &EncodeArrays, py::arg("idx"), py::arg("val"), py::arg("n"),
              py::arg("values") = "f16", py::arg("indices") = "delta", py::kw_only(),
-             py::arg("residual") = py::none(),
+             py::arg("residual") = py::none(), py::arg("policy") = "leftmost", py::arg("fpr") = 0.0,
              R"(A sparse payload in fewer bytes, as a uint8 array: half of them by default.
 
 idx, val  as Sparsifier.select and ErrorFeedback.step return them; not modified
 n         elements of the array that was selected from
-values    "f16": rounded to half precision, 65504 at most; "f32": as they are
-indices   "delta": gaps, two bytes each below 65535, else six; "u32": four bytes each
+values    "f16": rounded to half precision, 65504 at most; "f32": as they are; "fitted": DeepReduce's
+          polynomials of the sorted values, not with "delta"
+indices   "delta": gaps, two bytes each below 65535, else six; "u32": four bytes each; "bloom":
+          DeepReduce's Bloom filter, which also has some of the other indices
 residual  float32 array of n elements, in row-major order: what rounding takes from val is added to
           it in place, at idx. Without it that is lost, unless val came from
           ErrorFeedback(..., values="f16"), which rounds by itself and keeps the rest: do not pass
-          its residual(), which is a copy.
+          its residual(), which is a copy. Needed with "fitted" and "bloom", which send another
+          selection than idx and val: what leaves that is put into residual, what enters it is taken
+          from there. decode_payload says what is sent. Arrays of 1000 elements and fewer are coded
+          as "u32" beside "f16" or "f32"
+policy    with "bloom", which of the filter's indices are sent: the "leftmost", those that a "random"
+          but fixed permutation puts first, as many as idx has, or all of them, "p0"
+fpr       with "bloom", the fraction of the other indices that the filter has, at most 0.5; 0: a
+          tenth of len(idx) / n
 
 The bytes say how they were encoded and where they end. Raises ConfigError where idx is not
 increasing or not below n, NumericError for a NaN or an infinity in val.
@@ -123,6 +186,14 @@ increasing or not below n, NumericError for a NaN or an infinity in val.
 >>> payload = sparfuse.encode_payload(idx, val, g.size, residual=residual)
 >>> payload.nbytes, sparfuse.decode_payload(payload, g.size)[1].tolist(), residual.tolist()
 (16, [2048.0, -3.0], [0.0, 1.0, 0.0, 0.0])
+>>> g = numpy.arange(2000, dtype=numpy.float32)
+>>> idx, val = sparfuse.Sparsifier("topk", density=0.01).select(g)
+>>> residual = g.copy()
+>>> residual[idx] = 0
+>>> payload = sparfuse.encode_payload(idx, val, g.size, "f32", "bloom", residual=residual)
+>>> sent, values = sparfuse.decode_payload(payload, g.size)
+>>> payload.nbytes, len(sent), bool((values == g[sent]).all()), float(residual[sent].sum())
+(132, 20, True, 0.0)
 )");
   module.def("decode_payload", &DecodeArrays, py::arg("payload"), py::arg("n"),
              R"((indices, values) of what encode_payload returned, as decompress takes them.

@@ -1,11 +1,14 @@
-// Binds plan: the units that solvers of published planners make of declared times.
+// Binds plan: what solvers of published planners make of declared times.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <optional>
 
 #include "baselines/cupcake/cupcake_solver.hpp"
+#include "baselines/espresso/espresso_solver.hpp"
+#include "baselines/hipress/secopa.hpp"
 #include "baselines/mg-wfbp/mg_wfbp_solver.hpp"
 #include "baselines/omgs/omgs_solver.hpp"
 #include "core/base/error.hpp"
@@ -45,15 +48,36 @@ class PlanKeywords {
     return density;
   }
 
-  int WorldSize() const {
-    static constexpr const char* kExpected = "an integer of at least 1: how many ranks";
-    const py::object value = Need("world_size", kExpected);
-    if (PyIndex_Check(value.ptr()) == 0) ThrowType("world_size", value, kExpected);
+  int WorldSize() const { return Count("world_size", "an integer of at least 1: how many ranks"); }
+
+  int Count(const char* key, const char* expected) const {
+    const py::object value = Need(key, expected);
+    if (PyIndex_Check(value.ptr()) == 0) ThrowType(key, value, expected);
     constexpr long long kMost = 1 << 30;
     int overflow = 0;
-    const long long ranks = PyLong_AsLongLongAndOverflow(py::int_(value).ptr(), &overflow);
-    if (overflow != 0 || ranks < 1 || ranks > kMost) Refuse("world_size", value, kExpected);
-    return static_cast<int>(ranks);
+    const long long count = PyLong_AsLongLongAndOverflow(py::int_(value).ptr(), &overflow);
+    if (overflow != 0 || count < 1 || count > kMost) Refuse(key, value, expected);
+    return static_cast<int>(count);
+  }
+
+  // False where it is missing.
+  bool Flag(const char* key) const {
+    const auto value = Find(key);
+    if (!value) return false;
+    if (!py::isinstance<py::bool_>(*value)) ThrowType(key, *value, "True or False");
+    return value->cast<bool>();
+  }
+
+  // The position among `names` of a string that must be one of them.
+  std::size_t OneOf(const char* key, const std::vector<std::string>& names) const {
+    std::string expected = "one of";
+    for (const std::string& name : names)
+      expected += (&name == names.data() ? " \"" : ", \"") + name + "\"";
+    const py::object value = Need(key, expected.c_str());
+    if (!py::isinstance<py::str>(value)) ThrowType(key, value, expected.c_str());
+    const auto found = std::ranges::find(names, value.cast<std::string>());
+    if (found == names.end()) Refuse(key, value, expected.c_str());
+    return static_cast<std::size_t>(found - names.begin());
   }
 
   std::vector<std::size_t> Elements() const {
@@ -140,52 +164,109 @@ class PlanKeywords {
   py::dict given_;
 };
 
-struct Solver {
-  std::string name;
-  std::vector<std::string> options;
-  std::function<std::vector<std::size_t>(const PlanKeywords&, const ReadyTensors&)> units;
-};
+using Sizes = std::vector<std::size_t>;
 
-std::vector<std::size_t> UnitsOfMgWfbp(const PlanKeywords& given, const ReadyTensors& tensors) {
-  return baselines::MgWfbpUnits(tensors, {given.NotNegative("alpha"), given.NotNegative("beta")});
+Sizes UnitsOfMgWfbp(const PlanKeywords& given, const ReadyTensors& tensors) {
+  const double alpha = given.NotNegative("alpha"), beta = given.NotNegative("beta");
+  const py::gil_scoped_release no_gil;
+  return baselines::MgWfbpUnits(tensors, {alpha, beta});
 }
 
-std::vector<std::size_t> UnitsOfOmgs(const PlanKeywords& given, const ReadyTensors& tensors) {
+Sizes UnitsOfOmgs(const PlanKeywords& given, const ReadyTensors& tensors) {
   const double topk_seconds = given.NotNegative("topk_seconds");
   const baselines::OmgsAllGathers exchange{given.NotNegative("alpha"), given.NotNegative("beta"),
                                            given.Density(), given.WorldSize()};
+  const py::gil_scoped_release no_gil;
   return baselines::OmgsUnits(
       tensors,
       [&](std::size_t elements) { return baselines::OmgsSelectionSeconds(topk_seconds, elements); },
       exchange);
 }
 
-std::vector<std::size_t> UnitsOfCupcake(const PlanKeywords& given, const ReadyTensors& tensors) {
+Sizes UnitsOfCupcake(const PlanKeywords& given, const ReadyTensors& tensors) {
   const auto line = [&](const char* constant, const char* slope) {
     return [a = given.NotNegative(constant), b = given.NotNegative(slope)](std::size_t elements) {
       return a + b * static_cast<double>(elements);
     };
   };
-  return baselines::CupcakeUnits(tensors, line("compress_alpha", "compress_beta"),
-                                 line("alpha", "beta"),
+  const auto select = line("compress_alpha", "compress_beta"), send = line("alpha", "beta");
+  const py::gil_scoped_release no_gil;
+  return baselines::CupcakeUnits(tensors, select, send,
                                  baselines::CupcakeSelection::kBesideBackward);
 }
 
-const std::vector<Solver> kSolvers = {
-    {"mg-wfbp", {}, &UnitsOfMgWfbp},
-    {"omgs", {"density", "topk_seconds"}, &UnitsOfOmgs},
-    {"cupcake", {"compress_alpha", "compress_beta"}, &UnitsOfCupcake},
+std::vector<int> OptionsOfEspresso(const PlanKeywords& given, const ReadyTensors& tensors) {
+  using Compressor = baselines::EspressoCompressor;
+  baselines::EspressoSetting setting;
+  setting.compressor =
+      static_cast<Compressor>(given.OneOf("compressor", {"randomk", "dgc", "efsignsgd", "onebit"}));
+  if (setting.compressor == Compressor::kRandomK || setting.compressor == Compressor::kDgc) {
+    setting.density = given.Density();
+  }
+  setting.gpus_per_node =
+      given.Count("gpus_per_node", "an integer of at least 1: the cards of a node");
+  const int ranks = given.WorldSize();
+  SPARFUSE_REQUIRE(
+      ranks % setting.gpus_per_node == 0,
+      "plan espresso: world_size = " + std::to_string(ranks) +
+          ": expected a multiple of gpus_per_node = " + std::to_string(setting.gpus_per_node));
+  setting.nodes = ranks / setting.gpus_per_node;
+  setting.nvlink = given.Flag("nvlink");
+  setting.cpu = given.Flag("cpu");
+  setting.two_level = given.Flag("two_level");
+  setting.mod1000 = given.Flag("mod1000");
+  const py::gil_scoped_release no_gil;
+  return baselines::EspressoOptions(tensors, setting);
+}
+
+std::vector<std::pair<std::string, int>> DecisionsOfHipress(const PlanKeywords& given) {
+  const auto topology = given.OneOf("topology", {"PS", "RING"}) == 0
+                            ? baselines::SecopaTopology::kServers
+                            : baselines::SecopaTopology::kRing;
+  const int nodes = given.WorldSize();
+  const Sizes tensors = given.Elements();
+  std::vector<std::pair<std::string, int>> decisions;
+  const py::gil_scoped_release no_gil;
+  for (const std::size_t elements : tensors) {
+    const auto [compress, partitions] = baselines::SecopaDecide(topology, nodes, elements);
+    decisions.emplace_back(compress ? "y" : "n", partitions);
+  }
+  return decisions;
+}
+
+struct Solver {
+  std::string name;
+  std::vector<std::string> options;
+  std::function<py::object(const PlanKeywords&)> solve;
 };
 
-std::vector<std::size_t> PlanUnits(const std::string& name, const py::kwargs& keywords) {
+// Of a solver that looks at when gradients are ready.
+template <class Solve>
+auto OfReadyTensors(const Solve& solve) {
+  return [solve](const PlanKeywords& given) -> py::object {
+    const Sizes elements = given.Elements();
+    const std::vector<double> seconds = given.BackwardSeconds(elements.size());
+    return py::cast(solve(given, ReadyTensors{elements, seconds}));
+  };
+}
+
+const std::vector<Solver> kSolvers = {
+    {"mg-wfbp", {}, OfReadyTensors(&UnitsOfMgWfbp)},
+    {"omgs", {"density", "topk_seconds"}, OfReadyTensors(&UnitsOfOmgs)},
+    {"cupcake", {"compress_alpha", "compress_beta"}, OfReadyTensors(&UnitsOfCupcake)},
+    {"espresso",
+     {"gpus_per_node", "compressor", "density", "nvlink", "cpu", "two_level", "mod1000"},
+     OfReadyTensors(&OptionsOfEspresso)},
+    {"hipress",
+     {"topology"},
+     [](const PlanKeywords& given) -> py::object { return py::cast(DecisionsOfHipress(given)); }},
+};
+
+py::object PlanOf(const std::string& name, const py::kwargs& keywords) {
   std::vector<std::string> known;
   for (const Solver& solver : kSolvers) {
     known.push_back(solver.name);
-    if (solver.name != name) continue;
-    const PlanKeywords given(name, solver.options, keywords);
-    const std::vector<std::size_t> elements = given.Elements();
-    const std::vector<double> seconds = given.BackwardSeconds(elements.size());
-    return solver.units(given, {elements, seconds});
+    if (solver.name == name) return solver.solve(PlanKeywords(name, solver.options, keywords));
   }
   SPARFUSE_THROW(kConfig, "plan: unknown planner \"" + name + "\"" + Suggestion(name, known));
 }
@@ -193,19 +274,22 @@ std::vector<std::size_t> PlanUnits(const std::string& name, const py::kwargs& ke
 }  // namespace
 
 void BindPlan(py::module_& module) {
-  module.def("plan", &PlanUnits, py::arg("name"),
-             R"(How many tensors each unit has that a published planner makes, in ready order.
+  module.def("plan", &PlanOf, py::arg("name"),
+             R"(What a published planner decides for a model, in ready order.
 
-The planner's own algorithm with times that are given; it needs no method and measures nothing. The
-numbers add up to the tensors of the layout. All arguments but the name are keywords.
+The planner's own algorithm with times that are given; it needs no method and measures nothing. Of
+"mg-wfbp", "omgs" and "cupcake" how many tensors each unit has; the numbers add up to the tensors of
+the layout. Of "espresso" the runtime's option, 0 to 14, of each tensor; of "hipress" whether it is
+compressed, "y" or "n", and in how many partitions. All arguments but the name are keywords.
 
-name              "mg-wfbp", "omgs" or "cupcake"
+name              "mg-wfbp", "omgs", "cupcake", "espresso" or "hipress"
 layout            (name, shape) of each tensor, or a dict of them, in ready order: the order in
                   which backward produces gradients, the last layer first
 backward_seconds  seconds of backward of each tensor, in that order: since the gradient before it
-world_size        how many ranks; omgs
+world_size        how many ranks; omgs, espresso, and of hipress nodes: 4, 8 or 16
 alpha, beta       what an exchange takes: start-up seconds, and seconds for each byte or, for
-                  cupcake, element
+                  cupcake, element; not looked at by espresso and hipress, whose constants are
+                  published
 
 mg-wfbp   An all-reduce of M bytes, 4 an element, takes alpha + beta M. Merges the next gradient
           where waiting for it costs less than alpha, as Shi, Chu and Li, MG-WFBP, INFOCOM 2019.
@@ -218,10 +302,19 @@ cupcake   compress_alpha, compress_beta: selecting among x elements takes
           compress_alpha + compress_beta x, beside backward; sending them alpha + beta x. One unit,
           or two with the boundary for which the last one is sent earliest, as Wang et al., Cupcake,
           MLSys 2023.
+espresso  compressor "randomk" or "dgc", with density, "efsignsgd" or "onebit"; world_size ranks,
+          gpus_per_node on each node. nvlink within nodes instead of PCIe, cpu: processors may
+          compress, too, two_level: also before the exchange within nodes; mod1000 takes gaps modulo
+          1000 us as the published code does. All four False where they are missing. Gaps are
+          backward_seconds in whole microseconds, the first 0. With cpu all choices of what goes to
+          processors are tried, up to 2^20 of them; where there are more, one size of tensors after
+          another, which need not end at the best. As Wang et al., Espresso, EuroSys 2023.
+hipress   topology "PS" or "RING"; looks at no times. As Bai et al., HiPress, SOSP 2021.
 
-A keyword that the planner does not look at may be left out. Raises ConfigError, naming keyword,
-value and what was expected: for an unknown name or keyword, one that is missing, more or
-fewer seconds than tensors, a negative or infinite number. Raises TypeError where it is no number.
+Of layout, backward_seconds, world_size, alpha and beta, those that the planner does not look at may
+be left out. Other threads of Python go on while it plans. Raises ConfigError, naming keyword, value
+and what was expected: for an unknown name or keyword, one that is missing, more or fewer seconds
+than tensors, a negative or infinite number. Raises TypeError where it is no number.
 
 >>> import sparfuse
 >>> layout = [("fc3", (10, 512)), ("fc2", (512, 512)), ("fc1", (512, 784))]
@@ -233,6 +326,11 @@ fewer seconds than tensors, a negative or infinite number. Raises TypeError wher
 [3]
 >>> sparfuse.plan("cupcake", compress_alpha=3e-5, compress_beta=1e-10, **times)
 [2, 1]
+>>> sparfuse.plan("espresso", layout=layout, backward_seconds=seconds, world_size=32,
+...               gpus_per_node=8, compressor="dgc", density=0.01)
+[0, 1, 1]
+>>> sparfuse.plan("hipress", layout=[("fc1", (4096, 4096))], topology="PS", world_size=4)
+[('y', 4)]
 >>> sparfuse.plan("mg-wfbp", **{**times, "alpha": -1})
 Traceback (most recent call last):
     ...

@@ -195,6 +195,7 @@ class Method:
         world_size: int,
         layout: _Layout,
         *,
+        ranks_per_node: int = 1,
         density: Optional[float] = None,
         sparsifier: Union[str, Sparsifier, None] = None,
         sparsifier_options: Optional[Mapping[str, _Option]] = None,
@@ -258,10 +259,12 @@ def encode_payload(
     idx: _Indices,
     val: _Floats,
     n: int,
-    values: Literal["f16", "f32"] = "f16",
-    indices: Literal["delta", "u32"] = "delta",
+    values: Literal["f16", "f32", "fitted"] = "f16",
+    indices: Literal["delta", "u32", "bloom"] = "delta",
     *,
     residual: Optional[_Floats] = None,
+    policy: Literal["leftmost", "random", "p0"] = "leftmost",
+    fpr: float = 0.0,
 ) -> NDArray[numpy.uint8]: ...
 def decode_payload(payload: _Bytes, n: int) -> _Payload: ...
 def warmup_density(
@@ -274,8 +277,9 @@ def warmup_density(
 def list_methods() -> list[dict[str, Any]]: ...
 def list_quantizers() -> list[dict[str, Any]]: ...
 def list_sparsifiers() -> list[dict[str, Any]]: ...
+@overload
 def plan(
-    name: str,
+    name: Literal["mg-wfbp", "omgs", "cupcake"],
     *,
     layout: _Layout,
     backward_seconds: Sequence[float],
@@ -284,6 +288,34 @@ def plan(
     beta: float,
     **options: float,
 ) -> list[int]: ...
+@overload
+def plan(
+    name: Literal["espresso"],
+    *,
+    layout: _Layout,
+    backward_seconds: Sequence[float],
+    world_size: int,
+    alpha: Optional[float] = None,
+    beta: Optional[float] = None,
+    gpus_per_node: int,
+    compressor: Literal["randomk", "dgc", "efsignsgd", "onebit"],
+    density: Optional[float] = None,
+    nvlink: bool = False,
+    cpu: bool = False,
+    two_level: bool = False,
+    mod1000: bool = False,
+) -> list[int]: ...
+@overload
+def plan(
+    name: Literal["hipress"],
+    *,
+    layout: _Layout,
+    backward_seconds: Optional[Sequence[float]] = None,
+    world_size: Literal[4, 8, 16],
+    alpha: Optional[float] = None,
+    beta: Optional[float] = None,
+    topology: Literal["PS", "RING"],
+) -> list[tuple[Literal["y", "n"], int]]: ...
 def register_sparsifier(name: str, sparsifier: Union[type[_Selects], _Selects]) -> None: ...
 def set_threads(threads: int) -> None: ...
 def threads() -> int: ...

@@ -100,6 +100,8 @@ class Method:
                     which backward produces gradients, the last layer first. A tied weight is one
                     entry, where its gradient is final.
     order           "ready", or "forward" for a layout in the order of named_parameters()
+    ranks_per_node  how many of them share a node, by default 1: what methods go by that sum within
+                    nodes first; a divisor of world_size. All are threads of one process.
     density         fraction of the elements to keep, by default 0.01
     sparsifier      a name (those of register_sparsifier, too) or a Sparsifier, which brings its
                     density, seed and options; by default the method's own
@@ -152,6 +154,7 @@ class Method:
         world_size,
         layout,
         *,
+        ranks_per_node=1,
         density=None,
         sparsifier=None,
         sparsifier_options=None,
@@ -209,6 +212,7 @@ class Method:
             name=name,
             file=file,
             world_size=world_size,
+            ranks_per_node=ranks_per_node,
             layout=ready,
             density=0.01 if density is None else density,
             sparsifier=file["sparsifier"] if sparsifier is None else sparsifier,

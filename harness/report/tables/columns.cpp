@@ -137,7 +137,7 @@ json KeyValue(const json& config, const KeyColumn& column) {
 std::string KeyText(const json& config, const KeyColumn& column) {
   const json value = KeyValue(config, column);
   if (column.path == kLink) {
-    return value.is_null() ? "unshaped" : fmt::format("{} Gbit/s", value.get<double>());
+    return LinkWords(config.value("link", json()));
   }
   if (column.path == "workload") return WorkloadLabel(value.get<std::string>());
   return value.is_null()           ? kNone

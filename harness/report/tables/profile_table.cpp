@@ -24,8 +24,11 @@ constexpr std::size_t kSlowest = 5;
 std::string LinkName(const json& config) {
   const json& link = config.at("link");
   if (link.is_null()) return "own";
-  return fmt::format("{:g} Gbit/s, {:g} µs (emulated)", link.at("gbps").get<double>(),
-                     link.at("alpha_us").get<double>());
+  const auto shape = link.get<LinkShape>();
+  return fmt::format("{:g} Gbit/s, {:g} µs{} (emulated)", shape.gbps, shape.alpha_us,
+                     shape.has_within() ? fmt::format("; within nodes {:g} Gbit/s, {:g} µs",
+                                                      shape.intra_node_gbps, shape.intra_node_us)
+                                        : "");
 }
 
 // Names the workloads of outcomes so that two in which anything else differs can be told apart.

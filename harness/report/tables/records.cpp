@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/report/imported.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/tables/csv.hpp"
 #include "harness/report/tables/table.hpp"
@@ -50,6 +51,26 @@ class Recorder {
       record.keys = KeysOf(excluded.cell);
       record.note = excluded.reason;
       records.push_back(std::move(record));
+    }
+  }
+
+  void AddImported(std::vector<ResultRecord>& records) const {
+    for (const ImportedCell& imported : result_.imported) {
+      const TrialRow& any = *imported.any;
+      for (const auto& [metric, value] : any.metrics) {
+        ResultRecord record;
+        record.what = "imported";
+        record.part = result_.part->id;
+        record.keys = KeysOf(any.config);
+        record.metric = metric;
+        record.unit = UnitWord(std::string(any.units.at(metric)));
+        record.value = imported.result.Over(record.metric);
+        record.n = imported.result.trials.size();
+        record.mode = any.mode;
+        record.hardware = HardwareLine(any);
+        record.note = DoubtOf(imported);
+        records.push_back(std::move(record));
+      }
     }
   }
 
@@ -162,6 +183,7 @@ std::vector<ResultRecord> RecordsOf(const std::vector<Part>& parts,
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Recorder recorder(results[i], catalog);
     recorder.AddResults(records);
+    recorder.AddImported(records);
     recorder.AddClaims(records);
     if (HasTwins(parts, i)) {
       recorder.AddPredictions(results[i + 1], records);

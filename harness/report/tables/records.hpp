@@ -15,7 +15,8 @@ namespace sparfuse::harness {
 // A quantity of a cell or of two, or why there is none.
 struct ResultRecord {
   // "result", "ratio" (to the part's reference), "claimed value", "claimed ratio", "claimed
-  // difference", "prediction" (of a live cell), "prediction error" (relative) or "excluded"
+  // difference", "prediction" (of a live cell), "prediction error" (relative), "excluded" or
+  // "imported", of others
   std::string_view what;
   std::string part;
   // That tell the cells of the part apart, the method first.

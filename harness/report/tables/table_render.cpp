@@ -53,8 +53,16 @@ std::string Markdown(const Table& table) {
 std::string LatexText(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (std::string_view("&%$#_{}").find(c) != std::string_view::npos) out += '\\';
-    out += c;
+    if (c == '\\') {
+      out += "\\textbackslash{}";
+    } else if (c == '~') {
+      out += "\\textasciitilde{}";
+    } else if (c == '^') {
+      out += "\\textasciicircum{}";
+    } else {
+      if (std::string_view("&%$#_{}").find(c) != std::string_view::npos) out += '\\';
+      out += c;
+    }
   }
   out = Replaced(out, "±", "$\\pm$");
   out = Replaced(out, "–", "--");

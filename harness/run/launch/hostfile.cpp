@@ -13,7 +13,7 @@ namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
 
-std::vector<Host> ReadHostfile(const fs::path& file) {
+std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
   std::vector<Host> hosts;
   std::istringstream text(ReadFile(file));
   int number = 0;
@@ -33,9 +33,19 @@ std::vector<Host> ReadHostfile(const fs::path& file) {
       if (error != std::errc() || stopped != end || host.slots < 1)
         fail(fmt::format("{}: expected slots=N, ranks that {} has room for", word, host.name));
     }
+    const auto known = std::ranges::find(hosts, host.name, &Host::name);
+    if (form == HostfileForm::kAny) {
+      if (host.slots == 0) host.slots = 1;
+      if (known == hosts.end()) {
+        hosts.push_back(std::move(host));
+      } else {
+        known->slots += host.slots;
+      }
+      continue;
+    }
     if (host.slots == 0)
       fail(fmt::format("{} has no slots=N: expected how many ranks it has room for", host.name));
-    if (std::ranges::find(hosts, host.name, &Host::name) != hosts.end())
+    if (known != hosts.end())
       fail(fmt::format("{} is there twice: expected a line a host", host.name));
     hosts.push_back(std::move(host));
   }
@@ -44,6 +54,19 @@ std::vector<Host> ReadHostfile(const fs::path& file) {
                    fmt::format("{} names no host: expected lines \"NAME slots=N\"", file.string()));
   }
   return hosts;
+}
+
+std::string LinesOfHosts(const fs::path& file,
+                         const std::function<bool(const std::string& name)>& keep) {
+  std::istringstream text(ReadFile(file));
+  std::string kept;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (keep(name)) kept += line + "\n";
+  }
+  return kept;
 }
 
 int RanksPerHost(const std::vector<Host>& hosts, int ranks, const fs::path& file) {

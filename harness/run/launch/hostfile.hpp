@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,20 @@ struct Host {
   int slots = 0;  // ranks that it has room for
 };
 
-// A hostfile of Open MPI: "NAME slots=N" a line, # begins a comment. Throws Error{kConfig} naming
-// file and line, also for a host without slots, whose number mpirun would guess, and for one that
-// is there twice; Error{kData} where there is no such file.
-std::vector<Host> ReadHostfile(const std::filesystem::path& file);
+enum class HostfileForm {
+  kOpenMpi,  // "NAME slots=N" a line: without slots mpirun would guess
+  kAny,      // also a line a slot, as PBS and LSF write theirs: "NAME" is one, repeats add up
+};
+
+// # begins a comment. Throws Error{kConfig} naming file and line, also for what is not of the form:
+// of kOpenMpi a host without slots, or one that is there twice; Error{kData} where there is no such
+// file.
+std::vector<Host> ReadHostfile(const std::filesystem::path& file,
+                               HostfileForm form = HostfileForm::kOpenMpi);
+
+// The lines of a hostfile, of any form, whose hosts `keep` says true of.
+std::string LinesOfHosts(const std::filesystem::path& file,
+                         const std::function<bool(const std::string& name)>& keep);
 
 // Ranks a host where `ranks` are spread over as many of the hosts as possible, equally. Throws
 // Error{kConfig} naming the host that has fewer slots.

@@ -7,6 +7,7 @@ namespace {
 
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
+std::atomic<int> alive{0};
 
 void OnInterrupt(int) {
   interrupted.store(true);
@@ -18,6 +19,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 }  // namespace
 
 Interruption::Interruption() {
+  if (alive++ > 0) return;
   for (const int signal : kSignals) {
     if (std::signal(signal, OnInterrupt) == SIG_IGN && signal == SIGHUP)
       std::signal(signal, SIG_IGN);
@@ -25,6 +27,7 @@ Interruption::Interruption() {
 }
 
 Interruption::~Interruption() {
+  if (--alive > 0) return;
   for (const int signal : kSignals) {
     if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
   }

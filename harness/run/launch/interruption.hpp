@@ -6,7 +6,7 @@
 
 namespace sparfuse::harness {
 
-// While one exists SIGINT, SIGTERM and SIGHUP set flag() instead of ending the program; a second ^C
+// While any exists SIGINT, SIGTERM and SIGHUP set flag() instead of ending the program; a second ^C
 // ends it at once, and the supervisor of its trial cleans up. A SIGHUP that the program was started
 // to ignore (nohup) stays ignored.
 class Interruption {

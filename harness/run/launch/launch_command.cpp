@@ -1,6 +1,7 @@
 #include "harness/run/launch/launch_command.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,13 +9,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 
 #include "core/base/error.hpp"
 #include "core/transport/world/world_check.hpp"
+#include "harness/machine/binding.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/launch/hostfile.hpp"
-#include "harness/run/progress.hpp"
+#include "harness/run/watch/launch_lines.hpp"
 
 namespace sparfuse::harness {
 
@@ -30,8 +33,19 @@ void Append(Words& words, Words more) {
                std::make_move_iterator(more.end()));
 }
 
-int NodesOf(const CellConfig& config) {
-  return (config.workers + config.ranks_per_node - 1) / config.ranks_per_node;
+// Of this process's environment what ranks on other hosts need, too: what trials are recorded to
+// have run with, and folders of libraries. Which cards a process may use is each host's own affair.
+Words Inherited(const Environment& environment) {
+  Words names;
+  const auto add = [&](const std::string& name) {
+    const auto given = std::ranges::find(environment, name, &Environment::value_type::first);
+    if (std::getenv(name.c_str()) != nullptr && given == environment.end()) names.push_back(name);
+  };
+  for (const char* name : DescribedVariables()) {
+    if (std::string_view(name) != "CUDA_VISIBLE_DEVICES") add(name);
+  }
+  add("LD_LIBRARY_PATH");
+  return names;
 }
 
 // Other hosts have no environment of this process but what is named; what begins with OMPI_MCA_
@@ -42,17 +56,19 @@ Words OverHosts(const CellConfig& config, const fs::path& hostfile,
   if (!hostfile.empty()) words = {"--hostfile", hostfile.string()};
   Append(words,
          {"--map-by", fmt::format("ppr:{}:node", config.ranks_per_node), "--rank-by", "slot"});
-  for (const auto& [name, value] : environment) {
+  Words names;
+  for (const auto& [name, value] : environment) names.push_back(name);
+  Append(names, Inherited(environment));
+  for (const std::string& name : names) {
     if (!name.starts_with("OMPI_MCA_")) Append(words, {"-x", name});
   }
-  if (std::getenv("LD_LIBRARY_PATH") != nullptr) Append(words, {"-x", "LD_LIBRARY_PATH"});
   return words;
 }
 
 Words Mpirun(const CellConfig& config, const LaunchMethod& method, const Environment& environment) {
   Words words = {"mpirun"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
-  if (!method.across_hosts()) words.emplace_back("--oversubscribe");
+  if (!method.across_hosts() || method.oversubscribe) words.emplace_back("--oversubscribe");
   Append(words, {"--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"});
   if (!method.interface.empty()) {
     Append(words, {"--mca", "btl_tcp_if_include", method.interface, "--mca", "oob_tcp_if_include",
@@ -63,18 +79,21 @@ Words Mpirun(const CellConfig& config, const LaunchMethod& method, const Environ
   return words;
 }
 
+std::string StepName(const std::string& nonce) { return "sparfuse-" + nonce; }
+
 // Steps get the environment of srun. --kill-on-bad-exit: the others would wait for a rank that
 // died.
-Words Srun(const CellConfig& config, const LaunchMethod& method) {
-  return {"srun",
-          "--mpi=" + method.pmi,
-          fmt::format("--nodes={}", NodesOf(config)),
-          fmt::format("--ntasks={}", config.workers),
-          fmt::format("--ntasks-per-node={}", config.ranks_per_node),
-          "--distribution=block",
-          "--cpu-bind=none",
-          "--kill-on-bad-exit=1",
-          "--export=ALL"};
+Words Srun(const LaunchedWork& work, const LaunchMethod& method) {
+  const CellConfig& config = work.config;
+  Words words = {"srun", "--mpi=" + method.pmi};
+  if (!method.left_out.empty())
+    words.push_back(fmt::format("--exclude={}", fmt::join(method.left_out, ",")));
+  Append(words,
+         {fmt::format("--nodes={}", NodesOf(config)), fmt::format("--ntasks={}", config.workers),
+          fmt::format("--ntasks-per-node={}", config.ranks_per_node), "--distribution=block",
+          "--cpu-bind=none", "--kill-on-bad-exit=1", "--job-name=" + StepName(work.nonce),
+          "--export=ALL"});
+  return words;
 }
 
 TemplateValues ValuesOf(const LaunchedWork& work, const LaunchMethod& method,
@@ -87,10 +106,11 @@ TemplateValues ValuesOf(const LaunchedWork& work, const LaunchMethod& method,
   values.worker = work.worker.string();
   values.hostfile = method.hostfile.string();
   values.interface = method.interface;
+  values.nonce = work.nonce;
   for (const fs::path& directory : work.directories) values.arguments.push_back(directory.string());
   for (const auto& [name, value] : environment) values.environment.push_back(name + "=" + value);
-  if (const char* libraries = std::getenv("LD_LIBRARY_PATH"))
-    values.environment.push_back(std::string("LD_LIBRARY_PATH=") + libraries);
+  for (const std::string& name : Inherited(environment))
+    values.environment.push_back(name + "=" + std::getenv(name.c_str()));
   return values;
 }
 
@@ -115,6 +135,10 @@ std::string Quoted(const std::string& word) {
 
 }  // namespace
 
+int NodesOf(const CellConfig& config) {
+  return (config.workers + config.ranks_per_node - 1) / config.ranks_per_node;
+}
+
 void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method) {
   if (!method.across_hosts()) return;
   if (config.link) {
@@ -125,8 +149,9 @@ void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method) {
   }
   if (method.kind != Kind::kMpirun || method.hostfile.empty()) return;
   const std::vector<Host> hosts = ReadHostfile(method.hostfile);
-  const auto room = std::ranges::count_if(
-      hosts, [&](const Host& host) { return host.slots >= config.ranks_per_node; });
+  const auto room = std::ranges::count_if(hosts, [&](const Host& host) {
+    return method.oversubscribe || host.slots >= config.ranks_per_node;
+  });
   if (room >= NodesOf(config)) return;
   SPARFUSE_THROW(kConfig, fmt::format("{}: {} host(s) have slots={} or more, and {} ranks of which "
                                       "{} share a node need {}: expected more hosts or slots, or "
@@ -141,25 +166,41 @@ Words LaunchCommand(const LaunchedWork& work, const LaunchMethod& method,
   if (work.config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
     if (method.kind == Kind::kTemplate)
       return method.form.Fill(ValuesOf(work, method, environment));
-    command = method.kind == Kind::kSrun ? Srun(work.config, method)
-                                         : Mpirun(work.config, method, environment);
+    command =
+        method.kind == Kind::kSrun ? Srun(work, method) : Mpirun(work.config, method, environment);
   }
   command.push_back(work.worker.string());
   for (const fs::path& directory : work.directories) command.push_back(directory.string());
   return command;
 }
 
-Environment LaunchEnvironment(const CellConfig& config, const LaunchMethod& method,
-                              const std::string& nonce) {
+Environment LaunchEnvironment(const LaunchedWork& work, const LaunchMethod& method) {
+  const CellConfig& config = work.config;
   Environment environment = ThreadEnvironment(config);
   for (auto& variable : InterfaceEnvironment(method.interface))
     environment.push_back(std::move(variable));
   // mpirun is told so on its command line.
   if (method.kind == Kind::kSrun || method.kind == Kind::kTemplate)
     environment.emplace_back("OMPI_MCA_mpi_yield_when_idle", "1");
+  if (method.across_hosts() && method.oversubscribe) environment.emplace_back(kOversubscribe, "1");
   if (config.transport != Transport::kThreads)
-    environment.emplace_back(kWorldVariable, ExpectedWorld{config.workers, nonce}.Text());
+    environment.emplace_back(kWorldVariable, ExpectedWorld{config.workers, work.nonce}.Text());
+  if (method.across_hosts()) {
+    constexpr double kGrace = 5;  // at the time itself the controller ends them
+    environment.emplace_back(
+        kLifetimeVariable,
+        std::to_string(static_cast<long>(std::ceil(work.timeout_seconds + kGrace))));
+  }
   return environment;
+}
+
+// srun is told to end its step, and cannot end a rank that is stopped on another node.
+Words LaunchEnder(const LaunchMethod& method, const std::string& nonce) {
+  if (method.kind == Kind::kTemplate) return method.form.FillEnd(nonce);
+  if (method.kind != Kind::kSrun) return {};
+  return {"sh", "-c",
+          "scancel --signal=KILL $(squeue --noheader --steps --jobs=\"$SLURM_JOB_ID\" --name=" +
+              StepName(nonce) + " --format=%i) 2>/dev/null"};
 }
 
 std::string ShellLine(const Environment& environment, std::span<const std::string> command) {
@@ -176,7 +217,7 @@ std::string WhatItDoes(const fs::path& log) {
   in.seekg(std::max<std::streamoff>(0, in.tellg() - kLooked));
   std::string last;
   for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(kMeasuringLine)) last = line.substr(std::strlen(kMeasuringLine));
+    if (const auto what = After(kMeasuringLine, line)) last = *what;
   }
   return last;
 }

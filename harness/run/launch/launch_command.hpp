@@ -20,11 +20,15 @@ struct LaunchedWork {
   const std::filesystem::path& worker;
   std::span<const std::filesystem::path> directories;  // of the trials
   double timeout_seconds = 0;                          // of the launch
+  std::string nonce;                                   // that no other launch has
 };
 
 // Throws Error{kConfig} naming what does not go with the method: a link that is emulated, where
 // ranks may be on other hosts; a hostfile whose hosts have no room for the ranks.
 void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method);
+
+// That its ranks are on where nodes are several.
+int NodesOf(const CellConfig& config);
 
 // environment: LaunchEnvironment's, which ranks on other hosts get by the command. Ranks of a host
 // are consecutive, config.ranks_per_node each, as the topology numbers them; ranks that are threads
@@ -34,10 +38,16 @@ std::vector<std::string> LaunchCommand(const LaunchedWork& work, const LaunchMet
 
 // What a launch gets on top of the controller's environment: the thread pools that libraries bring,
 // sized to what the trial is given, and what they compute with; the network interface, where one is
-// named; and what every rank checks first (core/transport/world/world_check.hpp), with a nonce that
-// no other launch has.
-Environment LaunchEnvironment(const CellConfig& config, const LaunchMethod& method,
-                              const std::string& nonce);
+// named; what every rank checks first (core/transport/world/world_check.hpp); and on other hosts
+// how long it may live.
+Environment LaunchEnvironment(const LaunchedWork& work, const LaunchMethod& method);
+
+// Seconds after which a rank on another host than the controller's is killed from within. Its
+// launcher cannot always do so: a node whose daemon died passes no signal on.
+inline constexpr const char* kLifetimeVariable = "SPARFUSE_LIFETIME_SECONDS";
+
+// What ends the ranks of a launch beside its launcher (LaunchRequest::ender), or nothing.
+std::vector<std::string> LaunchEnder(const LaunchMethod& method, const std::string& nonce);
 
 // As a shell takes it: "NAME=VALUE program 'an argument'".
 std::string ShellLine(const Environment& environment, std::span<const std::string> command);

@@ -89,6 +89,7 @@ LaunchMethod ReadLaunchMethod(const LaunchOptions& options) {
   LaunchMethod method;
   method.kind = KindOf(options);
   method.interface = options.interface;
+  method.oversubscribe = options.oversubscribe;
   if (!options.hostfile.empty()) {
     if (method.kind == Kind::kLocal || method.kind == Kind::kSrun) {
       Fail(
@@ -99,6 +100,12 @@ LaunchMethod ReadLaunchMethod(const LaunchOptions& options) {
     if (!SomethingIsAt(options.hostfile))
       Fail(fmt::format("--hostfile {}: there is no such file", options.hostfile.string()));
     method.hostfile = fs::absolute(options.hostfile);
+  }
+  if (options.ship && method.kind != Kind::kSrun && method.kind != Kind::kMpirun) {
+    Fail(
+        fmt::format("--ship with --launch {}: expected --launch srun or mpirun, through which it "
+                    "is sent",
+                    options.launch.empty() ? "local" : options.launch));
   }
   if (!options.interface.empty()) NeedInterface(options.interface);
   if (method.kind == Kind::kSrun) method.pmi = PmiOfSrun();

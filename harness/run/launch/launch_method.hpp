@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "harness/run/launch/launch_template.hpp"
 
@@ -14,6 +15,8 @@ struct LaunchOptions {
                                    // mpirun where there is a hostfile
   std::filesystem::path hostfile;  // or ""
   std::string interface;           // or ""
+  bool ship = false;               // hosts share no folder with this one
+  bool oversubscribe = false;      // hosts may get more ranks than they have slots or cores for
 };
 
 struct LaunchMethod {
@@ -23,10 +26,12 @@ struct LaunchMethod {
     kSrun,      // a step of the Slurm allocation that it finds itself in
     kTemplate,  // as a file says
   } kind = Kind::kLocal;
-  std::filesystem::path hostfile = {};  // absolute, or ""
-  std::string interface = {};           // that ranks talk over, or "": as their libraries choose
-  std::string pmi = {};                 // kSrun: of --mpi
-  LaunchTemplate form = {};             // kTemplate
+  std::filesystem::path hostfile = {};     // absolute, or ""
+  std::string interface = {};              // that ranks talk over, or "": as their libraries choose
+  std::string pmi = {};                    // kSrun: of --mpi
+  bool oversubscribe = false;              // as asked for; on one host nobody asks
+  LaunchTemplate form = {};                // kTemplate
+  std::vector<std::string> left_out = {};  // kSrun: nodes of the allocation that get no ranks
 
   // Ranks may be on other hosts than the controller.
   bool across_hosts() const noexcept { return kind != Kind::kLocal; }

@@ -12,8 +12,8 @@
 namespace sparfuse::harness {
 namespace {
 
-constexpr std::array<const char*, 7> kWithinWords = {
-    "ranks", "ranks_per_node", "nodes", "timeout", "worker", "hostfile", "interface"};
+constexpr std::array<const char*, 8> kWithinWords = {
+    "ranks", "ranks_per_node", "nodes", "timeout", "worker", "hostfile", "interface", "nonce"};
 constexpr std::array<const char*, 2> kWholeWords = {"arguments", "environment"};
 
 bool Is(const auto& names, const std::string& name) {
@@ -51,24 +51,41 @@ void CheckWord(const TomlFile& file, const std::string& pointer, const std::stri
       });
 }
 
+// A list of words, or none where the key is not there.
+std::vector<std::string> ReadWords(const TomlFile& file, const std::string& pointer) {
+  const nlohmann::json* list = file.Find(pointer);
+  if (list == nullptr) return {};
+  if (!list->is_array() || list->empty() ||
+      !std::ranges::all_of(*list, [](const auto& word) { return word.is_string(); })) {
+    file.FailValue(pointer, "a list of words");
+  }
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    words.push_back((*list)[i]);
+    CheckWord(file, fmt::format("{}/{}", pointer, i), words.back());
+  }
+  return words;
+}
+
 }  // namespace
 
 LaunchTemplate LaunchTemplate::Read(const std::filesystem::path& path) {
   const TomlFile file = TomlFile::Read(path);
-  const std::array<std::string, 1> known = {"command"};
+  const std::array<std::string, 2> known = {"command", "end"};
   file.CheckKeys("", "a launcher's template", known);
   const std::string pointer = "/command";
-  const nlohmann::json* command = file.Find(pointer);
-  if (command == nullptr)
+  if (file.Find(pointer) == nullptr)
     file.Fail("", "no command: expected command = [\"word\", ...], how ranks are started");
-  if (!command->is_array() || command->empty() ||
-      !std::ranges::all_of(*command, [](const auto& word) { return word.is_string(); })) {
-    file.FailValue(pointer, "a list of words");
-  }
   LaunchTemplate made;
-  for (std::size_t i = 0; i < command->size(); ++i) {
-    made.words_.push_back((*command)[i]);
-    CheckWord(file, fmt::format("{}/{}", pointer, i), made.words_.back());
+  made.words_ = ReadWords(file, pointer);
+  made.end_ = ReadWords(file, "/end");
+  for (std::size_t i = 0; i < made.end_.size(); ++i) {
+    Split(
+        made.end_[i], [](const std::string&) {},
+        [&](const std::string& name) {
+          if (name != "nonce")
+            file.FailValue(fmt::format("/end/{}", i), "of what stands in braces {nonce} alone");
+        });
   }
   for (const char* needed : {"ranks", "worker", "arguments", "environment"}) {
     if (!made.Uses(needed)) file.FailValue(pointer, fmt::format("{{{}}} among the words", needed));
@@ -90,7 +107,8 @@ std::vector<std::string> LaunchTemplate::Fill(const TemplateValues& values) cons
       {"timeout", std::to_string(values.timeout_seconds)},
       {"worker", values.worker},
       {"hostfile", values.hostfile},
-      {"interface", values.interface}};
+      {"interface", values.interface},
+      {"nonce", values.nonce}};
   std::vector<std::string> filled;
   for (const std::string& word : words_) {
     if (word == "{arguments}" || word == "{environment}") {
@@ -102,6 +120,18 @@ std::vector<std::string> LaunchTemplate::Fill(const TemplateValues& values) cons
     Split(
         word, [&](const std::string& text) { made += text; },
         [&](const std::string& name) { made += single.at(name); });
+    filled.push_back(std::move(made));
+  }
+  return filled;
+}
+
+std::vector<std::string> LaunchTemplate::FillEnd(const std::string& nonce) const {
+  std::vector<std::string> filled;
+  for (const std::string& word : end_) {
+    std::string made;
+    Split(
+        word, [&](const std::string& text) { made += text; },
+        [&](const std::string&) { made += nonce; });
     filled.push_back(std::move(made));
   }
   return filled;

@@ -12,7 +12,7 @@ namespace sparfuse::harness {
 struct TemplateValues {
   int ranks = 1, ranks_per_node = 1, nodes = 1;
   long timeout_seconds = 0;
-  std::string worker, hostfile, interface;
+  std::string worker, hostfile, interface, nonce;
   std::vector<std::string> arguments;    // of the worker
   std::vector<std::string> environment;  // NAME=VALUE
 };
@@ -21,7 +21,10 @@ struct TemplateValues {
 // {ranks}, {ranks_per_node}, {nodes}, {timeout} (seconds), {worker}, {hostfile} and {interface} may
 // stand within a word; {arguments} and {environment}, each any number of words, are a word of their
 // own: {environment}, NAME=VALUE, is what env(1) takes. {ranks}, {worker}, {arguments} and
-// {environment} must be there.
+// {environment} must be there. {nonce} stands for a word that no other launch has.
+//
+// `end = ["word", ...]`, if given, is run when a launch is ended before its time, beside SIGTERM to
+// the command; of placeholders it may have {nonce}.
 class LaunchTemplate {
  public:
   LaunchTemplate() = default;
@@ -30,9 +33,11 @@ class LaunchTemplate {
 
   bool Uses(const std::string& placeholder) const;  // "hostfile"
   std::vector<std::string> Fill(const TemplateValues& values) const;
+  // Nothing where there is no `end`.
+  std::vector<std::string> FillEnd(const std::string& nonce) const;
 
  private:
-  std::vector<std::string> words_;
+  std::vector<std::string> words_, end_;
 };
 
 }  // namespace sparfuse::harness

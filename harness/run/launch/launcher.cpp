@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <new>
 #include <optional>
 
 #include "core/base/clock.hpp"
@@ -86,11 +88,65 @@ void KillDescendants() {
   }
 }
 
+// Ends a supervisor that does not answer, stopped maybe, with all that it started. It is the parent
+// of what it does not wait for.
+void KillSupervisor(pid_t supervisor) {
+  kill(supervisor, SIGSTOP);  // and starts nothing meanwhile
+  constexpr int kRounds = 5;  // of those that fork meanwhile
+  for (int round = 0; round < kRounds; ++round) {
+    for (const pid_t pid : Descendants(supervisor)) kill(pid, SIGKILL);
+    usleep(5000);
+  }
+  kill(supervisor, SIGKILL);
+}
+
+// What ranks said, in memory that the supervisor shares with this process.
+class SharedSaid {
+ public:
+  SharedSaid()
+      : memory_(mmap(nullptr, sizeof(LaunchSaid), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (memory_ == MAP_FAILED) SPARFUSE_THROW(kInternal, "cannot share a page of memory");
+    said_ = new (memory_) LaunchSaid;
+  }
+  ~SharedSaid() { munmap(memory_, sizeof(LaunchSaid)); }
+  SharedSaid(const SharedSaid&) = delete;
+  SharedSaid& operator=(const SharedSaid&) = delete;
+  LaunchSaid& operator*() const noexcept { return *said_; }
+
+ private:
+  void* memory_;
+  LaunchSaid* said_;
+};
+
 void RedirectOutput(int output) {
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null >= 0) dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
+}
+
+// A command that ends ranks. The controller of a cluster may not answer it: it has kGrace.
+struct Ender {
+  pid_t pid = 0;  // -1: it has ended
+  Clock::time_point until = {};
+
+  void Await() const {
+    while (pid > 0 && waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() < until) usleep(20000);
+  }
+};
+
+Ender StartEnder(const std::vector<std::string>& command, int output, const sigset_t& mask) {
+  if (command.empty()) return {-1};
+  const pid_t ender = fork();
+  if (ender != 0) return {ender, Clock::now() + kGrace};
+  RedirectOutput(output);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  std::vector<char*> argv;
+  for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  _exit(127);
 }
 
 // Waits for output or a signal; whether SIGTERM came.
@@ -125,7 +181,7 @@ bool WaitForEvents(int signals, int output) {
 
 // Runs in a child of the controller and never returns.
 [[noreturn]] void Supervise(const LaunchRequest& request, const SessionFolder* session,
-                            pid_t controller, int log, int report_pipe) {
+                            pid_t controller, int log, int report_pipe, LaunchSaid& said) {
   sigset_t watched, inherited;
   sigemptyset(&watched);
   for (const int signal : {SIGTERM, SIGCHLD, SIGINT, SIGHUP}) sigaddset(&watched, signal);
@@ -144,7 +200,8 @@ bool WaitForEvents(int signals, int output) {
   if (launcher == 0) Exec(request, session, inherited, output[1], error_pipe[1]);
   close(error_pipe[1]);
   close(output[1]);
-  LogCopy copy(output[0], log);
+  LaunchLines lines(said);
+  LogCopy copy(output[0], log, &lines);
   bool printing = true;
   Report report;
   if (launcher < 0) {
@@ -153,6 +210,7 @@ bool WaitForEvents(int signals, int output) {
     report.started = 0;
   }
   bool ended = launcher < 0;
+  Ender ender;
   std::optional<Clock::time_point> kill_at;
   while (!ended) {
     const bool terminate = WaitForEvents(signals, printing ? output[0] : -1);
@@ -163,10 +221,12 @@ bool WaitForEvents(int signals, int output) {
         report.status = status;
         ended = true;
       }
+      if (pid == ender.pid) ender.pid = -1;
     }
     if (terminate && !kill_at) {
       const bool orphaned = getppid() != controller;
       if (!orphaned) kill(launcher, SIGTERM);
+      ender = StartEnder(request.ender, log, inherited);
       kill_at = Clock::now() + (orphaned ? std::chrono::seconds(0) : kGrace);
     }
     if (!ended && kill_at && Clock::now() >= *kill_at) {
@@ -174,6 +234,9 @@ bool WaitForEvents(int signals, int output) {
       kill_at = Clock::now() + kGrace;
     }
   }
+  const bool well = WIFEXITED(report.status) && WEXITSTATUS(report.status) == 0;
+  if (ender.pid == 0 && !well) ender = StartEnder(request.ender, log, inherited);
+  ender.Await();
   KillDescendants();
   while (printing && copy.Drain() == LogCopy::Pipe::kMore) {
   }
@@ -198,11 +261,12 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
   if (!request.session.empty()) session.emplace(request.session);
   int report_pipe[2];
   if (pipe2(report_pipe, O_CLOEXEC) != 0) SPARFUSE_THROW(kInternal, "cannot make a pipe");
+  const SharedSaid said;
   const pid_t controller = getpid();
   const pid_t supervisor = fork();
   if (supervisor == 0) {
     close(report_pipe[0]);
-    Supervise(request, session ? &*session : nullptr, controller, log, report_pipe[1]);
+    Supervise(request, session ? &*session : nullptr, controller, log, report_pipe[1], *said);
   }
   const int fork_error = errno;
   close(log);
@@ -213,10 +277,12 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
                    fmt::format("cannot start a trial: fork: {}", std::strerror(fork_error)));
   }
   LaunchResult result;
-  bool stopping = false;
+  bool stopping = false, killed = false;
+  double stopped_at = 0;
   const auto stop = [&](LaunchResult::End why) {
     if (stopping) return;
     stopping = true;
+    stopped_at = SecondsSince(begin);
     result.end = why;
     kill(supervisor, SIGTERM);
   };
@@ -224,6 +290,13 @@ LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& inter
   while (poll(&pipe, 1, 100) <= 0 || pipe.revents == 0) {
     if (interrupted.load()) stop(LaunchResult::End::kInterrupted);
     if (SecondsSince(begin) > request.timeout_seconds) stop(LaunchResult::End::kTimeout);
+    if (!stopping && request.why_to_end)
+      result.why = request.why_to_end(SecondsSince(begin), *said);
+    if (!result.why.empty()) stop(LaunchResult::End::kStopped);
+    if (stopping && !killed && SecondsSince(begin) > stopped_at + request.supervisor_seconds) {
+      killed = true;
+      KillSupervisor(supervisor);
+    }
     if (tick) tick(SecondsSince(begin));
   }
   Report report;

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/run/watch/launch_lines.hpp"
+
 namespace sparfuse::harness {
 
 struct LaunchRequest {
@@ -18,13 +20,28 @@ struct LaunchRequest {
   std::filesystem::path log;      // stdout and stderr, up to kMostLogBytes
   std::filesystem::path session;  // record of a SessionFolder that mpirun is to use; "": no mpirun
   double timeout_seconds = 600;
+  // A command that ends ranks which the launcher cannot end, or nothing. Run when the launch is
+  // ended early and when its launcher did not end well; it has some seconds.
+  std::vector<std::string> ender = {};
+  // Asked a few times a second: why the launch has to end now, or "".
+  std::function<std::string(double elapsed_seconds, const LaunchSaid& said)> why_to_end = {};
+  // From when the launch was told to end until it has: else its supervisor is killed with all that
+  // it started.
+  double supervisor_seconds = 15;
 };
 
 struct LaunchResult {
-  enum class End { kExited, kSignalled, kTimeout, kInterrupted } end = End::kExited;
+  enum class End {
+    kExited,
+    kSignalled,
+    kTimeout,
+    kInterrupted,
+    kStopped,  // as why_to_end said
+  } end = End::kExited;
   int exit_code = 0;  // kExited
   int signal = 0;     // kSignalled: of the launcher itself
   double seconds = 0;
+  std::string why = {};  // kStopped
 };
 
 // Blocks until every process of the trial is gone. `interrupted` (set by a signal handler) ends it

@@ -24,17 +24,19 @@ bool IsReferenceOf(const Cell& reference, const Cell& cell) {
              CanonicalWithout(cell.json, MethodKeys());
 }
 
-// Which cells were tried in which blocks, with the parts' current revisions on this machine.
+// Which cells were tried in which blocks, with the parts' current revisions on what launches of
+// theirs are on.
 class Tried {
  public:
-  Tried(const Catalog& catalog, const std::vector<TrialRow>& rows, const json& machine)
-      : catalog_(catalog), rows_(rows), system_hash_(ContentHash(machine)) {}
+  Tried(const PlanContext& context, const std::vector<TrialRow>& rows)
+      : context_(context), rows_(rows) {}
 
   bool Has(const Cell& cell, int block) {
     if (const auto [at, is_new] = seen_.insert(cell.config_hash); is_new) {
-      const json revisions = RevisionsOf(catalog_, cell.config);
+      const json revisions = RevisionsOf(context_.catalog, cell.config);
+      const std::string system_hash = ContentHash(context_.SystemOf(cell.config));
       for (const TrialRow& row : rows_) {
-        if (row.config_hash == cell.config_hash && row.system_hash == system_hash_ &&
+        if (row.config_hash == cell.config_hash && row.system_hash == system_hash &&
             row.revisions == revisions)
           blocks_.emplace(row.config_hash, row.block);
       }
@@ -43,9 +45,8 @@ class Tried {
   }
 
  private:
-  const Catalog& catalog_;
+  const PlanContext& context_;
   const std::vector<TrialRow>& rows_;
-  const std::string system_hash_;
   std::set<std::string> seen_;
   std::set<std::pair<std::string, int>> blocks_;
 };
@@ -74,9 +75,9 @@ void OpenBlocksOf(Tried& tried, Part& part) {
 
 }  // namespace
 
-void OpenBlocks(const Catalog& catalog, const std::vector<TrialRow>& rows, const json& machine,
+void OpenBlocks(const PlanContext& context, const std::vector<TrialRow>& rows,
                 std::vector<Experiment>& experiments) {
-  Tried tried(catalog, rows, machine);
+  Tried tried(context, rows);
   for (Experiment& experiment : experiments) {
     for (Part& part : experiment.parts) OpenBlocksOf(tried, part);
   }

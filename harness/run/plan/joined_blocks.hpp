@@ -1,11 +1,10 @@
 // Opens blocks for methods that join an experiment after others have run.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
-#include "harness/catalog/catalog.hpp"
 #include "harness/experiment/experiment.hpp"
+#include "harness/run/plan/trial_plan.hpp"
 #include "harness/store/index.hpp"
 
 namespace sparfuse::harness {
@@ -13,8 +12,8 @@ namespace sparfuse::harness {
 // A ratio pairs trials of one block, which run at one time. A live cell that joined a part
 // therefore takes the first group of the part's number of blocks in which it was tried already or
 // its references have no trial, and its references run in these blocks as well. References are the
-// part's and those that its figures divide by. `machine`: DescribeSystem().
-void OpenBlocks(const Catalog& catalog, const std::vector<TrialRow>& rows,
-                const nlohmann::json& machine, std::vector<Experiment>& experiments);
+// part's and those that its figures divide by.
+void OpenBlocks(const PlanContext& context, const std::vector<TrialRow>& rows,
+                std::vector<Experiment>& experiments);
 
 }  // namespace sparfuse::harness

@@ -8,6 +8,7 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/cells.hpp"
@@ -18,8 +19,8 @@ namespace sparfuse::harness {
 
 using nlohmann::json;
 
-CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks,
-                         const std::optional<LinkShape>& link) {
+CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks, const std::optional<LinkShape>& link,
+                         int ranks_per_node) {
   CellConfig config;
   config.kind = TrialKind::kProfile;
   config.mode = link ? Mode::kEmulated : Mode::kMeasured;
@@ -27,7 +28,7 @@ CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks,
   config.workload_options = needs.workload_options;
   config.recipe = needs.recipe;
   config.workers = ranks;
-  config.ranks_per_node = link ? 1 : ranks;
+  config.ranks_per_node = !link ? ranks : link->has_within() ? std::min(ranks_per_node, ranks) : 1;
   config.threads_per_worker = needs.threads_per_worker;
   config.batch_per_worker = needs.batch_per_worker;
   config.device = needs.device;
@@ -41,8 +42,11 @@ CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks,
 }
 
 std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const ProfileNeeds& needs) {
+  const std::optional<LinkShape> link = config.measured_link();
+  const int per_node = link && link->has_within() ? config.ranks_per_node : 1;
   std::set<int> ranks = {1};
   if (config.workers > 1) ranks.insert(2);
+  if (config.workers > per_node) ranks.insert(2 * per_node);
   if (config.cluster == kThisMachine) {
     const int most = std::min(config.workers, needs.most_ranks);
     for (int count = 4; count <= most; count *= 2) ranks.insert(count);
@@ -56,10 +60,10 @@ std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const Profil
   here.threads_per_worker = config.threads_per_worker;
   here.device = config.device;
   here.precision = config.precision;
-  const std::optional<LinkShape> link = config.measured_link();
   std::vector<CellConfig> configs;
   for (const int count : ranks) {
-    configs.push_back(ProfileConfig(here, count, count > 1 ? link : std::nullopt));
+    if (count % std::min(per_node, count) != 0) continue;
+    configs.push_back(ProfileConfig(here, count, count > 1 ? link : std::nullopt, per_node));
   }
   return configs;
 }
@@ -90,22 +94,32 @@ const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& r
   const json revisions = RevisionsOf(catalog, config);
   const auto row = std::find_if(rows.rbegin(), rows.rend(), [&](const TrialRow& candidate) {
     return candidate.counts() && candidate.config_hash == hash &&
-           candidate.system_hash == system_hash && candidate.revisions == revisions;
+           (system_hash.empty() || candidate.system_hash == system_hash) &&
+           candidate.revisions == revisions;
   });
   return row == rows.rend() ? nullptr : &*row;
 }
 
 namespace {
 
+// Whether of the links that the cell needs no more has to be measured.
+bool FingerprintHasLink(const json& outcomes, const CellConfig& config) {
+  return std::ranges::any_of(outcomes, [&](const json& outcome) {
+    const json& measured = outcome.at("config");
+    return IsFingerprint(outcome) && measured.at("workers") > 1 &&
+           measured.at("link") == ToJson(config.measured_link());
+  });
+}
+
 Profile ProfileOfFile(const Store& store, const CellConfig& config) {
   const std::string& name = config.cluster;
-  const auto file = store.profiles().File(name + ".json");
-  const json outcomes = ReadProfiles(file);
+  const json outcomes = MeasuredOf(store.profiles(), name);
   Profile profile{ProfilesOf(outcomes, config), ""};
   if (profile.content.empty()) {
-    profile.missing =
-        fmt::format("{} has no profile of {}; measure it with `{}`", file.string(),
-                    SubjectName(config), MeasureCommand(MeasuredLike(outcomes, config), name));
+    const CellConfig like = MeasuredLike(outcomes, config);
+    profile.missing = WhatIsMissing(
+        store.profiles(), name, SubjectName(config),
+        MeasureCommand(like, name) + (FingerprintHasLink(outcomes, config) ? " --ranks 1" : ""));
   }
   return profile;
 }

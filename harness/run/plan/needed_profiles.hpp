@@ -32,17 +32,18 @@ ProfileNeeds NeedsOf(const Experiment& experiment);
 
 // The config of the trial that measures the workload's backward pass, the machine's kernels, the
 // selections and encodings of `needs` and the link with `ranks` on the machine at once. link:
-// nothing for the machine's own, or a shape.
-CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks,
-                         const std::optional<LinkShape>& link);
+// nothing for the machine's own, or a shape; with links within nodes the ranks of one are
+// `ranks_per_node`, at most `ranks`.
+CellConfig ProfileConfig(const ProfileNeeds& needs, int ranks, const std::optional<LinkShape>& link,
+                         int ranks_per_node);
 
 // The profile trials that `config` (modelled, of an own cluster) needs, of its device and
-// precision: one rank alone; two over its link; and on "this-machine" 4, 8, ... up to its workers,
-// at most `needs.most_ranks` at once.
+// precision: one rank alone; two over its link; two nodes where it has links within them; and on
+// "this-machine" 4, 8, ... up to its workers, at most `needs.most_ranks` at once.
 std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const ProfileNeeds& needs);
 
-// The newest trial in `rows` that counts, of this config, `system_hash` and current revisions; null
-// if there is none.
+// The newest trial in `rows` that counts, of this config, `system_hash` ("": any) and current
+// revisions; null if there is none.
 const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& rows,
                           const CellConfig& config, const std::string& system_hash);
 

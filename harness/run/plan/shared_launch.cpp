@@ -27,16 +27,20 @@ LaunchMemory MemoryOfThisMachine(Place device) {
   return {static_cast<double>(CardOf(0).memory_bytes), static_cast<std::size_t>(CudaDeviceCount())};
 }
 
-// Why the trials, which may share a launch, do not; "" where they fit.
+// Why the trials, which may share a launch, do not; "" where they fit. Of several hosts each has
+// its part of the ranks, and memory as this one: what the others have is not known here.
 std::string WhyAlone(std::span<const PlannedTrial> trials,
                      const std::optional<LaunchMemory>& given) {
   const CellConfig& config = trials.front().config;
   const LaunchMemory memory = given ? *given : MemoryOfThisMachine(config.device);
+  const int hosts = std::max(1, trials.front().hosts);
+  const int ranks = (config.workers + hosts - 1) / hosts;
   double needed = config.workers * kBytesOfARank;
   for (const PlannedTrial& trial : trials) needed += BytesBetweenTurns(trial.config);
+  needed *= static_cast<double>(ranks) / config.workers;
   if (memory.cards > 0) {  // ranks go round the cards; the fullest one has to hold its own
     const auto cards = static_cast<int>(memory.cards);
-    needed *= static_cast<double>((config.workers + cards - 1) / cards) / config.workers;
+    needed *= static_cast<double>((ranks + cards - 1) / cards) / ranks;
   }
   const double there = kUsable * memory.bytes;
   if (needed <= there) return "";

@@ -14,9 +14,11 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/run/launch/launch_command.hpp"
 #include "harness/run/launch/rounds.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/shared_launch.hpp"
+#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -29,14 +31,21 @@ struct Stored {
   std::optional<std::string> why;     // why none is; nothing where there is no trial
 };
 
+// store: whose trials may be meant; any, where there is none.
 Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
-                  const std::vector<const TrialRow*>& rows) {
+                  const std::vector<const TrialRow*>& rows,
+                  const std::optional<std::string>& store) {
   std::optional<std::string> why;
   const TrialRow* disturbed = nullptr;
   for (const TrialRow* row : rows) {
     if (row->block != trial.block) continue;
-    if (row->system_hash != system_hash) {
+    const int hosts = HostsOf(*row);
+    if (trial.hosts > 0 && hosts > 0 && hosts != trial.hosts) {
+      why = fmt::format("hosts differ: {} -> {}", hosts, trial.hosts);
+    } else if (row->system_hash != system_hash) {
       why = "system differs: " + WhatDiffers(row->system, trial.system);
+    } else if (store && row->store != *store) {
+      if (!why) why = "its block is of another results folder, which has not all of it";
     } else if (row->revisions != trial.revisions) {
       why = "revision differs: " + WhatDiffers(row->revisions, trial.revisions);
     } else if (!row->annotations.empty()) {
@@ -102,7 +111,8 @@ PlannedTrial MakeTrial(const PlanContext& context, PartsOfCells& parts,
   trial.part = part.id;
   trial.config = config;
   trial.config_hash = config_hash;
-  trial.system = context.machine;
+  trial.system = context.SystemOf(config);
+  trial.hosts = context.HostsOf(config);
   trial.revisions = revisions;
   trial.sources = sources;
   trial.block = block;
@@ -129,17 +139,36 @@ class Collector {
     for (const auto& row : rows) by_config_[row.config_hash].push_back(&row);
   }
 
-  void Add(PlannedTrial trial) {
-    if (system_hash_.empty() || trial.system != system_) {  // many trials are of one
-      system_ = trial.system;
-      system_hash_ = ContentHash(system_);
+  // Whose trials stand for those of a block: they are compared with one another, and no two stores'
+  // are. The reading store's ("") where it has begun the block or nobody has it whole.
+  std::string StoreOf(const std::vector<PlannedTrial>& block) {
+    std::map<std::string, std::size_t> has;
+    for (const PlannedTrial& trial : block) {
+      std::set<std::string> stores;
+      const std::string& system_hash = SystemHashOf(trial);
+      for (const TrialRow* row : by_config_[trial.config_hash]) {
+        const int hosts = HostsOf(*row);
+        const bool here = trial.hosts == 0 || hosts == 0 || hosts == trial.hosts;
+        if (row->block == trial.block && row->counts() && here && row->system_hash == system_hash &&
+            row->revisions == trial.revisions)
+          stores.insert(row->store);
+      }
+      for (const std::string& store : stores) ++has[store];
     }
+    if (has.contains("")) return "";
+    const auto whole =
+        std::ranges::find(has, block.size(), [](const auto& each) { return each.second; });
+    return whole == has.end() ? "" : whole->first;
+  }
+
+  void Add(PlannedTrial trial, const std::optional<std::string>& store = std::nullopt) {
+    SystemHashOf(trial);
     if (!planned_.insert(fmt::format("{} {} {}", trial.config_hash, trial.block, system_hash_))
              .second) {
       return;
     }
     if (trial.why.empty()) {
-      const Stored stored = FindStored(trial, system_hash_, by_config_[trial.config_hash]);
+      const Stored stored = FindStored(trial, system_hash_, by_config_[trial.config_hash], store);
       const bool disturbed = stored.current != nullptr && stored.current->disturbed();
       if (stored.current != nullptr && !context_.fresh &&
           !(disturbed && context_.retry_disturbed)) {
@@ -160,6 +189,14 @@ class Collector {
   TrialPlan plan;
 
  private:
+  const std::string& SystemHashOf(const PlannedTrial& trial) {
+    if (system_hash_.empty() || trial.system != system_) {  // many trials are of one
+      system_ = trial.system;
+      system_hash_ = ContentHash(system_);
+    }
+    return system_hash_;
+  }
+
   // The blocks of a cell share the answers.
   EstimatedTime EstimateOf(const PlannedTrial& trial) {
     const auto [found, is_new] = estimates_.try_emplace(trial.config_hash);
@@ -190,6 +227,25 @@ class Collector {
 };
 
 }  // namespace
+
+json PlanContext::SystemOfLaunches() const { return SystemOfHosts(hosts.nodes.size()); }
+
+json PlanContext::SystemOf(const CellConfig& config) const {
+  const bool here = !hosts.across || hosts.nodes.empty() || config.modelled() ||
+                    config.transport == Transport::kThreads;
+  if (here) return machine;
+  return SystemOfHosts(static_cast<std::size_t>(HostsOf(config)));
+}
+
+json PlanContext::SystemOfHosts(std::size_t count) const {
+  if (hosts.nodes.empty()) return machine;
+  return SystemOfNodes(std::span(hosts.nodes).first(std::min(hosts.nodes.size(), count)));
+}
+
+int PlanContext::HostsOf(const CellConfig& config) const {
+  if (config.modelled()) return 0;
+  return hosts.across && config.transport != Transport::kThreads ? NodesOf(config) : 1;
+}
 
 EstimatedTime EstimateTime(const CellConfig& config, const std::string& config_hash,
                            const std::vector<TrialRow>& rows) {
@@ -255,7 +311,8 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
         std::mt19937_64 random(static_cast<std::uint64_t>(part.base_seed + block));
         Shuffle(trials, random);
         const std::size_t planned = collector.plan.trials.size();
-        for (auto& trial : trials) collector.Add(std::move(trial));
+        const std::string store = collector.StoreOf(trials);
+        for (auto& trial : trials) collector.Add(std::move(trial), store);
         FormLaunches(std::span(collector.plan.trials).subspan(planned), context.memory,
                      part.interleave, next_launch);
       }
@@ -297,7 +354,9 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
                        const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
   PartsOfCells parts(context);
-  const std::string system_hash = ContentHash(context.machine);
+  // Ranks of one host measure profiles.
+  const json machine = context.SystemOfHosts(1);
+  const std::string system_hash = ContentHash(machine);
   for (const auto& experiment : experiments) {
     const ProfileNeeds needs = NeedsOf(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
@@ -322,7 +381,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
           trial.profile = profile.content;
           trial.why = profile.missing;
           trial.system = profile.missing.empty()
-                             ? ModelledSystem(cell.config, profile.content, context.machine)
+                             ? ModelledSystem(cell.config, profile.content, machine)
                              : json();
           collector.Add(std::move(trial));
         }

@@ -24,6 +24,7 @@ struct PlannedTrial {
   CellConfig config;
   std::string config_hash;
   nlohmann::json system;   // null for a modelled trial whose profile is missing
+  int hosts = 0;           // that its launch will be on; 0: of a modelled one
   nlohmann::json profile;  // modelled trials: what the model gets
   nlohmann::json revisions;
   nlohmann::json sources;  // SourcesOf(config)
@@ -45,6 +46,14 @@ struct LaunchMemory {
   std::size_t cards = 0;  // 0: of the host
 };
 
+// Where a run's launches go.
+struct LaunchedHosts {
+  bool across = false;  // ranks may be on other hosts than this program's
+  // By host, in the launcher's order, as DescribeNode (harness/systems/recorded_node.hpp) has them;
+  // empty: not known.
+  std::vector<nlohmann::json> nodes = {};
+};
+
 struct PlanContext {
   const Catalog& catalog;
   const Store& store;
@@ -52,6 +61,16 @@ struct PlanContext {
   bool fresh = false;                       // everything runs again
   bool retry_disturbed = false;             // what has only disturbed trials runs again
   std::optional<LaunchMemory> memory = {};  // nothing: this machine's
+  LaunchedHosts hosts = {};
+
+  // What launches are on: the nodes of their hosts or, where these are this host or not known, the
+  // machine.
+  nlohmann::json SystemOfLaunches() const;
+  // Of those that the cell's ranks are on.
+  nlohmann::json SystemOf(const CellConfig& config) const;
+  // Of so many of the hosts, the first ones.
+  nlohmann::json SystemOfHosts(std::size_t count) const;
+  int HostsOf(const CellConfig& config) const;
 };
 
 struct TrialPlan {

@@ -64,6 +64,7 @@ class BackwardProfiler {
           gradients_[parameter] = gradient;
           engine_.AnnounceGradient(position_[parameter], {gradient, numel});
         });
+    const auto begin = Clock::now();
     engine_.BeginStep(step_, false);
     workload_.ClearGradients();
     for (int micro = 0; micro < micro_steps_; ++micro) {
@@ -78,25 +79,16 @@ class BackwardProfiler {
       workload_.SetGradient(parameter, gradients_[parameter]);
     engine_.BeginUpdate();
     workload_.Update(step_++);
-    return engine_.EndStep();
+    const StepRecord record = engine_.EndStep();
+    rank_.Synchronise();
+    samples_["all ranks"].push_back(SecondsSince(begin));
+    return record;
   }
 
-  // Seconds of the last micro-step's backward.
   double UnhookedPass() {
     PrepareStep(rank_, workload_, step_);
     rank_.Synchronise();
-    workload_.SetGradientHook({});
-    workload_.ClearGradients();
-    double seconds = 0;
-    for (int micro = 0; micro < micro_steps_; ++micro) {
-      workload_.Forward(step_, micro);  // waits
-      const auto begin = Clock::now();
-      workload_.Backward(micro + 1 == micro_steps_);
-      if (rank_.device.kind != DeviceKind::kHost) gpu::Synchronize(rank_.compute);
-      seconds = SecondsSince(begin);
-    }
-    ++step_;
-    return seconds;
+    return PassWithoutHooks(rank_, workload_, step_++);
   }
 
   void Sample(const StepRecord& record) {
@@ -152,6 +144,7 @@ class BackwardProfiler {
     record.Number("/backward/hooked_seconds"_json_pointer, EstimateOf("hooked"));
     record.Number("/backward/unhooked_seconds"_json_pointer, unhooked);
     record.Number("/backward/update_seconds"_json_pointer, EstimateOf("update"));
+    record.Number("/backward/all_ranks_seconds"_json_pointer, EstimateOf("all ranks"));
   }
 
   const Rank& rank_;
@@ -178,6 +171,21 @@ LiveConfig MeasuringConfig(const Rank& rank, GradientLayout layout,
   config.device = rank.device;
   config.compute = rank.compute;
   return config;
+}
+
+double PassWithoutHooks(const Rank& rank, workloads::TrainingWorkload& workload,
+                        std::uint64_t step) {
+  workload.SetGradientHook({});
+  workload.ClearGradients();
+  double seconds = 0;
+  for (int micro = 0; micro < rank.config.accumulation; ++micro) {
+    workload.Forward(step, micro);  // waits
+    const auto begin = Clock::now();
+    workload.Backward(micro + 1 == rank.config.accumulation);
+    if (rank.device.kind != DeviceKind::kHost) gpu::Synchronize(rank.compute);
+    seconds = SecondsSince(begin);
+  }
+  return seconds;
 }
 
 void ProfileBackward(const Rank& rank, workloads::TrainingWorkload& workload,

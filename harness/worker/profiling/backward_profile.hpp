@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +32,11 @@ class Idle final : public Strategy {
  public:
   void GradientReady(Engine&, std::size_t) override {}
 };
+
+// Forward and backward of a step that is prepared; seconds of the last micro-step's backward. Takes
+// the workload's gradient hook.
+double PassWithoutHooks(const Rank& rank, workloads::TrainingWorkload& workload,
+                        std::uint64_t step);
 
 // Adds "backward". Trains `workload` for the steps with hooks, which see the single tensors; each
 // is followed by a pass without hooks, whose total is what backward takes when nobody looks. The

@@ -1,6 +1,8 @@
 #include "harness/worker/profiling/link_profile.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -8,7 +10,7 @@
 #include "core/cost/fit.hpp"
 #include "core/device/device.hpp"
 #include "core/transport/topology.hpp"
-#include "harness/worker/rank/timing.hpp"
+#include "harness/worker/profiling/ring_rounds.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -17,34 +19,8 @@ using nlohmann::json;
 using nlohmann::operator""_json_pointer;
 using Place = ProfileRecord::Place;
 
-constexpr int kTag = 16;
 constexpr std::size_t kLargestBytes = 4u << 20;
 constexpr int kBurst = 16;  // messages at once
-
-// In a ring of the `count` ranks from `first` on.
-RingNeighbours InRing(int rank, int first, int count) {
-  return {first + (rank - first + count - 1) % count, first + (rank - first + 1) % count};
-}
-
-// Null where the backend has no ring step of its own. It has none of nothing: a byte instead.
-std::unique_ptr<Request> NativeStep(Communicator& world, RingNeighbours ring,
-                                    std::span<std::byte> out, std::span<std::byte> in,
-                                    int messages) {
-  if (out.empty()) return world.NativeRingStep(ring, {out.data(), 1}, {in.data(), 1}, messages);
-  return world.NativeRingStep(ring, out, in, messages);
-}
-
-// `rounds` times: every rank sends to the next and receives from the one before.
-Task RingRounds(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
-                std::span<std::byte> in, int rounds) {
-  for (int round = 0; round < rounds; ++round) {
-    if (auto step = NativeStep(world, ring, out, in, 1)) {
-      co_await Complete(std::move(step));
-    } else {
-      co_await Complete(world.Irecv(ring.previous, kTag, in), world.Isend(ring.next, kTag, out));
-    }
-  }
-}
 
 // `messages` small ones to the next rank at once.
 Task Burst(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
@@ -57,8 +33,8 @@ Task Burst(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
   std::vector<std::unique_ptr<Request>> requests;
   for (int m = 0; m < messages; ++m) {
     requests.push_back(
-        world.Irecv(ring.previous, kTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
-    requests.push_back(world.Isend(ring.next, kTag, out.first(8)));
+        world.Irecv(ring.previous, kRingTag, in.subspan(8 * static_cast<std::size_t>(m), 8)));
+    requests.push_back(world.Isend(ring.next, kRingTag, out.first(8)));
   }
   co_await Complete(std::move(requests));
 }
@@ -97,11 +73,12 @@ class LinkProfile {
  public:
   // messages: where the transport's messages lie.
   LinkProfile(const Rank& rank, Device messages, RingNeighbours neighbours, int repeats,
-              double dispatch)
+              double dispatch, const Pass* beside)
       : rank_(rank),
         neighbours_(neighbours),
         repeats_(repeats),
         dispatch_(dispatch),
+        beside_(beside),
         out_(kLargestBytes, messages),
         in_(kLargestBytes, messages) {}
 
@@ -115,24 +92,30 @@ class LinkProfile {
 
   // Processor time of an exchange: once + a round + a further message of a round + a fraction of
   // the time under way; from a short exchange, one of many rounds, one of many messages at once and
-  // a long one.
+  // a long one. All but the first beside computation where there is some.
   void MeasureCpu(const Place& place, ProfileRecord& record) {
     constexpr int kRounds = 16;
     const ExchangeTime one = TimeRing(0, 1);
     const ExchangeTime many = TimeRing(0, kRounds);
     const ExchangeTime large = TimeRing(kLargestBytes, 1);
+    const ExchangeTime burst = TimeBurst(kBurst);
     const double longer = large.wall.value - one.wall.value;
-    const double fraction =
-        longer <= 0 ? 0 : std::max(0.0, (large.cpu_seconds - one.cpu_seconds) / longer);
-    const auto busy = [&](const ExchangeTime& time) {
-      return time.cpu_seconds - fraction * time.wall.value;
-    };
-    const double round = std::max(0.0, (busy(many) - busy(one)) / (kRounds - 1));
-    const double further =
-        std::max(0.0, (busy(TimeBurst(kBurst)) - busy(TimeBurst(1))) / (kBurst - 1));
-    record.Set(place / "cpu_seconds", std::max(0.0, busy(one) - round));
-    record.Set(place / "round_cpu_seconds", round);
-    record.Set(place / "message_cpu_seconds", further);
+    const double a_round = (many.wall.value - one.wall.value) / (kRounds - 1);
+    double round = (many.cpu_seconds - one.cpu_seconds) / (kRounds - 1);
+    double more = large.cpu_seconds - one.cpu_seconds;
+    const ExchangeTime single = TimeBurst(1);
+    double further = burst.cpu_seconds - single.cpu_seconds;
+    const double once = one.cpu_seconds - round;
+    if (beside_ != nullptr) {
+      round = CpuBeside(a_round, Rounds(0));
+      more = CpuBeside(large.wall.value, Rounds(kLargestBytes)) - round;
+      further = CpuBeside(burst.wall.value, Bursts()) - round;
+    }
+    const double fraction = longer <= 0 ? 0 : std::max(0.0, more / longer);
+    record.Set(place / "cpu_seconds", std::max(0.0, once));
+    record.Set(place / "round_cpu_seconds", std::max(0.0, round - fraction * a_round));
+    further -= fraction * (burst.wall.value - single.wall.value);
+    record.Set(place / "message_cpu_seconds", std::max(0.0, further / (kBurst - 1)));
     record.Set(place / "cpu_fraction", fraction);
   }
 
@@ -152,6 +135,31 @@ class LinkProfile {
   Estimate SecondsPerExtraMessage() {
     const Estimate more = Excess(TimeBurst(kBurst).wall, TimeBurst(1).wall);
     return {more.value / (kBurst - 1), more.standard_error / (kBurst - 1)};
+  }
+
+  using Repeated = std::function<Task(Communicator&, int times)>;
+  Repeated Rounds(std::size_t bytes) {
+    return [this, bytes](Communicator& world, int times) {
+      return RingRounds(world, neighbours_, All(out_).first(bytes), All(in_).first(bytes), times);
+    };
+  }
+  Repeated Bursts() {
+    return [this](Communicator& world, int times) { return ManyBursts(world, times); };
+  }
+  Task ManyBursts(Communicator& world, int times) {
+    for (int i = 0; i < times; ++i) co_await Burst(world, neighbours_, All(out_), All(in_), kBurst);
+  }
+
+  // Of one, from as many as take half of a pass where nothing else runs. `wall`: of one, there.
+  double CpuBeside(double wall, const Repeated& exchange) {
+    constexpr int kRepeats = 3;
+    constexpr double kMost = 400;
+    const double least = std::max(wall, 1e-6);
+    const int times = static_cast<int>(std::clamp(0.5 * beside_->seconds / least, 1.0, kMost));
+    const int passes =
+        std::max(1, static_cast<int>(std::ceil(1.5 * times * wall / beside_->seconds)));
+    const auto task = [&](Communicator& world) { return exchange(world, times); };
+    return CpuSecondsBeside(rank_, *beside_, passes, task, kRepeats) / times;
   }
 
   ExchangeTime TimeBurst(int messages) {
@@ -176,6 +184,7 @@ class LinkProfile {
   RingNeighbours neighbours_;
   int repeats_;
   double dispatch_;
+  const Pass* beside_;
   Buffer<std::byte> out_;
   Buffer<std::byte> in_;
 };
@@ -204,7 +213,7 @@ std::vector<CurvePoint> NativeAllReduceSeconds(const Rank& rank, int repeats, do
 
 }  // namespace
 
-void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
+void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record, const Pass* beside) {
   const double dispatch = record.at("/exchange_dispatch_seconds"_json_pointer);
   const Topology topology{rank.size(), rank.config.ranks_per_node};
   const bool several_nodes = topology.nodes() > 1;
@@ -214,7 +223,7 @@ void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
     messages = world.stream().device;
     return Nothing();
   });
-  LinkProfile all(rank, messages, InRing(rank.rank(), 0, rank.size()), repeats, dispatch);
+  LinkProfile all(rank, messages, InRing(rank.rank(), 0, rank.size()), repeats, dispatch, beside);
   all.Measure(several_nodes ? LinkClass::kInterNode : LinkClass::kIntraNode, "/link"_json_pointer,
               record);
   all.MeasureCpu("/link"_json_pointer, record);
@@ -222,8 +231,10 @@ void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record) {
   const int in_node = topology.ranks_per_node;
   if (several_nodes && in_node > 1) {
     const int first = topology.NodeOf(rank.rank()) * in_node;
-    LinkProfile(rank, messages, InRing(rank.rank(), first, in_node), repeats, dispatch)
-        .Measure(LinkClass::kIntraNode, "/node_link"_json_pointer, record);
+    LinkProfile within(rank, messages, InRing(rank.rank(), first, in_node), repeats, dispatch,
+                       beside);
+    within.Measure(LinkClass::kIntraNode, "/node_link"_json_pointer, record);
+    within.MeasureCpu("/node_link"_json_pointer, record);
   }
 
   const std::vector<CurvePoint> native = NativeAllReduceSeconds(rank, repeats, dispatch);

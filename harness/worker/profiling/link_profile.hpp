@@ -3,6 +3,7 @@
 
 #include "harness/worker/profiling/profile_record.hpp"
 #include "harness/worker/rank/rank.hpp"
+#include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
 
@@ -11,6 +12,10 @@ namespace sparfuse::harness {
 // each. Both have a fit. Where the backend has an all-reduce of its own adds "native_all_reduce".
 // Takes "exchange_dispatch_seconds" from the record. The same on all ranks. Collective; more than
 // one rank.
-void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record);
+//
+//   beside  computation, for processor time where cores compute; null: where they have nothing to
+//           do.
+void ProfileLinks(const Rank& rank, int repeats, ProfileRecord& record,
+                  const Pass* beside = nullptr);
 
 }  // namespace sparfuse::harness

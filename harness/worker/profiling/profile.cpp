@@ -5,11 +5,12 @@
 #include <string>
 
 #include "harness/catalog/python_file.hpp"
-#include "harness/run/progress.hpp"
+#include "harness/run/watch/launch_lines.hpp"
 #include "harness/worker/profiling/profiler.hpp"
 #include "harness/worker/rank/rank.hpp"
 #include "harness/worker/rank/ready_order.hpp"
 #include "harness/worker/rank/replica.hpp"
+#include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -44,7 +45,10 @@ void RunProfile(const Rank& rank) {
   const ProfileEffort effort{
       .backward = {.warmup_steps = rank.config.warmup_steps, .steps = steps, .seconds = 0},
       .repeats = kRepeats,
-      .elements = kElements};
+      .elements = kElements,
+      // Whoever sleeps leaves the cores alone; and a card's passes take none.
+      .beside = rank.device.kind == DeviceKind::kHost &&
+                !workloads::FindWorkload(rank.config.workload).sleeps};
   const auto say = [&rank](const std::string& what) {
     if (rank.rank() != 0) return;
     std::printf("%s%s\n", kMeasuringLine, what.c_str());

@@ -14,6 +14,7 @@
 #include "core/engine/live/live_engine.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/sums.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/worker/profiling/link_profile.hpp"
 #include "harness/worker/rank/timing.hpp"
@@ -91,12 +92,19 @@ class Profiler {
     Encodings();
     if (rank_.size() > 1) {
       say_("exchanges between ranks");
-      ProfileLinks(rank_, effort_.repeats, record_);
+      Links();
     }
     return record_.Take();
   }
 
  private:
+  void Links() {
+    std::uint64_t step = 0;
+    const Pass pass{[&] { PassWithoutHooks(rank_, subject_.workload, step++); },
+                    record_.at("/backward/all_ranks_seconds"_json_pointer)};
+    ProfileLinks(rank_, effort_.repeats, record_, effort_.beside ? &pass : nullptr);
+  }
+
   Estimate MeanTimeOf(const std::function<void()>& body) const {
     return MeanOverRanks(rank_, TimeOf(body, effort_.repeats));
   }
@@ -152,6 +160,7 @@ class Profiler {
     const Estimate sum = MeanTimeOf([&] { AddInto(std::span(gradient_).first(added), work); });
     record_.Number("/seconds_per_reduced_element"_json_pointer, PerItem(sum, added));
     CollectiveWork();
+    SelectionCoding();
   }
 
   // What collectives that sum on the way do with an element, on the host.
@@ -195,6 +204,42 @@ class Profiler {
     record_.Number("/collective_work/multiply"_json_pointer,
                    PerItem(multiply, kFactorRank * matrix.size()));
     if (rank_.device.kind != DeviceKind::kHost) HostCopies();
+  }
+
+  // What filters and polynomials take, on the host.
+  void SelectionCoding() {
+    constexpr std::size_t kElements = std::size_t{1} << 20;
+    constexpr std::size_t kOneIn = 100;
+    std::vector<std::uint32_t> indices;
+    std::vector<float> values;
+    std::mt19937_64 generator(1);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      if (generator() % kOneIn == 0) indices.push_back(static_cast<std::uint32_t>(i));
+    }
+    const BloomShape shape = BloomShapeOf(indices.size(), kElements, 0);
+    BloomFilter filter;
+    const Estimate insert = MeanTimeOf([&] { filter.Build(shape, indices); });
+    record_.Number("/selection_coding/insert"_json_pointer,
+                   PerItem(insert, shape.hashes * indices.size()));
+    const Estimate query = MeanTimeOf([&] { filter.Positives(kElements, kElements, rank_.pool); });
+    record_.Number("/selection_coding/query"_json_pointer, PerItem(query, kElements));
+    const std::vector<float> drawn = Gaussian(indices.size(), 2);
+    SelectionCoder coder;
+    const PayloadCoding fitted{ValueCoding::kFitted};
+    std::vector<std::byte> coded(SelectionBytesBound(fitted, indices.size(), kElements));
+    const std::vector<float> source(kElements);
+    const Estimate fit = MeanTimeOf([&] {
+      values = drawn;
+      Slot slot{{indices.data(), indices.size(), {}},
+                {values.data(), values.size(), {}},
+                indices.size(),
+                indices.size()};
+      coder.Encode(fitted, source, {}, slot, coded, rank_.pool);
+    });
+    const Estimate restore =
+        MeanTimeOf([&] { coder.Decode(coded, kElements, indices, values, rank_.pool); });
+    record_.Number("/selection_coding/fit"_json_pointer, PerItem(fit, indices.size()));
+    record_.Number("/selection_coding/restore"_json_pointer, PerItem(restore, indices.size()));
   }
 
   // Seconds of a word between the device and pinned memory of its host.

@@ -21,6 +21,7 @@ struct ProfileEffort {
   BackwardEffort backward;
   int repeats = 0;           // of a kernel and of an exchange
   std::size_t elements = 0;  // kernels are timed up to as many, and to the whole gradient
+  bool beside = false;       // processor time of exchanges beside passes of the workload
 };
 
 struct ProfileSubject {

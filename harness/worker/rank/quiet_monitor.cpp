@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <span>
-#include <string>
 
 #include "core/device/card.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/quiet.hpp"
 #include "harness/machine/reference_loop.hpp"
+#include "harness/machine/system.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
@@ -23,12 +22,6 @@ json Known(const std::optional<double>& value) { return value ? json(*value) : j
 
 json BeforeAndAfter(const std::optional<double>& before, const std::optional<double>& after) {
   return before || after ? json{Known(before), Known(after)} : json();
-}
-
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace
@@ -99,12 +92,7 @@ json QuietMonitor::Gather() {
   own["load"] = BeforeAndAfter(load_before_, LoadAverage());
   own["clock_mhz"] = BeforeAndAfter(clock_before_, ClockMhz());
   if (rank_.device.kind == DeviceKind::kCuda) own["card"] = CardOf(rank_.device.index).uuid;
-  const std::string text = own.dump(-1, ' ', false, json::error_handler_t::replace);
-  std::vector<json> ranks;
-  for (const auto& bytes : rank_.Gather(std::as_bytes(std::span(text)))) {
-    const auto* characters = reinterpret_cast<const char*>(bytes.data());
-    ranks.push_back(json::parse(characters, characters + bytes.size()));
-  }
+  std::vector<json> ranks = GatherJson(rank_, own);
   if (rank_.rank() != 0) return nullptr;
   if (rank_.device.kind == DeviceKind::kCuda) {
     std::vector<std::string> cards;

@@ -1,10 +1,11 @@
 #include "harness/worker/rank/rank.hpp"
 
-#include <unistd.h>
-
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "core/base/cpu.hpp"
 #include "core/collective/collective.hpp"
@@ -12,8 +13,10 @@
 #include "core/device/device.hpp"
 #include "core/transport/priority.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/machine/container.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/run/watch/launch_lines.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -55,18 +58,24 @@ void Rank::Synchronise() const {
   loop.RunBlocking([](Communicator& world) { return Barrier(world, kTag); });
 }
 
+std::vector<nlohmann::json> GatherJson(const Rank& rank, const nlohmann::json& own) {
+  const std::string text = own.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::vector<nlohmann::json> values;
+  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(text)))) {
+    const auto* characters = reinterpret_cast<const char*>(bytes.data());
+    values.push_back(nlohmann::json::parse(characters, characters + bytes.size()));
+  }
+  return values;
+}
+
 void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome) {
   WriteFileDurably(directory / "outcome.json", outcome.dump(1) + "\n");
+  std::printf("%s%s\n", kResultLine, directory.filename().c_str());  // the controller follows
+  std::fflush(stdout);
 }
 
 nlohmann::json MachineOf(const Rank& rank) {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  const std::string own = name;
-  nlohmann::json placement = nlohmann::json::array();
-  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(own)))) {
-    placement.push_back(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  }
+  const auto placement = GatherJson(rank, HostName());
   CommunicationPriority priority{};
   const auto ask = [&priority](Communicator& world) {
     priority = ThisThreadPriority();
@@ -80,11 +89,7 @@ nlohmann::json MachineOf(const Rank& rank) {
                             {"cuda_devices", CudaDeviceCount()}};
   if (rank.device.kind == DeviceKind::kCuda) {
     const Card card = CardOf(rank.device.index);
-    const std::string name = "cuda:" + std::to_string(card.index) + " " + card.name;
-    for (const auto& bytes : rank.Gather(std::as_bytes(std::span(name)))) {
-      machine["cards"].push_back(
-          std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    }
+    machine["cards"] = GatherJson(rank, "cuda:" + std::to_string(card.index) + " " + card.name);
   }
   if (rank.device.kind == DeviceKind::kEmulated)
     machine["cards"] = {"the emulated device of tests"};
@@ -95,7 +100,10 @@ nlohmann::json MachineOf(const Rank& rank) {
 }
 
 nlohmann::json SoftwareOfWorker() {
-  return {{"compiler", "g++ " __VERSION__}, {"cuda_build", CudaBuildInfo()}};
+  nlohmann::json software = {{"compiler", "g++ " __VERSION__}, {"cuda_build", CudaBuildInfo()}};
+  if (std::string image = ContainerImage(); !image.empty())
+    software["container"] = std::move(image);
+  return software;
 }
 
 }  // namespace sparfuse::harness

@@ -17,14 +17,17 @@
 
 namespace sparfuse::harness {
 
+class LaunchRecord;
+
 struct Rank {
   const CellConfig& config;
   std::uint64_t seed;
   const std::filesystem::path& directory;
   ProgressLoop& loop;
   ThreadPool& pool;
-  Device device = {};   // where gradients, parameters and kernels are
-  Stream compute = {};  // of it: what forward, backward and update run on
+  Device device = {};              // where gradients, parameters and kernels are
+  Stream compute = {};             // of it: what forward, backward and update run on
+  LaunchRecord* record = nullptr;  // of the launch
 
   int rank() const noexcept { return loop.rank(); }
   int size() const noexcept { return loop.size(); }
@@ -37,6 +40,9 @@ struct Rank {
   std::vector<std::vector<std::byte>> Gather(std::span<const std::byte> own) const;
   void Synchronise() const;
 };
+
+// Every rank's value, in rank order; bytes that are not UTF-8 are replaced. Collective.
+std::vector<nlohmann::json> GatherJson(const Rank& rank, const nlohmann::json& own);
 
 // Measures single operations and the workload's backward pass, on all ranks at once; rank 0 leaves
 // outcome.json.

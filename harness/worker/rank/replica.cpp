@@ -1,9 +1,25 @@
 #include "harness/worker/rank/replica.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 namespace sparfuse::harness {
+namespace {
+
+// By so much two ranks' times may be wrong beside each other: rank 0's clock is right, and of
+// others both may be wrong.
+double UncertaintyOfTwo(std::span<const ClockLine> clocks) {
+  double largest = 0;
+  double second = 0;
+  for (const ClockLine& clock : clocks) {
+    second = std::max(second, std::min(largest, clock.uncertainty_seconds()));
+    largest = std::max(largest, clock.uncertainty_seconds());
+  }
+  return largest + second;
+}
+
+}  // namespace
 
 void BroadcastState(const Rank& rank, workloads::TrainingWorkload& workload) {
   const auto state = workload.DeviceState();
@@ -40,7 +56,8 @@ StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own) {
   return log;
 }
 
-std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedStep>& own) {
+std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedStep>& own,
+                                    std::span<const ClockLine> clocks) {
   nlohmann::json sent = nlohmann::json::array();
   for (const TracedStep& step : own) {
     nlohmann::json spans = nlohmann::json::array();
@@ -48,21 +65,25 @@ std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedSt
       spans.push_back({static_cast<int>(span.kind), span.lane, span.label, span.begin_seconds,
                        span.end_seconds, span.bytes});
     }
-    sent.push_back(std::move(spans));
+    sent.push_back({std::move(spans), step.began_seconds.front()});
   }
   const std::vector<std::uint8_t> packed = nlohmann::json::to_cbor(sent);
   std::vector<TracedStep> gathered;
-  for (const TracedStep& step : own) gathered.push_back({step.step, {}});
+  for (const TracedStep& step : own)
+    gathered.push_back({step.step, {}, {}, UncertaintyOfTwo(clocks)});
   for (const auto& bytes : rank.Gather(std::as_bytes(std::span(packed)))) {
     const auto received = nlohmann::json::from_cbor(
         reinterpret_cast<const std::uint8_t*>(bytes.data()),
         reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size());
     for (std::size_t s = 0; s < gathered.size(); ++s) {
       auto& spans = gathered[s].by_rank.emplace_back();
-      for (const auto& span : received.at(s)) {
+      for (const auto& span : received.at(s).at(0)) {
         spans.push_back({static_cast<SpanKind>(span[0].get<int>()), span[1], span[2], span[3],
                          span[4], span[5]});
       }
+      if (rank.rank() != 0) continue;
+      const ClockLine& clock = clocks[gathered[s].by_rank.size() - 1];
+      gathered[s].began_seconds.push_back(clock.OnRankZero(received.at(s).at(1)));
     }
   }
   return gathered;

@@ -1,8 +1,10 @@
 // Compares and collects over ranks: replicas' state, step records, spans.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "core/transport/world/clocks.hpp"
 #include "harness/store/step_log.hpp"
 #include "harness/worker/rank/rank.hpp"
 #include "workloads/workload.hpp"
@@ -19,7 +21,10 @@ bool StateEqualsRankZero(const Rank& rank, workloads::TrainingWorkload& workload
 // Every rank's steps, on every rank.
 StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own);
 
-// Every rank's spans by step. `own`: this rank's spans in by_rank[0] of each step.
-std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedStep>& own);
+// Every rank's spans by step, with rank 0's clock for when each rank's step began. `own`: this
+// rank's spans in by_rank[0] of each step, and its own clock. clocks: of every rank; used on rank
+// 0, the only one whose result has these times.
+std::vector<TracedStep> GatherSpans(const Rank& rank, const std::vector<TracedStep>& own,
+                                    std::span<const ClockLine> clocks);
 
 }  // namespace sparfuse::harness

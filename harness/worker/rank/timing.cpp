@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <exception>
+#include <future>
+#include <memory>
 #include <vector>
 
 #include "core/device/runtime.hpp"
@@ -24,6 +27,23 @@ double ProcessCpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Both, to the end of the later one: the task refers to what is the caller's.
+void RunBeside(ProgressLoop& loop, const ProgressLoop::Make& task,
+               const std::function<void()>& compute) {
+  const auto ended = std::make_shared<std::promise<void>>();
+  loop.Start(task, [ended](const std::exception_ptr& error) {
+    error ? ended->set_exception(error) : ended->set_value();
+  });
+  std::exception_ptr failed;
+  try {
+    compute();
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  ended->get_future().get();
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace
@@ -94,6 +114,25 @@ ExchangeTime TimeExchange(const Rank& rank, const ProgressLoop::Make& task, int 
     cpu.push_back(ProcessCpuSeconds() - cpu_begin);
   }
   return {MeanOverRanks(rank, MedianEstimate(wall)), MeanOverRanks(rank, Median(cpu))};
+}
+
+double CpuSecondsBeside(const Rank& rank, const Pass& pass, int passes,
+                        const ProgressLoop::Make& task, int repeats) {
+  const auto compute = [&] {
+    for (int i = 0; i < passes; ++i) pass.run();
+  };
+  std::vector<double> more;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    rank.Synchronise();
+    const double begin = ProcessCpuSeconds();
+    compute();
+    const double alone = ProcessCpuSeconds() - begin;
+    rank.Synchronise();
+    const double second_begin = ProcessCpuSeconds();
+    RunBeside(rank.loop, task, compute);
+    more.push_back(ProcessCpuSeconds() - second_begin - alone);
+  }
+  return std::max(0.0, MeanOverRanks(rank, Median(more)));
 }
 
 }  // namespace sparfuse::harness

@@ -34,4 +34,16 @@ struct ExchangeTime {
 // Collective.
 ExchangeTime TimeExchange(const Rank& rank, const ProgressLoop::Make& task, int repeats);
 
+// Computation of the calling thread.
+struct Pass {
+  std::function<void()> run;
+  double seconds = 0;  // until all ranks that began together are through
+};
+
+// What processors of this rank's process do more while `task` runs beside `passes` of `pass` on the
+// calling thread: its own work, and what the thread that it takes the core from loses by that.
+// Median of `repeats`, mean over ranks; at least 0. Collective.
+double CpuSecondsBeside(const Rank& rank, const Pass& pass, int passes,
+                        const ProgressLoop::Make& task, int repeats);
+
 }  // namespace sparfuse::harness

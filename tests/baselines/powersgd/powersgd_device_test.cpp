@@ -10,7 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
-#include "tests/support/device_arrays.hpp"
+#include "tests/support/devices/device_arrays.hpp"
 
 namespace sparfuse {
 namespace {

@@ -21,6 +21,7 @@ CELLS = 100
 WORKER = Path(__file__).resolve().parents[2] / "integration" / "fake_worker.sh"
 CONFIG_SCHEMA = 2
 LATER_KEYS = (("method_options", "collective_options"), ("method_options", "dense_warmup_steps"),
+              ("method_options", "bloom_policy"), ("method_options", "bloom_fpr"),
               ("feedback_options", "decay"))
 
 EXPERIMENT = """id = "large"

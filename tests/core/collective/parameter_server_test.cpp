@@ -1,6 +1,6 @@
 // Tests the exchange through parameter servers: its rounds by hand, and runs of many partitions
 // against them. What holds for every collective is in tests/baselines/collective_conformance_test.
-#include "core/collective/parameter_server.hpp"
+#include "core/collective/servers/parameter_server.hpp"
 
 #include <gtest/gtest.h>
 

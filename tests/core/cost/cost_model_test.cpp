@@ -12,7 +12,7 @@ CostModel Simple() {
   cost.links = {LinkCost::FromAlphaBeta(1e-3, 1e-6), LinkCost::FromAlphaBeta(1e-3, 1e-6)};
   cost.work_seconds[Work::kAdd] = 1e-6;
   cost.work_seconds[Work::kSelect] = 1e-5;
-  cost.round_cpu_seconds = 1e-4;
+  for (LinkCost& link : cost.links) link.round_cpu_seconds = 1e-4;
   return cost;
 }
 
@@ -51,13 +51,34 @@ TEST(CostModel, GoesAroundARingAtTheSlowestHop) {
 TEST(CostModel, ChargesFurtherMessagesOfARound) {
   CostModel cost = Simple();
   cost.links.fill(LinkCost::FromAlphaBeta(1e-3, 1e-6, 2e-5));
-  cost.message_cpu_seconds = 7e-6;
+  for (LinkCost& link : cost.links) {
+    link.round_cpu_seconds = 1e-4;
+    link.message_cpu_seconds = 7e-6;
+  }
   RoundPlan plan;
   plan.rounds = {{.repeat = 2, .messages = 4, .bytes = 600}, {.repeat = 5, .bytes = 0}};
   const CostModel::Phases phases = cost.PhasesOf(plan);
   EXPECT_DOUBLE_EQ(phases.latency_seconds, 7 * 1e-3 + 2 * 3 * 2e-5);
   EXPECT_DOUBLE_EQ(phases.on_links(), 600e-6);
   EXPECT_DOUBLE_EQ(phases.cpu_seconds, 7 * 1e-4 + 2 * 3 * 7e-6);
+}
+
+// 3 ms within a node at half a core, 6 ms between nodes at a tenth; and a ring around both.
+TEST(CostModel, ChargesProcessorsByTheClassOfTheLink) {
+  CostModel cost;
+  cost.exchange_cpu_seconds = 1e-5;
+  cost.links = {LinkCost::FromAlphaBeta(1e-3, 1e-6), LinkCost::FromAlphaBeta(2e-3, 4e-6)};
+  cost.links[0].round_cpu_seconds = 1e-4;
+  cost.links[0].cpu_fraction = 0.5;
+  cost.links[1].round_cpu_seconds = 3e-4;
+  cost.links[1].cpu_fraction = 0.1;
+  RoundPlan plan;
+  plan.rounds = {{.repeat = 1, .bytes = 2000, .link = LinkClass::kIntraNode},
+                 {.repeat = 2, .bytes = 1000}};
+  EXPECT_DOUBLE_EQ(cost.PhasesOf(plan).cpu_seconds, 1e-5 + (1e-4 + 1.5e-3) + 2 * (3e-4 + 4e-4));
+  plan.rounds = {{.repeat = 3, .bytes = 3000, .within_bytes = 3000, .within_starts = 1}};
+  EXPECT_DOUBLE_EQ(cost.PhasesOf(plan).cpu_seconds,
+                   1e-5 + 1e-4 + 2 * 3e-4 + 0.5 * 1e-3 + 0.1 * (2 * 2e-3 + 12e-3));
 }
 
 TEST(CostModel, ChargesARoundWithoutMessagesForItsWorkAlone) {

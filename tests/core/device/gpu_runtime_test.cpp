@@ -20,7 +20,7 @@
 #include "core/device/runtime.hpp"
 #include "core/device/status.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "tests/support/device_arrays.hpp"
+#include "tests/support/devices/device_arrays.hpp"
 #include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse::gpu {

@@ -11,7 +11,7 @@
 #include "core/feedback/norm/norm.hpp"
 #include "core/feedback/returned.hpp"
 #include "core/feedback/returned_device.hpp"
-#include "tests/support/device_arrays.hpp"
+#include "tests/support/devices/device_arrays.hpp"
 #include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse {

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "baselines/registry.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/feedback/residual_store.hpp"
@@ -107,9 +111,26 @@ TEST(Plan, HashTellsPlansApart) {
   const GradientLayout layout = LayoutOf({10, 20, 30});
   EXPECT_EQ(PlanOf("layer-wise", layout).Hash(), PlanOf("layer-wise", layout).Hash());
   EXPECT_NE(PlanOf("layer-wise", layout).Hash(), PlanOf("whole-model", layout).Hash());
-  Plan beside = PlanOf("whole-model", layout);
-  beside.units.front().lane = Lane::kSide;
-  EXPECT_NE(beside.Hash(), PlanOf("whole-model", layout).Hash());
+  // By each member of a unit alone, however its neighbours are packed beside it.
+  const Unit unit{0, 3, Sparsified::kBehind, 0.1, Lane::kCompute, 1, 0};
+  const auto with = [unit](auto change) {
+    Unit changed = unit;
+    change(changed);
+    return Plan{.units = {changed}}.Hash();
+  };
+  const std::vector<std::uint64_t> hashes = {
+      with([](Unit&) {}),
+      with([](Unit& u) { u.sparsified = Sparsified::kAhead; }),
+      with([](Unit& u) { u.density = 0.2; }),
+      with([](Unit& u) { u.lane = Lane::kSide; }),
+      with([](Unit& u) { u.lane = Lane::kHost; }),
+      with([](Unit& u) { u.partitions = 2; }),
+      with([](Unit& u) { u.partitions = 257; }),
+      with([](Unit& u) { u.partitions = 65535; }),
+      with([](Unit& u) { u.path = 1; }),
+      with([](Unit& u) { u.path = 255; }),
+  };
+  EXPECT_EQ(std::set<std::uint64_t>(hashes.begin(), hashes.end()).size(), hashes.size());
 }
 
 TEST(Plan, RefusesWhatDoesNotCover) {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "core/base/error.hpp"
-#include "tests/support/device_arrays.hpp"
+#include "tests/support/devices/device_arrays.hpp"
 
 namespace sparfuse {
 namespace {

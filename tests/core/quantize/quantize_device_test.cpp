@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/quantize/quantizer.hpp"
-#include "tests/support/device_arrays.hpp"
+#include "tests/support/devices/device_arrays.hpp"
 
 namespace sparfuse {
 namespace {

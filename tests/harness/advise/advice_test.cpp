@@ -16,6 +16,7 @@
 #include "harness/run/model_trial.hpp"
 #include "harness/run/modelled_cell.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -287,8 +288,7 @@ TEST_F(Advising, MistakesNameWhatWasExpected) {
 }
 
 TEST_F(Advising, WorksOnAMeasuredProfileWithoutInputsToBlame) {
-  const std::filesystem::path project =
-      std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results" / "profiles";
+  const std::filesystem::path project = testing::SourceDirectory() / "results" / "profiles";
   const ProfileFolders folders(project);
   AdviceRequest request = Ask("epyc-2core", {"wfbp", "dense"});
   request.workers = {4};

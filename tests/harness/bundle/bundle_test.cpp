@@ -6,15 +6,19 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include "core/base/error.hpp"
+#include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/export.hpp"
 #include "harness/bundle/merge.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/step_log.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 #include "tests/support/store_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -25,16 +29,44 @@ namespace fs = std::filesystem;
 
 const json kWrittenBy = {{"commit", std::string(40, 'a')}, {"dirty", false}};
 
-// A store on a machine of so many cores, whose trials are of the earlier kind: their ids say
-// nothing of store or system.
+// Two ranks, two measured steps: 0.2 s and 0.4 s of the slower rank.
+void WriteTwoSteps(const fs::path& directory, json& trial) {
+  StepLog log(2);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (int step = 0; step < 2; ++step) {
+      LoggedStep& logged = log[rank].emplace_back(LoggedStep{step, true, 1.0, {}, step + 1});
+      logged.record.step_seconds = 0.2 * (step + 1) - 0.05 * static_cast<double>(rank);
+      logged.record.payload_bytes = 100;
+    }
+  }
+  StepLogContext context;
+  context.dense_elements = 1000;
+  context.units_per_step = 64;
+  context.unit = "images";
+  trial["metrics"] = MetricsOf(log, context);
+  trial["rounds"] = RoundSeconds(log);
+  WriteSteps(directory, log, context, trial["series"]);
+}
+
+// A store on a machine of so many cores. Without an origin its trials are of the earlier kind:
+// their ids say nothing of store or system.
 class Machine {
  public:
-  explicit Machine(int cores) : cores_(cores), store_(folder_.path()) {}
+  explicit Machine(int cores, std::string origin = "")
+      : cores_(cores), origin_(std::move(origin)), store_(folder_.path()) {}
 
   const Store& store() const { return store_; }
-  void Run(int block, double seconds) {
+  // change: of trial.json before it is written.
+  void Run(int block, double seconds,
+           const std::function<void(const fs::path&, json&)>& change = {}) {
     const StoreLock lock(store_.results());
     json trial = AddTrial(store_, lock, block);
+    if (!origin_.empty()) {
+      const std::string own = trial["trial_id"];
+      trial["origin"] = origin_;
+      trial["trial_id"] = WithOrigin(own, origin_);
+      fs::rename(store_.Directory(own), store_.Directory(trial["trial_id"]));
+    }
     const fs::path directory = store_.Directory(trial["trial_id"]);
     trial["system"] = {
         {"cores", cores_}, {"cpu_model", "made up"}, {"gpus", json::array()}, {"memory_gib", 8}};
@@ -42,6 +74,7 @@ class Machine {
     trial["seconds"] = seconds;
     trial["metrics"]["step_seconds"]["value"] = seconds / 10;
     trial["machine"] = {{"placement", {"node-a", "node-b"}}};
+    if (change) change(directory, trial);
     json config = trial["config"];
     config["trial_id"] = trial["trial_id"];
     WriteFileDurably(directory / "config.json", WrittenJson(config));
@@ -55,11 +88,17 @@ class Machine {
     return rows;
   }
   // The store's bundle.
-  fs::path Bundled(const std::string& name = "bundle.sparfuse") const {
+  fs::path Bundled(const std::string& name = "bundle.sparfuse",
+                   const PrivateNames& names = {}) const {
     const fs::path file = outside_.path() / name;
-    const Export made(store_, Rows(), {});
+    const Export made(store_, Rows(), names);
     EXPECT_EQ(made.summary().left_out, std::vector<std::string>());
     made.Write(kWrittenBy, file);
+    return file;
+  }
+  fs::path BundledOf(const std::vector<TrialRow>& rows, const std::string& name) const {
+    const fs::path file = outside_.path() / name;
+    Export(store_, rows, {}).Write(kWrittenBy, file);
     return file;
   }
   MergeSummary Take(const fs::path& file) {
@@ -86,6 +125,7 @@ class Machine {
  private:
   const TemporaryFolder folder_, outside_;
   const int cores_;
+  const std::string origin_;
   const Store store_;
 };
 
@@ -108,6 +148,26 @@ std::string ErrorOf(const fs::path& file) {
 void ExpectGood(const fs::path& file) {
   const Verification verification = Verify(Bundle(file));
   EXPECT_EQ(verification.problems, std::vector<std::string>());
+}
+
+// A bundle with one file of a trial in other words, and all hashes and the table made to fit.
+fs::path Forged(const fs::path& file, const std::function<void(json&)>& edit) {
+  const Bundle bundle(file);
+  const std::string id = bundle.content().trials.begin()->first;
+  BundledTrial trial = bundle.Trial(id);
+  edit(trial.trial);
+  trial.files["trial.json"] = WrittenJson(trial.trial);
+  const std::string table = WrittenJson(TableOfTrials({RowOf(trial.trial)}, kBundleVersion));
+  BundleContent content;
+  content.trials[id] = trial.Hashes();
+  content.table = Sha256Hex(table);
+  fs::path forged = file.parent_path() / "forged.sparfuse";
+  ArchiveWriter archive(forged);
+  archive.Add(kManifest, ManifestText(content, kWrittenBy));
+  archive.Add(kTable, table);
+  for (const auto& [name, bytes] : trial.files) archive.Add(MemberOfTrial(id, name), bytes);
+  archive.Commit();
+  return forged;
 }
 
 TEST(Merge, IsAUnionOfSets) {
@@ -140,6 +200,67 @@ TEST(Merge, IsAUnionOfSets) {
     EXPECT_EQ(f.Files(), first);
     EXPECT_EQ(ReadFile(f.Bundled()), ReadFile(d.Bundled()));
   } while (std::ranges::next_permutation(order).found);
+}
+
+// Of stores whose systems are equal or not, with ids of either kind, launches over hosts and
+// annotations: whoever takes these subsets in whatever order has the same.
+TEST(Merge, IsAUnionOfWhateverSubsets) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 draw(seed);
+    Machine stores[] = {Machine(2, "0a1b2c3d"), Machine(2, "1a1b2c3d"), Machine(4), Machine(2)};
+    for (Machine& store : stores) {
+      for (int block = 0; block < 4; ++block) {
+        store.Run(block, 1 + block + 0.1 * static_cast<double>(draw() % 10),
+                  [&](const fs::path& directory, json& trial) {
+                    if (draw() % 2 == 0) WriteTwoSteps(directory, trial);
+                    const char* second = draw() % 2 == 0 ? "node-a" : "node-b";
+                    trial["machine"]["placement"] = {"node-a", second};
+                    trial["launch"] = {{"id", trial["trial_id"]},
+                                       {"trials", 1},
+                                       {"network", {{"hosts", {"node-a", second}}}}};
+                  });
+      }
+      const StoreLock lock(store.store().results());
+      for (const TrialRow& row : store.Rows()) {
+        if (draw() % 3 == 0) store.store().Annotate(lock, row.trial_id, "node-b was full");
+      }
+    }
+    // Subsets that overlap, also of what was merged before.
+    std::vector<fs::path> bundles;
+    std::vector<std::unique_ptr<Machine>> between;
+    for (int i = 0; i < 6; ++i) {
+      const Machine& from = i < 4 || between.empty() ? stores[draw() % 4] : *between.back();
+      std::vector<TrialRow> rows = from.Rows();
+      std::erase_if(rows, [&](const TrialRow&) { return draw() % 3 == 0; });
+      bundles.push_back(from.BundledOf(rows, "subset" + std::to_string(i) + ".sparfuse"));
+      auto next = std::make_unique<Machine>(8);
+      for (const fs::path& each : bundles) {
+        if (draw() % 2 == 0) next->Take(each);
+      }
+      between.push_back(std::move(next));
+    }
+    std::map<std::string, std::string> first;
+    fs::path whole;
+    for (int order = 0; order < 4; ++order) {
+      std::ranges::shuffle(bundles, draw);
+      Machine taken(8);
+      for (const fs::path& each : bundles) {
+        EXPECT_EQ(taken.Take(each).refused, std::vector<std::string>());
+        if (draw() % 2 == 0) taken.Take(bundles[draw() % bundles.size()]);
+      }
+      if (first.empty()) first = taken.Files();
+      EXPECT_EQ(taken.Files(), first);
+      ExpectGood(taken.Bundled());
+      // At home it adds nothing that was not there.
+      for (Machine& store : stores) {
+        const auto own = store.Files();
+        const MergeSummary home = store.Take(taken.Bundled());
+        EXPECT_EQ(home.refused, std::vector<std::string>());
+        for (const auto& [file, content] : own) EXPECT_EQ(store.Files().at(file), content);
+      }
+    }
+  }
 }
 
 TEST(Merge, OnesOwnBundleAddsNothing) {
@@ -190,6 +311,88 @@ TEST(Merge, AnnotationsGoWithTheirTrials) {
   EXPECT_EQ(a.Take(b.Bundled()).annotations, 0u);
   EXPECT_EQ(a.Files(), own);
   ExpectGood(b.Bundled());
+}
+
+// Who exports knows other names than who merges: what they removed is the same trial.
+TEST(Merge, OtherNamesThatWereRemovedAreNoOtherBytes) {
+  Machine a(2), b(4);
+  a.Run(0, 1.5, [](const fs::path&, json& trial) {
+    trial["quiet"] = {{"disturbed", false}, {"why", "alice and bob on node-a.cluster.org"}};
+  });
+  {
+    const StoreLock lock(a.store().results());
+    a.store().Annotate(lock, a.Rows()[0].trial_id, "alice: backup, by bob");
+  }
+  const auto own = a.Files();
+  PrivateNames of_alice, of_bob;
+  of_alice.users = {"alice"};
+  of_bob.users = {"bob"};
+  const fs::path first = a.Bundled("1.sparfuse", of_alice),
+                 second = a.Bundled("2.sparfuse", of_bob);
+  ASSERT_NE(ReadFile(first), ReadFile(second));
+  EXPECT_EQ(b.Take(first).added.size(), 1u);
+  for (const fs::path& file : {first, second, b.Bundled()}) {
+    EXPECT_EQ(b.Take(file).refused, std::vector<std::string>());
+    EXPECT_EQ(a.Take(file).refused, std::vector<std::string>());
+  }
+  EXPECT_EQ(a.Files(), own);
+  EXPECT_EQ(b.Rows()[0].annotations, std::vector<std::string>{"USER: backup, by bob"});
+}
+
+TEST(Merge, WhatLeftByAnEarlierListIsTheSameTrial) {
+  Machine a(2), b(4), c(4);
+  a.Run(0, 1.5, [](const fs::path&, json& trial) {
+    trial["environment"] = {{"OMP_NUM_THREADS", "1"}, {"NCCL_ALGO", "Ring"}};
+  });
+  const auto own = a.Files();
+  const fs::path earlier = Forged(a.Bundled(), [](json& trial) {  // as it left then
+    trial["redaction"] = 1;
+    trial["environment"].erase("NCCL_ALGO");
+  });
+  EXPECT_EQ(b.Take(earlier).added.size(), 1u);
+  EXPECT_EQ(b.Take(a.Bundled()).present, 1u);
+  EXPECT_EQ(a.Take(b.Bundled()).present, 1u);
+  EXPECT_EQ(a.Files(), own);
+  ExpectGood(b.Bundled());
+  c.Take(a.Bundled());
+  EXPECT_EQ(c.Take(earlier).present, 1u);
+  EXPECT_EQ(c.Take(Forged(a.Bundled(),
+                          [](json& trial) {
+                            trial["redaction"] = 1;
+                            trial["seconds"] = 7;
+                          }))
+                .refused.size(),
+            1u);
+}
+
+// Hosts of all its trials, and all who used it, are the store's: no word of one trial has those of
+// another.
+TEST(Merge, NamesAreThoseOfTheStore) {
+  Machine a(2, "0a1b2c3d");
+  a.Run(0, 1.5, [](const fs::path&, json& trial) {
+    trial["machine"]["placement"] = {"node7.cluster.example.org", "node8"};
+    trial["launch"] = {{"id", "l"},
+                       {"trials", 1},
+                       {"network", {{"hosts", {"login3.example.org"}}}},
+                       {"failed_on", "node9"}};
+  });
+  a.Run(1, 1.5, [](const fs::path&, json& trial) {
+    trial["machine"]["placement"] = {"node7.cluster.example.org"};
+  });
+  {
+    const StoreLock lock(a.store().results());
+    WriteFileDurably(a.store().results() / "users.json", R"({"users": ["carol"]})");
+    for (const TrialRow& row : a.Rows())
+      a.store().Annotate(lock, row.trial_id, "node7 was rebooted by carol after node8.");
+    a.store().Annotate(lock, a.Rows()[0].trial_id, "login3, node9: full");
+  }
+  const PrivateNames names = NamesOf(a.store(), a.Rows());
+  const auto problems = Verify(Bundle(a.Bundled("b.sparfuse", names))).problems;
+  EXPECT_EQ(problems, std::vector<std::string>());
+  const std::string bytes = ReadFile(a.Bundled("b.sparfuse", names));
+  for (const char* name : {"node7", "node8", "node9", "login3", "carol", "example.org"})
+    EXPECT_EQ(bytes.find(name), std::string::npos) << name;
+  EXPECT_NE(bytes.find("HOST was rebooted by USER after HOST."), std::string::npos);
 }
 
 TEST(Merge, RefusesOtherBytesOfAnIdAndTakesTheRest) {
@@ -270,6 +473,65 @@ TEST(Bundle, AnyByteEditedByHandIsFound) {
   }
 }
 
+TEST(Bundle, MetricsThatWereForgedWithAllTheirHashesAreFoundByTheSteps) {
+  Machine a(2, "0a1b2c3d");
+  a.Run(0, 1.5, WriteTwoSteps);
+  const fs::path file = a.Bundled();
+  ExpectGood(file);
+  EXPECT_EQ(Verify(Bundle(file)).trials.begin()->at("steps"),
+            (json{{"first", 0}, {"last", 1}, {"measured", 2}, {"ranks", 2}}));
+  const auto edited = [&](const char* metric, double times) {
+    return Verify(Bundle(Forged(file,
+                                [&](json& trial) {
+                                  json& value = trial["metrics"][metric]["value"];
+                                  value = times * value.get<double>();
+                                })))
+        .problems;
+  };
+  EXPECT_EQ(edited("step_seconds", 1), std::vector<std::string>());
+  for (const char* metric : {"step_seconds", "payload_bytes", "other_seconds", "loss"}) {
+    const auto problems = edited(metric, 0.9);
+    ASSERT_EQ(problems.size(), 1u) << metric;
+    EXPECT_NE(problems[0].find(std::string(metric) + ": trial.json has"), std::string::npos)
+        << problems[0];
+  }
+  EXPECT_EQ(Verify(Bundle(Forged(file,
+                                 [](json& trial) {
+                                   trial["rounds"] = {0.1, 0.2};
+                                 })))
+                .problems.size(),
+            1u);
+}
+
+TEST(Bundle, AThroughputIsOfWholeSamplesOverTheStep) {
+  Machine a(2, "0a1b2c3d");
+  a.Run(0, 1.5, [](const fs::path& directory, json& trial) {
+    WriteTwoSteps(directory, trial);
+    trial["config"]["batch_per_worker"] = 32;
+    trial["config"]["accumulation"] = 1;
+    trial["config_hash"] = ConfigHash(trial["config"]);
+  });
+  ExpectGood(a.Bundled());
+  const auto problems = Verify(Bundle(Forged(a.Bundled(), [](json& trial) {
+                          trial["metrics"]["throughput"]["value"] = 300;
+                        }))).problems;
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].find("throughput: 300 is no whole number"), std::string::npos);
+}
+
+TEST(Bundle, ClustersOfLikeNodesAreTwoRowsOfItsTable) {
+  Machine a(2, "0a1b2c3d"), b(2, "1a1b2c3d"), c(8);
+  a.Run(0, 1.5);
+  b.Run(0, 2.5);
+  c.Take(a.Bundled());
+  c.Take(b.Bundled());
+  const Verification verification = Verify(Bundle(c.Bundled()));
+  EXPECT_EQ(verification.problems, std::vector<std::string>());
+  ASSERT_EQ(verification.table.size(), 2u);
+  EXPECT_EQ(verification.table[0]["system"].get<std::string>().substr(12), "@0a1b2c3d");
+  EXPECT_EQ(verification.table[1]["system"].get<std::string>().substr(12), "@1a1b2c3d");
+}
+
 TEST(Bundle, AForgedHashIsFoundByTheTable) {
   Machine a(2);
   a.Run(0, 1.5);
@@ -326,6 +588,62 @@ TEST(Bundle, PlacesOutsideOfTheTrialsAreRefused) {
   }
 }
 
+TEST(Bundle, TrialsBeneathATrialAreRefused) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "evil.sparfuse";
+  BundleContent content;
+  content.table = Sha256Hex("[]\n");
+  for (const char* id : {"e/p/x", "e/p/x/trial.json/y"})
+    content.trials[id] = {{"trial.json", content.table}, {"config.json", content.table}};
+  ArchiveWriter archive(file);
+  archive.Add(kManifest, ManifestText(content, kWrittenBy));
+  archive.Commit();
+  EXPECT_NE(ErrorOf(file).find("expected no trial beneath another"), std::string::npos);
+}
+
+TEST(Bundle, ATrialLiesWhereItSaysAndInNoTrialOfTheStore) {
+  Machine a(2, "0a1b2c3d"), b(4), other(2, "1a1b2c3d");
+  a.Run(0, 1.5);
+  b.Run(0, 1.5);
+  other.Run(0, 3.5);
+  const std::string own = b.Rows()[0].trial_id;  // e/p/NAME
+  const auto before = b.Files();
+  // What was named by hand: whole, with all hashes.
+  const auto named = [&](const std::string& id, const std::string& part) {
+    const Bundle bundle(a.Bundled());
+    BundledTrial trial = bundle.Trial(bundle.content().trials.begin()->first);
+    trial.trial["trial_id"] = id;
+    trial.trial["part"] = part;
+    json config = json::parse(trial.files["config.json"]);
+    config["trial_id"] = id;
+    trial.files["config.json"] = WrittenJson(config);
+    trial.files["trial.json"] = WrittenJson(trial.trial);
+    const std::string table = WrittenJson(TableOfTrials({RowOf(trial.trial)}, kBundleVersion));
+    BundleContent content;
+    content.trials[id] = trial.Hashes();
+    content.table = Sha256Hex(table);
+    fs::path forged = a.Bundled().parent_path() / "named.sparfuse";
+    ArchiveWriter archive(forged);
+    archive.Add(kManifest, ManifestText(content, kWrittenBy));
+    archive.Add(kTable, table);
+    for (const auto& [name, bytes] : trial.files) archive.Add(MemberOfTrial(id, name), bytes);
+    archive.Commit();
+    return forged;
+  };
+  for (const auto& [id, part] : {std::pair(own + "/sub", std::string("p")),
+                                 {own + "/sub", own.substr(2)},
+                                 {own + "/trial.json/y", own.substr(2) + "/trial.json"},
+                                 {"e/x/y", "p"},
+                                 {"e/p/q/y", "p"}}) {
+    EXPECT_EQ(b.Take(named(id, part)).refused.size(), 1u) << id;
+    EXPECT_EQ(b.Files(), before) << id;
+  }
+  // A file of the user's in the way of one keeps no other out.
+  std::ofstream(b.store().Directory("e") / "q") << "mine";
+  EXPECT_EQ(b.Take(named("e/q/y", "q")).refused.size(), 1u);
+  EXPECT_EQ(b.Take(other.Bundled()).added.size(), 1u);
+}
+
 TEST(Bundle, OfTheFutureIsRefusedWithBothVersions) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "future.sparfuse";
@@ -344,7 +662,7 @@ TEST(Bundle, OfTheFutureIsRefusedWithBothVersions) {
 
 // Every version that was ever written, as it was written then.
 TEST(Bundle, EveryVersionStaysReadable) {
-  const fs::path frozen = fs::path(SPARFUSE_SOURCE_DIRECTORY) / "tests/harness/bundle/frozen";
+  const fs::path frozen = testing::SourceDirectory() / "tests/harness/bundle/frozen";
   for (int version = 1; version <= kBundleVersion; ++version) {
     const fs::path file = frozen / ("v" + std::to_string(version) + ".sparfuse");
     SCOPED_TRACE(file);

@@ -7,6 +7,7 @@
 
 #include "harness/bundle/bundled_trial.hpp"
 #include "harness/bundle/series_file.hpp"
+#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "tests/support/harness_fixture.hpp"
@@ -61,6 +62,29 @@ TEST(Redaction, WordsLoseFoldersNamesAndTokens) {
   for (const auto& [said, leaves] : cases) EXPECT_EQ(Redacted(said, "words"), json(leaves)) << said;
 }
 
+TEST(Redaction, CitationsKeepAddressesOfTheWeb) {
+  const json form = {{"source", "citation"}};
+  for (const auto& [source, leaves] :
+       {std::pair("Doe et al., table 2", "Doe et al., table 2"),
+        {"see https://arxiv.org/abs/2005.13247, table 3",
+         "see https://arxiv.org/abs/2005.13247, table 3"},
+        {"https://alice:secret@example.org/a/b?token=x#c y", "https://example.org/a/b y"},
+        {"https://example.org?next=/home", "https://example.org"},
+        {"http://example.org/ghp_16C7e42F292c6912E7710c838347Ae178B4a", "SECRET"},
+        {"/users/alice/notes/numbers.csv of node7", "numbers.csv of HOST"},
+        {"https://a.org/x and /users/alice/y", "https://a.org/x and y"},
+        {"https://a.org/x;https://me:pw@b.org/y", "https://a.org/x;https://b.org/y"},
+        {"https://a.org;https://me:pw@b.org", "https://a.org;https://b.org"},
+        {"HTTPS://me:pw@host/x, ftp://me:p,w@host/x", "HTTPS://host/x, ftp://host/x"},
+        {"https://a.org/x?token=y;https://me:pw@b.org", "https://a.org/xhttps://b.org"},
+        {"file:///users/alice/x", "file:x"},
+        {"https://", "https://"}}) {
+    const json redacted = Redacted({{"source", source}}, form);
+    EXPECT_EQ(redacted["source"], leaves);
+    EXPECT_EQ(Redacted(redacted, form, {}), redacted) << source;
+  }
+}
+
 TEST(Redaction, DataKeepsWhatNamesCells) {
   for (const char* name :
        {"sparse-allgather", "python:TopKWithThreshold@0123456789ab", "table:my_model@0123456789ab",
@@ -68,6 +92,48 @@ TEST(Redaction, DataKeepsWhatNamesCells) {
         "2026-11-23T07:07:10.560Z", "3,8,12", "91a6104a6b18"})
     EXPECT_EQ(Redacted(name, "data"), json(name));
   EXPECT_EQ(Redacted("python:/users/alice/a.py:TopK", "data"), json("python:a.py:TopK"));
+}
+
+TEST(Redaction, DataHasNoNamesEither) {
+  EXPECT_EQ(Redacted("node7.example.org alice", "data"), json("HOST USER"));
+  EXPECT_EQ(Redacted(json{{"note", {"on node7.", "alice"}}, {"node7", 1}}, "data"),
+            (json{{"note", {"on HOST.", "USER"}}}));
+  const json trial = Redacted(
+      {{"config", {{"workload_options", {{"note", "node7.cluster.org alice"}}}, {"workers", 2}}}},
+      TrialForm());
+  EXPECT_EQ(trial["config"]["workload_options"]["note"], "HOST USER");
+}
+
+// Who is called as an optimizer is has the same configurations as all others.
+TEST(Redaction, OptionsThatAreOneWordStay) {
+  const PrivateNames names = {{"ring", "node7"}, {"adam"}};
+  const json config = {{"recipe", {{"optimizer", "adam"}}}, {"method_options", {{"x", "ring"}}}};
+  EXPECT_EQ(Redacted(config, ConfigForm(), names), config);
+  EXPECT_EQ(Redacted("ring on node7 by adam", "option", names), json("HOST on HOST by USER"));
+  EXPECT_EQ(Redacted("node7", "option", names), json("HOST"));
+}
+
+TEST(Redaction, NamesOfHostsGoWithTheirDomainsAndWithoutThem) {
+  PrivateNames names;
+  for (const char* host : {"node7.cluster.example.org", "10.0.0.12", "localhost", ""})
+    names.AddHost(host);
+  EXPECT_EQ(names.hosts,
+            (std::set<std::string>{"node7.cluster.example.org", "node7", "10.0.0.12"}));
+  for (const auto& [said, leaves] : {std::pair("node7 was rebooted", "HOST was rebooted"),
+                                     {"on node7.", "on HOST."},
+                                     {"node7.local, node7.cluster.example.org...", "HOST, HOST..."},
+                                     {"node71 and my-node7", "node71 and my-node7"},
+                                     {"10 GiB on 10.0.0.12", "10 GiB on HOST"}})
+    EXPECT_EQ(Redacted(said, "words", names), json(leaves)) << said;
+}
+
+// A trial has the same bytes whoever lets it leave, which a list of the same number promises. Who
+// changes what leaves, or how, raises kRedaction and freezes a bundle (frozen_test.cpp).
+TEST(Redaction, TheListsHaveTheNumberOfTheirContent) {
+  const json lists = {TrialForm(), ConfigForm(), OutcomeForm(), AnnotationForm()};
+  EXPECT_EQ(kRedaction, 2);
+  EXPECT_EQ(ContentHash(lists).substr(0, 16), "35de5635e5d66944")
+      << "raise kRedaction where a version of the lists has left";
 }
 
 TEST(Redaction, ValuesOfAnotherKindStay) {
@@ -142,12 +208,14 @@ TEST(Redaction, RedactingTwiceIsRedactingOnce) {
       for (const char* secret : {"/home", "ghp_"})
         ASSERT_EQ(once.dump().find(secret), std::string::npos) << once;
     }
-    for (const char* how : {"data", "words"}) {
+    for (const char* how : {"data", "option", "words"}) {
       const json once = Redacted(value, how);
       ASSERT_EQ(Redacted(once, how, nobody), once) << value;
     }
-    for (const char* name : {"alice", "node7"})
-      ASSERT_EQ(Redacted(value, "words").dump().find(name), std::string::npos) << value;
+    for (const char* name : {"alice", "node7"}) {
+      for (const char* how : {"data", "words"})
+        ASSERT_EQ(Redacted(value, how).dump().find(name), std::string::npos) << value;
+    }
   }
 }
 
@@ -167,6 +235,31 @@ TEST(Redaction, SeriesAreNumbersOfKnownRows) {
   std::string header = good;
   header[good.find("   ")] = '#';  // within what fills the header up
   EXPECT_NE(WhatIsWrongWithSeries("steps.npy", header), "");
+  // As anybody may write one: 64 KiB of a header are read without a call a character.
+  const auto with_header = [](const std::string& text) {
+    std::string file("\x93NUMPY\1\0", 8);
+    file += static_cast<char>(text.size() % 256);
+    file += static_cast<char>(text.size() / 256);
+    return file + text;
+  };
+  const std::string begin = "{'descr': [('a', '<f8'), ], 'fortran_order': False, 'shape': (";
+  const std::string padding(65'000, ' ');
+  EXPECT_EQ(WhatIsWrongWithSeries("steps.npy", with_header(begin + "0,), }" + padding + "\n")), "");
+  EXPECT_NE(WhatIsWrongWithSeries("steps.npy", with_header(begin + "0,), }" + padding)), "");
+  EXPECT_NE(WhatIsWrongWithSeries("steps.npy", with_header(begin + "1,), }\n")), "");
+  EXPECT_NE(WhatIsWrongWithSeries("steps.npy", with_header(begin + "-1,), }\n")), "");
+  EXPECT_NE(WhatIsWrongWithSeries("steps.npy", with_header(begin + "99999999999999999999,), }\n")),
+            "");
+  std::string many = "{'descr': [";
+  for (int i = 0; i < 1500; ++i) many += "('label', '<U4096'), ";
+  EXPECT_NE(
+      WhatIsWrongWithSeries("spans.npy", with_header(many + "], 'fortran_order': False, 'shape': "
+                                                            "(750599937895,), }\n")),
+      "");
+  for (const char* wrong :
+       {"", "{'descr': [", "{'descr': [('", "{'descr': [('a", "{'descr': [('a', '",
+        "{'descr': [('a', '<f8'), ], 'fortran_order': False, 'shape': ("})
+    EXPECT_NE(WhatIsWrongWithSeries("steps.npy", with_header(wrong)), "") << wrong;
   NpyTable spans("the last step");
   spans.AddColumn("label", "", std::vector<std::string>{"conv"});
   spans.Write(file);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -15,7 +16,7 @@ using nlohmann::json;
 class List : public ::testing::Test {
  protected:
   const TemporaryFolder results_;
-  Program program_{{.root = SPARFUSE_SOURCE_DIRECTORY, .results = results_.path(), .worker = {}}};
+  Program program_{{.root = testing::SourceDirectory(), .results = results_.path(), .worker = {}}};
 
   json Rounds(const std::string& collective) {
     for (const json& entry : Listing(program_, {"collectives", true})) {

@@ -20,6 +20,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -28,7 +29,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kResults = fs::path(SPARFUSE_SOURCE_DIRECTORY) / "results";
+const fs::path kResults = testing::SourceDirectory() / "results";
 
 std::string ErrorOf(const auto& act) {
   try {
@@ -173,6 +174,31 @@ TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
   EXPECT_DOUBLE_EQ(slowdown(without, 1), 1);
   const std::string error = ErrorOf([&] { Parse(LocalWith("value = 1.35", "value = 0.9")); });
   EXPECT_NE(error.find("a number from 1 to 100"), std::string::npos) << error;
+}
+
+TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
+  const auto with = [](const std::string& names, const std::string& lines) {
+    return Parse(LocalWith("[selection_costs]",
+                           "[[coder]]\nnames = " + names + "\nencode_us = 1\n" + lines +
+                               "kind = \"declared\"\nsource = \"s\"\n[selection_costs]"));
+  };
+  const std::string host = "host_encode_us = 3\nhost_encode_ns_an_element = 2\n";
+  const DeclaredCluster declared = with("[\"topk\"]", host);
+  const DeclaredCluster streams = with("[\"topk\"]", "");
+  const auto seconds = [](const DeclaredCluster& cluster, std::map<std::string, double> inputs) {
+    return KernelCosts(DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs)))
+                           .front()
+                           .at("profile"))
+        .HostSelectionSeconds("topk", 1'000'000, 0.01);
+  };
+  const double start = 1e-6 * declared.Value("kernel_us");
+  const double to_host = 4e6 / (1e9 * declared.Value("host_link_gbytes_per_s"));
+  const double read = 4e6 / (1e9 * declared.Value("host_memory_gbytes_per_s"));
+  EXPECT_NEAR(seconds(declared, {}), start + to_host + 3e-6 + 2e-3, 1e-9);
+  EXPECT_NEAR(seconds(declared, {{"sparsify", 2}}), start + to_host + 2 * (3e-6 + 2e-3), 1e-9);
+  EXPECT_NEAR(seconds(streams, {}), start + to_host + read, 1e-9);
+  const std::string error = ErrorOf([&] { with("[\"topk\", \"sign\"]", host); });
+  EXPECT_NE(error.find("quantizer \"sign\" has host_encode times"), std::string::npos) << error;
 }
 
 // Without the input, of 0 and of 12 us a message, of both classes of links.
@@ -856,7 +882,7 @@ TEST(ModelTables, BertForPreTrainingHasItsParameters) {
     const std::size_t head = words + square + 2 * width + 2 * width + 2;
     return (words + 512 + 2) * width + 2 * width + layers * layer + square + head;
   };
-  const fs::path folder = fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments" / "validation";
+  const fs::path folder = testing::SourceDirectory() / "experiments" / "validation";
   const auto layers = [&](const char* file) {
     return workloads::LayersOf(TableWorkloadName(std::string("table:") + file, folder));
   };
@@ -929,7 +955,7 @@ TEST(DeclaredCluster, AnotherFabricTakesOverWhatTheHostCosts) {
 // Every row behind a cluster is named by the experiments that use it.
 TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
   const fs::path file =
-      fs::path(SPARFUSE_SOURCE_DIRECTORY) / "experiments" / "validation" / "throughput.toml";
+      testing::SourceDirectory() / "experiments" / "validation" / "throughput.toml";
   const auto read = [&](const std::string& text) {
     return ParseExperiment(TomlFile::Parse(text, file.string()), BuiltInCatalog(),
                            kResults / "profiles", kResults / "published");

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "harness/catalog/fusion_plan_json.hpp"
+#include "harness/catalog/plans/fusion_plan_json.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -142,6 +146,22 @@ TEST(ProfileData, WorkThatAProfileLacksIsTakenFromAnotherAndNamed) {
   EXPECT_TRUE(AssumedWork(profile).empty());
 }
 
+// What filters and polynomials take is missed where payloads are coded so only.
+TEST(ProfileData, WhatCodingTakesIsTakenFromCollectivesWhereItIsNotMeasured) {
+  json profile = Profile();
+  profile["collective_work"] = {
+      {"merge", 1e-9}, {"select", 2e-9}, {"multiply", 3e-9}, {"hash", 4e-9}};
+  const PayloadCoding bloom{ValueCoding::kF32, IndexCoding::kBloom};
+  const SelectionWork work{.queries = 100, .inserts = 10, .fitted = 1, .restored = 1};
+  EXPECT_DOUBLE_EQ(KernelCosts(profile).selection_coding.Seconds(work), 424e-9);
+  EXPECT_TRUE(AssumedWork(profile).empty());
+  EXPECT_EQ(AssumedWork(profile, bloom).size(), 1u);
+  profile["selection_coding"] = {
+      {"query", 1e-9}, {"insert", 2e-9}, {"fit", 50e-9}, {"restore", 30e-9}};
+  EXPECT_DOUBLE_EQ(KernelCosts(profile).selection_coding.Seconds(work), 200e-9);
+  EXPECT_TRUE(AssumedWork(profile, bloom).empty());
+}
+
 TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
   const json profile = {{"link",
                          {{"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
@@ -154,11 +174,11 @@ TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
   for (const LinkCost& link : cost.links) {
     EXPECT_DOUBLE_EQ(link.round_seconds(500), 1.5e-3);
     EXPECT_DOUBLE_EQ(link.seconds_per_extra_message, 1e-6);
+    EXPECT_DOUBLE_EQ(link.round_cpu_seconds, 2e-5);
+    EXPECT_EQ(link.message_cpu_seconds, 0);  // a profile from before it was measured
+    EXPECT_DOUBLE_EQ(link.cpu_fraction, 0.5);
   }
   EXPECT_DOUBLE_EQ(cost.exchange_cpu_seconds, 1e-5);
-  EXPECT_DOUBLE_EQ(cost.round_cpu_seconds, 2e-5);
-  EXPECT_EQ(cost.message_cpu_seconds, 0);  // a profile from before it was measured
-  EXPECT_DOUBLE_EQ(cost.exchange_cpu_fraction, 0.5);
   EXPECT_TRUE(cost.native_all_reduce_seconds.empty());
 }
 
@@ -169,15 +189,24 @@ TEST(ProfileData, LinksWithinANodeMayBeApart) {
                         {"round_cpu_seconds", 0},
                         {"message_cpu_seconds", 3e-6},
                         {"cpu_fraction", 0}};
-  const json within = {{"round_seconds", json::array({{0, 1e-5}})},
-                       {"seconds_per_extra_message", 2e-6}};
+  json within = {{"round_seconds", json::array({{0, 1e-5}})}, {"seconds_per_extra_message", 2e-6}};
   CostModel cost;
   AddLink(cost, {{"link", between}, {"node_link", within}});
   const auto link = [&](LinkClass of) { return cost.links[static_cast<std::size_t>(of)]; };
   EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).round_seconds(500), 1.5e-3);
-  EXPECT_DOUBLE_EQ(cost.message_cpu_seconds, 3e-6);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).message_cpu_seconds, 3e-6);
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_seconds(500), 1e-5);
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).seconds_per_extra_message, 2e-6);
+  // A profile from before processors were measured within nodes.
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).message_cpu_seconds, 3e-6);
+  within["round_cpu_seconds"] = 4e-6;
+  within["message_cpu_seconds"] = 5e-6;
+  within["cpu_fraction"] = 0.25;
+  AddLink(cost, {{"link", between}, {"node_link", within}});
+  EXPECT_EQ(link(LinkClass::kInterNode).cpu_fraction, 0);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_cpu_seconds, 4e-6);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).message_cpu_seconds, 5e-6);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).cpu_fraction, 0.25);
 }
 
 json UncertainProfile() {
@@ -308,6 +337,8 @@ Plan SomePlan() {
 TEST(PlanData, ComesBackEqual) {
   for (const Plan& plan : {SomePlan(), Plan{}, Plan{{{0, 5, Sparsified::kBehind, 1e-3}}, {}},
                            Plan{{{0, 5, Sparsified::kBehind, 1e-3, Lane::kSide}}, {}},
+                           Plan{{{0, 5, Sparsified::kBehind, 1e-3, Lane::kCompute, 4}}, {}},
+                           Plan{{{0, 5, Sparsified::kBehind, 1e-3, Lane::kSide, 1, 9}}, {}},
                            Plan{{{0, 5, Sparsified::kNever, 1.0}}, {}}}) {
     const Plan decoded = DecodePlan(EncodePlan(plan));
     EXPECT_EQ(decoded, plan);
@@ -319,12 +350,22 @@ TEST(PlanData, DamagedBytesAreNamed) {
   std::vector<std::uint8_t> bytes = EncodePlan(SomePlan());
   bytes.resize(bytes.size() / 2);
   EXPECT_NE(MessageOf([&] { DecodePlan(bytes); }).find("damaged"), std::string::npos);
-  const json unknown = {{"units", {{0, 1, 3, 1.0}}}, {"tensors", json::array()}};
-  EXPECT_NE(MessageOf([&] { DecodePlan(json::to_cbor(unknown)); }).find("expected 0, 1 or 2"),
-            std::string::npos);
-  const json nowhere = {{"units", {{0, 1, 2, 1.0, 3}}}, {"tensors", json::array()}};
-  EXPECT_NE(MessageOf([&] { DecodePlan(json::to_cbor(nowhere)); }).find("lane 3: expected 0 to 2"),
-            std::string::npos);
+  const std::int64_t narrowed = (std::int64_t{1} << 32) + 1;  // 1 in fewer bits
+  for (const auto& [unit, expected] : std::vector<std::pair<json, std::string>>{
+           {{0, 1, 3, 1.0, 0, 1, 0}, "sparsified 3: expected 0 to 2"},
+           {{0, 1, narrowed, 1.0, 0, 1, 0}, "sparsified 4294967297: expected 0 to 2"},
+           {{0, 1, 2, 1.0, 3, 1, 0}, "lane 3: expected 0 to 2"},
+           {{0, 1, 2, 1.0, narrowed, 1, 0}, "lane 4294967297: expected 0 to 2"},
+           {{0, 1, 2, 1.0, 0, 0, 0}, "partitions 0: expected 1 to 65535"},
+           {{0, 1, 2, 1.0, 0, 65537, 0}, "partitions 65537: expected 1 to 65535"},
+           {{0, 1, 2, 1.0, 0, -1, 0}, "partitions -1: expected 1 to 65535"},
+           {{0, 1, 2, 1.0, 0, 1, 256}, "path 256: expected 0 to 255"},
+           {{0, 1, 2, 1.0, 0, 1, -1}, "path -1: expected 0 to 255"},
+           {{0, 1, 2, 1.0, 0, 1, 2.5}, "path 2.5: expected 0 to 255"}}) {
+    const json damaged = {{"units", {unit}}, {"tensors", json::array()}};
+    const std::string message = MessageOf([&] { DecodePlan(json::to_cbor(damaged)); });
+    EXPECT_NE(message.find(expected), std::string::npos) << message;
+  }
 }
 
 TEST(PlanData, SummaryCountsHowTensorsTravel) {
@@ -343,6 +384,9 @@ TEST(PlanData, SummaryCountsHowTensorsTravel) {
   EXPECT_EQ(PlanSummary(plan, layout, 0)["dense_units"], json::array({1}));
   plan = {{{0, 2, Sparsified::kBehind, 0.1, Lane::kSide}, {2, 3, Sparsified::kBehind, 0.1}}};
   EXPECT_EQ(PlanSummary(plan, layout, 0)["side_units"], json::array({0}));
+  EXPECT_FALSE(PlanSummary(plan, layout, 0).contains("paths"));
+  plan.units[1].path = 9;
+  EXPECT_EQ(PlanSummary(plan, layout, 0)["paths"], json::array({0, 9}));
 }
 
 }  // namespace

@@ -7,12 +7,15 @@
 #include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using testing::ErrorOf;
+using testing::ExpectIn;
 namespace fs = std::filesystem;
 
 CellConfig ConfigOf(const std::string& workload, int ranks, int batch = 32) {
@@ -31,25 +34,10 @@ json Outcome(const std::string& workload, int ranks, int batch = 32) {
           {"profile", {{"pack", json::array({{64, 1.23456789e-7}})}}}};
 }
 
-template <class Call>
-std::string MessageOf(const Call& call, FailureKind kind = FailureKind::kConfig) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    return error.what();
-  }
-  return "no error";
-}
-
-void ExpectIn(const std::string& part, const std::string& text) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
-
 TEST(ProfileFile, NamesAreNamesOfFiles) {
   EXPECT_EQ(ProfileFile("folder", "epyc-2.core_1"), "folder/epyc-2.core_1.json");
   for (const char* name : {"", "../secret", "a/b", ".hidden", "with space"}) {
-    ExpectIn("expected letters", MessageOf([&] { ProfileFile("folder", name); }));
+    ExpectIn("expected letters", ErrorOf([&] { ProfileFile("folder", name); }));
   }
 }
 
@@ -111,7 +99,7 @@ TEST_F(ProfileKind, AChangedMeasurementIsRefusedWithWhatToDo) {
                                  {"\"workers\":2", "\"workers\":4"},
                                  {"\"kind\":\"measured\"", "\"kind\":\"imported\""}}) {
     WriteFileDurably(file_, Replaced(text, old, now));
-    const std::string message = MessageOf([&] { ReadProfiles(file_); }, FailureKind::kData);
+    const std::string message = ErrorOf([&] { ReadProfiles(file_); }, FailureKind::kData);
     ExpectIn("x.json: the outcome of \"text-gpt\" with batch 32, ", message);
     ExpectIn("\"digest\"", message);
     ExpectIn("\"declared\"", message);
@@ -139,7 +127,7 @@ TEST_F(ProfileKind, OldFilesAreVouchedForIfTheProgramCanHaveWrittenThem) {
   const auto write = [&] { WriteFileDurably(file_, json::array({old}).dump()); };
   write();
   ExpectIn("x.json: the outcome of \"text-gpt\" with batch 32, 1 rank(s) lacks \"status\"",
-           MessageOf([&] { VouchForProfiles(file_); }, FailureKind::kData));
+           ErrorOf([&] { VouchForProfiles(file_); }, FailureKind::kData));
   for (const char* key :
        {"status", "machine", "n", "sampling", "software", "source", "revisions", "seconds"}) {
     old[key] = 1;
@@ -151,7 +139,7 @@ TEST_F(ProfileKind, OldFilesAreVouchedForIfTheProgramCanHaveWrittenThem) {
   EXPECT_EQ(VouchForProfiles(file_), 0);
   WriteFileDurably(file_, Replaced(ReadFile(file_), "text-gpt", "text-gtp"));
   ExpectIn("changed after it was measured",
-           MessageOf([&] { VouchForProfiles(file_); }, FailureKind::kData));
+           ErrorOf([&] { VouchForProfiles(file_); }, FailureKind::kData));
 }
 
 TEST(ProfileFile, SaysWhatItIsNot) {
@@ -159,7 +147,7 @@ TEST(ProfileFile, SaysWhatItIsNot) {
   const auto file = folder.path() / "x.json";
   const auto message = [&](const char* text) {
     WriteFileDurably(file, text);
-    return MessageOf([&] { ReadProfiles(file); }, FailureKind::kData);
+    return ErrorOf([&] { ReadProfiles(file); }, FailureKind::kData);
   };
   ExpectIn("x.json: expected an array of outcomes", message("[{\"config\": {}}]"));
   ExpectIn("lacks \"workload\"", message("{\"config\": {}, \"profile\": {}}"));
@@ -172,8 +160,8 @@ TEST(ProfileFile, KnowsWhatItHas) {
   EXPECT_EQ(find(), &there[1]);
   config.steps = 100;
   ExpectIn("x.json has text-gpt with batch 32 and 1 thread(s) a rank, 2 rank(s), link its own",
-           MessageOf(find));
-  ExpectIn("another way (steps 1 -> 100)", MessageOf(find));
+           ErrorOf(find));
+  ExpectIn("another way (steps 1 -> 100)", ErrorOf(find));
   config.workers = 4;
   EXPECT_EQ(find(), nullptr);
 }
@@ -185,7 +173,7 @@ TEST(ProfileFile, IsOfOneMachine) {
   CheckSameMachine("x.json", there, system);
   system["cores"] = 4;
   ExpectIn("x.json was measured on another machine (cores 2 -> 4)",
-           MessageOf([&] { CheckSameMachine("x.json", there, system); }));
+           ErrorOf([&] { CheckSameMachine("x.json", there, system); }));
 }
 
 TEST(ProfileFile, ReplacesWhatIsTheSame) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/source_directory.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/models/layers.hpp"
 
@@ -13,7 +14,7 @@ namespace sparfuse::workloads {
 namespace {
 
 TEST(RecordedTimes, AreThoseOfTheCommittedProfile) {
-  std::ifstream file(std::string(SPARFUSE_SOURCE_DIRECTORY) + "/results/profiles/epyc-2core.json");
+  std::ifstream file(testing::SourceDirectory() / "results/profiles/epyc-2core.json");
   const auto outcomes = nlohmann::json::parse(file);
   const RecordedTimes& times = TimesOf(FindWorkload("recorded-resnet").model);
   int compared = 0;

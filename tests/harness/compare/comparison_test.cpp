@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "harness/compare/comparison_table.hpp"
+#include "harness/store/origin.hpp"
+#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -117,6 +120,23 @@ TEST_F(Comparing, AStoreAgainstItselfNeverDiffers) {
   EXPECT_TRUE(comparison.differences.empty());
 }
 
+// Both count from 0: a ratio of one's method to the other's dense is of no machine.
+TEST_F(Comparing, BlocksOfTwoStoresOnLikeMachinesAreNotOne) {
+  AddBlocks(1, 100, 1.5);
+  const auto add = [&](const char* origin, const char* method, double throughput) {
+    Add(0, method, 0, throughput).origin = origin;
+    sides_[0].rows.back().provenance["machine"]["placement"] = json::array({"n1", "n1"});
+  };
+  add("one", "dense", 100);
+  add("one", "wfbp", 150);
+  add("two", "dense", 200);
+  TellStoresApart(sides_[0].rows, "");
+  EXPECT_EQ(Only(Compared()).sides[0].ratios, std::vector<double>{1.5});
+  add("two", "wfbp", 320);
+  TellStoresApart(sides_[0].rows, "");
+  EXPECT_EQ(Only(Compared()).sides[0].ratios, (std::vector<double>{1.5, 1.6}));
+}
+
 TEST_F(Comparing, ASideWithoutTheReferenceIsNotComparable) {
   AddBlocks(0, 100, 1.5);
   for (int block = 0; block < 4; ++block) Add(1, "wfbp", block, 100);
@@ -168,6 +188,57 @@ TEST_F(Comparing, AnotherRegimeHasNoVerdict) {
       << Verdict().why_not;
 }
 
+TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  const auto set_cards = [&](std::size_t side, json cards, const char* close, const char* far) {
+    for (TrialRow& row : sides_[side].rows) {
+      row.provenance["machine"] = {{"placement", {"n1", "n1"}},
+                                   {"cards", std::move(cards)},
+                                   {"gpus",
+                                    {{"topology",
+                                      {{{"cards", {0, 1}}, {"kind", close}},
+                                       {{"cards", {0, 2}}, {"kind", far}},
+                                       {{"cards", {1, 2}}, {"kind", far}}}}}}};
+      cards = row.provenance["machine"]["cards"];
+    }
+  };
+  set_cards(0, {"cuda:0 H100", "cuda:1 H100"}, "NV18", "SYS");
+  set_cards(1, {"cuda:0 H100", "cuda:1 H100"}, "PHB", "SYS");
+  EXPECT_EQ(Verdict().why_not, "other regime: cards reach each other by NVLink and by PCIe");
+  const SystemComparison comparison = Compared();
+  std::string text;
+  for (const Table& table : TablesOf(comparison, sides_, request_))
+    text += Render(table, TableFormat::kMarkdown);
+  EXPECT_NE(text.find("within a node, cards by NVLink"), std::string::npos) << text;
+  const json numbers = ComparisonJson(comparison, sides_, request_);
+  EXPECT_EQ(numbers["settings"][0]["regimes"][1]["links"], "within a node, cards by PCIe");
+  EXPECT_NEAR(numbers["settings"][0]["regimes"][0]["communication"].get<double>(), 1, 1e-9);
+  // The cards that are used, and the worst of their links.
+  set_cards(0, {"cuda:0 H100", "cuda:2 H100"}, "NV18", "SYS");
+  EXPECT_EQ(Verdict().why_not,
+            "other regime: cards reach each other through the system and by PCIe");
+  for (TrialRow& row : sides_[0].rows)
+    row.provenance["environment"] = {{"CUDA_VISIBLE_DEVICES", "0,2,1"}};
+  set_cards(1, {"cuda:0 H100", "cuda:1 H100"}, "NV18", "SYS");
+  EXPECT_EQ(Verdict().why_not, "");  // cuda:2 is card 1
+  // One card says nothing.
+  set_cards(0, {"cuda:0 H100", "cuda:0 H100"}, "SYS", "SYS");
+  EXPECT_EQ(Verdict().why_not, "");
+}
+
+// A ratio of the others would choose among the blocks.
+TEST_F(Comparing, ABlockWithAZeroIsNotLeftOut) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  request_.metric = "exposed_communication_seconds";
+  EXPECT_EQ(Verdict().why_not, "");
+  for (TrialRow& row : sides_[1].rows) {
+    if (row.block == 2 && row.method == "wfbp") row.metrics.Set("exposed_communication_seconds", 0);
+  }
+  EXPECT_EQ(Verdict().why_not, "b: exposed_communication_seconds is not above 0 in 1 of 4 blocks");
+}
+
 TEST_F(Comparing, RanksOfOneNodeAreAnotherRegimeThanNodes) {
   AddBlocks(0, 100, 1.5);
   AddBlocks(1, 100, 1.5);
@@ -205,6 +276,196 @@ TEST_F(Comparing, NamesWhatDiffersAndWhatIsHiddenWithinASide) {
   EXPECT_TRUE(differences[1].hidden);
 }
 
+// As launch.nodes and the system of a trial over hosts are (harness/systems/recorded_node.hpp).
+json NodeOf(const std::string& processor, const json& cards, int count) {
+  return {{"cpu_model", processor},
+          {"cores", 8},
+          {"memory_gib", 64},
+          {"gpus", cards},
+          {"network", json::array({{{"kind", "Ethernet"}, {"gbps", 25.0}}})},
+          {"count", count}};
+}
+
+void RunOn(SystemSide& side, const std::vector<json>& nodes) {
+  for (TrialRow& row : side.rows) {
+    row.system = SystemOfNodes(nodes);
+    row.provenance["nodes"] = nodes;
+  }
+}
+
+bool Has(const std::vector<std::string>& sentences, const std::string& sentence) {
+  return std::ranges::find(sentences, sentence) != sentences.end();
+}
+
+TEST_F(Comparing, NamesTheCardsOfTheNodesThatRan) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  RunOn(sides_[0], {NodeOf("EPYC", json::array({"NVIDIA H100"}), 2)});
+  RunOn(sides_[1], {NodeOf("EPYC", json::array({"NVIDIA A100"}), 4)});
+  EXPECT_EQ(Compared().hardware,
+            std::vector<std::string>{"cards of b: NVIDIA A100; of a: NVIDIA H100"});
+}
+
+TEST_F(Comparing, NamesUnlikeNodesOfOneSystem) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  RunOn(sides_[0], {NodeOf("EPYC", json::array(), 2)});
+  RunOn(sides_[1], {NodeOf("EPYC", json::array(), 3), NodeOf("Xeon", json::array(), 1)});
+  const SystemComparison comparison = Compared();
+  EXPECT_TRUE(Has(comparison.hardware,
+                  "b has unlike nodes: 3 of EPYC, 8 cores, 64 GiB, network Ethernet 25 Gbit/s; 1 "
+                  "of Xeon, 8 cores, 64 GiB, network Ethernet 25 Gbit/s"));
+  EXPECT_TRUE(Has(comparison.hardware, "processor of b: EPYC | Xeon; of a: EPYC"));
+  ASSERT_EQ(comparison.differences.size(), 1u);
+  EXPECT_EQ(comparison.differences[0].name, "system.cpu_model");
+  EXPECT_TRUE(comparison.differences[0].hidden);
+}
+
+TEST_F(Comparing, HostsAndCoresOfRanksAreHiddenWhereTheyVaryWithinASetting) {
+  for (const std::size_t side : {0, 1}) {
+    for (const int workers : {2, 4}) {
+      for (const char* method : {"dense", "wfbp"}) {
+        for (int block = 0; block < 3; ++block) {
+          TrialRow& row = Add(side, method, block, 100 + block, workers);
+          row.system["cpu_model"] = "cpu";
+          row.provenance["launch"] = {{"cores_a_rank", workers == 2 ? "8" : "4"}};
+          row.provenance["machine"]["placement"] =
+              workers == 2 ? json({"n1", "n2"}) : json({"n1", "n2", "n3", "n4"});
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(Compared().differences.empty());  // what follows from the setting
+  sides_[1].rows[2].provenance["launch"]["cores_a_rank"] = "1";
+  const auto differences = Compared().differences;
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].name, "launch.cores_a_rank");
+  EXPECT_TRUE(differences[0].hidden);
+}
+
+TEST_F(Comparing, TrialsOfACellOnAnotherNumberOfHostsAreNotMixedIn) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  for (int block = 0; block < 4; ++block) {
+    for (const char* method : {"dense", "wfbp"})
+      Add(1, method, block, 1000).provenance["machine"]["placement"] = json({"n1", "n1"});
+  }
+  // The newest ones are within a node, and nothing else is shown of that side.
+  EXPECT_EQ(Only(Compared()).sides[1].ratio->value, 1);
+  EXPECT_EQ(Verdict().why_not, "other regime: ranks are linked between nodes and within a node");
+}
+
+TEST_F(Comparing, OneSeedOfOneTrialWithAnotherAlgorithmIsNamed) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  for (SystemSide& side : sides_) {
+    for (TrialRow& row : side.rows) {
+      row.system["cpu_model"] = "cpu";
+      row.provenance["environment"] = {{"NCCL_ALGO", "Ring"}};
+    }
+  }
+  EXPECT_TRUE(Compared().differences.empty());
+  sides_[1].rows[5].provenance["environment"]["NCCL_ALGO"] = "Tree";
+  const auto differences = Compared().differences;
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].name, "environment.NCCL_ALGO");
+  EXPECT_EQ(differences[0].values, (std::vector<std::string>{"Ring", "Ring | Tree"}));
+  EXPECT_TRUE(differences[0].hidden);
+  EXPECT_EQ(differences[0].cells,
+            std::vector<std::string>{"b: wfbp, , 2 workers, wfbp2: Tree in b5"});
+  std::string text;
+  for (const Table& table : TablesOf(Compared(), sides_, request_))
+    text += Render(table, TableFormat::kMarkdown);
+  EXPECT_NE(text.find("environment.NCCL_ALGO: b: wfbp, , 2 workers, wfbp2: Tree in b5"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(ComparisonJson(Compared(), sides_, request_)["differences"][0]["cells"].size(), 1u);
+}
+
+TEST_F(Comparing, SoIsOneThatAloneHasItSetEvenWhereMachinesAreAlike) {
+  AddBlocks(0, 100, 1.5);
+  sides_[0].rows[5].provenance["environment"] = {{"NCCL_ALGO", "Tree"}};
+  sides_[1].rows = sides_[0].rows;
+  const auto differences = Compared().differences;
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].name, "environment.NCCL_ALGO");
+  EXPECT_EQ(differences[0].values, (std::vector<std::string>(2, "Tree | not set")));
+  ASSERT_EQ(differences[0].cells.size(), 2u);
+  EXPECT_EQ(differences[0].cells[1], "b: wfbp, , 2 workers, wfbp2: Tree in a5");
+  EXPECT_TRUE(differences[0].hidden);
+}
+
+TEST_F(Comparing, OfAThousandEqualsAtMostOneInTwentyDiffers) {
+  constexpr int kCells = 1000;
+  std::mt19937_64 random(20261123);
+  std::normal_distribution<double> normal(0, 0.05);
+  for (const std::size_t side : {0, 1}) {
+    for (int workers = 1; workers <= kCells; ++workers) {
+      for (int block = 0; block < 4; ++block) {
+        const double moved = std::exp(4 * normal(random));  // of the whole block
+        Add(side, "dense", block, 100 * moved, workers);
+        Add(side, "wfbp", block, 150 * moved * std::exp(normal(random)), workers);
+      }
+    }
+  }
+  std::size_t claims = 0, cells = 0;
+  const SystemComparison comparison = Compared();
+  for (const ComparedCell& cell : comparison.parts.at(0).cells) {
+    const Agreement agreement = cell.verdicts.at(0).contrast.agreement;
+    claims += agreement == Agreement::kFirst || agreement == Agreement::kSecond;
+    ++cells;
+  }
+  EXPECT_EQ(cells, static_cast<std::size_t>(kCells));
+  EXPECT_LE(claims, cells / 20);
+  EXPECT_GT(claims, 0u);  // the test can see a claim
+}
+
+TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
+  for (const std::size_t side : {0, 1}) {
+    for (int block = 0; block < 5; ++block) {
+      const bool loaded = side == 1 && block == 2;  // half as fast, in the middle of the run
+      Add(side, "dense", block, loaded ? 50 : 100);
+      Add(side, "wfbp", block, loaded ? 75 : 150);
+    }
+  }
+  const SystemComparison comparison = Compared();
+  const ComparedCell& cell = Only(comparison);
+  EXPECT_TRUE(cell.sides[0].moved.empty());
+  ASSERT_EQ(cell.sides[1].moved.size(), 1u);
+  EXPECT_NEAR(cell.sides[1].moved.at(2), 1, 1e-9);
+  EXPECT_EQ(cell.verdicts[0].contrast.agreement, Agreement::kAgree);  // ratios are within blocks
+  EXPECT_EQ(SummaryOf(comparison, sides_, request_).at(1),
+            "On b dense moved by more than 10 % while a block was measured: 1 of 1 ratios are "
+            "marked");
+  std::string text;
+  for (const Table& table : TablesOf(comparison, sides_, request_))
+    text += Render(table, TableFormat::kMarkdown);
+  EXPECT_NE(text.find("b: dense moved in 1 of 5 blocks (block 2 by 100 %)"), std::string::npos)
+      << text;
+  EXPECT_EQ(ComparisonJson(comparison, sides_, request_)["cells"][0]["second_moved"],
+            json({{"2", 1.0}}));
+  request_.control = 1.5;
+  EXPECT_TRUE(Only(Compared()).sides[1].moved.empty());
+}
+
+// Rounds of one launch: a load during a part of a block moves no median of blocks.
+TEST_F(Comparing, TheReferenceAlsoMovesWithinABlock) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  request_.control = 0.45;  // AddBlocks moves by up to 15 % between blocks
+  const auto set_rounds = [&](std::vector<double> rounds) {
+    for (TrialRow& row : sides_[0].rows) {
+      if (row.method == "dense" && row.block == 1) row.launch.rounds = rounds;
+    }
+  };
+  set_rounds({0.010, 0.010, 0.010, 0.015, 0.015, 0.015, 0.010, 0.010});
+  const SystemComparison comparison = Compared();
+  ASSERT_EQ(Only(comparison).sides[0].moved.size(), 1u);
+  EXPECT_NEAR(Only(comparison).sides[0].moved.at(1), 0.5, 1e-9);
+  set_rounds({0.010, 0.010, 0.010, 0.010, 0.015, 0.010, 0.010, 0.010});  // one round is no move
+  EXPECT_TRUE(Only(Compared()).sides[0].moved.empty());
+}
+
 TEST_F(Comparing, SaysHowPlansDiffer) {
   AddBlocks(0, 100, 1.5);
   AddBlocks(1, 100, 1.5);
@@ -213,6 +474,38 @@ TEST_F(Comparing, SaysHowPlansDiffer) {
   const std::string plans = Only(Compared()).plans;
   EXPECT_TRUE(plans.starts_with("a makes 2 exchanges")) << plans;
   EXPECT_NE(plans.find("b makes 1 exchange: 1 dense"), std::string::npos) << plans;
+}
+
+TEST_F(Comparing, SaysByWhatPlansSendAndWhy) {
+  AddBlocks(0, 100, 1.5);
+  AddBlocks(1, 100, 1.5);
+  for (const std::size_t side : {0, 1}) {
+    for (TrialRow& row : sides_[side].rows) {
+      row.config["method_options"] = {{"strategy", "espresso"}, {"collective", "sparse-allgather"}};
+      row.metrics.Set("sparsify_seconds", side == 0 ? 0.0009 : 0.0003);
+      row.metrics.Set("exposed_communication_seconds", 0.004);
+      row.metrics.Set("achieved_density", 0.0102);
+    }
+  }
+  for (TrialRow& row : sides_[1].rows) {
+    row.provenance["plan"] = {{"unit_sizes", "2,1,1"},
+                              {"dense_units", {0}},
+                              {"partitions", {1, 3, 3}},
+                              {"paths", {0, 10, 99}}};
+    row.provenance["environment"] = {{"NCCL_ALGO", "Tree"}};
+  }
+  EXPECT_EQ(
+      Only(Compared()).plans,
+      "a makes 2 exchanges: 2 by sparse-allgather, density achieved 0.0102 (selection 0.9 ms, "
+      "exposed communication 4 ms a step); b makes 3 exchanges: 1 dense by all-reduce, 2 by "
+      "sparse-allgather, 2 in 3 parts, 1 whole, 1 gathered by all ranks, 1 by way 99, NCCL "
+      "told Tree, density achieved 0.0102 (selection 0.3 ms, exposed communication 4 ms a "
+      "step)");
+  // What no trial of ours writes is no reason to end.
+  for (TrialRow& row : sides_[1].rows)
+    row.provenance["plan"] = {
+        {"unit_sizes", 7}, {"dense_units", "x"}, {"paths", 1}, {"tensors", 3}};
+  EXPECT_NE(Only(Compared()).plans.find("b makes 0 exchanges"), std::string::npos);
 }
 
 TEST_F(Comparing, TablesAndNumbersSayTheSame) {

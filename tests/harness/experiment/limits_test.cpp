@@ -7,19 +7,15 @@
 #include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/experiment/experiment_keys.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 std::string ErrorOf(const std::string& text) {
-  try {
-    ParseExperiment(TomlFile::Parse(text, "file.toml"), SmallCatalog(), "/nonexistent");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    return error.what();
-  }
-  return "no error";
+  return testing::ErrorOf(
+      [&] { ParseExperiment(TomlFile::Parse(text, "file.toml"), SmallCatalog(), "/nonexistent"); });
 }
 
 // Line 1: id, 2: [defaults], 3 and 4: mode and workload, 5: method, 6: workers, 7: `line7`.
@@ -29,10 +25,6 @@ std::string With(const std::string& line7, const std::string& more = "",
          "method = \"wfbp\"\nworkers = " +
          workers + "\n" + line7 + "\n" + more;
 }
-
-#define EXPECT_SAYS(text, part)                              \
-  EXPECT_NE(std::string(text).find(part), std::string::npos) \
-      << "in: " << (text) << "\nexpected: " << (part)
 
 std::string Number(double value) {
   const std::string text = fmt::format("{:.17g}", value);

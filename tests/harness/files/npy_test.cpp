@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -36,8 +37,8 @@ std::string Written(const NpyTable& table) {
 }
 
 TEST(NpyTable, WritesTheBytesThatNumpyIsTestedToRead) {
-  EXPECT_EQ(Written(EveryType()), ReadFile(std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) /
-                                           "tests" / "harness" / "files" / "every_type.npy"));
+  EXPECT_EQ(Written(EveryType()), ReadFile(testing::SourceDirectory() / "tests" / "harness" /
+                                           "files" / "every_type.npy"));
 }
 
 TEST(NpyTable, RecordsBeginAtAMultipleOf64AndHaveNoPadding) {

@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "core/base/program_folder.hpp"
 #include "harness/machine/system.hpp"
-#include "tests/support/fake_nvml.hpp"
+#include "tests/support/devices/fake_nvml.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -205,7 +206,7 @@ TEST(GpuLibrary, IsNotThereWithoutADriver) {
 }
 
 TEST(GpuLibrary, MayLackFunctions) {
-  const GpuReport report = ReadGpus(SPARFUSE_OLD_NVML_LIBRARY);
+  const GpuReport report = ReadGpus(ProgramFolder() / "libold_nvml_library.so");
   EXPECT_EQ(report.problem, "");
   ASSERT_EQ(report.cards.size(), 1u);
   EXPECT_EQ(report.cards[0].name, "Old Card");

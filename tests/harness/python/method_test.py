@@ -30,6 +30,9 @@ OPTIONS = {
     "ssfusion": {"tensors_per_unit": 4, "partition": "all"},
     "adtopk-p": {"tensors_per_unit": 4, "dense_below": 64},
     "adtopk-h": {"tensors_per_unit": 4, "dense_below": 64},
+    "hipress": {"compress_from": 1, "partitions": 3},
+    "hipress-ring": {"compress_from": 1},
+    "espresso": {"option": 9},
 }
 
 
@@ -75,6 +78,77 @@ class EveryMethod(unittest.TestCase):
                 for tensor in inputs:
                     rest = sum(m.residual(rank, tensor) for rank in range(workers))
                     np.testing.assert_allclose(rest + applied[tensor], inputs[tensor], atol=2e-3)
+
+    def test_loses_nothing_on_nodes_of_several_ranks(self):
+        layout = [("fc2", (10, 64)), ("bias", (3,)), ("fc1", (64, 32))]
+        names = ["hitopkcomm", "cupcake-hierarchical", "deepreduce", "hipress", "hipress-ring", "safusion-inter"]
+        cases = [(name, {}) for name in names] + [("espresso", {"option": k}) for k in range(15)]
+        for name, options in cases:
+            for ranks_per_node in (1, 2, 4):
+                with self.subTest(name, ranks_per_node=ranks_per_node, **options):
+                    self.loses_nothing(
+                        make(name, 4, layout, ranks_per_node=ranks_per_node, density=0.1, **options), layout
+                    )
+        with self.assertRaisesRegex(
+            sparfuse.ConfigError, "ranks_per_node = 3: expected a divisor of world_size = 4"
+        ):
+            sparfuse.Method("hitopkcomm", 4, layout, ranks_per_node=3)
+
+    def test_espresso_loses_nothing_as_planned(self):
+        """Large enough that the published planner compresses some of it."""
+        layout = [("bias", (512,)), ("fc", (1100, 1000)), ("embedding", (1200, 1100))]
+        for ranks_per_node in (1, 2):
+            m = make("espresso", 4, layout, ranks_per_node=ranks_per_node, option=-1)
+            self.assertGreater(len({unit["path"] for unit in m.plan}), 1)
+            self.loses_nothing(m, layout)
+
+    def loses_nothing(self, method, layout):
+        """Of integers: what is rounded or fitted is in the residual with the rest."""
+        draw = np.random.default_rng(5).integers
+        rest = {key: np.zeros(shape) for key, shape in layout}
+        for _ in range(3):
+            gradients = [
+                {key: draw(-50, 50, shape).astype("float32") for key, shape in layout} for _ in range(4)
+            ]
+            averaged = method.step(gradients)
+            for key in rest:
+                rest[key] += sum(gradient[key] for gradient in gradients)
+                rest[key] -= 4 * averaged[key]
+        for key in rest:
+            kept = sum(method.residual(rank, key) for rank in range(4))
+            np.testing.assert_array_equal(kept, rest[key], key)
+
+    def test_codes_selections_as_it_is_told_to(self):
+        layout = [("bias", (7,)), ("weight", (60, 100))]
+        sent = {}
+        for options in [
+            {},
+            {"bloom_policy": "random"},
+            {"bloom_policy": "p0", "bloom_fpr": 0.01},
+            {"bloom_fpr": 1e-20},
+            {"payload_values": "fitted"},
+            {"payload_indices": "u32"},
+        ]:
+            with self.subTest(options):
+                m = sparfuse.Method(
+                    "deepreduce", 3, layout, density=0.05, verify=True, threads=1, **options
+                )
+                rest = {key: np.zeros(shape) for key, shape in layout}
+                for step in range(3):
+                    gradients = all_ranks(step, 3, layout)
+                    averaged = m.step(gradients)
+                    for key in rest:
+                        rest[key] += sum(g[key].astype(np.float64) for g in gradients)
+                        rest[key] -= 3 * averaged[key].astype(np.float64)
+                for key in rest:
+                    kept = sum(m.residual(rank, key).astype(np.float64) for rank in range(3))
+                    np.testing.assert_allclose(kept, rest[key], atol=1e-3)
+                sent[str(options)] = m.bytes()["payload"][0]
+        # 300 of 6000 elements: 11 bits an index, and the bias as it is.
+        self.assertEqual(sent["{}"], (8 + 8) + (8 + 4 * 300 + 8 + 4 * 104))
+        self.assertEqual(sent["{'payload_indices': 'u32'}"], 8 + 8 * 300)
+        with self.assertRaisesRegex(sparfuse.ConfigError, "bloom_fpr = 0.1 with payload_indices"):
+            sparfuse.Method("deepreduce", 2, layout, payload_indices="u32", bloom_fpr=0.1)
 
     def test_sends_what_it_is_told_to(self):
         elements = sum(int(np.prod(shape)) for _, shape in LAYOUT)

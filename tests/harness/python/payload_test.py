@@ -1,5 +1,6 @@
 """Tests encode_payload, decode_payload, and ErrorFeedback that rounds to halves."""
 
+import math
 import struct
 import unittest
 
@@ -37,6 +38,118 @@ def encoded(idx, val, values, indices):
     for gap in np.diff(idx.astype(np.int64), prepend=0):
         made += struct.pack("<H", gap) if gap < 65535 else struct.pack("<HI", 65535, gap)
     return made
+
+
+def bloom_positives(words, bits, hashes, n):
+    """The indices below n of which a filter has all bits, as bloom_filter.hpp says."""
+
+    def place(seed):
+        z = np.uint64(seed) + (np.arange(n, dtype=np.uint64) + np.uint64(1)) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+        for shift, factor in [(30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)]:
+            z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+        z ^= z >> np.uint64(31)
+        return ((z >> np.uint64(32)) * np.uint64(bits)) >> np.uint64(32)
+
+    at, by = place(0x243F6A8885A308D3), place(0x13198A2E03707344)
+    has = np.unpackbits(np.frombuffer(words, dtype=np.uint8), bitorder="little")
+    every = np.ones(n, dtype=bool)
+    for j in range(hashes):
+        every &= has[(at + np.uint64(j) * by + np.uint64((j**3 - j) // 6)) % np.uint64(bits)] == 1
+    return np.flatnonzero(every)
+
+
+def largest(x, k):
+    idx = np.sort(np.argsort(-np.abs(x), kind="stable")[:k]).astype(np.uint32)
+    residual = x.copy()
+    residual[idx] = 0
+    return idx, x[idx], residual
+
+
+class Selections(unittest.TestCase):
+    """DeepReduce's coding against NumPy."""
+
+    def test_filters_are_the_form_s(self):
+        for n, k, policy, fpr in [
+            (5000, 50, "leftmost", 0.0),
+            (5000, 50, "leftmost", 0.1),
+            (20_000, 200, "p0", 0.0),
+            (3000, 3000, "leftmost", 0.0),
+            (1001, 0, "leftmost", 0.0),
+            (5000, 50, "leftmost", 1e-20),  # as 2^-64: decoders take 64 hashes at most
+        ]:
+            with self.subTest(n=n, k=k, policy=policy, fpr=fpr):
+                x = gradient(n)
+                idx, val, residual = largest(x, k)
+                payload = sparfuse.encode_payload(
+                    idx, val, n, "f32", "bloom", residual=residual, policy=policy, fpr=fpr
+                )
+                raw = payload.tobytes()
+                self.assertEqual(raw[:4], b"SP\x01\x08")
+                count = int.from_bytes(raw[4:8], "little")
+                sent, values = sparfuse.decode_payload(payload, n)
+                self.assertEqual(count, sent.size)
+                np.testing.assert_array_equal(values, x[sent])
+                kept = x.copy()
+                kept[sent] = 0
+                np.testing.assert_array_equal(residual, kept)
+                if k == 0:
+                    self.assertEqual(len(raw), 8)
+                    continue
+                rate = max(fpr or 0.1 * k / n, 2.0**-64)
+                at = 8 + 4 * count
+                hashes, bits_ = np.frombuffer(raw[at : at + 8], dtype="<u4")
+                self.assertEqual(hashes, math.ceil(-math.log2(rate)))
+                self.assertEqual(bits_, math.ceil(-math.log2(rate) * k / math.log(2)))
+                self.assertEqual(len(raw), at + 8 + (int(bits_) + 31) // 32 * 4)
+                positives = bloom_positives(raw[at + 8 :], int(bits_), int(hashes), n)
+                self.assertTrue(np.isin(idx, positives).all())
+                expected = positives if policy == "p0" else positives[:k]
+                np.testing.assert_array_equal(sent, expected)
+
+    def test_a_permutation_chooses_the_same_for_all(self):
+        x = gradient(5000)
+        idx, val, residual = largest(x, 50)
+        payload = sparfuse.encode_payload(
+            idx, val, 5000, "f16", "bloom", residual=residual, policy="random", fpr=0.1
+        )
+        sent, values = sparfuse.decode_payload(payload.tobytes(), 5000)
+        self.assertEqual(sent.size, 50)
+        self.assertGreater(sent[-1], 4000)  # not the leftmost of some 550
+        np.testing.assert_allclose(values.astype(np.float64) + residual[sent], x[sent], rtol=1e-7)
+
+    def test_values_are_fitted(self):
+        for indices in ["u32", "bloom"]:
+            with self.subTest(indices):
+                x = gradient(50_000)
+                idx, val, residual = largest(x, 500)
+                payload = sparfuse.encode_payload(
+                    idx, val, x.size, "fitted", indices, residual=residual
+                )
+                sent, values = sparfuse.decode_payload(payload, x.size)
+                np.testing.assert_allclose(values + residual[sent], x[sent], rtol=1e-6)
+                error = np.linalg.norm(residual[sent]) / np.linalg.norm(x[sent])
+                self.assertLess(error, 0.05)
+
+    def test_refusals(self):
+        x = gradient(2000)
+        idx, val, residual = largest(x, 20)
+        encode = sparfuse.encode_payload
+        for says, keywords in [
+            ("expected residual", {"indices": "bloom"}),
+            ("expected residual", {"values": "fitted", "indices": "u32"}),
+            ('values = "fitted" with indices', {"values": "fitted", "residual": residual}),
+            ("fpr = 0.6", {"indices": "bloom", "fpr": 0.6, "residual": residual}),
+            ('policy = "p1"', {"indices": "bloom", "policy": "p1", "residual": residual}),
+            ("policy and fpr are of", {"fpr": 0.1}),
+        ]:
+            with self.subTest(keywords), self.assertRaisesRegex(sparfuse.ConfigError, says):
+                encode(idx, val, x.size, **keywords)
+        payload = encode(idx, val, x.size, "f32", "bloom", residual=residual)
+        for damaged in [payload.tobytes() + b"\0", payload.tobytes()[:-1]]:
+            with self.assertRaisesRegex(sparfuse.ConfigError, "malformed sparse payload"):
+                sparfuse.decode_payload(damaged, x.size)
 
 
 class Payloads(unittest.TestCase):

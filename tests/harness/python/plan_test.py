@@ -2,6 +2,8 @@
 
 import math
 import random
+import threading
+import time
 import unittest
 
 import numpy as np
@@ -61,6 +63,46 @@ class Golden(unittest.TestCase):
             if units == 155:
                 self.assertEqual(made[:10], [1, 2, 1, 1, 1, 1, 1, 1, 2, 1])
 
+    def test_espresso(self):
+        sizes, microseconds = zip(*VGG16)
+        seconds = [1e-6 * t for t in microseconds]
+        published = {"world_size": 32, "gpus_per_node": 8, "compressor": "randomk", "density": 0.01,
+                     "cpu": True, "two_level": True}  # fmt: skip
+        options = plan("espresso", sizes, seconds, mod1000=True, **published)
+        golden = "0 5 0 9 0 9 0 5 0 5 0 5 0 4 0 4 0 4 0 1 0 1 0 1 0 1 0 0 0 0 0 0"
+        self.assertEqual(options, [int(option) for option in golden.split()])
+        real_gaps = "0 4 0 5 0 9 0 1 0 1 0 1 0 5 0 4 0 1 0 1 0 1 0 1 0 1 0 0 0 0 0 0"
+        self.assertEqual(
+            plan("espresso", sizes, seconds, **published), [int(option) for option in real_gaps.split()]
+        )
+        # The first gap counts for nothing: before it there is nothing to wait for.
+        seconds[0] = 0.5
+        self.assertEqual(plan("espresso", sizes, seconds, mod1000=True, **published), options)
+
+    def test_hipress(self):
+        sizes = [4096, 589824, 1179648, 2359296, 4096000, 16777216, 102760448]
+        n, y = "n", "y"
+        decided = {
+            ("PS", 4): [(n, 4), (n, 4), (y, 2), (y, 4), (y, 4), (y, 4), (y, 4)],
+            ("PS", 8): [(n, 8), (n, 8), (n, 8), (y, 3), (y, 4), (y, 8), (y, 8)],
+            ("PS", 16): [(n, 16), (n, 16), (n, 16), (n, 16), (y, 6), (y, 12), (y, 16)],
+            ("RING", 4): [(n, 4), (n, 4), (y, 4), (y, 4), (y, 4), (y, 4), (y, 4)],
+            ("RING", 8): [(n, 8), (n, 8), (y, 8), (y, 8), (y, 8), (y, 8), (y, 8)],
+            ("RING", 16): [(n, 16), (n, 16), (n, 16), (y, 16), (y, 16), (y, 16), (y, 16)],
+        }
+        for (topology, world_size), expected in decided.items():
+            made = sparfuse.plan(
+                "hipress", layout=layout(sizes), topology=topology, world_size=world_size
+            )
+            self.assertEqual(made, expected)
+        # Where a broadcast costs what it does at 3,892 (8 nodes) and 9,922 elements (16).
+        small = [1, 64, 1000, 1728, 3891, 3892, 3893, 9922, 9923, 31138, 31139]
+        for world_size in (8, 16):
+            made = sparfuse.plan(
+                "hipress", layout=layout(small), topology="PS", world_size=world_size
+            )
+            self.assertEqual(made, [(n, world_size)] * len(small))
+
     def test_cupcake_has_the_best_boundary(self):
         rng = random.Random(1)
         lengths = set()
@@ -88,6 +130,28 @@ class Golden(unittest.TestCase):
             self.assertTrue(math.isclose(end(made), least, rel_tol=1e-9))
             lengths.add(len(made))
         self.assertEqual(lengths, {1, 2})
+
+
+class Threads(unittest.TestCase):
+    def test_others_go_on_while_it_plans(self):
+        """2^18 choices of what goes to processors, each looked at."""
+        sizes = [(2 << 20) + i for i in range(18)]
+        running = threading.Event()
+
+        def work():
+            running.set()
+            plan("espresso", sizes, [0.0] * 18, world_size=32, gpus_per_node=8, compressor="randomk",
+                 density=0.01, cpu=True)  # fmt: skip
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        running.wait()
+        beats = 0
+        while thread.is_alive():
+            beats += 1
+            time.sleep(0.001)
+        thread.join()
+        self.assertGreater(beats, 1)
 
 
 class Arguments(unittest.TestCase):
@@ -124,6 +188,36 @@ class Arguments(unittest.TestCase):
                 missing = f"plan {name}: {key} is missing; expected "
                 self.refuses(missing, name=name, **{**keywords, key: ...})
                 self.refuses(missing, name=name, **{**keywords, key: None})
+
+    def test_those_of_espresso_and_hipress(self):
+        common = {"world_size": 8, "gpus_per_node": 4, "compressor": "dgc", "density": 0.1}
+        for wrong, error in [
+            ({"gpus_per_node": 3}, "world_size = 8: expected a multiple of gpus_per_node = 3"),
+            ({"gpus_per_node": 0}, "gpus_per_node = 0: expected an integer of at least 1"),
+            ({"compressor": "topk"}, 'compressor = topk: expected one of "randomk", "dgc"'),
+            ({"density": 0}, "density = 0: expected a number in (0, 1]"),
+            ({"density": None}, "density is missing"),
+            ({"topology": "PS"}, 'unknown option "topology"'),
+        ]:
+            with self.subTest(wrong=wrong), self.assertRaises(sparfuse.ConfigError) as raised:
+                plan("espresso", [10], [0.1], **{**common, **wrong})
+            self.assertIn(error, str(raised.exception))
+        with self.assertRaises(TypeError):
+            plan("espresso", [10], [0.1], **common, nvlink=1)
+        self.assertEqual(plan("espresso", [10], [0.1], **common, alpha=1, beta=0), [0])
+        # Neither looks at what an exchange takes; hipress at no times at all.
+        given = {"layout": layout([10]), "topology": "PS", "world_size": 4}
+        for more in [{}, {"backward_seconds": [0.1], "alpha": 1e-4, "beta": 1e-9}, {"alpha": None}]:
+            self.assertEqual(sparfuse.plan("hipress", **given, **more), [("n", 4)])
+        for wrong, error in [
+            ({"world_size": 5}, "world_size = 5: expected 4, 8 or 16"),
+            ({"topology": "ring"}, 'topology = ring: expected one of "PS", "RING"'),
+        ]:
+            with self.subTest(wrong=wrong), self.assertRaises(sparfuse.ConfigError) as raised:
+                sparfuse.plan(
+                    "hipress", layout=layout([1]), **{"topology": "PS", "world_size": 4, **wrong}
+                )
+            self.assertIn(error, str(raised.exception))
 
     def test_numbers(self):
         for name, keywords in [("mg-wfbp", self.times), ("omgs", self.omgs), ("cupcake", self.cupcake)]:

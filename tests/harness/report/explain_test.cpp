@@ -3,14 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {
-
-#define EXPECT_SAYS(text, part)                              \
-  EXPECT_NE(std::string(text).find(part), std::string::npos) \
-      << "in: " << (text) << "\nexpected: " << (part)
 
 // Parts "live" (with twins) and "other": two methods, two links each.
 class Explain : public ::testing::Test {

@@ -9,6 +9,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/report/disturbed.hpp"
 #include "harness/report/headlines.hpp"
+#include "harness/store/origin.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -63,6 +64,20 @@ class Results : public ::testing::Test {
 };
 
 constexpr const char* kLive = "mode = \"measured\"\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n";
+
+TEST_F(Results, BlocksOfAMergedStoreStandBesideOnesOwn) {
+  Read(kLive);
+  Add(0, 0, 0, 100);
+  Add(0, 1, 0, 150);
+  Add(0, 0, 0, 200).origin = "other";
+  Add(0, 1, 0, 320).origin = "other";
+  Add(0, 1, 1, 330).origin = "other";  // whose dense did not run
+  TellStoresApart(rows_, "");
+  const auto results = Found();
+  EXPECT_EQ(results[0].cells[0].trials.size(), 2u);
+  EXPECT_EQ(OfBlocks(RatiosByBlock(results[0].cells[1], results[0].cells[0], "throughput")),
+            (std::vector<double>{1.5, 1.6}));
+}
 
 TEST_F(Results, TheNewestTrialOfABlockCountsAndWhatFailedIsSetAside) {
   Read(kLive);

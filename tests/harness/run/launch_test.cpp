@@ -13,11 +13,13 @@
 #include "harness/run/launch/rounds.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/store/step_log.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
+using testing::ErrorOf;
 namespace fs = std::filesystem;
 
 TEST(Rounds, OfAtMostThreeMeasuredStepsEach) {
@@ -199,15 +201,6 @@ class Hostfile : public ::testing::Test {
     std::ofstream(file_) << text;
     return ReadHostfile(file_);
   }
-  std::string ErrorOf(const auto& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      return error.what();
-    }
-    return "no error";
-  }
   const TemporaryFolder folder_;
   const fs::path file_ = folder_.path() / "hosts";
 };
@@ -234,6 +227,18 @@ TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
     const std::string message = ErrorOf([&] { Read(text); });
     EXPECT_NE(message.find(said), std::string::npos) << message;
   }
+}
+
+TEST_F(Hostfile, OfASchedulerHasALineASlot) {
+  std::ofstream(file_) << "n1\nn1\nn2.cluster\nn1\nn3 slots=2\n";
+  const auto hosts = ReadHostfile(file_, HostfileForm::kAny);
+  ASSERT_EQ(hosts.size(), 3u);
+  EXPECT_EQ(hosts[0].name, "n1");
+  EXPECT_EQ(hosts[0].slots, 3);
+  EXPECT_EQ(hosts[1].slots, 1);
+  EXPECT_EQ(hosts[2].slots, 2);
+  EXPECT_EQ(LinesOfHosts(file_, [](const std::string& name) { return name != "n1"; }),
+            "n2.cluster\nn3 slots=2\n");
 }
 
 class EndOfALaunch : public ::testing::Test {

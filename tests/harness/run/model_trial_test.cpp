@@ -126,6 +126,24 @@ TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
   EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
 }
 
+// Of a step of 16 ms two ranks are through after 20 ms, and four not after 40 but after 44.
+TEST_F(ModelTrial, ComputationOnSharedCoresTakesLongerByWhatWasMeasuredOfSharing) {
+  const json link = kLink;
+  json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link), ProfileOf(4, link)});
+  const double without = StepSeconds(Config(4, "this-machine"), profiles);
+  profiles[1]["profile"]["backward"]["all_ranks_seconds"] = 0.020;
+  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.044;
+  EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles) - without, 0.1 * 2 * 0.016, 1e-9);
+  EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
+  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.030;  // it sleeps now and then
+  EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), without, 1e-9);
+  // Of three cores two ranks leave one alone, and four are through after 4/3 of that by themselves.
+  for (json& outcome : profiles) outcome["machine"]["cores"] = 3;
+  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.020 * 4 / 3 * 1.2;
+  EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), 1.2 * 0.016 * 4 / 3 + 6 * 0.002,
+              1e-9);
+}
+
 // ProfileOf with a link whose rounds take so long, however many bytes; on hosts of so many ranks.
 json LinkProfileOf(int ranks, double round_seconds, int ranks_per_node, int cores) {
   json outcome = ProfileOf(ranks, json());
@@ -160,6 +178,24 @@ TEST_F(ModelTrial, OfAFileTakesTheLinkOfTheNearestNumberOfRanks) {
   EXPECT_NEAR(round(256, across), 9e-3, 1e-9);
 }
 
+TEST_F(ModelTrial, OfAFileTakesTheLinksOfItsFingerprint) {
+  TrialConfig config = Config(4, "a-file");
+  config.cell.link = std::nullopt;
+  json fingerprint = LinkProfileOf(4, 7e-3, 2, 8);
+  fingerprint["config"]["kind"] = "fingerprint";
+  fingerprint["profile"].erase("backward");
+  const auto step = [&](const json& profiles) { return StepSeconds(config, profiles); };
+  const json one = ProfileOf(1, json());
+  EXPECT_NEAR(step(json::array({one, fingerprint})), 0.016 + 2 * 3 * 7e-3, 1e-9);
+  // Also where the file has links of its own.
+  const json linked = json::array({one, LinkProfileOf(4, 3e-3, 1, 8), fingerprint});
+  EXPECT_NEAR(step(linked), 0.016 + 2 * 3 * 7e-3, 1e-9);
+  // Of a link that it did not measure the file's count.
+  config.cell.link = kLink;
+  EXPECT_NEAR(step(json::array({one, ProfileOf(2, kLink), fingerprint})),
+              0.016 + 2 * 3 * (1e-3 + 1e5 * 1e-8), 1e-9);
+}
+
 TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   const json link = kLink;
   json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
@@ -177,6 +213,31 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   EXPECT_LT(found, expected * 2);
   profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.0;
   EXPECT_EQ(metrics().at("step_uncertainty").at("value"), 0);
+}
+
+// Two nodes of two ranks: not what one node of two measured, nor nodes of four.
+TEST_F(ModelTrial, TakesLinksOfAsManyRanksANode) {
+  LinkShape shape = kLink;
+  shape.intra_node_gbps = 10;
+  shape.intra_node_us = 100;
+  const auto measured = [&](int ranks, int ranks_per_node, double start) {
+    json outcome = ProfileOf(ranks, json(shape));
+    outcome["config"]["ranks_per_node"] = ranks_per_node;
+    outcome["profile"]["link"]["round_seconds"] = {{0, start}, {1000000, start + 0.010}};
+    return outcome;
+  };
+  for (const char* cluster : {"this-machine", "machines-like-this"}) {
+    TrialConfig config = Config(4, cluster);
+    config.cell.link = shape;
+    config.cell.ranks_per_node = 2;
+    const json needed = json::array({measured(1, 1, 0), measured(4, 2, 1e-3)});
+    json all = needed;
+    all.push_back(measured(2, 2, 5e-3));
+    all.push_back(measured(4, 4, 7e-3));
+    EXPECT_EQ(StepSeconds(config, all), StepSeconds(config, needed)) << cluster;
+    all.erase(1);
+    EXPECT_THROW(StepSeconds(config, all), Error) << cluster;
+  }
 }
 
 TEST_F(ModelTrial, SaysWhatTheProfileLacks) {

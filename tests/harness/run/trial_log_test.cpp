@@ -30,11 +30,21 @@ TEST(TrialLog, ReadsEachFormOfTheLaunchersReport) {
     EXPECT_EQ(killed.rank, 11);
     EXPECT_EQ(killed.signal, 11);
   }
+  // srun ends the others after the one that it names first.
+  const auto task = ParseLauncherReport(
+      "srun: error: n2: task 3: Killed\nsrun: launch/slurm: _step_signal: Terminating StepId=2.0\n"
+      "srun: error: n2: task 2: Terminated\nsrun: error: n1: tasks 0-1: Terminated\n");
+  EXPECT_EQ(task.rank, 3);
+  EXPECT_EQ(task.signal, 9);
+  const auto tasks = ParseLauncherReport("srun: error: n2: tasks 2-3: Exited with exit code 7\n");
+  EXPECT_EQ(tasks.rank, 2);
+  EXPECT_EQ(tasks.exit_code, 7);
   const auto aborted = ParseLauncherReport("MPI_ABORT was invoked on rank 3 in communicator X");
   EXPECT_EQ(aborted.rank, 3);
   EXPECT_FALSE(aborted.signal || aborted.exit_code);
   for (const char* other : {"", "nothing of the kind", "process rank x exited on signal 9",
-                            "process rank 1 exited on signal ", "process rank 99999999999999 "}) {
+                            "process rank 1 exited on signal ", "process rank 99999999999999 ",
+                            "srun: error: n2: task x: Killed", "srun: error: n2: task 3"}) {
     EXPECT_FALSE(ParseLauncherReport(other).rank) << other;
   }
 }
@@ -56,6 +66,9 @@ TEST(TrialLog, TheTailHasWholeLinesAndAnEnd) {
 }
 
 TEST(TrialLog, LastWordsAreTheProcessesElseTheLaunchers) {
+  EXPECT_EQ(LastWords("slurmstepd-n2: error: execve(): /x: No such file or directory\n"
+                      "srun: error: n2: tasks 2-3: Exited with exit code 2\n"),
+            "slurmstepd-n2: error: execve(): /x: No such file or directory");
   EXPECT_EQ(LastWords("one\n\x1b[31mtwo\n\n" + kRule + "\nmpirun detected\n" + kRule + "\n"),
             " [31mtwo");
   EXPECT_EQ(LastWords(kRule + "\nThere are not enough slots\nat all\n" + kRule + "\n"),

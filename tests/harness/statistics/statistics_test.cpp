@@ -323,6 +323,11 @@ TEST(Table, FormatsQuoteWhatTheyMust) {
   table.columns = {"x", "y"};
   table.rows = {{"1,5", "50 % & \"more\""}};
   EXPECT_NE(Render(table, TableFormat::kLatex).find("50 \\% \\& \"more\""), std::string::npos);
+  table.rows = {{"a\\b~c^d", ""}};
+  EXPECT_NE(Render(table, TableFormat::kLatex)
+                .find("a\\textbackslash{}b\\textasciitilde{}c\\textasciicircum{}d"),
+            std::string::npos)
+      << Render(table, TableFormat::kLatex);
   EXPECT_EQ(Quantity(0.0123, "s"), "12.3 ms");
   EXPECT_EQ(Quantity(2.5e6, "B"), "2.50 MB");
   EXPECT_EQ(Quantity(3412, "1"), "3\u2009412");

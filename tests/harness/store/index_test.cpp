@@ -101,6 +101,22 @@ TEST_F(FollowingIndex, ValuesAreCheckedWhenTheyAreRead) {
   EXPECT_NE(with("/seconds", -1), "");
   EXPECT_NE(with("/block", 1LL << 40), "");
   EXPECT_NE(with("/checks/replicas_equal", false), "");
+  const json quantity = {{"value", 1}, {"low", 1}, {"high", 1}, {"n", 3}};
+  const auto fingerprint = [&](json changed) {
+    return with("/fingerprint", {{"quantities", {{"top_k", std::move(changed)}}}});
+  };
+  EXPECT_EQ(fingerprint(quantity), "");
+  for (const char* key : {"value", "low", "high"}) {
+    json lacks = quantity;
+    lacks.erase(key);
+    EXPECT_EQ(fingerprint(lacks), "fingerprint: top_k: expected the numbers value, low and high");
+  }
+  json worst = quantity;
+  worst["worst"] = {{"value", 2}, {"ranks", {1}}};
+  EXPECT_EQ(fingerprint(worst), "");
+  worst["worst"]["ranks"] = json::array();
+  EXPECT_NE(fingerprint(worst), "");
+  EXPECT_NE(with("/fingerprint", "fast"), "");
 }
 
 TEST_F(FollowingIndex, AMissingTableIsNoticedAndMadeAgain) {

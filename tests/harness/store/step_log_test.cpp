@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/files/durable_file.hpp"
+#include "tests/support/harness_fixture.hpp"
+
 namespace sparfuse::harness {
 namespace {
 
@@ -38,6 +41,38 @@ TEST(MetricsOf, ImbalanceIsOfExchangesWithServersAlone) {
 TEST(MetricsOf, SentOverPayloadIsOfAllRanks) {
   EXPECT_DOUBLE_EQ(Metrics({{Served(40)}, {Served(80)}})["sent_over_payload"]["value"],
                    3.0 * (40 + 80) / (80 + 80));
+}
+
+// Two ranks, whose exchanges take 4 and 2 ms; rank 1's step begins 10 ms after rank 0's.
+TracedStep Traced(double uncertainty) {
+  const Span exchange{SpanKind::kExchange, "data", "", 0.001, 0.005, 8};
+  const Span shorter{SpanKind::kExchange, "data", "", 0.001, 0.003, 8};
+  const Span pack{SpanKind::kPack, "compute", "", 0, 1e-6, 0};  // of no matter to other ranks
+  return {7, {{pack, exchange}, {shorter}}, {100.0, 100.01}, uncertainty};
+}
+
+// Begin in microseconds of the last event.
+double LastBegin(const std::filesystem::path& trace) {
+  return nlohmann::json::parse(ReadFile(trace))["traceEvents"].back()["ts"];
+}
+
+TEST(Traces, RanksStandBesideOneAnotherWhereTheirClocksAllowIt) {
+  nlohmann::json series;
+  for (const double uncertainty : {0.0, 0.00099}) {
+    const TemporaryFolder folder;
+    WriteSpans(folder.path(), std::vector{Traced(uncertainty)}, series);
+    EXPECT_NEAR(LastBegin(folder.path() / "trace.json"), 11'000, 1e-3);
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "trace-rank0.json"));
+    const auto trace = nlohmann::json::parse(ReadFile(folder.path() / "trace.json"));
+    EXPECT_EQ(trace.contains("otherData"), uncertainty > 0);
+  }
+  const TemporaryFolder folder;
+  WriteSpans(folder.path(), std::vector{Traced(0.001)}, series);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "trace.json"));
+  EXPECT_NEAR(LastBegin(folder.path() / "trace-rank1.json"), 1'000, 1e-3);
+  EXPECT_EQ(nlohmann::json::parse(ReadFile(folder.path() / "trace-rank1.json"))["traceEvents"]
+                .back()["pid"],
+            1);
 }
 
 }  // namespace

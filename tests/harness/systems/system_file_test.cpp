@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "core/base/error.hpp"
 #include "harness/systems/detected_node.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -43,13 +43,7 @@ std::string Whole(const json& node = Node()) {
 }
 
 std::string ErrorOf(const std::string& text) {
-  try {
-    Parse(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    return error.what();
-  }
-  return "";
+  return testing::ErrorOf([&] { Parse(text); });
 }
 
 TEST(SystemDescription, ReadsBackWhatInitWrites) {

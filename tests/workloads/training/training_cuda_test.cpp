@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/device/card.hpp"
-#include "tests/support/devices.hpp"
+#include "tests/support/devices/devices.hpp"
 #include "tests/support/workload_state.hpp"
 
 namespace sparfuse::workloads {

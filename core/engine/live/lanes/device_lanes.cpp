@@ -130,13 +130,28 @@ class DeviceLanes final : public Lanes {
 
   // Only selections go to the host lane: packing and averaging move memory of the device.
   bool OnStream(const Op& local) const override {
-    if (local.kind == OpKind::kPack || local.kind == OpKind::kApply) return true;
-    return local.kind == OpKind::kSparsify && local.lane != Lane::kHost;
+    switch (local.kind) {
+      case OpKind::kPack:
+      case OpKind::kMerge:
+      case OpKind::kApply:
+        return true;
+      case OpKind::kSparsify:
+        return local.lane != Lane::kHost;
+      default:
+        return false;
+    }
   }
 
   void Start(Handle handle, Op& local) override {
     if (OnStream(local)) return Enqueue(handle, local);
-    offload_.Start(handle, local, step_.ReadsGradient(local.range) ? AnnouncedOf(local) : nullptr);
+    if (local.behind.size() > 1) {
+      SPARFUSE_THROW(
+          kUnsupported,
+          "a selection on the host lane of what several exchanges have left on a device");
+    }
+    const gpu::GpuEvent* ready = local.behind.empty() ? nullptr : local.behind[0]->device.ready;
+    if (step_.ReadsGradient(local.range)) ready = AnnouncedOf(local);
+    offload_.Start(handle, local, ready);
   }
 
   void Take(Handle handle, Op& local) override {
@@ -155,7 +170,7 @@ class DeviceLanes final : public Lanes {
         TakeSelection(report, Of(handle), local);
         break;
       default:
-        assert(local.kind == OpKind::kApply);
+        assert(local.kind == OpKind::kMerge || local.kind == OpKind::kApply);
         CheckPayloadFault(report.fault);
         break;
     }
@@ -195,9 +210,9 @@ class DeviceLanes final : public Lanes {
         Sparsify(started, lane, report, enqueued);
         break;
       default:
-        assert(started.kind == OpKind::kApply);
+        assert(started.kind == OpKind::kMerge || started.kind == OpKind::kApply);
         span.kind = SpanKind::kDecompress;
-        Apply(started, lane, report);
+        TakeSum(started, lane, report);
         break;
     }
     enqueued.end = &timeline_.End(lane.stream, begin, std::move(span), started.payload_bytes);
@@ -215,9 +230,10 @@ class DeviceLanes final : public Lanes {
       const Enqueued& before = Of(other);
       if (before.stream != stream && !before.done) gpu::StreamWait(stream, *before.end);
     }
-    if (started.kind == OpKind::kApply) {
-      return gpu::StreamWait(stream, *started.exchange_state->device.ready);
+    for (const ExchangeState* exchange : started.behind) {
+      gpu::StreamWait(stream, *exchange->device.ready);
     }
+    if (started.exchange != 0) return;
     // A gradient is valid in the order of the compute stream.
     if (stream == compute_.stream) return;
     if (started.kind == OpKind::kPack || step_.ReadsGradient(started.range)) {
@@ -341,29 +357,31 @@ class DeviceLanes final : public Lanes {
     if (enqueued.copies) enqueued.copies->Check(setup_.checks, selection);
   }
 
-  // --- averaging ---
+  // --- sums ---
 
-  void Apply(const Op& apply, StreamLane& lane, OpReport& report) {
-    const ExchangeState& exchange = *apply.exchange_state;
+  // Averaged, or as it is into the flat gradient.
+  void TakeSum(const Op& op, StreamLane& lane, OpReport& report) {
+    const ExchangeState& exchange = *op.exchange_state;
     const Stream& stream = lane.stream;
-    const float scale = 1.0f / static_cast<float>(setup_.workers);
-    const auto averaged = [&](const Range& range) {
-      return DeviceSpan<float>{step_.averaged.data() + range.begin, range.size(), stream};
+    const bool merges = op.kind == OpKind::kMerge;
+    const float scale = merges ? 1.0f : 1.0f / static_cast<float>(setup_.workers);
+    float* const values = merges ? step_.flat.data() : step_.averaged.data();
+    const auto target = [&](const Range& range) {
+      if (!merges) touched_.Forget(range);
+      return DeviceSpan<float>{values + range.begin, range.size(), stream};
     };
-    if (exchange.parts.empty()) {
-      for (const Range& part : apply.parts) {
-        touched_.Forget(part);
+    if (!exchange.sparse) {
+      for (const Range& part : op.parts) {
         ScaleDenseOnDevice(stream, {step_.flat.data() + part.begin, part.size(), stream}, scale,
-                           averaged(part));
+                           target(part));
       }
       return;
     }
     if (exchange.device.sums != nullptr) {
-      for (const Range& part : apply.parts) {
-        touched_.Forget(part);
+      for (const Range& part : op.parts) {
         ScaleDenseOnDevice(
-            stream, {exchange.device.sums + (part.begin - apply.range.begin), part.size(), stream},
-            scale, averaged(part));
+            stream, {exchange.device.sums + (part.begin - op.range.begin), part.size(), stream},
+            scale, target(part));
       }
       return;
     }
@@ -375,16 +393,16 @@ class DeviceLanes final : public Lanes {
       if (!part->whole) continue;
       std::vector<const std::byte*> encoded;
       for (const std::byte* begin : exchange.device.begins) encoded.push_back(begin + from);
-      touched_.Forget(part->range);
       setup_.config.dense_quantizer->AccumulateOnDevice(
-          context, encoded, scale, averaged(part->range), exchange.device.fault.data());
+          context, encoded, scale, target(part->range), exchange.device.fault.data());
       from += part->encoded.size();
     }
     for (const Range& range : exchange.indexed) {
       AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
-                               {range.begin - apply.range.begin, apply.range.size()}, scale,
-                               averaged(range), exchange.device.fault.data(),
-                               touched_.Of(range, stream));
+                               {range.begin - op.range.begin, op.range.size()}, scale,
+                               {values + range.begin, range.size(), stream},
+                               exchange.device.fault.data(),
+                               merges ? nullptr : touched_.Of(range, stream));
     }
     gpu::CopyAsync(stream, &report.fault, exchange.device.fault.data(), sizeof(report.fault));
   }

@@ -28,9 +28,9 @@ double HostWork::Do(Op& local) {
       label = local.selection->name;
       break;
     default:
-      assert(local.kind == OpKind::kApply);
+      assert(local.kind == OpKind::kMerge || local.kind == OpKind::kApply);
       kind = SpanKind::kDecompress;
-      Apply(local);
+      TakeSum(local);
       break;
   }
   const double end = step.Now();
@@ -106,12 +106,26 @@ void HostWork::Select(Selection& selection, double density) {
   const SelectSource source{selection.source, selection.residual};
   config.sparsifier->Select(context, source, density, selection.info, selection.state.get(),
                             selection.slot);
+  Code(selection);
   selection.missing = CountMissing(selection);
-  const auto indices = selection.slot.indices.host().first(selection.slot.count);
-  RoundToCoding(config.coding, indices, selection.slot.values.host().first(selection.slot.count),
-                selection.residual.host());
   if (selection.velocity.size > 0) {
-    MaskVelocity(config.feedback.momentum, indices, selection.velocity.host());
+    MaskVelocity(config.feedback.momentum,
+                 selection.slot.indices.host().first(selection.slot.count),
+                 selection.velocity.host());
+  }
+}
+
+// The slot becomes what receivers decode.
+void HostWork::Code(Selection& selection) {
+  const PayloadCoding& coding = setup_.config.coding;
+  Slot& slot = selection.slot;
+  const std::span<float> residual = selection.residual.host();
+  if (coding.of_selections()) {
+    selection.coded_bytes = coder_.Encode(coding, selection.source.host(), residual, slot,
+                                          selection.coded.host(), pool_);
+  } else {
+    RoundToCoding(coding, slot.indices.host().first(slot.count),
+                  slot.values.host().first(slot.count), residual);
   }
 }
 
@@ -156,34 +170,35 @@ std::uint64_t HostWork::CountMissing(const Selection& selection) const {
   return missing;
 }
 
-// --- averaging ---
+// --- sums ---
 
-void HostWork::Apply(const Op& apply) {
-  const ExchangeState& exchange = *apply.exchange_state;
-  if (exchange.parts.empty()) return ApplyReduced(apply);
-  if (!exchange.buffers.sums.empty()) return ApplySums(apply);
-  if (exchange.whole_bytes > 0) ApplyWhole(exchange);
-  if (exchange.capacity > 0) ApplySelected(apply);
+void HostWork::TakeSum(const Op& op) {
+  const ExchangeState& exchange = *op.exchange_state;
+  const Target to{op.kind == OpKind::kMerge ? setup_.step.flat.host() : setup_.step.averaged.host(),
+                  op.kind == OpKind::kMerge ? 1.0f : 1.0f / static_cast<float>(setup_.workers)};
+  if (!exchange.sparse) return TakeReduced(op, to);
+  if (!exchange.buffers.sums.empty()) return TakeSums(op, to);
+  if (exchange.whole_bytes > 0) TakeWhole(exchange, to);
+  if (exchange.capacity > 0) TakeSelected(op, to);
 }
 
-void HostWork::ApplyReduced(const Op& apply) {
+void HostWork::TakeReduced(const Op& op, const Target& to) {
   std::size_t from = 0;
-  for (const Range& part : apply.parts) {
-    ScaleDense(apply.exchange_state->buffers.dense.subspan(from, part.size()), scale(),
-               setup_.step.AveragedRange(part), pool_);
+  for (const Range& part : op.parts) {
+    ScaleDense(op.exchange_state->buffers.dense.subspan(from, part.size()), to.scale, to.At(part),
+               pool_);
     from += part.size();
   }
 }
 
-void HostWork::ApplySums(const Op& apply) {
-  for (const Range& part : apply.parts) {
-    ScaleDense(
-        apply.exchange_state->buffers.sums.subspan(part.begin - apply.range.begin, part.size()),
-        scale(), setup_.step.AveragedRange(part), pool_);
+void HostWork::TakeSums(const Op& op, const Target& to) {
+  for (const Range& part : op.parts) {
+    ScaleDense(op.exchange_state->buffers.sums.subspan(part.begin - op.range.begin, part.size()),
+               to.scale, to.At(part), pool_);
   }
 }
 
-void HostWork::ApplyWhole(const ExchangeState& exchange) {
+void HostWork::TakeWhole(const ExchangeState& exchange, const Target& to) {
   RequireWhole(exchange);
   std::vector<std::span<const std::byte>> encoded(exchange.buffers.payloads.size());
   std::size_t from = 0;
@@ -192,34 +207,54 @@ void HostWork::ApplyWhole(const ExchangeState& exchange) {
     for (std::size_t rank = 0; rank < encoded.size(); ++rank) {
       encoded[rank] = exchange.buffers.payloads[rank].subspan(from, part->encoded.size());
     }
-    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, scale(),
-                        setup_.step.AveragedRange(part->range), pool_);
+    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, to.At(part->range),
+                        pool_);
     from += part->encoded.size();
   }
 }
 
 // Indices are relative to the exchange's first element.
-void HostWork::ApplySelected(const Op& apply) {
-  const ExchangeState& exchange = *apply.exchange_state;
+void HostWork::TakeSelected(const Op& op, const Target& to) {
+  const ExchangeState& exchange = *op.exchange_state;
   const auto& received = exchange.buffers.payloads;
   if (exchange.coded) decoded_.Reserve(received.size() * exchange.capacity);
   std::vector<SparsePayload> payloads;
   payloads.reserve(received.size());
   for (std::size_t rank = 0; rank < received.size(); ++rank) {
     const auto payload = received[rank].subspan(exchange.whole_bytes);
-    if (exchange.coded) {
-      const std::size_t begin = rank * exchange.capacity;
-      payloads.push_back(DecodePayload(payload, apply.range.size(),
-                                       decoded_.indices.host().subspan(begin, exchange.capacity),
-                                       decoded_.values.host().subspan(begin, exchange.capacity)));
-    } else {
-      payloads.push_back(ViewSparsePayload(payload));
-    }
+    payloads.push_back(exchange.coded ? Decode(op, payload, rank) : ViewSparsePayload(payload));
   }
   for (const Range& range : exchange.indexed) {
-    AccumulateSparse(payloads, {range.begin - apply.range.begin, apply.range.size()}, scale(),
-                     setup_.step.AveragedRange(range), pool_);
+    AccumulateSparse(payloads, {range.begin - op.range.begin, op.range.size()}, to.scale,
+                     to.At(range), pool_);
   }
+}
+
+SparsePayload HostWork::Decode(const Op& op, std::span<const std::byte> payload, std::size_t rank) {
+  const ExchangeState& exchange = *op.exchange_state;
+  const PayloadCoding& coding = setup_.config.coding;
+  const std::size_t begin = rank * exchange.capacity;
+  const std::span<std::uint32_t> indices =
+      decoded_.indices.host().subspan(begin, exchange.capacity);
+  const std::span<float> values = decoded_.values.host().subspan(begin, exchange.capacity);
+  if (!coding.of_selections()) return DecodePayload(payload, op.range.size(), indices, values);
+  std::size_t count = 0;
+  for (const Selection* part : exchange.parts) {
+    if (part->whole) continue;
+    const auto decoded = coder_.Decode(payload, part->range.size(), indices.subspan(count),
+                                       values.subspan(count), pool_);
+    const auto base = static_cast<std::uint32_t>(part->range.begin - op.range.begin);
+    for (std::uint32_t& index : indices.subspan(count, decoded.payload.indices.size())) {
+      index += base;
+    }
+    count += decoded.payload.indices.size();
+    payload = payload.subspan(decoded.bytes);
+  }
+  if (!payload.empty()) {
+    SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(payload.size()) +
+                              " bytes behind the selections of rank " + std::to_string(rank));
+  }
+  return {indices.first(count), values.first(count)};
 }
 
 }  // namespace sparfuse

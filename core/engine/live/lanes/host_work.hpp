@@ -5,6 +5,7 @@
 
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/live_state.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
 
 namespace sparfuse {
 
@@ -25,15 +26,22 @@ class HostWork {
   void Sparsify(Op& sparsify);
   void CorrectMomentum(Selection& selection);
   void Select(Selection& selection, double density);
+  void Code(Selection& selection);
   void Accumulate(Selection& selection);
   void Encode(Selection& selection);
   std::uint64_t CountMissing(const Selection& selection) const;
-  void Apply(const Op& apply);
-  void ApplyReduced(const Op& apply);
-  void ApplySums(const Op& apply);
-  void ApplyWhole(const ExchangeState& exchange);
-  void ApplySelected(const Op& apply);
-  float scale() const { return 1.0f / static_cast<float>(setup_.workers); }
+  // Where a sum goes: averaged, or as it is into the flat gradient.
+  struct Target {
+    std::span<float> values;  // of all tensors
+    float scale;
+    std::span<float> At(Range range) const { return values.subspan(range.begin, range.size()); }
+  };
+  void TakeSum(const Op& op);
+  void TakeReduced(const Op& op, const Target& to);
+  void TakeSums(const Op& op, const Target& to);
+  void TakeWhole(const ExchangeState& exchange, const Target& to);
+  void TakeSelected(const Op& op, const Target& to);
+  SparsePayload Decode(const Op& op, std::span<const std::byte> payload, std::size_t rank);
 
   const LaneSetup setup_;
   Lane lane_;
@@ -41,6 +49,7 @@ class HostWork {
   Workspace workspace_;
   SelectCounters counters_;
   Elements decoded_;
+  SelectionCoder coder_;
   Buffer<float> growth_;  // of velocities, with nesterov
 };
 

@@ -52,7 +52,10 @@ class DeviceStaging final : public ExchangeStaging {
 
   Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) override {
     state.device.ready = state.device.gathered_there = nullptr;
-    if (exchange.selections.empty()) return GatherDense(communicator, exchange, state);
+    for (const ExchangeState* before : exchange.behind) {
+      gpu::StreamWait(out_.view(), *before->device.ready);
+    }
+    if (!exchange.sparse) return GatherDense(communicator, exchange, state);
     return GatherPayload(communicator, exchange, state);
   }
 
@@ -61,7 +64,7 @@ class DeviceStaging final : public ExchangeStaging {
     if (state.device.gathered_there != nullptr) {
       gpu::StreamWait(in_.view(), *state.device.gathered_there);
     }
-    if (exchange.selections.empty()) {
+    if (!exchange.sparse) {
       DeliverDense(exchange, state, StaysOnDevice(communicator));
     } else {
       DeliverPayloads(exchange, state, StaysOnDevice(communicator));
@@ -96,7 +99,7 @@ class DeviceStaging final : public ExchangeStaging {
 
   Task GatherPayload(Communicator& communicator, Op& exchange, ExchangeState& state) {
     MeasurePayload(setup_, exchange, state);
-    if (state.parts.front()->accumulated) {
+    if (!state.parts.empty() && state.parts.front()->accumulated) {
       SPARFUSE_THROW(kUnsupported, exchange.label +
                                        ": its collective selects from what has accumulated on a "
                                        "device; expected device \"cpu\"");
@@ -105,7 +108,12 @@ class DeviceStaging final : public ExchangeStaging {
     ExchangeBuffers& buffers = state.buffers;
     const std::size_t room = buffers.capacity_bytes * setup_.workers;
     const bool stays = StaysOnDevice(communicator);
-    const bool merged_on_host = AnyOnHost(state);
+    if (state.forwarded != nullptr && stays) {
+      SPARFUSE_THROW(kUnsupported, exchange.label +
+                                       ": its channel sends from a device what another has brought "
+                                       "to the host; expected transport \"mpi\" or \"threads\"");
+    }
+    const bool merged_on_host = AnyOnHost(state) || state.forwarded != nullptr;
     if (merged_on_host || !stays) {
       Grow(at.own, buffers.capacity_bytes, device_, "the payload of " + exchange.label);
     }
@@ -190,7 +198,8 @@ class DeviceStaging final : public ExchangeStaging {
       if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
       if (bytes > 0) std::memcpy(to, from, bytes);
     };
-    std::size_t merged = 0;
+    std::size_t merged = state.forwarded == nullptr ? 0 : CopyForwarded(state, indices, values);
+    const std::size_t forwarded = merged;
     for (const Selection* part : state.parts) {
       if (part->whole) {
         fetch(*part, whole, part->encoded.data(), part->encoded.size());
@@ -203,7 +212,7 @@ class DeviceStaging final : public ExchangeStaging {
       merged += count;
     }
     co_await Reach();
-    merged = 0;
+    merged = forwarded;
     for (const Selection* part : state.parts) {
       if (part->whole) continue;
       const std::uint32_t base = BaseOf(*part, exchange);

@@ -45,6 +45,9 @@ std::unique_ptr<ExchangeStaging> MakeDeviceStaging(const StagingSetup& setup, Pr
 
 // Sums the parts up: capacities, counts and ranges of `state`, sizes of state.buffers.
 void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState& state);
+// Where payloads are sent on as they came: lays them side by side, the first indices of all first,
+// and returns how many elements that are. They lie in host memory.
+std::size_t CopyForwarded(const ExchangeState& state, std::uint32_t* indices, float* values);
 // Throws Error{kComm} when a payload is shorter than the whole tensors that it begins with.
 void RequireWhole(const ExchangeState& state);
 // Throws Error{kInternal} unless all of what came back was `taken` by one of the parts.

@@ -1,4 +1,5 @@
-// Tests exchanges on the channels of nodes, and what is counted of native collectives.
+// Tests exchanges on the channels of nodes and of chains, and what is counted of native
+// collectives.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -40,6 +41,14 @@ LiveConfig OneTensor(Topology topology, std::unique_ptr<Strategy> strategy) {
   config.strategy = std::move(strategy);
   config.dense_collective = CoreCollective("ring-allreduce");
   config.deadline = testing::kLiveDeadline;
+  return config;
+}
+
+LiveConfig OneSparseTensor(Topology topology, std::unique_ptr<Strategy> strategy) {
+  LiveConfig config = OneTensor(topology, std::move(strategy));
+  config.plan = {{Unit{0, 1, Sparsified::kAhead, 0.05}}};
+  config.sparsifier = FindSparsifier("topk").make({}, 1);
+  config.sparse_collective = CoreCollective("sparse-allgather");
   return config;
 }
 
@@ -95,9 +104,7 @@ TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
   const auto error = ErrorOf([&] {
     OneStep(
         [&] {
-          LiveConfig config = OneTensor({2, 1}, std::make_unique<UnitStrategy>());
-          config.plan = {{Unit{0, 1, Sparsified::kAhead, 0.05}}};
-          config.sparsifier = FindSparsifier("topk").make({}, 1);
+          LiveConfig config = OneSparseTensor({2, 1}, std::make_unique<UnitStrategy>());
           config.sparse_collective = summing;
           return config;
         },
@@ -116,6 +123,144 @@ TEST(LiveChannels, AChannelThatTheTransportLacksIsNamed) {
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(error->kind(), FailureKind::kUnsupported) << error->what();
   EXPECT_NE(std::string(error->what()).find("intra-node"), std::string::npos) << error->what();
+}
+
+// Rank 0 sums the tensor, then all ranks do, on the same channel.
+class SumsTwice final : public Strategy {
+ public:
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    const Range range = engine.layout().tensor(tensor).range();
+    const Handle pushed =
+        engine.Exchange({.selections = {engine.Sparsify({.range = range, .density = 0.05})},
+                         .pattern = Pattern::kReduceScatter});
+    const Handle again = engine.Sparsify({.range = range,
+                                          .density = 0.05,
+                                          .residual = "again",
+                                          .order = {.after = {pushed}, .then = {}}});
+    engine.Apply({.exchange = engine.Exchange({.selections = {again}})});
+  }
+};
+
+// Gathers, and counts the steps of a range that it is given the memory of.
+class Counting final : public Collective {
+ public:
+  struct Steps : CollectiveState {
+    int steps = 0;
+  };
+  std::unique_ptr<CollectiveState> MakeState(const ExchangeShape&, const Topology&) const override {
+    return std::make_unique<Steps>();
+  }
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    if (buffers.state == nullptr) SPARFUSE_THROW(kInternal, "counting: no memory of the range");
+    ++static_cast<Steps*>(buffers.state)->steps;
+    return gather_->Run(communicator, buffers, tag);
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    return gather_->Rounds(sizes, topology);
+  }
+
+ private:
+  std::shared_ptr<const Collective> gather_ = CoreCollective("sparse-allgather");
+};
+
+TEST(LiveChannels, EachCollectiveRemembersTheRangeByItself) {
+  CollectiveDescriptor counting = CoreCollective("sparse-allgather")->descriptor();
+  counting.make = [](const Options&) -> std::unique_ptr<Collective> {
+    return std::make_unique<Counting>();
+  };
+  const std::shared_ptr<const Collective> counted = MakeCollective(counting);
+  const auto records = OneStep(
+      [&] {
+        LiveConfig config = OneSparseTensor({3, 1}, std::make_unique<SumsTwice>());
+        config.sparse_collective = counted;
+        return config;
+      },
+      3, 1);
+  EXPECT_EQ(records[0].exchanges, 2u);
+}
+
+// Asks for one exchange.
+class Asks final : public Strategy {
+ public:
+  explicit Asks(std::function<ExchangeRequest(Engine&)> what) : what_(std::move(what)) {}
+  void GradientReady(Engine& engine, std::size_t) override { engine.Exchange(what_(engine)); }
+
+ private:
+  std::function<ExchangeRequest(Engine&)> what_;
+};
+
+TEST(LiveChannels, AnExchangeThatItsPatternDoesNotTakeIsRefused) {
+  const auto selected = [](Engine& engine) {
+    return std::vector<Handle>{engine.Sparsify({.range = {0, kElements}, .density = 0.05})};
+  };
+  const std::vector<Range> apart = {{0, 10}, {20, 30}};
+  const std::vector<Range> one = {{0, 10}};
+  const SharedRange shared{{0, kElements}, kElements, 0.05};
+  const std::vector<std::pair<std::function<ExchangeRequest(Engine&)>, std::string>> cases = {
+      {[](Engine&) { return ExchangeRequest{}; }, "at least one element"},
+      {[](Engine&) {
+         return ExchangeRequest{.ranges = {{7, 7}}};
+       },
+       "at least one element"},
+      {[&](Engine&) {
+         return ExchangeRequest{.ranges = apart, .pattern = Pattern::kReduceScatter};
+       },
+       "one range"},
+      {[&](Engine&) { return ExchangeRequest{.ranges = apart, .f16 = true}; }, "one range"},
+      {[&](Engine& engine) {
+         return ExchangeRequest{.selections = selected(engine), .pattern = Pattern::kAllGather};
+       },
+       "dense ranges"},
+      {[&](Engine& engine) { return ExchangeRequest{.selections = selected(engine), .f16 = true}; },
+       "dense ranges"},
+      {[&](Engine& engine) {
+         return ExchangeRequest{.selections = selected(engine), .pattern = Pattern::kFromOwner};
+       },
+       "a shared range"},
+      {[&](Engine&) { return ExchangeRequest{.ranges = one, .forwarded = 1}; }, "a shared range"},
+      {[&](Engine& engine) {
+         return ExchangeRequest{.selections = selected(engine), .shared = shared, .owner = 1};
+       },
+       "an owner among the members"}};
+  for (const auto& [what, expected] : cases) {
+    const auto error = ErrorOf([&] {
+      OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
+    });
+    ASSERT_NE(error, nullptr) << expected;
+    EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
+    EXPECT_NE(std::string(error->what()).find(expected), std::string::npos)
+        << error->what() << ", not " << expected;
+  }
+}
+
+// A strategy that says too little of what it shares, or sends on: more is never copied than there
+// is room for.
+TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
+  const SharedRange little{{0, kElements}, 10, 0.001};  // at most its ten elements
+  const auto selected = [](Engine& engine) {
+    return std::vector<Handle>{engine.Sparsify({.range = {0, kElements}, .density = 0.05})};
+  };
+  const std::vector<std::function<ExchangeRequest(Engine&)>> cases = {
+      [&](Engine& engine) {
+        return ExchangeRequest{.selections = selected(engine), .shared = little};
+      },
+      [&](Engine& engine) {
+        const Handle brought = engine.Exchange({.selections = selected(engine)});
+        return ExchangeRequest{.shared = little,
+                               .channel = Channel::kDataBack,
+                               .forwarded = brought,
+                               .order = {.after = {brought}, .then = {}}};
+      }};
+  for (const auto& what : cases) {
+    const auto error = ErrorOf([&] {
+      OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
+    });
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
+    EXPECT_NE(std::string(error->what()).find("50 elements to send, and room for 10"),
+              std::string::npos)
+        << error->what();
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse {
@@ -105,39 +106,23 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
 }
 
 // Of a world whose third Split fails; counts those destroyed on another thread than made them.
-class Failing final : public Communicator {
+class Failing final : public testing::ForwardingCommunicator {
  public:
   struct Counts {
     std::atomic<int> splits = 0;
     std::atomic<int> strays = 0;
   };
   Failing(std::unique_ptr<Communicator> inner, Counts& counts)
-      : inner_(std::move(inner)), counts_(counts) {}
+      : ForwardingCommunicator(std::move(inner)), counts_(counts) {}
   ~Failing() override { counts_.strays += std::this_thread::get_id() == made_by_ ? 0 : 1; }
 
-  std::string_view backend() const noexcept override { return inner_->backend(); }
-  int rank() const noexcept override { return inner_->rank(); }
-  int size() const noexcept override { return inner_->size(); }
-  const Topology& topology() const noexcept override { return inner_->topology(); }
-  std::unique_ptr<Request> Isend(int to, int tag, std::span<const std::byte> data) override {
-    return inner_->Isend(to, tag, data);
-  }
-  std::unique_ptr<Request> Irecv(int from, int tag, std::span<std::byte> buffer) override {
-    return inner_->Irecv(from, tag, buffer);
-  }
-  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
-  bool has_native_all_reduce() const noexcept override { return false; }
-  void Idle(std::chrono::nanoseconds limit) override { inner_->Idle(limit); }
-  void Wake() noexcept override { inner_->Wake(); }
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
     if (++counts_.splits == 3) SPARFUSE_THROW(kOutOfMemory, "no room for a third");
-    return std::make_unique<Failing>(inner_->Split(color, key, deadline), counts_);
+    return std::make_unique<Failing>(SplitInner(color, key, deadline), counts_);
   }
-  const TrafficByLink& traffic() const noexcept override { return inner_->traffic(); }
 
  private:
-  std::unique_ptr<Communicator> inner_;
   Counts& counts_;
   std::thread::id made_by_ = std::this_thread::get_id();
 };

@@ -48,6 +48,7 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
     Op exchange;
     exchange.kind = OpKind::kExchange;
+    exchange.sparse = true;
     exchange.range = {0, flat.size()};
     exchange.selections = {1};
     ExchangeState state;

@@ -12,7 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/nccl/nccl.hpp"
-#include "tests/support/fake_nccl.hpp"
+#include "tests/support/devices/fake_nccl.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 

@@ -22,8 +22,9 @@
 #include "core/transport/progress.hpp"
 #include "core/transport/task.hpp"
 #include "core/transport/threads.hpp"
-#include "tests/support/devices.hpp"
-#include "tests/support/fake_nccl.hpp"
+#include "tests/support/devices/devices.hpp"
+#include "tests/support/devices/fake_nccl.hpp"
+#include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
@@ -242,36 +243,21 @@ TEST(NcclTransport, IdleIsShortWhileSomethingRuns) {
 }
 
 // The host's communicator of a rank, which notes for how long it is asked to idle, and does not.
-class NotesIdle final : public Communicator {
+class NotesIdle final : public testing::ForwardingCommunicator {
  public:
   using Limits = std::vector<std::chrono::nanoseconds>;
   NotesIdle(std::unique_ptr<Communicator> inner, Limits& limits)
-      : inner_(std::move(inner)), limits_(limits) {}
+      : ForwardingCommunicator(std::move(inner)), limits_(limits) {}
 
-  std::string_view backend() const noexcept override { return inner_->backend(); }
-  int rank() const noexcept override { return inner_->rank(); }
-  int size() const noexcept override { return inner_->size(); }
-  const Topology& topology() const noexcept override { return inner_->topology(); }
-  std::unique_ptr<Request> Isend(int to, int tag, std::span<const std::byte> data) override {
-    return inner_->Isend(to, tag, data);
-  }
-  std::unique_ptr<Request> Irecv(int from, int tag, std::span<std::byte> buffer) override {
-    return inner_->Irecv(from, tag, buffer);
-  }
-  std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
-  bool has_native_all_reduce() const noexcept override { return false; }
   void Idle(std::chrono::nanoseconds limit) override {
     limits_.push_back(limit);
     std::this_thread::yield();
   }
-  void Wake() noexcept override { inner_->Wake(); }
   std::unique_ptr<Communicator> Split(int color, int key, milliseconds deadline) override {
-    return std::make_unique<NotesIdle>(inner_->Split(color, key, deadline), limits_);
+    return std::make_unique<NotesIdle>(SplitInner(color, key, deadline), limits_);
   }
-  const TrafficByLink& traffic() const noexcept override { return inner_->traffic(); }
 
  private:
-  std::unique_ptr<Communicator> inner_;
   Limits& limits_;
 };
 

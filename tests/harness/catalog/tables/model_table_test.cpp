@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/base/error.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/catalog/tables/model_table_file.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
@@ -13,17 +12,20 @@
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/run/model_trial.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using testing::ErrorOf;
 using workloads::WorkloadDescriptor;
 namespace fs = std::filesystem;
 
-const fs::path kProfiles = fs::path(SPARFUSE_SOURCE_DIRECTORY) / "results" / "profiles";
+const fs::path kProfiles = testing::SourceDirectory() / "results" / "profiles";
 
 // Two layers in ready order; the last one first, and of each the bias first.
 json Small() {
@@ -40,20 +42,6 @@ json Small() {
 WorkloadDescriptor Parse(const json& table) {
   return ParseModelTable("folder/mine.json", table.dump());
 }
-
-template <class Act>
-std::string ErrorOf(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-#define EXPECT_SAYS(text, part)                              \
-  EXPECT_NE(std::string(text).find(part), std::string::npos) \
-      << "in: " << (text) << "\nexpected: " << (part)
 
 TEST(ModelTable, SaysNamesShapesMacsAndOrder) {
   const WorkloadDescriptor workload = Parse(Small());
@@ -175,7 +163,8 @@ TEST(ModelTable, TextThatIsNoTableIsRefused) {
   const auto error = [](const char* text, const char* path = "folder/mine.json") {
     return ErrorOf([&] { ParseModelTable(path, text); });
   };
-  EXPECT_SAYS(error("{\"name\": "), "folder/mine.json: not valid JSON");
+  const auto cut = [] { ParseModelTable("folder/mine.json", "{\"name\": "); };
+  EXPECT_SAYS(ErrorOf(cut, FailureKind::kData), "folder/mine.json: not valid JSON");
   EXPECT_SAYS(error("[]"), "folder/mine.json: expected an object");
   EXPECT_SAYS(error("{\"name\": \"mine\", \"unit\": \"a\", \"unit\": \"b\"}"),
               "folder/mine.json: the key \"unit\" is twice");
@@ -203,7 +192,7 @@ class TableWorkload : public ::testing::Test {
   }
   template <class... Given>
   std::string ErrorOf(Given... given) const {
-    return harness::ErrorOf([&] { Parse(given...); });
+    return testing::ErrorOf([&] { Parse(given...); });
   }
 
   TemporaryFolder folder_;
@@ -276,7 +265,7 @@ TEST_F(TableWorkload, IsRefusedWithTheReason) {
   EXPECT_SAYS(ErrorOf(mine), "t.toml:10: workload = \"table:mine.json\"");
   EXPECT_SAYS(ErrorOf(mine), (folder_.path() / "mine.json").string() + ": unit = 3: expected");
   const std::string profiled =
-      harness::ErrorOf([] { NeedTrainable(SmallCatalog(), "table:mine.json"); });
+      testing::ErrorOf([] { NeedTrainable(SmallCatalog(), "table:mine.json"); });
   EXPECT_SAYS(profiled, "workload \"table:mine.json\"");
   EXPECT_SAYS(profiled, "cannot train it");
 }

@@ -8,12 +8,15 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-const std::filesystem::path kProfiles =
-    std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results/profiles";
+using testing::ErrorOf;
+using testing::ExpectIn;
+const std::filesystem::path kProfiles = testing::SourceDirectory() / "results/profiles";
 
 // Four nodes of eight cards; 100 Gbit/s a network card, of which a node has two.
 constexpr const char* kFile = R"(title    = "Four nodes"
@@ -61,20 +64,6 @@ LinkLog LogOf(LinkOperation operation, int ranks, int nodes, double start, doubl
 const DeclaredInput* Find(const ImportedLinks& links, const std::string& name) {
   const auto found = std::ranges::find(links.inputs, name, &DeclaredInput::name);
   return found == links.inputs.end() ? nullptr : &*found;
-}
-
-std::string ErrorOf(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    return error.what();
-  }
-  return "no error";
-}
-
-void ExpectIn(const std::string& part, const std::string& text) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(ImportedLinks, AnAllReduceBetweenNodesIsACurveAndARateOfAllCards) {

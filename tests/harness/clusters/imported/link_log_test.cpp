@@ -6,10 +6,13 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
+using testing::ErrorOf;
+using testing::ExpectIn;
 // Microseconds of a message, as a link of 5 us and 10^10 bytes a second takes it.
 double Us(double bytes) { return 5 + bytes / 1e4; }
 
@@ -47,24 +50,10 @@ struct NcclRun {
   }
 };
 
-std::string ErrorOf(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    return error.what();
-  }
-  return "no error";
-}
-
 std::string Replaced(std::string text, const std::string& old, const std::string& now) {
   const auto at = text.find(old);
   EXPECT_NE(at, std::string::npos) << old;
   return text.replace(at, old.size(), now);
-}
-
-void ExpectIn(const std::string& part, const std::string& text) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(NcclTests, GiveBackWhatWasMeasured) {

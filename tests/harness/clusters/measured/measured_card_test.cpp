@@ -13,15 +13,18 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/run/model_trial.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using testing::ErrorOf;
+using testing::ExpectIn;
 
-const std::filesystem::path kProfiles =
-    std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results/profiles";
+const std::filesystem::path kProfiles = testing::SourceDirectory() / "results/profiles";
 
 // Nothing but the card is uncertain.
 constexpr const char* kFile = R"(
@@ -73,20 +76,6 @@ json OutcomeOf(const DeclaredCluster& cluster, const CellConfig& config) {
 }
 
 json MeasuredProfile() { return ReadCard(kProfiles, "epyc-2core").Of(Cell())->at("profile"); }
-
-std::string ErrorOf(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    return error.what();
-  }
-  return "no error";
-}
-
-void ExpectIn(const std::string& part, const std::string& text) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
 
 TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
   const json with = OutcomeOf(Parse(std::string(kCard) + kFile), Cell());

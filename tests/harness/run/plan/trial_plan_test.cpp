@@ -8,8 +8,12 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/run/plan/joined_blocks.hpp"
+#include "harness/run/plan/missing_controls.hpp"
 #include "harness/run/plan/vacuous_comparisons.hpp"
+#include "harness/systems/recorded_node.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -49,6 +53,83 @@ class Plan : public ::testing::Test {
   }
 };
 
+json NodeOf(const std::string& processor) { return {{"cpu_model", processor}, {"cores", 8}}; }
+
+// Of the cell, over hosts; the system of those that were stored before nodes were is this machine.
+TEST_F(Plan, WhatRanHereOrOnOtherNodesIsNotPresentOnTheseHosts) {
+  experiment_ = Parse("workers = 2\nranks_per_node = 1\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\n");
+  context_.hosts = {true, {NodeOf("a"), NodeOf("a"), NodeOf("b")}};
+  TrialRow local = RowOfTheCell(), older = RowOfTheCell(), elsewhere = RowOfTheCell();
+  local.provenance["machine"] = {{"placement", json::array({"h", "h"})}};
+  older.provenance["machine"] = {{"placement", json::array({"n1", "n2"})}};
+  elsewhere.provenance["machine"] = older.provenance["machine"];
+  elsewhere.system = SystemOfNodes(std::vector{NodeOf("c")});
+  elsewhere.system_hash = ContentHash(elsewhere.system);
+  rows_ = {local, older, elsewhere};
+  TrialPlan plan = Make();
+  ASSERT_EQ(plan.trials.size(), 1u);
+  EXPECT_EQ(plan.trials[0].system, SystemOfNodes(std::vector{NodeOf("a")}));  // the first two hosts
+  EXPECT_EQ(plan.trials[0].hosts, 2);
+  TrialRow there = elsewhere;
+  there.system = plan.trials[0].system;
+  there.system_hash = ContentHash(there.system);
+  rows_.push_back(there);
+  EXPECT_EQ(Make().present, 1u);
+  // And on this machine the local one alone.
+  context_.hosts = {};
+  EXPECT_EQ(Make().present, 1u);
+  rows_ = {older, elsewhere, there};
+  plan = Make();
+  EXPECT_EQ(plan.present, 0u);
+  ASSERT_EQ(plan.trials.size(), 1u);
+  EXPECT_EQ(plan.trials[0].why, "hosts differ: 2 -> 1");
+}
+
+// The dense trial of block 0 is on two hosts of one kind; the third one is another.
+TEST_F(Plan, AMethodThatJoinsOpensABlockWhereItsReferenceRanOnSomeOfTheHosts) {
+  experiment_ = Parse(
+      "workers = 2\nranks_per_node = 1\n"
+      "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
+  context_.hosts = {true, {NodeOf("a"), NodeOf("a"), NodeOf("b")}};
+  std::vector<Experiment> experiments = {experiment_};
+  std::vector<Cell>& cells = experiments[0].parts[0].cells;
+  ASSERT_EQ(cells.size(), 2u);
+  cells[1].joined = true;
+  OpenBlocks(context_, rows_, experiments);
+  EXPECT_EQ(cells[1].first_blocks, std::vector{0});
+  TrialRow dense = RowOfTheCell();
+  dense.system = SystemOfNodes(std::vector{NodeOf("a")});
+  dense.system_hash = ContentHash(dense.system);
+  OpenBlocks(context_, {dense}, experiments);
+  EXPECT_EQ(cells[1].first_blocks, std::vector{experiments[0].parts[0].blocks});
+}
+
+TEST_F(Plan, OfHostsThatDidNotTellASystemIsTheMachines) {
+  experiment_ = Parse("workers = 2\nranks_per_node = 1\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\n");
+  context_.hosts.across = true;
+  TrialRow older = RowOfTheCell();
+  older.provenance["machine"] = {{"placement", json::array({"n1", "n2"})}};
+  rows_ = {older};
+  EXPECT_EQ(Make().present, 1u);
+}
+
+TEST(Controls, APartThatMeasuresWithoutAReferenceIsToldWhichLineItLacks) {
+  const auto of = [](const std::string& lines) {
+    return MissingControls(Parse("sparsifier = \"topk\"\nworkers = 2\n" + lines));
+  };
+  const auto warnings = of("[[axis]]\nmethod = [\"wfbp\", \"syncea\"]\n");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find(R"(method = ["dense","wfbp","syncea"])"), std::string::npos)
+      << warnings[0];
+  EXPECT_TRUE(of("[[part]]\nid = \"p\"\nreference = \"wfbp\"\n[[part.axis]]\n"
+                 "method = [\"wfbp\", \"syncea\"]\n")
+                  .empty());
+  EXPECT_TRUE(
+      MissingControls(Parse("workers = 2\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n")).empty());
+  EXPECT_TRUE(
+      MissingControls(Parse("workers = 1\nmethod = \"wfbp\"\nsparsifier = \"topk\"\n")).empty());
+}
+
 TEST_F(Plan, ATrialOfTheSameSourcesCountsWithoutAWord) {
   EXPECT_EQ(Make().trials.size(), 1u);
   rows_ = {RowOfTheCell()};
@@ -86,12 +167,36 @@ TEST_F(Plan, OtherSourcesOfAPartAreNamedAndTheTrialCounts) {
       << ProblemsOf(plan)[0];
 }
 
+// Ratios are within a block of one store: another's trial completes none that was begun here.
+TEST_F(Plan, ABlockOfAnotherStoreCountsWhereItIsWhole) {
+  experiment_ = Parse("workers = 2\n[[axis]]\nmethod = [\"wfbp\", \"dense\"]\n");
+  const auto row = [&](std::size_t cell, const std::string& store) {
+    TrialRow made = RowOfTheCell();
+    const Cell& of = experiment_.parts[0].cells.at(cell);
+    made.config = of.json;
+    made.config_hash = of.config_hash;
+    made.revisions = RevisionsOf(catalog_, of.config);
+    made.provenance = {{"sources", SourcesOf(of.config)}};
+    made.store = store;
+    return made;
+  };
+  rows_ = {row(0, "other"), row(1, "other")};
+  EXPECT_EQ(Make().present, 2u);
+  rows_ = {row(0, "other"), row(1, "another")};
+  EXPECT_EQ(Make().trials.size(), 2u);
+  rows_ = {row(0, ""), row(0, "other"), row(1, "other")};
+  const TrialPlan plan = Make();
+  EXPECT_EQ(plan.present, 1u);
+  ASSERT_EQ(plan.trials.size(), 1u);
+  EXPECT_EQ(plan.trials[0].why, "its block is of another results folder, which has not all of it");
+}
+
 // Each part's folder has a file that says its name.
 TEST(PartSources, AreThoseOfTheFolderThatTheNameStandsIn) {
   const auto stands_in = [](const std::string& folder, std::string_view name) {
     const std::string quoted = "\"" + std::string(name) + "\"";
     for (const auto& entry :
-         std::filesystem::directory_iterator(SPARFUSE_SOURCE_DIRECTORY "/" + folder)) {
+         std::filesystem::directory_iterator(testing::SourceDirectory() / folder)) {
       if (entry.path().extension() != ".cpp" && entry.path().extension() != ".hpp") continue;
       if (ReadFile(entry.path()).find(quoted) != std::string::npos) return true;
     }

@@ -1,0 +1,206 @@
+#include "baselines/composition_checks.hpp"
+
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/fusion/given_planner.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Throws unless values and indices can be coded so together, and nothing is asked of a filter that
+// there is none of.
+void CheckCoding(const Composition& made) {
+  const OptionValue& indices = made.sending.at("payload_indices");
+  if (made.coding.values == ValueCoding::kFitted && made.coding.indices == IndexCoding::kDelta) {
+    SPARFUSE_THROW(kConfig, "payload_values = fitted, payload_indices = " + ToString(indices) +
+                                ": values are fitted in descending order, and gaps are between "
+                                "increasing indices; expected \"u32\" or \"bloom\"");
+  }
+  if (made.coding.indices == IndexCoding::kBloom) return;
+  for (const OptionSpec& option : SendingOptions()) {
+    if (!option.name.starts_with("bloom_") || made.sending.at(option.name) == option.fallback) {
+      continue;
+    }
+    SPARFUSE_THROW(kConfig, option.name + " = " + ToString(made.sending.at(option.name)) +
+                                " with payload_indices = " + ToString(indices) +
+                                ": expected \"bloom\"");
+  }
+}
+
+// Throws unless the strategy sends the units that are given, and sparsifies where the planner plans
+// for it.
+void CheckPlanner(const Composition& made) {
+  if (made.planner->name == kGivenPlanner && !made.strategy->dense_units) {
+    SPARFUSE_THROW(kConfig, "planner \"given\" with strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\", which does not send the units of a plan; expected one of "
+                                "\"dense-units\", \"ahead\", \"behind\", \"node-shards\", "
+                                "\"owned-parts\", \"espresso\"");
+  }
+  if (!made.planner->strategy.empty() && made.planner->strategy != made.strategy->name) {
+    SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
+                                "\" plans by which path units go, and strategy \"" +
+                                std::string(made.strategy->name) + "\" knows none; expected \"" +
+                                std::string(made.planner->strategy) + "\"");
+  }
+  if (!made.planner->ahead_only || made.strategy->sparsified == Sparsified::kAhead) return;
+  SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
+                              "\" plans tensor by tensor, and strategy \"" +
+                              std::string(made.strategy->name) + "\" does not sparsify ahead");
+}
+
+// Throws unless what the strategy sends, the sparsifier selects and the collective takes are the
+// same.
+void CheckPayloads(const Composition& made, const CollectiveDescriptor& collective) {
+  const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
+  const bool sends_payloads = made.strategy->sparsified != Sparsified::kNever;
+  if ((collective.payload == PayloadKind::kSparse) != sends_payloads) {
+    SPARFUSE_THROW(kConfig, "the collective \"" + std::string(collective.name) + "\" " +
+                                (sends_payloads ? "adds equal positions, not unequal indices"
+                                                : "takes sparse payloads") +
+                                ", and " + strategy + " sends " +
+                                (sends_payloads ? "payloads" : "dense gradients"));
+  }
+  for (const OptionSpec& option : SendingOptions()) {
+    const OptionValue& value = made.sending.at(option.name);
+    if (sends_payloads || value == option.fallback) continue;
+    SPARFUSE_THROW(kConfig, option.name + " = " + ToString(value) + ": " + strategy +
+                                " sends dense gradients; expected it with payloads only");
+  }
+  if (!sends_payloads && made.feedback.kind != FeedbackKind::kNone) {
+    SPARFUSE_THROW(kConfig, strategy + " sends dense gradients: expected feedback \"none\"");
+  }
+  if (!sends_payloads && made.sparsifier != nullptr) {
+    SPARFUSE_THROW(kConfig, "the sparsifier is \"" + std::string(made.sparsifier->name) +
+                                "\", and " + strategy +
+                                " sends dense gradients: expected \"none\"");
+  }
+  if (sends_payloads && made.sparsifier == nullptr && !made.sparse_collective->traits().selects &&
+      StringOption(made.sending, "payload_dense") == "indexed") {
+    SPARFUSE_THROW(kConfig, "the sparsifier is \"none\", and " + strategy +
+                                " sends payloads: expected a sparsifier, or a quantizer as "
+                                "payload_dense");
+  }
+}
+
+// Throws unless a collective that sums, drops or selects can work on what is sent.
+void CheckTraits(const Composition& made) {
+  const CollectiveTraits& traits = made.sparse_collective->traits();
+  const std::string collective =
+      "the collective \"" + std::string(made.sparse_collective->descriptor().name) + "\"";
+  if (traits.sums && made.coding != PayloadCoding{}) {
+    SPARFUSE_THROW(
+        kConfig, "payload_values = " + ToString(made.sending.at("payload_values")) +
+                     ", payload_indices = " + ToString(made.sending.at("payload_indices")) + ": " +
+                     collective + " adds payloads on the way; expected \"f32\" and \"u32\"");
+  }
+  if (traits.sums && StringOption(made.sending, "payload_dense") != "indexed") {
+    SPARFUSE_THROW(kConfig, "payload_dense = " + ToString(made.sending.at("payload_dense")) + ": " +
+                                collective + " adds payloads on the way; expected \"indexed\"");
+  }
+  if ((traits.drops || traits.selects) && made.feedback.kind != FeedbackKind::kResidual) {
+    SPARFUSE_THROW(kConfig,
+                   collective +
+                       (traits.selects ? " selects from a residual" : " gives back what it drops") +
+                       ": expected feedback \"residual\"");
+  }
+  if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
+    SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
+                                std::string(made.strategy->name) +
+                                "\" sparsifies tensor by tensor; expected \"behind\"");
+  }
+  if (made.sparsifier == nullptr) return;  // CheckPayloads has refused what needs one
+  const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
+  if (traits.equal_counts && made.threshold_period > 1) {
+    SPARFUSE_THROW(kConfig, "threshold_period = " + std::to_string(made.threshold_period) +
+                                " with " + sparsifier +
+                                ": what reaches a threshold of another step differs between "
+                                "ranks, and " +
+                                collective + " takes equal counts: expected 1");
+  }
+  if (traits.equal_counts && !made.sparsifier->exact_count) {
+    SPARFUSE_THROW(kConfig, sparsifier + " selects counts that differ between ranks, and " +
+                                collective +
+                                " takes equal ones: expected one whose count is exact, say "
+                                "\"topk\"");
+  }
+  if (traits.same_indices && !made.sparsifier->index_shared) {
+    SPARFUSE_THROW(kConfig, sparsifier + " selects other indices on each rank, and " + collective +
+                                " takes the same ones: expected one that shares them, say "
+                                "\"randomk\"");
+  }
+}
+
+// Throws unless what is sent can be taken apart by owners, summed, and selected from again.
+void CheckOwnedParts(const Composition& made) {
+  if (!made.strategy->owned_parts) return;
+  const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
+  const CollectiveTraits& traits = made.sparse_collective->traits();
+  SPARFUSE_REQUIRE(
+      made.coding == PayloadCoding{} && StringOption(made.sending, "payload_dense") == "indexed",
+      "payload_values = " + ToString(made.sending.at("payload_values")) +
+          ", payload_indices = " + ToString(made.sending.at("payload_indices")) +
+          ", payload_dense = " + ToString(made.sending.at("payload_dense")) + ": " + strategy +
+          " takes payloads apart and adds them up; expected \"f32\", \"u32\" and \"indexed\"");
+  SPARFUSE_REQUIRE(!traits.sums && !traits.drops && !traits.selects && !traits.equal_counts &&
+                       !traits.same_indices,
+                   "the collective \"" + std::string(made.sparse_collective->descriptor().name) +
+                       "\": " + strategy +
+                       " has summed when it gathers; expected \"sparse-allgather\"");
+  SPARFUSE_REQUIRE(made.feedback.kind != FeedbackKind::kMomentum,
+                   "feedback \"momentum\": " + strategy +
+                       " selects twice, the second time from sums; expected \"residual\" or "
+                       "\"none\"");
+}
+
+// Throws unless there is a choice between sparse and dense, and neither changes the method's
+// mathematics.
+void CheckDenseFallback(const Composition& made) {
+  if (!BoolOption(made.sending, "dense_fallback")) return;
+  const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
+  SPARFUSE_REQUIRE(made.strategy->dense_units && made.strategy->sparsified != Sparsified::kNever,
+                   "dense_fallback with " + strategy +
+                       ", which does not send the units of a plan: expected \"ahead\" or "
+                       "\"behind\"");
+  SPARFUSE_REQUIRE(!made.strategy->node_shards && !made.strategy->owned_parts,
+                   "dense_fallback with " + strategy +
+                       ", which sends units in several steps: what they take is predicted of one "
+                       "gather alone; expected \"ahead\" or \"behind\"");
+  SPARFUSE_REQUIRE(made.sparsifier != nullptr,
+                   "dense_fallback with sparsifier \"none\": expected one, whose selections may "
+                   "take longer than they save");
+  SPARFUSE_REQUIRE(
+      made.feedback.kind != FeedbackKind::kMomentum,
+      "dense_fallback with feedback \"momentum\": what is sent dense has none; expected "
+      "\"residual\" or \"none\"");
+}
+
+// Throws unless the units of a plan can be sent dense for some steps, and nothing is lost by it.
+void CheckDenseWarmup(const Composition& made) {
+  if (made.dense_warmup_steps == 0) return;
+  const std::string steps = "dense_warmup_steps = " + std::to_string(made.dense_warmup_steps);
+  SPARFUSE_REQUIRE(made.strategy->dense_units, steps + " with strategy \"" +
+                                                   std::string(made.strategy->name) +
+                                                   "\", which does not send the units of a plan: "
+                                                   "expected \"ahead\" or \"behind\", or 0");
+  SPARFUSE_REQUIRE(
+      made.feedback.kind != FeedbackKind::kMomentum,
+      steps +
+          " with feedback \"momentum\": what is sent dense has none; expected \"residual\" or "
+          "\"none\", or 0");
+}
+
+}  // namespace
+
+void CheckParts(const Composition& made, const CollectiveDescriptor& collective) {
+  CheckPlanner(made);
+  CheckPayloads(made, collective);
+  CheckCoding(made);
+  CheckTraits(made);
+  CheckOwnedParts(made);
+  CheckDenseFallback(made);
+  CheckDenseWarmup(made);
+}
+
+}  // namespace sparfuse

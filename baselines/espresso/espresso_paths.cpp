@@ -1,0 +1,275 @@
+#include "baselines/espresso/espresso_paths.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "baselines/espresso/espresso_solver.hpp"
+#include "core/base/error.hpp"
+#include "core/engine/node_shards.hpp"
+
+namespace sparfuse::baselines {
+namespace {
+
+constexpr std::string_view kLocal = "local", kNode = "node", kServer = "server";
+
+// What an option does within a node, between nodes, and back within the node.
+enum class Within : std::uint8_t { kNothing, kDense, kHalves, kToOwners, kToFirst };
+enum class Between : std::uint8_t { kGathered, kByOwners, kByRoot };
+enum class Back : std::uint8_t { kNothing, kDense, kAsItCame, kSelectedAgain };
+
+struct Path {
+  Within within;
+  Between between;
+  Back back;
+};
+
+Path PathOf(int option) {
+  switch (option) {
+    case kRootBetween:
+      return {Within::kDense, Between::kByRoot, Back::kDense};
+    case kAllToAllBetween:
+      return {Within::kDense, Between::kByOwners, Back::kDense};
+    case kGatherBetween:
+      return {Within::kDense, Between::kGathered, Back::kDense};
+    case kOnProcessor:
+      return {Within::kHalves, Between::kByOwners, Back::kDense};
+    case kRootEncoded:
+      return {Within::kToOwners, Between::kByRoot, Back::kAsItCame};
+    case kAllToAllEncoded:
+      return {Within::kToOwners, Between::kByOwners, Back::kAsItCame};
+    case kFirstOfNode:
+      return {Within::kToFirst, Between::kGathered, Back::kAsItCame};
+    case kGatherSelected:
+      return {Within::kToOwners, Between::kGathered, Back::kAsItCame};
+    case kGatherAll:
+      return {Within::kNothing, Between::kGathered, Back::kNothing};
+    case kAllToAllOfAll:
+      return {Within::kNothing, Between::kByOwners, Back::kNothing};
+    case kSelectedTwice:
+      return {Within::kToOwners, Between::kGathered, Back::kSelectedAgain};
+    default:
+      break;
+  }
+  SPARFUSE_THROW(kInternal, "espresso: a unit that is compressed by option " +
+                                std::to_string(option) +
+                                ": expected 2 to 12, or 0 where none was planned");
+}
+
+// Ranks that exchange, and the channels on which they do.
+struct Group {
+  Channel out, back;
+  int members;
+  int member;  // this rank
+};
+
+// The exchanges of one unit.
+class Chain {
+ public:
+  Chain(Engine& engine, const Unit& unit, Range range, std::string label)
+      : engine_(engine), unit_(unit), range_(range), label_(std::move(label)) {
+    const Topology& where = engine.topology();
+    const int rank = engine.rank();
+    all_ = {Channel::kData, Channel::kDataBack, where.ranks, rank};
+    node_ = {Channel::kIntraNode, Channel::kIntraNodeBack, where.ranks_per_node,
+             where.LocalRankOf(rank)};
+    nodes_ = {Channel::kInterNode, Channel::kInterNodeBack, where.nodes(), where.NodeOf(rank)};
+    lane_ = unit.path == kOnProcessor ? Lane::kHost : unit.lane;
+  }
+
+  // Gives the exchange to average.
+  Handle Compressed(std::vector<Handle> packed) {
+    // A unit whose planner knows no options is gathered.
+    const Path path = PathOf(unit_.path == kWhole ? int{kGatherAll} : unit_.path);
+    if (path.within == Within::kNothing || node_.members == 1) {
+      return Send(path.between, all_, range_, kLocal, std::move(packed));
+    }
+    Range shard = ShardOf(range_, node_.member, node_.members);
+    if (path.within == Within::kToFirst) shard = node_.member == 0 ? range_ : Range{};
+    Handle done = SumWithin(path.within, shard, std::move(packed));
+    const bool selected = path.within == Within::kToOwners || path.within == Within::kToFirst;
+    counts_ = selected ? 0 : node_.members;
+    if (shard.size() > 0) done = Send(path.between, nodes_, shard, kNode, {done});
+    return SendBack(path, shard, done);
+  }
+
+  // Sums of shards of shards, then back; ranges are packed after `exchange.order`.
+  Handle ByServers(bool f16, std::vector<Handle> packed) {
+    const bool flat = node_.members == 1;
+    const Group& servers = flat ? all_ : nodes_;
+    const Range shard = flat ? range_ : ShardOf(range_, node_.member, node_.members);
+    Handle done = 0;
+    if (!flat) {
+      done = Dense(node_.out, Pattern::kReduceScatter, range_, f16, kLocal, std::move(packed), 1);
+      packed = {done};
+    }
+    const bool alone = !flat && nodes_.members == 1;
+    if (shard.size() > 0 && !alone) {
+      done = Dense(servers.out, Pattern::kReduceScatter, shard, f16, flat ? kLocal : kNode,
+                   std::move(packed), flat ? 1 : 0);
+      done = Dense(servers.back, Pattern::kAllGather, shard, f16, kServer, {done});
+    }
+    if (flat) return done;
+    // What has come back from other nodes are halves already, of which nothing is taken.
+    return Dense(node_.back, Pattern::kAllGather, range_, f16, alone ? kServer : "", {done});
+  }
+
+ private:
+  Handle Dense(Channel channel, Pattern pattern, Range range, bool f16, std::string_view residual,
+               std::vector<Handle> after, int counts = 0) {
+    return engine_.Exchange({.ranges = {range},
+                             .channel = channel,
+                             .pattern = pattern,
+                             .f16 = f16,
+                             .residual = residual,
+                             .counts = counts,
+                             .label = label_,
+                             .order = {.after = std::move(after), .then = {}}});
+  }
+
+  Handle Select(Range range, std::string_view residual, std::vector<Handle> after) {
+    return engine_.Sparsify({.range = range,
+                             .density = unit_.density,
+                             .lane = lane_,
+                             .residual = residual,
+                             .order = {.after = std::move(after), .then = {}}});
+  }
+  Handle Merge(Handle exchange) { return engine_.Merge({.exchange = exchange, .lane = lane_}); }
+
+  // Leaves the node's sum of this rank's shard in the flat gradient.
+  Handle SumWithin(Within within, Range shard, std::vector<Handle> packed) {
+    if (within == Within::kDense || within == Within::kHalves) {
+      return Dense(node_.out, Pattern::kReduceScatter, range_, within == Within::kHalves, kLocal,
+                   std::move(packed));
+    }
+    const int parts = within == Within::kToFirst ? 1 : PartsOf(range_, node_.members);
+    const Handle sent = Push(node_, range_, parts, 0, kLocal, packed);
+    return shard.size() > 0 ? Merge(sent) : sent;
+  }
+
+  static int PartsOf(Range range, int members) {
+    return static_cast<int>(std::min(static_cast<std::size_t>(members), range.size()));
+  }
+
+  // Selects from parts of the range, of which the first belongs to `owner`.
+  Handle Push(const Group& group, Range range, int parts, int owner, std::string_view residual,
+              const std::vector<Handle>& after) {
+    std::vector<Handle> selections;
+    for (int j = 0; j < parts; ++j) {
+      selections.push_back(Select(ShardOf(range, j, parts), residual, after));
+    }
+    return engine_.Exchange({.selections = std::move(selections),
+                             .channel = group.out,
+                             .pattern = Pattern::kReduceScatter,
+                             .owner = owner,
+                             .counts = counts_,
+                             .label = label_});
+  }
+
+  // Sums the range over the group, compressed: the sum is what the exchange brings.
+  Handle Send(Between between, const Group& group, Range range, std::string_view residual,
+              std::vector<Handle> after) {
+    if (between == Between::kGathered) {
+      const Handle selected = Select(range, residual, std::move(after));
+      return engine_.Exchange(
+          {.selections = {selected}, .channel = group.out, .counts = counts_, .label = label_});
+    }
+    const bool rooted = between == Between::kByRoot;
+    const int root = engine_.topology().LocalRankOf(engine_.rank()) % group.members;
+    const int parts = rooted ? 1 : PartsOf(range, group.members);
+    const int owner = rooted ? root : 0;
+    const Handle pushed = Push(group, range, parts, owner, residual, after);
+    ExchangeRequest pull;
+    pull.shared = SharedRange{range, ShardOf(range, 0, parts).size(), unit_.density};
+    pull.channel = group.back;
+    pull.pattern = rooted ? Pattern::kFromOwner : Pattern::kSum;
+    pull.owner = owner;
+    pull.counts = 0;
+    pull.label = label_;
+    pull.order.after = {pushed};
+    const int part = (group.member + group.members - owner) % group.members;
+    if (part < parts) {
+      pull.selections = {Select(ShardOf(range, part, parts), kServer, {Merge(pushed)})};
+    }
+    return engine_.Exchange(std::move(pull));
+  }
+
+  // All ranks of the node get what `between` has brought of their shards.
+  Handle SendBack(const Path& path, Range shard, Handle between) {
+    if (path.back == Back::kDense) {
+      const Handle merged = shard.size() > 0 ? Merge(between) : between;
+      return Dense(node_.back, Pattern::kAllGather, range_, false, kLocal, {merged});
+    }
+    const bool first = path.within == Within::kToFirst;
+    const Range largest = first ? range_ : ShardOf(range_, 0, node_.members);
+    ExchangeRequest back;
+    back.shared = SharedRange{range_, largest.size(), unit_.density};
+    back.channel = node_.back;
+    back.pattern = first ? Pattern::kFromOwner : Pattern::kSum;
+    back.counts = 0;
+    back.label = label_;
+    back.order.after = {between};
+    if (path.back == Back::kAsItCame) {
+      if (path.between == Between::kGathered)
+        back.shared->parts = static_cast<std::size_t>(nodes_.members);
+      if (path.between == Between::kByOwners) {
+        const int parts = PartsOf(largest, nodes_.members);
+        back.shared->largest = ShardOf(largest, 0, parts).size();
+        back.shared->parts = static_cast<std::size_t>(parts);
+      }
+      if (shard.size() > 0) back.forwarded = between;
+    } else if (shard.size() > 0) {
+      back.selections = {engine_.Sparsify({.range = shard,
+                                           .density = unit_.density,
+                                           .lane = lane_,
+                                           .residual = kServer,
+                                           .copy_of = node_.member,
+                                           .order = {.after = {Merge(between)}, .then = {}}})};
+    }
+    return engine_.Exchange(std::move(back));
+  }
+
+  Engine& engine_;
+  const Unit& unit_;
+  Range range_;
+  std::string label_;
+  Lane lane_;
+  Group all_, node_, nodes_;
+  int counts_ = 1;  // ExchangeRequest::counts of what is selected next
+};
+
+}  // namespace
+
+Handle EspressoPaths::SendBehind(Engine& engine, const Unit& unit, Range range,
+                                 std::vector<Handle> packed, std::string label) {
+  return Chain(engine, unit, range, std::move(label)).Compressed(std::move(packed));
+}
+
+Handle EspressoPaths::SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange) {
+  if (unit.path == kByServers || unit.path == kHalvesByServers) {
+    const Range range = engine.layout().RangeOf(unit.first, unit.last);
+    return Chain(engine, unit, range, std::move(exchange.label))
+        .ByServers(unit.path == kHalvesByServers, std::move(exchange.order.after));
+  }
+  exchange.f16 = unit.path == kHalves;
+  return engine.Exchange(std::move(exchange));
+}
+
+const StrategyDescriptor kEspressoPaths = {
+    .name = "espresso",
+    .summary =
+        "each unit by one of Espresso's options: whole, in halves, or compressed within or "
+        "between nodes, on cards or processors",
+    .source = "Wang et al., Espresso, EuroSys 2023",
+    .revision = 2,
+    .deviations = "",
+    .sparsified = Sparsified::kBehind,
+    .options = {},
+    .make = [](const Options&) -> std::unique_ptr<Strategy> {
+      return std::make_unique<EspressoPaths>();
+    },
+    .dense_units = true,
+    .node_shards = true,
+    .owned_parts = true};
+
+}  // namespace sparfuse::baselines

@@ -1,0 +1,167 @@
+// Runs the ring all-reduce and its halves (ring_allreduce.cpp) with floats that travel as halves:
+// sums are floats where they are made, and rounded when they are sent on.
+//
+// Source:      Z. Wang et al., Hi-Speed DNN Training with Espresso, EuroSys 2023 (FP16 as one of
+//              the ways to send a gradient).
+// Deviations:  what a rank's rounding takes, of its own values and of the sums that it passes on,
+//              stays on that rank and is sent in the next step, where there is room to keep it.
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/base/cpu.hpp"
+#include "core/collective/algorithms.hpp"
+#include "core/payload/accumulate.hpp"
+#include "core/quantize/quantize_kernels.hpp"
+
+namespace sparfuse {
+namespace {
+
+using Half = std::uint16_t;
+
+class F16Ring {
+ public:
+  F16Ring(Communicator& communicator, ExchangeBuffers& buffers, int tag)
+      : communicator_(communicator),
+        data_(buffers.dense),
+        rounded_(buffers.rounded),
+        tag_(tag),
+        ranks_(static_cast<std::size_t>(communicator.size())),
+        shards_{data_.size(), ranks_},
+        codes_(data_.size()),
+        scratch_(shards_.Size(0)) {}
+
+  bool alone() const { return ranks_ == 1 || data_.empty(); }
+
+  // What rounding has taken before, of a chunk, is added to what is sent of it now.
+  void TakeUp(std::size_t chunk) {
+    if (rounded_.empty()) return;
+    const std::span<float> kept = Part(rounded_, chunk);
+    AddInto(kept, Part(data_, chunk));
+    std::ranges::fill(kept, 0.0f);
+  }
+  void TakeUpAll() {
+    for (std::size_t chunk = 0; chunk < ranks_; ++chunk) TakeUp(chunk);
+  }
+
+  // As ReduceAround of the ring of floats.
+  Task Reduce(std::size_t first) {
+    for (std::size_t step = 0; step + 1 < ranks_; ++step) {
+      const std::size_t chunk = first + 2 * ranks_ - step;
+      Round(chunk);
+      const std::span<float> target = Part(data_, chunk - 1);
+      const std::span<Half> incoming = std::span(scratch_).first(target.size());
+      co_await Step(Part(std::span(codes_), chunk), incoming);
+      kernels_.half_add(incoming.data(), incoming.size(), target.data());
+    }
+  }
+
+  // As GatherAround: all ranks, the one that gives a chunk too, have what its halves say.
+  Task Gather(std::size_t first) {
+    Round(first);
+    for (std::size_t step = 0; step + 1 < ranks_; ++step) {
+      const std::size_t chunk = first + 2 * ranks_ - step;
+      co_await Step(Part(std::span(codes_), chunk), Part(std::span(codes_), chunk - 1));
+    }
+    kernels_.half_decode(codes_.data(), codes_.size(), data_.data());
+  }
+
+ private:
+  template <class Value>
+  std::span<Value> Part(std::span<Value> all, std::size_t chunk) const {
+    return all.subspan(shards_.Begin(chunk), shards_.Size(chunk));
+  }
+
+  void Round(std::size_t chunk) {
+    const std::span<float> values = Part(data_, chunk);
+    kernels_.half_encode(values.data(), values.data(), values.size(),
+                         Part(std::span(codes_), chunk).data());
+    if (!rounded_.empty()) AddInto(values, Part(rounded_, chunk));
+  }
+
+  Task Step(std::span<const Half> outgoing, std::span<Half> incoming) {
+    return StepAroundRing(communicator_, "f16-ring", std::as_bytes(outgoing),
+                          std::as_writable_bytes(incoming), tag_);
+  }
+
+  Communicator& communicator_;
+  std::span<float> data_;
+  std::span<float> rounded_;
+  int tag_;
+  std::size_t ranks_;
+  Shards shards_;
+  std::vector<Half> codes_;
+  std::vector<Half> scratch_;
+  const QuantizeKernels& kernels_ = QuantizeKernelsFor(ActiveIsa());
+};
+
+enum class RingPart : std::uint8_t { kWhole, kReduceScatter, kAllGather };
+
+template <RingPart kPart>
+class F16RingCollective final : public Collective {
+ public:
+  // Chunks are turned as those of the ring of floats: reduced alone, chunk r ends on rank r; on the
+  // way to all, on the rank before.
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    F16Ring ring(communicator, buffers, tag);
+    if (ring.alone()) co_return;
+    const auto ranks = static_cast<std::size_t>(communicator.size());
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    if (kPart == RingPart::kAllGather) {
+      ring.TakeUp(rank);
+      co_await ring.Gather(rank);
+      co_return;
+    }
+    ring.TakeUpAll();
+    if (kPart == RingPart::kReduceScatter) {
+      co_await ring.Reduce(rank + ranks - 1);
+      co_return;
+    }
+    co_await ring.Reduce(rank);
+    co_await ring.Gather(rank + 1);
+  }
+
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    RoundPlan plan;
+    const auto ranks = static_cast<std::size_t>(topology.ranks);
+    plan.per_rank.resize(ranks);
+    const std::size_t elements = sizes.payload_bytes.front() / sizeof(Half);
+    if (ranks <= 1 || elements == 0) return plan;
+    const Shards shards{elements, ranks};
+    if (kPart == RingPart::kWhole) {
+      AddRingHalf(shards, 1, true, topology, plan, sizeof(Half));
+      AddRingHalf(shards, 2, false, topology, plan, sizeof(Half));
+    } else if (kPart == RingPart::kReduceScatter) {
+      AddRingHalf(shards, 0, true, topology, plan, sizeof(Half));
+    } else {
+      AddRingHalf(shards, 1, false, topology, plan, sizeof(Half));
+    }
+    return plan;
+  }
+};
+
+template <RingPart kPart>
+const Collective& Made(std::string_view name) {
+  static const CollectiveDescriptor kDescriptor = {
+      .name = name,
+      .source = "Wang et al., Espresso, EuroSys 2023",
+      .revision = 1,
+      .payload = PayloadKind::kDense,
+      .make = [](const Options&) -> std::unique_ptr<Collective> {
+        return std::make_unique<F16RingCollective<kPart>>();
+      },
+      .host_memory = true};
+  static const auto kMade = MakeCollective(kDescriptor);
+  return *kMade;
+}
+
+}  // namespace
+
+const Collective& F16AllReduce() { return Made<RingPart::kWhole>("f16-allreduce"); }
+const Collective& F16ReduceScatter() {
+  return Made<RingPart::kReduceScatter>("f16-reduce-scatter");
+}
+const Collective& F16AllGather() { return Made<RingPart::kAllGather>("f16-allgather"); }
+
+}  // namespace sparfuse

@@ -1,0 +1,221 @@
+// Sums through parameter servers: partitions of the buffer are pushed to servers, added up there
+// and pulled back (parameter_server.hpp).
+//
+// Source:      Y. Jiang, Y. Zhu, C. Lan, B. Yi, Y. Cui & C. Guo, A Unified Architecture for
+//              Accelerating Distributed DNN Training in Heterogeneous GPU/CPU Clusters (BytePS),
+//              OSDI 2020; M. Li et al., Scaling Distributed Machine Learning with the Parameter
+//              Server, OSDI 2014. The stages, and partitions of 4096000 bytes: BytePS,
+//              docs/architecture.md and docs/env.md.
+// Deviations:  stated in the descriptor.
+#include "core/collective/servers/parameter_server.hpp"
+
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
+#include "core/payload/accumulate.hpp"
+
+namespace sparfuse {
+namespace {
+
+using Requests = std::vector<std::unique_ptr<Request>>;
+
+// One run on one rank, whose servers are the ranks.
+class ServerExchange {
+ public:
+  ServerExchange(const ServerOptions& options, Communicator& communicator, std::span<float> data,
+                 int tag)
+      : communicator_(communicator),
+        data_(data),
+        tag_(tag),
+        grid_(ServerGrid::Of(options.node_first, communicator.topology())),
+        partitions_{data.size(), options.partition},
+        rank_(static_cast<std::size_t>(communicator.rank())) {
+    const ServerPart share = partitions_[0].Of(grid_.local, grid_.local - 1);
+    const ServerPart part = share.Of(grid_.columns, grid_.columns - 1);
+    from_node_.resize((grid_.local - 1) * share.size);
+    from_workers_.resize((grid_.columns - 1) * part.size);
+  }
+
+  Task Run() {
+    for (std::size_t step = 0; step < partitions_.steps(); ++step) {
+      incoming_.clear();
+      Requests receives, sends;
+      for (const ServerStage stage : kServerStages) {
+        if (const auto partition = partitions_.At(stage, step)) {
+          Post(stage, partitions_[*partition], receives, sends);
+        }
+      }
+      std::ranges::move(sends, std::back_inserter(receives));
+      if (receives.empty()) continue;
+      receives = co_await Complete(std::move(receives));
+      CheckIncoming(receives);
+      if (const auto partition = partitions_.At(ServerStage::kReduce, step)) {
+        Add(from_node_, grid_.local, grid_.ShareOf(partitions_[*partition], rank_));
+      }
+      if (const auto partition = partitions_.At(ServerStage::kPush, step)) {
+        Add(from_workers_, grid_.columns,
+            grid_.ShareOf(partitions_[*partition], rank_).Of(grid_.columns, grid_.ColumnOf(rank_)));
+      }
+    }
+  }
+
+ private:
+  std::span<float> At(const ServerPart& part) const { return data_.subspan(part.begin, part.size); }
+  // Where the i-th peer's values of a part that is added up here come in.
+  static std::span<float> Slot(std::vector<float>& room, std::size_t i, const ServerPart& part) {
+    return std::span(room).subspan(i * part.size, part.size);
+  }
+
+  // Peers give each other their parts of what is to be added up, or each its own sums.
+  void Post(ServerStage stage, const ServerPart& partition, Requests& receives, Requests& sends) {
+    const bool in_node = IsInNode(stage);
+    const ServerPart all = in_node ? partition : grid_.ShareOf(partition, rank_);
+    const std::size_t peers = in_node ? grid_.local : grid_.columns;
+    const std::size_t own = in_node ? grid_.LocalOf(rank_) : grid_.ColumnOf(rank_);
+    const ServerPart mine = all.Of(peers, own);
+    std::size_t slot = 0;
+    for (std::size_t i = 0; i < peers; ++i) {
+      if (i == own) continue;
+      const std::size_t peer =
+          in_node ? grid_.RankOf(grid_.ColumnOf(rank_), i) : grid_.RankOf(i, grid_.LocalOf(rank_));
+      const ServerPart theirs = all.Of(peers, i);
+      if (AddsUp(stage)) {
+        Receive(peer, stage, Slot(in_node ? from_node_ : from_workers_, slot++, mine), receives);
+        Send(peer, stage, At(theirs), sends);
+      } else {
+        Receive(peer, stage, At(theirs), receives);
+        Send(peer, stage, At(mine), sends);
+      }
+    }
+  }
+  int TagOf(ServerStage stage) const { return tag_ + static_cast<int>(stage); }
+  void Receive(std::size_t from, ServerStage stage, std::span<float> into, Requests& receives) {
+    if (into.empty()) return;
+    receives.push_back(
+        communicator_.Irecv(static_cast<int>(from), TagOf(stage), std::as_writable_bytes(into)));
+    incoming_.push_back(into.size_bytes());
+  }
+  void Send(std::size_t to, ServerStage stage, std::span<const float> part, Requests& sends) {
+    if (part.empty()) return;
+    sends.push_back(communicator_.Isend(static_cast<int>(to), TagOf(stage), std::as_bytes(part)));
+  }
+
+  // The first ones are what is received.
+  void CheckIncoming(const Requests& requests) const {
+    for (std::size_t i = 0; i < incoming_.size(); ++i) {
+      if (requests[i]->bytes() == incoming_[i]) continue;
+      SPARFUSE_THROW(kComm, "parameter-server: part of " + std::to_string(requests[i]->bytes()) +
+                                " bytes from rank " + std::to_string(requests[i]->peer()) +
+                                ": expected " + std::to_string(incoming_[i]) +
+                                "; ranks disagree on the length of the buffer");
+    }
+  }
+
+  // Behind this rank's own, in the order of ranks: equal runs give equal bits.
+  void Add(std::vector<float>& room, std::size_t peers, const ServerPart& part) {
+    for (std::size_t i = 0; i + 1 < peers; ++i) AddInto(Slot(room, i, part), At(part));
+  }
+
+  Communicator& communicator_;
+  std::span<float> data_;
+  int tag_;
+  ServerGrid grid_;
+  ServerPartitions partitions_;
+  std::size_t rank_;
+  std::vector<float> from_node_, from_workers_;
+  std::vector<std::size_t> incoming_;  // bytes of each receive
+};
+
+std::string OnlyModelled(const Options& resolved) {
+  return BoolOption(resolved, "dedicated")
+             ? "dedicated = true: servers on machines of their own are modelled alone, since every "
+               "process here is a rank that trains; expected false, or mode = \"modelled\""
+             : "";
+}
+
+class ParameterServers final : public Collective {
+ public:
+  explicit ParameterServers(const Options& resolved)
+      : options_(ServerOptions::Of(resolved)), why_not_run_(OnlyModelled(resolved)) {}
+
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    if (!why_not_run_.empty()) SPARFUSE_THROW(kUnsupported, "parameter-server: " + why_not_run_);
+    if (communicator.size() == 1) co_return;
+    ServerExchange exchange(options_, communicator, buffers.dense, tag);
+    co_await exchange.Run();
+  }
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    return ParameterServerRounds(options_, sizes.payload_bytes.front() / sizeof(float), topology);
+  }
+
+ private:
+  ServerOptions options_;
+  std::string why_not_run_;
+};
+
+}  // namespace
+
+ServerOptions ServerOptions::Of(const Options& resolved) {
+  return {BoolOption(resolved, "node_first"), BoolOption(resolved, "dedicated"),
+          static_cast<std::size_t>(IntOption(resolved, "servers")),
+          static_cast<std::size_t>(IntOption(resolved, "partition_bytes")) / sizeof(float)};
+}
+
+CollectiveDescriptor ParameterServer() {
+  return {
+      .name = "parameter-server",
+      .source = "Jiang et al., BytePS, OSDI 2020; Li et al., OSDI 2014",
+      .revision = 1,
+      .payload = PayloadKind::kDense,
+      .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
+        return std::make_unique<ParameterServers>(resolved);
+      },
+      .host_memory = true,
+      .options =
+          {{"partition_bytes",
+            std::int64_t{4096000},
+            4,
+            1e9,
+            {},
+            "dense bytes that are pushed and pulled at once, one partition behind the other"},
+           {"node_first",
+            true,
+            0,
+            0,
+            {},
+            "the ranks of a node add up first, and push and pull a share each"},
+           {"dedicated",
+            false,
+            0,
+            0,
+            {},
+            "servers have machines of their own, with the network of a node: modelled only"},
+           {"servers",
+            std::int64_t{0},
+            0,
+            65536,
+            {},
+            "dedicated servers; 0: one for each node of workers"}},
+      .refuses = [](const Options& resolved, const Topology& topology) -> std::string {
+        const bool uneven = topology.ranks % std::min(topology.ranks, topology.ranks_per_node) != 0;
+        return uneven && BoolOption(resolved, "node_first")
+                   ? "needs nodes that are full to add up in them first"
+                   : "";
+      },
+      .only_modelled = OnlyModelled,
+      .summary = "dense sums at servers, to which ranks push and from which they pull",
+      .deviations =
+          "A partition is shared out evenly among all servers; BytePS gives each to one server by "
+          "a hash, which comes to the same over many partitions but not over few. In a node ranks "
+          "send one another their shares; BytePS' go around NCCL's rings, and lie in host memory "
+          "to "
+          "be pushed. Partitions go in the order of the buffer, without priorities. A dedicated "
+          "server's sums are timed as a rank's."};
+}
+
+}  // namespace sparfuse

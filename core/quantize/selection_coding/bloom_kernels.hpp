@@ -1,0 +1,39 @@
+// Declares the inner loops of Bloom filters, one table an instruction set. All give equal results.
+//
+// This header is included by files that are compiled for one instruction set: it must not bring in
+// inline functions that other files share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sparfuse {
+
+enum class Isa : std::uint8_t;
+
+// A filter to look into: bit b is bit b % 32 of words[b / 32].
+struct BloomView {
+  const std::uint32_t* words;
+  std::uint32_t bits;    // >= 1
+  std::uint32_t hashes;  // >= 1
+};
+
+struct BloomKernels {
+  // Writes those of the indices begin, ..., begin + size - 1 that the filter has to `out`, in this
+  // order, and returns how many they are. out: room for `size`.
+  std::size_t (*query)(const BloomView& filter, std::uint32_t begin, std::size_t size,
+                       std::uint32_t* out);
+  // Sets the bits of the indices. words: those of the filter.
+  void (*insert)(const BloomView& filter, const std::uint32_t* indices, std::size_t count,
+                 std::uint32_t* words);
+};
+
+const BloomKernels& BloomKernelsFor(Isa isa);
+
+extern const BloomKernels kBloomKernelsPortable;
+#if defined(__x86_64__)
+extern const BloomKernels kBloomKernelsAvx2;
+extern const BloomKernels kBloomKernelsAvx512;
+#endif
+
+}  // namespace sparfuse

@@ -1,0 +1,59 @@
+#include "harness/cli/command_line/command_line.hpp"
+
+#include <utility>
+
+namespace sparfuse::harness {
+
+CLI::Validator NotEmpty(const std::string& what) {
+  return CLI::Validator(
+      [what](const std::string& given) {
+        return given.empty() ? "\"\": expected " + what : std::string();
+      },
+      "");
+}
+
+CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act) {
+  CLI::App* verb = line.app.add_subcommand(name, help);
+  if (speaks == Speaks::kTextOrJson) verb->add_flag("--json", line.settings.json, "print JSON");
+  verb->callback([&line, act = std::move(act)] { line.act = act; });
+  return verb;
+}
+
+void AddWithMethod(CLI::App* verb, std::vector<std::string>& methods) {
+  verb->add_option("--with-method", methods,
+                   "NAME or FILE.toml: joins every method axis; may be given again")
+      ->allow_extra_args(false);
+}
+
+void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help) {
+  verb->add_flag_callback(
+      "--keep-disturbed", [&line] { line.settings.disturbed = DisturbedTrials::kCount; }, help);
+}
+
+void AddSystemOption(CLI::App* verb, CommandLine& line) {
+  verb->add_option("--system", line.system,
+                   "how the hash of a machine begins, of `sparfuse status`: its trials alone "
+                   "(default: this machine's, or those of the newest trial's)")
+      ->check(NotEmpty("hexadecimal digits"));
+}
+
+void AddLaunch(CLI::App* verb, LaunchOptions& launch) {
+  verb->add_option("--launch", launch.launch,
+                   "how ranks of live trials are started: local, mpirun, srun or a template's "
+                   "FILE.toml (default: local, with a hostfile mpirun)")
+      ->check(NotEmpty("local, mpirun, srun or FILE.toml"));
+  verb->add_option("--hostfile", launch.hostfile,
+                   "of mpirun (lines \"NAME slots=N\"): the hosts that ranks are started on, which "
+                   "share the results folder and the program, or get what they need by --ship")
+      ->check(NotEmpty("a file"));
+  verb->add_flag("--ship", launch.ship,
+                 "hosts share no folder with this one: the worker, its libraries and data are sent "
+                 "there, and what ranks write comes back");
+  verb->add_option("--interface", launch.interface,
+                   "the network interface that ranks talk over, on all hosts")
+      ->check(NotEmpty("an interface"));
+  verb->add_flag("--oversubscribe", launch.oversubscribe,
+                 "over several hosts: ranks may have more threads on one than it has cores");
+}
+
+}  // namespace sparfuse::harness

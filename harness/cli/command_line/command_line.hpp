@@ -1,0 +1,87 @@
+// Declares the command line of the program, what its verbs have in common, and what adds each verb.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/program.hpp"
+
+namespace sparfuse::harness {
+
+using Act = std::function<int(Program&)>;
+
+// The command line while its verbs are added, and what it says once it is parsed.
+struct CommandLine {
+  CLI::App app{"sparfuse: benchmarks of gradient sparsification and tensor fusion", "sparfuse"};
+  Program::Settings settings;
+  std::string results, system;
+  Act act;  // of the verb that was named
+};
+
+// An empty argument is a shell variable that is not set: nobody means a default by it.
+CLI::Validator NotEmpty(const std::string& what);
+
+enum class Speaks { kText, kTextOrJson };
+
+CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act);
+
+// Options that several verbs have.
+
+inline constexpr const char* kNames =
+    "a name beneath experiments/, a folder there (a paper), or a .toml file";
+
+void AddWithMethod(CLI::App* verb, std::vector<std::string>& methods);
+
+void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help);
+inline constexpr const char* kKeepInResults = "times of disturbed trials count like others";
+inline constexpr const char* kKeepInRuns = "a disturbed trial does not run again at once";
+
+void AddSystemOption(CLI::App* verb, CommandLine& line);
+void AddLaunch(CLI::App* verb, LaunchOptions& launch);
+// The verb beneath `verb` that takes measured links into a cluster. from: what wrote the logs; "":
+// --from says it.
+void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
+                   const std::string& help, const std::string& from);
+
+// Each adds the verb of its name, by the file that is named above it. `sparfuse --help` lists verbs
+// in the order in which they are added.
+
+// run_verbs.cpp
+void AddPlan(CommandLine& line);
+void AddRun(CommandLine& line);
+void AddReproduce(CommandLine& line);
+void AddIndex(CommandLine& line);
+void AddAnnotate(CommandLine& line);
+
+// result_verbs.cpp
+void AddStatus(CommandLine& line);
+void AddTable(CommandLine& line);
+void AddFigure(CommandLine& line);
+void AddReport(CommandLine& line);
+void AddExplain(CommandLine& line);
+void AddAdvise(CommandLine& line);
+
+// sharing_verbs.cpp
+void AddCompare(CommandLine& line);
+void AddSite(CommandLine& line);
+void AddBundles(CommandLine& line);  // export, merge and verify
+void AddImport(CommandLine& line);
+
+// cluster_verbs.cpp
+void AddProfile(CommandLine& line);
+void AddCalibrate(CommandLine& line);
+void AddCluster(CommandLine& line);
+
+// system_verbs.cpp
+void AddSystem(CommandLine& line);
+void AddDoctor(CommandLine& line);
+
+// part_verbs.cpp
+void AddList(CommandLine& line);
+void AddProve(CommandLine& line);
+void AddCheck(CommandLine& line);
+void AddNew(CommandLine& line);
+
+}  // namespace sparfuse::harness

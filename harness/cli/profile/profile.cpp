@@ -1,0 +1,218 @@
+// Measures workloads, kernels and links of this machine and keeps the profile: `sparfuse profile`.
+#include "harness/cli/profile/profile.hpp"
+
+#include <fmt/format.h>
+
+#include "core/device/card.hpp"
+#include "core/quantize/quantizer.hpp"
+#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/cli/profile/shaped_link.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
+#include "harness/machine/doctor.hpp"
+#include "harness/report/tables/profile_table.hpp"
+#include "harness/run/launch/placement.hpp"
+#include "harness/run/plan/needed_profiles.hpp"
+#include "harness/run/runner.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// What `sparfuse doctor` finds out about `what`.
+Finding Ask(const std::string& what, const DoctorPaths& paths) {
+  for (Finding& finding : Examine(paths)) {
+    if (finding.what == what) return finding;
+  }
+  SPARFUSE_THROW(kInternal, "doctor does not look at " + what);
+}
+
+void CheckPlace(const ProfileRequest& request, const LaunchMethod& launch) {
+  for (const auto& [key, value] : {std::pair<std::string, std::string>("device", request.device),
+                                   {"precision", request.precision}}) {
+    const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
+    if (!wrong.empty())
+      SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", key, value, wrong));
+  }
+  if (launch.across_hosts() && !request.links.empty()) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("--link {} with ranks on several hosts: a shaped link delays "
+                               "messages on one host; expected no --link, or --launch local",
+                               request.links.front()));
+  }
+  if (request.device == "cpu") {
+    if (request.precision != "tf32") return;
+    SPARFUSE_THROW(kConfig,
+                   "--precision tf32 with --device cpu: only tensor cores compute with TF32; "
+                   "expected fp32 or bf16, or --device cuda");
+  }
+  if (!request.links.empty()) {
+    SPARFUSE_THROW(
+        kConfig, fmt::format("--link {} with --device cuda: a shaped link delays messages between "
+                             "hosts; expected no --link, or --device cpu",
+                             request.links.front()));
+  }
+  if (const std::string why = WhyNoCuda(); !why.empty()) {
+    SPARFUSE_THROW(kUnsupported,
+                   fmt::format("--device cuda: this machine has no CUDA device: {}", why));
+  }
+}
+
+bool IsAll(const std::vector<std::string>& names) {
+  return names == std::vector<std::string>{"all"};
+}
+
+ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
+  ProfileNeeds needs;
+  needs.warmup_steps = request.warmup;
+  needs.steps = request.passes;
+  needs.device = ValueOf<Place>(request.device);
+  needs.precision = ValueOf<Precision>(request.precision);
+  needs.threads_per_worker = request.threads;
+  if (IsAll(request.sparsifiers)) {
+    for (const auto& entry : catalog.sparsifiers) {
+      if (entry.name.find('@') == std::string::npos) needs.sparsifiers.emplace_back(entry.name);
+    }
+  } else {
+    for (const std::string& name : request.sparsifiers) {
+      const bool python = IsPythonSparsifier(name);
+      if (!python) NeedEntry(catalog.sparsifiers, "sparsifier", name);
+      needs.sparsifiers.push_back(python ? PythonSparsifierName(name, fs::current_path()) : name);
+    }
+  }
+  if (IsAll(request.quantizers)) {
+    for (const auto& descriptor : Quantizers()) needs.quantizers.emplace_back(descriptor.name);
+  } else if (request.quantizers != std::vector<std::string>{"none"}) {
+    for (const std::string& name : request.quantizers) {
+      FindQuantizer(name);  // throws
+      needs.quantizers.push_back(name);
+    }
+  }
+  return needs;
+}
+
+// At once: 1, 2, 4, ... up to the most; over several hosts the most, too, whatever they are.
+std::vector<int> RanksOf(const ProfileRequest& request, const LaunchMethod& launch) {
+  std::vector<int> counts;
+  for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) counts.push_back(ranks);
+  if (launch.across_hosts() && counts.back() != request.most_ranks)
+    counts.push_back(request.most_ranks);
+  return counts;
+}
+
+// A part a workload, whose cells are the profiles themselves.
+Experiment ExperimentOf(const ProfileRequest& request, const LaunchMethod& launch,
+                        const Catalog& catalog) {
+  ProfileNeeds needs = NeedsOf(request, catalog);
+  std::vector<std::optional<LinkShape>> links = {std::nullopt};
+  for (const std::string& link : request.links) links.push_back(ParseLink(link));
+  Experiment experiment;
+  experiment.id = "profile";
+  for (const std::string& workload : request.workloads) {
+    const auto& entry = NeedTrainable(catalog, workload);
+    needs.workload = workload;
+    needs.workload_options = ResolveOptions("workload", OptionsWithoutRecipe(entry), {});
+    needs.recipe = ResolveOptions("recipe", RecipeOf(entry), {});
+    needs.batch_per_worker = request.batch.value_or(static_cast<int>(entry.batch_per_worker));
+    Part part;
+    part.id = workload;
+    part.timeout_seconds = 3600;
+    for (const auto& link : links) {
+      for (const int ranks : RanksOf(request, launch)) {
+        if (ranks == 1 && link) continue;
+        CellConfig config = ProfileConfig(needs, ranks, link, request.ranks_per_node);
+        if (launch.across_hosts()) config.ranks_per_node = RanksPerNode(launch, ranks);
+        part.cells.emplace_back(std::move(config));
+      }
+    }
+    experiment.parts.push_back(std::move(part));
+  }
+  return experiment;
+}
+
+}  // namespace
+
+int ProfileVerb(Program& program, const ProfileRequest& request) {
+  const DoctorPaths paths{program.root(), program.store().results(), program.worker(),
+                          program.Python()};
+  RunOptions options = program.OptionsOfRuns(request.launch);
+  CheckPlace(request, options.launch);
+  Experiment experiment = ExperimentOf(request, options.launch, program.catalog());
+  std::vector<CellConfig> wanted;
+  for (const Part& part : experiment.parts) {
+    for (const Cell& cell : part.cells) wanted.push_back(cell.config);
+  }
+  options.progress = program.json() ? stderr : stdout;
+  program.LearnNodes(options);
+  const PlanContext context = program.Context(options);
+  fs::path file;
+  json kept = json::array();
+  if (!request.name.empty()) {
+    if (IsOwnCluster(request.name)) {
+      SPARFUSE_THROW(kConfig, fmt::format("--name {}: means the profile trials of the store as a "
+                                          "cluster; expected another name",
+                                          request.name));
+    }
+    file = ProfileFile(program.store().profiles().own(), request.name);
+    if (SomethingIsAt(file)) kept = ReadProfiles(file);
+    CheckSameMachine(file, kept, context.SystemOfLaunches());
+  }
+  // What the file has is not measured again, whatever became of its trials.
+  const auto in_file = [&](const CellConfig& config) {
+    return request.fresh ? nullptr : FindMeasured(file, kept, config);
+  };
+  for (Part& part : experiment.parts)
+    std::erase_if(part.cells, [&](const Cell& cell) { return in_file(cell.config) != nullptr; });
+
+  if (const Finding load = Ask("load", paths); load.level == Finding::Level::kWarning)
+    fmt::print(stderr, "warning: load {}\n", load.message);
+  options.fresh = request.fresh;
+  const RunSummary summary = program.Run({experiment}, options);
+  fmt::print(options.progress, "{} measured well, {} failed, {} were in the store\n", summary.ok,
+             summary.failed, summary.present);
+  if (summary.interrupted) return kInterrupted;
+  if (summary.failed > 0) return kTrialFailed;
+
+  const std::vector<TrialRow> rows = program.Rows();
+  json outcomes = json::array();
+  for (const CellConfig& config : wanted) {
+    if (const json* outcome = in_file(config)) {
+      outcomes.push_back(*outcome);
+      continue;
+    }
+    const TrialRow* row =
+        FindTrial(program.catalog(), rows, config, ContentHash(context.SystemOf(config)));
+    // Of hosts that did not tell what they are, or others than those that did.
+    if (row == nullptr && options.launch.across_hosts())
+      row = FindTrial(program.catalog(), rows, config, "");
+    if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");
+    const fs::path directory = program.store().results() / row->directory;
+    if (options.launch.across_hosts()) {
+      const json ran = ReadJsonFile(directory / "outcome.json").at("machine");
+      CheckPlacement(ran.value("placement", json::array()), config, options.launch);
+    }
+    outcomes.push_back(ProfileOutcome(directory));
+  }
+  if (program.json()) {
+    PrintJson(outcomes);
+  } else {
+    for (const auto& table : ProfileTables(outcomes)) {
+      fmt::print("{}\n", Render(table, TableFormat::kMarkdown));
+    }
+  }
+  if (!file.empty()) {
+    for (const json& outcome : outcomes) PutProfile(kept, outcome);
+    WriteProfiles(file, kept);
+    fmt::print(options.progress, "{}: for modelled trials, cluster = \"{}\"\n", file.string(),
+               request.name);
+  }
+  return kDone;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,32 @@
+// Declares what gives blocks of experiments to Slurm, and knows what became of them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/program.hpp"
+
+namespace sparfuse::harness {
+
+// What `sparfuse run --submit` gives to Slurm.
+struct SubmitRequest {
+  bool submit = false;
+  std::string sbatch_options;            // one line, as sbatch takes them
+  LaunchOptions launch;                  // within the job
+  std::optional<bool> fingerprint = {};  // of the job's run
+};
+
+int SubmitVerb(Program& program, const std::vector<Experiment>& experiments,
+               const SubmitRequest& request);
+// What Submit would give to Slurm, were nothing there yet.
+int PrintScripts(Program& program, const std::vector<Experiment>& experiments,
+                 const SubmitRequest& request);
+// Called by a job that ran a block to its end, for those that submitted it.
+void RecordBlock(Program& program, const std::vector<Experiment>& experiments, int block,
+                 const RunSummary& summary);
+// [{"block", "state", "job", "detail"}, ...]; empty where nothing was submitted.
+nlohmann::json StatesOfBlocks(Program& program, const Experiment& experiment);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,184 @@
+// Measures the fingerprint of a system and keeps it: `sparfuse system fingerprint`.
+#include "harness/systems/fingerprint.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "core/device/card.hpp"
+#include "harness/cli/profile/shaped_link.hpp"
+#include "harness/cli/system/system.hpp"
+#include "harness/clusters/measured/fingerprint_file.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/machine/system.hpp"
+#include "harness/report/provenance.hpp"
+#include "harness/report/tables/table.hpp"
+#include "harness/run/fingerprint/take_fingerprint.hpp"
+#include "harness/run/launch/interruption.hpp"
+#include "harness/run/launch/placement.hpp"
+#include "harness/run/progress.hpp"
+#include "harness/systems/system_file.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kRanksPerNode = 2;  // the fewest that measure the link within a node, too
+
+CellConfig ConfigOf(const SystemFingerprint& asked, const LaunchMethod& launch) {
+  const int hosts = launch.across_hosts() && asked.ranks_per_node == 0 ? HostCount(launch) : 1;
+  const int ranks = asked.ranks > 0 ? asked.ranks : hosts * kRanksPerNode;
+  CellConfig config = FingerprintConfig(ranks);
+  if (asked.ranks_per_node > 0) {
+    config.ranks_per_node = asked.ranks_per_node;
+  } else if (launch.across_hosts()) {
+    config.ranks_per_node = RanksPerNode(launch, ranks);
+  }
+  if (!asked.link.empty()) {
+    config.link = ParseLink(asked.link);
+    config.mode = Mode::kEmulated;
+    if (!config.link->has_within()) config.ranks_per_node = 1;
+  }
+  config.threads_per_worker = asked.threads;
+  config.device = ValueOf<Place>(asked.device);
+  config.transport = ValueOf<Transport>(asked.transport);
+  return config;
+}
+
+void Check(const SystemFingerprint& asked) {
+  if (asked.device == "cpu") {
+    if (asked.transport != "nccl") return;
+    SPARFUSE_THROW(kConfig,
+                   "--transport nccl with --device cpu: NCCL's messages lie on cards; expected "
+                   "--device cuda, or --transport mpi");
+  }
+  if (const std::string why = WhyNoCuda(); !why.empty()) {
+    SPARFUSE_THROW(kUnsupported,
+                   fmt::format("--device cuda: this machine has no CUDA device: {}", why));
+  }
+}
+
+Table TableOf(const std::string& name, const json& outcome) {
+  const json& fingerprint = outcome.at("fingerprint");
+  Table table;
+  table.title = fmt::format("{}: {}", name, HardwareLine(outcome.at("system")));
+  table.caption = fmt::format(
+      "{} rank(s), {} a node, {}, {}{}; medians of {} rounds, mean over ranks",
+      fingerprint.at("ranks").get<int>(), fingerprint.at("ranks_per_node").get<int>(),
+      fingerprint.at("device").get<std::string>(), fingerprint.at("transport").get<std::string>(),
+      fingerprint.at("link").is_null()
+          ? ""
+          : fmt::format(", link {} (emulated)", fingerprint.at("link").dump()),
+      outcome.at("n").get<int>());
+  table.columns = {"measured", "", "95 %", "slowest"};
+  const json placement = outcome.at("machine").value("placement", json::array());
+  for (const FingerprintQuantity& quantity : FingerprintQuantities()) {
+    if (!fingerprint.at("quantities").contains(quantity.name)) continue;
+    const json& value = fingerprint.at("quantities").at(quantity.name);
+    std::string slowest;
+    if (value.contains("worst")) {
+      const json& worst = value.at("worst");
+      std::vector<std::string> ranks;
+      for (const json& rank : worst.at("ranks"))
+        ranks.push_back(fmt::format("{} on {}", rank.get<int>(),
+                                    placement.at(rank.get<std::size_t>()).get<std::string>()));
+      slowest = fmt::format("{} (rank {})", ValueText(quantity, worst.at("value")),
+                            fmt::join(ranks, ", "));
+    }
+    table.rows.push_back({quantity.words, ValueText(quantity, value.at("value")),
+                          fmt::format("{} to {}", ValueText(quantity, value.at("low")),
+                                      ValueText(quantity, value.at("high"))),
+                          slowest});
+  }
+  return table;
+}
+
+// The earlier outcome of as many ranks over the same link; null if there is none.
+const json* EarlierOf(const json& kept, const json& outcome) {
+  for (const json& each : kept) {
+    const json& config = each.at("config");
+    if (config.at("workers") == outcome.at("config").at("workers") &&
+        config.at("link") == outcome.at("config").at("link"))
+      return &each;
+  }
+  return nullptr;
+}
+
+// What differs from what the file had.
+void PrintChanges(std::FILE* out, const json& earlier, const json& outcome) {
+  const std::string when = earlier.at("started_utc");
+  const auto differences = DifferencesOf(earlier.at("fingerprint"), outcome.at("fingerprint"));
+  for (const FingerprintDifference& each : differences)
+    fmt::print(out, "changed: {}\n", SentenceOf(each, when, "now"));
+  if (differences.empty())
+    fmt::print(out, "as it was at {}, within {:.0f} %\n", when, 100 * (kFingerprintsDifferBy - 1));
+}
+
+// Names of other files with a fingerprint that this one cannot be told from.
+std::vector<std::string> SameAs(const ProfileFolders& profiles, const std::string& name,
+                                const json& outcome) {
+  std::vector<std::string> same;
+  for (const std::string& other : FingerprintNames(profiles)) {
+    if (other == name) continue;
+    const json kept = ReadProfiles(FingerprintFile(profiles, other));
+    const json* theirs = EarlierOf(kept, outcome);
+    if (theirs == nullptr) continue;
+    const json& one = theirs->at("fingerprint");
+    const json& two = outcome.at("fingerprint");
+    if (WhatIsNotCompared(one, two).empty() && DifferencesOf(one, two).empty())
+      same.push_back(other);
+  }
+  return same;
+}
+
+}  // namespace
+
+int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
+  const ProfileFolders& profiles = program.store().profiles();
+  const fs::path systems = program.store().results() / "systems";
+  const fs::path file = SystemFile(systems, asked.name).replace_extension(".fingerprint.json");
+  Check(asked);
+  RunOptions options = program.OptionsOfRuns(asked.launch);
+  const CellConfig config = ConfigOf(asked, options.launch);
+  json kept = SomethingIsAt(file) ? ReadProfiles(file) : json::array();
+  CheckSameMachine(file, kept, DescribeSystem());
+  if (::access(options.worker.c_str(), X_OK) != 0) {
+    SPARFUSE_THROW(kConfig, fmt::format("no worker at {}: expected the executable sparfuse-worker",
+                                        options.worker.string()));
+  }
+  MakeDirectories(program.store().results());
+  const StoreLock lock(program.store().results());
+  std::FILE* const out = program.json() ? stderr : stdout;
+  options.progress = out;
+  Progress progress(1, out);
+  progress.Begin("fingerprint of " + asked.name, -1);
+  json outcome;
+  {
+    const Interruption interruption;
+    outcome = TakeFingerprint(lock, config, options, program.store().results(),
+                              Interruption::flag(), [&](double elapsed, const std::string& doing) {
+                                progress.Tick(elapsed, progress.terminal() ? doing : "");
+                              });
+  }
+  if (outcome.is_null()) return kInterrupted;
+  progress.End("fingerprint of " + asked.name, "ok", "", outcome.at("seconds"), 0);
+  const json* earlier = EarlierOf(kept, outcome);
+  if (program.json()) {
+    PrintJson(outcome.at("fingerprint"));
+  } else {
+    fmt::print("{}\n", Render(TableOf(asked.name, outcome), TableFormat::kMarkdown));
+  }
+  if (earlier != nullptr) PrintChanges(out, *earlier, outcome);
+  if (const auto same = SameAs(profiles, asked.name, outcome); !same.empty())
+    fmt::print(out, "cannot be told from {}\n", fmt::join(same, ", "));
+  outcome["machine"].erase("placement");
+  PutProfile(kept, outcome);
+  WriteProfiles(file, kept);
+  fmt::print(out, "{}: links of modelled trials, cluster = \"{}\"\n", file.string(), asked.name);
+  return kDone;
+}
+
+}  // namespace sparfuse::harness

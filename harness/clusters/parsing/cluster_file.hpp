@@ -1,0 +1,72 @@
+// Reads what the tables of a declared cluster's file have in common. All functions throw
+// Error{kConfig} naming file, line, key, value and what was expected.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "harness/files/range.hpp"
+#include "harness/files/toml_file.hpp"
+
+namespace sparfuse::harness {
+
+inline constexpr Range kWorkersOfClusters{1, 65'536};
+inline constexpr Range kMilliseconds{1e-6, 1e9};
+inline constexpr Range kCosts{1e-9, 1e9};
+
+// By what factor a number of InputKinds() may be off either way; 1 of any other kind.
+double SpreadOf(const std::string& kind);
+
+class ClusterFile {
+ public:
+  explicit ClusterFile(const TomlFile& toml) : toml_(toml) {}
+
+  const TomlFile* operator->() const { return &toml_; }
+  bool Has(const std::string& pointer) const { return toml_.Find(pointer) != nullptr; }
+
+  // The keys of the table at `at`, called `what`, must be of `known`.
+  void Keys(const std::string& at, const char* what, const std::vector<std::string>& known) const {
+    toml_.CheckKeys(at, what, known);
+  }
+  // Calls `read` with the pointer of each of the [[tables]], of which there may be none.
+  template <std::invocable<const std::string&> Read>
+  void ForEach(const std::string& tables, Read read) const {
+    const nlohmann::json* list = toml_.Find("/" + tables);
+    if (list == nullptr) return;
+    if (!list->is_array()) toml_.Fail("/" + tables, fmt::format("expected [[{}]] tables", tables));
+    for (std::size_t i = 0; i < list->size(); ++i) read(fmt::format("/{}/{}", tables, i));
+  }
+  // Calls `check`, and says of its Error that it is about what stands at `at`.
+  template <std::invocable Check>
+  auto At(const std::string& at, Check check) const {
+    try {
+      return check();
+    } catch (const Error& error) {
+      toml_.Fail(at, error.what());
+    }
+  }
+
+  // Members of the table at `at` that must be there.
+  int Count(const std::string& at, const char* key, Range range) const;
+  double Needed(const std::string& at, const char* key, Range range) const;
+  std::vector<double> Numbers(const std::string& at, const char* key, Range range) const;
+  std::string Kind(const std::string& at) const;      // of InputKinds()
+  std::string Workload(const std::string& at) const;  // tables named from the file's folder
+
+  // Those that need not.
+  double Spread(const std::string& at, const std::string& kind) const;
+  std::vector<std::string> Families(const std::string& at, const std::string& workload) const;
+  // The position of a string among `names`.
+  std::size_t OneOf(const std::string& at, const char* key, std::span<const char* const> names,
+                    const char* otherwise) const;
+
+ private:
+  const TomlFile& toml_;
+};
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,405 @@
+// Reads the file of a declared cluster, and has it calibrated.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/quantize/quantizer.hpp"
+#include "core/sparsify/sparsifier.hpp"
+#include "harness/catalog/catalog.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/parsing/cluster_file.hpp"
+#include "harness/clusters/parsing/cluster_references.hpp"
+#include "harness/clusters/parsing/compute_times.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr Range kNodes{1, 65'536};
+constexpr Range kRanksPerNode{1, 1024};
+constexpr Range kCodingTimes{0, 1e9};
+constexpr Range kBytes{1, 1e15};
+
+std::string AtInput(const std::string& name) { return "/input/" + name; }
+
+DeclaredInput ReadInput(const ClusterFile& file, const InputSpec& spec) {
+  const std::string at = AtInput(spec.name);
+  file.Keys(at, spec.name, {"value", "low", "high", "kind", "source"});
+  DeclaredInput input;
+  input.name = spec.name;
+  input.group = spec.group;
+  input.value = file.Needed(at, "value", spec.values);
+  input.kind = file.Kind(at);
+  input.source = file->RequiredString(at, "source");
+  const double spread = SpreadOf(input.kind);
+  input.low = file->Number(at, "low", std::max(spec.values.least, input.value / spread),
+                           {spec.values.least, input.value});
+  input.high = file->Number(at, "high", std::min(spec.values.most, input.value * spread),
+                            {input.value, spec.values.most});
+  return input;
+}
+
+// What the file of a stack says.
+struct Stack {
+  TomlFile toml;
+  std::map<std::string, DeclaredInput> inputs;  // by name
+};
+
+Stack ReadStack(const fs::path& path) {
+  Stack stack{TomlFile::Read(path), {}};
+  const ClusterFile file(stack.toml);
+  file.Keys("", "stack", {"title", "source", "all_reduce", "all_gather", "input"});
+  file->RequiredString("", "title");
+  file->RequiredString("", "source");
+  std::vector<std::string> known;
+  for (const InputSpec& spec : InputSpecs()) {
+    if (spec.of_stack) known.emplace_back(spec.name);
+  }
+  file.Keys("/input", "[input] of a stack", known);
+  for (const InputSpec& spec : InputSpecs()) {
+    if (file.Has(AtInput(spec.name))) stack.inputs[spec.name] = ReadInput(file, spec);
+  }
+  return stack;
+}
+
+class ClusterParser {
+ public:
+  ClusterParser(const TomlFile& file, const ProfileFolders& profiles)
+      : file_(file), profiles_(profiles) {}
+
+  DeclaredCluster Parse() {
+    file_.Keys(
+        "", "cluster",
+        {"title", "source", "hardware", "nodes", "ranks_per_node", "reference", "reference_cluster",
+         "input", "selection_costs", "compute", "coder", "curve", "all_reduce", "all_gather",
+         "nccl", "calibrate", "calibrate_by_family", "stack", "card"});
+    cluster_.name = fs::path(file_->name()).stem().string();
+    cluster_.title = file_->RequiredString("", "title");
+    cluster_.source = file_->RequiredString("", "source");
+    cluster_.hardware = file_->RequiredString("", "hardware");
+    cluster_.nodes = file_.Count("", "nodes", kNodes);
+    cluster_.ranks_per_node = file_.Count("", "ranks_per_node", kRanksPerNode);
+    FindCard();
+    FindStack();
+    TakeOver();
+    Inputs();
+    SelectionCosts();
+    file_.ForEach("compute", [&](const std::string& at) { ReadCompute(file_, at, cluster_); });
+    file_.ForEach("coder", [&](const std::string& at) { ReadCoder(at); });
+    AllReduce();
+    AllGather();
+    file_.ForEach("curve", [&](const std::string& at) { Curve(at); });
+    ReadReferences(file_, profiles_, cluster_);
+    Calibrate();
+    return std::move(cluster_);
+  }
+
+ private:
+  void FindCard() {
+    if (!file_.Has("/card")) return;
+    const std::string name = file_->RequiredString("", "card");
+    cluster_.card = file_.At("/card", [&] { return ReadCard(profiles_, name); });
+  }
+
+  // Another cluster's compute, coders and calibration; what this file has itself comes first.
+  void TakeOver() {
+    if (!file_.Has("/reference_cluster")) return;
+    const std::string name = file_->RequiredString("", "reference_cluster");
+    if (!IsDeclared(profiles_, name)) {
+      file_->FailValue("/reference_cluster", "a declared cluster in " + profiles_.Text());
+    }
+    const DeclaredCluster& other = LoadDeclaredCluster(profiles_, name);
+    other_ = &other;
+    cluster_.calibrated_on = name;
+    cluster_.compute = other.compute;
+    const double ratio = !file_.Has("/input/compute_ratio")
+                             ? 1
+                             : file_.Needed("/input/compute_ratio", "value", {1e-9, 1e9});
+    for (ComputeTime& time : cluster_.compute) {
+      time.forward_seconds *= ratio;
+      time.backward_seconds *= ratio;
+      time.source += ", on " + name;
+    }
+    cluster_.coders = other.coders;
+    cluster_.selection_costs = other.selection_costs;
+    cluster_.references = other.references;  // that the experiments that use it must name
+  }
+
+  // What the stack of the cluster's software is known to take; this file's own numbers, and what is
+  // calibrated on the reference_cluster, come first.
+  void FindStack() {
+    if (!file_.Has("/stack")) return;
+    cluster_.stack = file_->RequiredString("", "stack");
+    const auto known = profiles_.Names(".toml", kStacksFolder);
+    if (std::ranges::find(known, cluster_.stack) == known.end()) {
+      file_->Fail(
+          "/stack",
+          fmt::format("unknown stack \"{}\"{}: expected one of {} (sparfuse cluster list)",
+                      cluster_.stack, Suggestion(cluster_.stack, known), fmt::join(known, ", ")));
+    }
+    stack_ = ReadStack(profiles_.File(fmt::format("{}/{}.toml", kStacksFolder, cluster_.stack)));
+  }
+
+  void TakeOfStack(const InputSpec& spec) {
+    if (!stack_ || !stack_->inputs.contains(spec.name)) return;
+    DeclaredInput input = stack_->inputs.at(spec.name);
+    input.source = fmt::format("stack {}: {}", cluster_.stack, input.source);
+    cluster_.inputs.push_back(std::move(input));
+  }
+
+  // Of those that another cluster was calibrated for and this one does not have.
+  void TakeCalibrated(const InputSpec& spec) {
+    if (other_ == nullptr) return;
+    for (DeclaredInput input : other_->inputs) {
+      if (input.name != spec.name) continue;
+      if (input.kind != "calibrated" && input.group != "sparsify") continue;
+      // Published selections stream through memory many times: they scale with its bandwidth.
+      if (input.name == "selection_ns_an_element") {
+        const double ratio = other_->Value("memory_gbytes_per_s") /
+                             file_.Needed("/input/memory_gbytes_per_s", "value", {1e-9, 1e9});
+        for (double* each : {&input.value, &input.low, &input.high}) *each *= ratio;
+      }
+      input.calibrated = false;
+      cluster_.inputs.push_back(std::move(input));
+    }
+  }
+
+  void Inputs() {
+    std::vector<std::string> known;
+    for (const InputSpec& spec : InputSpecs()) known.emplace_back(spec.name);
+    file_.Keys("/input", "[input]", known);
+    for (const InputSpec& spec : InputSpecs()) {
+      if (file_.Has(AtInput(spec.name))) {
+        cluster_.inputs.push_back(ReadInput(file_, spec));
+        continue;
+      }
+      TakeCalibrated(spec);
+      if (cluster_.Find(spec.name) == nullptr) TakeOfStack(spec);
+      if (cluster_.Find(spec.name) == nullptr && !spec.otherwise) {
+        file_->Fail(
+            "/input",
+            fmt::format("input {} is missing ({}): expected {} = {{ value, kind, source }}{}",
+                        spec.name, spec.meaning, spec.name,
+                        spec.of_stack && !stack_ ? ", or a stack that states it" : ""));
+      }
+    }
+    if (cluster_.Find("compute_ratio") != nullptr && other_ == nullptr) {
+      file_->Fail("/input/compute_ratio", "expected it with a reference_cluster only");
+    }
+  }
+
+  void SelectionCosts() {
+    const json* costs = file_->Find("/selection_costs");
+    if (costs == nullptr) return;
+    file_.Keys("/selection_costs", "[selection_costs]", Names(Sparsifiers()));
+    for (const auto& [name, cost] : costs->items())
+      file_->Number("/selection_costs", name, 0, kCosts);
+    if (cluster_.Value("selection_ns_an_element") <= 0) {
+      file_->Fail("/selection_costs",
+                  "expected an input selection_ns_an_element above 0: costs are its multiples");
+    }
+    cluster_.selection_costs = *costs;
+  }
+
+  void ReadCoder(const std::string& at) {
+    file_.Keys(at, "[[coder]]",
+               {"names", "encode_us", "encode_ns_an_element", "host_encode_us",
+                "host_encode_ns_an_element", "decode_us", "decode_us_a_rank",
+                "decode_ns_an_element", "decode_ns_an_element_and_rank", "decode_ns_an_entry",
+                "spread", "kind", "source"});
+    const json* names = file_->Find(at + "/names");
+    if (names == nullptr || !names->is_array())
+      file_->Fail(at, "names is missing: expected a list of sparsifiers or quantizers");
+    const std::vector<std::string> sparsifiers = Names(Sparsifiers());
+    std::vector<std::string> known = sparsifiers;
+    for (std::string& name : Names(Quantizers())) known.push_back(std::move(name));
+    Coder coder;
+    coder.encode_seconds = 1e-6 * file_->Number(at, "encode_us", 0, kCodingTimes);
+    coder.encode_seconds_per_element =
+        1e-9 * file_->Number(at, "encode_ns_an_element", 0, kCodingTimes);
+    for (const char* key : {"host_encode_us", "host_encode_ns_an_element"})
+      coder.encodes_on_host |= file_.Has(at + "/" + key);
+    coder.host_encode_seconds = 1e-6 * file_->Number(at, "host_encode_us", 0, kCodingTimes);
+    coder.host_encode_seconds_per_element =
+        1e-9 * file_->Number(at, "host_encode_ns_an_element", 0, kCodingTimes);
+    for (const char* key : {"decode_us", "decode_us_a_rank", "decode_ns_an_element",
+                            "decode_ns_an_element_and_rank", "decode_ns_an_entry"}) {
+      coder.decodes |= file_.Has(at + "/" + key);
+    }
+    coder.decode_seconds = 1e-6 * file_->Number(at, "decode_us", 0, kCodingTimes);
+    coder.decode_seconds_per_rank = 1e-6 * file_->Number(at, "decode_us_a_rank", 0, kCodingTimes);
+    coder.decode_seconds_per_element =
+        1e-9 * file_->Number(at, "decode_ns_an_element", 0, kCodingTimes);
+    coder.decode_seconds_per_element_and_rank =
+        1e-9 * file_->Number(at, "decode_ns_an_element_and_rank", 0, kCodingTimes);
+    coder.decode_seconds_per_entry =
+        1e-9 * file_->Number(at, "decode_ns_an_entry", 0, kCodingTimes);
+    coder.kind = file_.Kind(at);
+    coder.source = file_->RequiredString(at, "source");
+    coder.spread = file_.Spread(at, coder.kind);
+    for (const json& name : *names) {
+      if (!name.is_string() || std::ranges::find(known, name.get<std::string>()) == known.end()) {
+        file_->Fail(
+            at + "/names",
+            fmt::format("unknown sparsifier or quantizer {}{}", Shown(name),
+                        name.is_string() ? Suggestion(name.get<std::string>(), known) : ""));
+      }
+      coder.name = name;
+      if (coder.encodes_on_host && std::ranges::find(sparsifiers, coder.name) == sparsifiers.end()) {
+        file_->Fail(at + "/names",
+                    fmt::format("quantizer {} has host_encode times: expected names of sparsifiers "
+                                "alone, since quantizers encode on the card",
+                                Shown(name)));
+      }
+      std::erase_if(cluster_.coders, [&](const Coder& each) { return each.name == coder.name; });
+      cluster_.coders.push_back(coder);
+    }
+  }
+
+  void AllGather() {
+    const bool own = file_.Has("/all_gather") || !stack_;
+    const ClusterFile of = own ? file_ : ClusterFile(stack_->toml);
+    cluster_.all_gather =
+        static_cast<AllGatherBy>(of.OneOf("", "all_gather", kAllGatherNames, kAllGatherNames[0]));
+  }
+
+  // [nccl] is of the machine: it may stand there for stacks that have no use for it.
+  void AllReduce() {
+    const bool own = file_.Has("/all_reduce") || !stack_;
+    const ClusterFile of = own ? file_ : ClusterFile(stack_->toml);
+    cluster_.all_reduce =
+        static_cast<AllReduceBy>(of.OneOf("", "all_reduce", kAllReduceNames, kAllReduceNames[0]));
+    const bool nccl = cluster_.all_reduce >= AllReduceBy::kNccl2_8;
+    if (!file_.Has("/nccl")) {
+      if (!nccl) return;
+      file_->Fail("", fmt::format("the table [nccl] is missing: expected within, cards, processor "
+                                  "and channels{}",
+                                  own ? "" : ", which stack \"" + cluster_.stack + "\" needs"));
+    }
+    if (!nccl && own) {
+      file_->Fail("/nccl",
+                  "expected it with all_reduce = \"nccl-2.8\" or \"nccl-2.20\", or with "
+                  "a stack");
+    }
+    file_.Keys("/nccl", "[nccl]",
+               {"within", "cards", "processor", "channels", "ll128", "simple_tree"});
+    static constexpr const char* kWithin[] = {"nvlink", "pcie"};
+    static constexpr const char* kCards[] = {"volta", "ampere", "hopper"};
+    static constexpr const char* kProcessors[] = {"intel", "amd"};
+    NcclMachine& machine = cluster_.nccl;
+    machine.within = static_cast<NcclHop>(file_.OneOf("/nccl", "within", kWithin, "nvlink"));
+    machine.cards = static_cast<NcclCards>(file_.OneOf("/nccl", "cards", kCards, "volta"));
+    machine.processor =
+        static_cast<NcclProcessor>(file_.OneOf("/nccl", "processor", kProcessors, "intel"));
+    machine.channels = file_.Count("/nccl", "channels", {1, 64});
+    machine.ll128 = file_->Boolean("/nccl", "ll128", false);
+    machine.simple_tree = file_->Boolean("/nccl", "simple_tree", cluster_.ranks_per_node == 1);
+  }
+
+  void Curve(const std::string& at) {
+    file_.Keys(at, "[[curve]]", {"operation", "ranks", "bytes", "us", "kind", "source"});
+    if (file_->RequiredString(at, "operation") != "all-reduce")
+      file_->FailValue(at + "/operation", "\"all-reduce\"");
+    OperationCurve curve;
+    curve.ranks = file_.Count(at, "ranks", {2, 65'536});
+    const std::vector<double> bytes = file_.Numbers(at, "bytes", kBytes);
+    const std::vector<double> us = file_.Numbers(at, "us", kMilliseconds);
+    if (bytes.size() != us.size()) {
+      file_->Fail(at, fmt::format("bytes has {} numbers and us {}: expected as many", bytes.size(),
+                                  us.size()));
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (i > 0 && bytes[i] <= bytes[i - 1])
+        file_->Fail(at + "/bytes", "expected them to grow from one to the next");
+      curve.seconds.emplace_back(bytes[i], 1e-6 * us[i]);
+    }
+    curve.kind = file_.Kind(at);
+    curve.source = file_->RequiredString(at, "source");
+    cluster_.curves.push_back(std::move(curve));
+  }
+
+  // The inputs that the list at `key` names.
+  std::vector<std::string> ToCalibrate(const char* key) const {
+    const std::string at = std::string("/") + key;
+    const json* wanted = file_->Find(at);
+    if (wanted == nullptr) return {};
+    if (other_ != nullptr)
+      file_->Fail(at, "expected it without a reference_cluster, which has its own");
+    if (!file_.Has("/reference"))
+      file_->Fail(at, "expected [[reference]] tables that say with what");
+    if (!wanted->is_array()) file_->FailValue(at, "a list of inputs");
+    std::vector<std::string> known;
+    for (const DeclaredInput& input : cluster_.inputs) known.push_back(input.name);
+    for (const json& name : *wanted) {
+      if (name.is_string() && std::ranges::count(known, name.get<std::string>()) > 0) continue;
+      file_->Fail(at, fmt::format("{} is no input of this file: expected some of {}", Shown(name),
+                                  fmt::join(known, ", ")));
+    }
+    return wanted->get<std::vector<std::string>>();
+  }
+
+  void Calibrate() {
+    std::size_t count = 0;
+    for (const std::string& name : ToCalibrate("calibrate")) {
+      cluster_.Find(name)->calibrated = true;
+      ++count;
+    }
+    for (const std::string& name : ToCalibrate("calibrate_by_family")) {
+      DeclaredInput input = *cluster_.Find(name);
+      if (input.calibrated) {
+        file_->Fail("/calibrate_by_family",
+                    fmt::format("{} is in calibrate, too: expected it in one of them", name));
+      }
+      std::erase_if(cluster_.inputs, [&](const DeclaredInput& each) { return each.name == name; });
+      input.calibrated = true;
+      for (const ReferenceStep& step : cluster_.references) {
+        input.families = step.families;
+        const bool there = std::ranges::any_of(cluster_.inputs, [&](const DeclaredInput& each) {
+          return each.name == name && each.families == input.families;
+        });
+        if (there) continue;
+        cluster_.inputs.push_back(input);
+        ++count;
+      }
+    }
+    if (count == 0) {
+      if (other_ == nullptr) Predict();
+      return;
+    }
+    if (count > cluster_.references.size()) {
+      file_->Fail("/calibrate",
+                  fmt::format("{} inputs, and [[reference]] has {} times to reproduce: expected at "
+                              "most as many inputs",
+                              count, cluster_.references.size()));
+    }
+    file_.At("/reference", [&] { CalibrateOnSteps(cluster_); });
+  }
+
+  // What the model makes of references that calibrate nothing: to be compared with.
+  void Predict() {
+    file_.At("/reference", [&] {
+      for (ReferenceStep& step : cluster_.references)
+        step.modelled_seconds = ModelledSeconds(cluster_, step);
+    });
+  }
+
+  const ClusterFile file_;
+  const ProfileFolders& profiles_;
+  const DeclaredCluster* other_ = nullptr;
+  std::optional<Stack> stack_;
+  DeclaredCluster cluster_;
+};
+
+}  // namespace
+
+DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles) {
+  return ClusterParser(file, profiles).Parse();
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,231 @@
+#include "harness/clusters/parsing/cluster_references.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/catalog/config_keys.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/parsing/compute_times.hpp"
+#include "harness/published/published.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr Range kDensities{1e-9, 1};
+constexpr const char* kBars = "published-numbers.csv";
+
+class ReferenceReader {
+ public:
+  ReferenceReader(const ClusterFile& file, const ProfileFolders& profiles, DeclaredCluster& cluster)
+      : file_(file), profiles_(profiles), cluster_(cluster) {}
+
+  void Read(const std::string& at) {
+    file_.Keys(at, "[[reference]]",
+               {"families", "workload", "batch_per_worker", "workers", "method", "method_options",
+                "sparsifier", "density", "link", "bar", "row", "forward_ms", "backward_ms",
+                "sparsify_ms", "exposed_ms", "step_ms", "samples_per_s", "spread", "source"});
+    ReferenceStep step;
+    step.workload = file_.Workload(at);
+    step.families = file_.Families(at, step.workload);
+    step.batch_per_worker =
+        file_.Count(at, "batch_per_worker", FindConfigKey("batch_per_worker")->range);
+    step.workers = file_.Count(at, "workers", kWorkersOfClusters);
+    step.source = file_->RequiredString(at, "source");
+    step.spread = file_.Spread(at, "measured");
+    if (step.workers > cluster_.ranks()) {
+      file_->FailValue(at + "/workers",
+                       fmt::format("at most the cluster's {} devices", cluster_.ranks()));
+    }
+    ReadMethod(at, step);
+    if (const json* link = file_->Find(at + "/link")) {
+      const std::string wrong = WhatIsWrong(*FindConfigKey("link"), *link);
+      if (!wrong.empty() || !link->is_object()) file_->FailValue(at + "/link", wrong);
+      step.link = link->get<LinkShape>();
+    }
+    const Seconds seconds = ReadSeconds(at, step);
+    Use(at, seconds, step);
+  }
+
+ private:
+  using Seconds = std::map<std::string, double>;  // by key, "step_ms"
+
+  void ReadMethod(const std::string& at, ReferenceStep& step) const {
+    static const Catalog catalog = BuiltInCatalog();
+    step.method = file_->String(at, "method", "wfbp");
+    const Method& method = *file_.At(
+        at + "/method", [&] { return &NeedEntry(catalog.methods, "method", step.method); });
+    const json* options = file_->Find(at + "/method_options");
+    step.method_options = file_.At(at + "/method_options", [&] {
+      return ResolveMethodOptions(catalog, method, options ? *options : json::object());
+    });
+    step.sparsifier = file_->String(at, "sparsifier", method.dense() ? "none" : "dgc");
+    if (step.sparsifier == "none") return;
+    file_.At(at + "/sparsifier",
+             [&] { NeedEntry(catalog.sparsifiers, "sparsifier", step.sparsifier); });
+    step.density = file_->Number(at, "density", 0.01, kDensities);
+    step.feedback = method.feedback;
+    file_.At(at, [&] { cluster_.CheckSparsifier(CellOf(cluster_, step)); });
+  }
+
+  // Times, a bar that has them, or a row: one of the three.
+  Seconds ReadSeconds(const std::string& at, ReferenceStep& step) {
+    Seconds seconds;
+    for (const char* key : {"forward_ms", "backward_ms", "sparsify_ms", "exposed_ms", "step_ms"}) {
+      if (file_.Has(at + "/" + key)) seconds[key] = 1e-3 * file_.Needed(at, key, kMilliseconds);
+    }
+    const double samples = static_cast<double>(step.workers) * step.batch_per_worker;
+    if (file_.Has(at + "/samples_per_s"))
+      seconds["step_ms"] = samples / file_.Needed(at, "samples_per_s", kCosts);
+    if (file_.Has(at + "/row")) {
+      if (!seconds.empty() || file_.Has(at + "/bar"))
+        file_->Fail(at + "/row", "expected a row, or times, or a bar: one of the three");
+      seconds["step_ms"] = samples / Row(at + "/row", step);
+    }
+    if (file_.Has(at + "/bar")) AddBar(at + "/bar", step, seconds);
+    if (seconds.empty()) {
+      file_->Fail(at,
+                  "expected a measured time: forward_ms and backward_ms, sparsify_ms, "
+                  "exposed_ms, step_ms, samples_per_s, a row, or a bar");
+    }
+    return seconds;
+  }
+
+  const std::vector<PublishedNumber>& Published(const std::string& name) {
+    const auto found = published_.find(name);
+    if (found != published_.end()) return found->second;
+    return published_.emplace(name, ReadPublished(profiles_.File("../published/" + name)))
+        .first->second;
+  }
+
+  // The row of a file of results/published that is named by its columns: what it gives in samples a
+  // second.
+  double Row(const std::string& at, ReferenceStep& step) {
+    file_.Keys(at, "row", {"file", "model", "workers", "network", "method"});
+    const std::string name = file_->RequiredString(at, "file");
+    const int workers = file_.Count(at, "workers", kWorkersOfClusters);
+    if (workers != step.workers)
+      file_->FailValue(at + "/workers", fmt::format("the reference's workers, {}", step.workers));
+    const std::string count = std::to_string(workers);
+    const std::pair<const char*, std::string PublishedNumber::*> named[] = {
+        {"model", &PublishedNumber::model},
+        {"network", &PublishedNumber::network},
+        {"method", &PublishedNumber::method}};
+    std::vector<const PublishedNumber*> left;
+    for (const PublishedNumber& row : Published(name)) left.push_back(&row);
+    for (const auto& [key, column] : named) {
+      const std::string wanted = file_->RequiredString(at, key);
+      std::set<std::string> known;
+      for (const PublishedNumber* row : left) known.insert(row->*column);
+      std::erase_if(left, [&](const PublishedNumber* row) { return row->*column != wanted; });
+      if (left.empty()) {
+        const std::vector<std::string> names(known.begin(), known.end());
+        file_->Fail(at + "/" + key, fmt::format("{} has no row with {} \"{}\"{}", name, key, wanted,
+                                                Suggestion(wanted, names)));
+      }
+    }
+    std::erase_if(left, [&](const PublishedNumber* row) { return row->workers != count; });
+    if (left.size() != 1 || !left.front()->value || left.front()->unit != "samples/s") {
+      file_->FailValue(at, fmt::format("one row of {} with {} workers and a number of samples/s",
+                                       name, workers));
+    }
+    const PublishedNumber& row = *left.front();
+    step.bar = CalibrationBar{row.paper, row.artifact, row.method,
+                              fmt::format("{}/{}/{}", row.model, row.workers, row.network)};
+    return *row.value;
+  }
+
+  CalibrationBar BarAt(const std::string& at) const {
+    const json* name = file_->Find(at);
+    std::vector<std::string> parts(1);
+    for (const char c : name->is_string() ? name->get<std::string>() : "") {
+      if (c == '/') {
+        parts.emplace_back();
+      } else {
+        parts.back() += c;
+      }
+    }
+    if (parts.size() != 3) file_->FailValue(at, "\"PAPER/ARTIFACT/METHOD\"");
+    return {parts[0], parts[1], parts[2], {}};
+  }
+
+  // The parts of a published bar, in the place of those that the file itself gives.
+  void AddBar(const std::string& at, ReferenceStep& step, Seconds& seconds) {
+    step.bar = BarAt(at);
+    static const std::map<std::string, std::string> kKeys = {
+        {"time/iter:Forward", "forward_ms"},
+        {"time/iter:Backward", "backward_ms"},
+        {"time/iter:Sparsification", "sparsify_ms"},
+        {"time/iter:NOCT", "exposed_ms"}};
+    Seconds published;
+    for (const PublishedNumber& row : Published(kBars)) {
+      const auto key = kKeys.find(row.metric);
+      if (key == kKeys.end() || row.paper != step.bar->paper ||
+          row.artifact != step.bar->artifact || row.method != step.bar->method ||
+          row.unit != "ms" || !row.value) {
+        continue;
+      }
+      published.emplace(key->second, 1e-3 * *row.value);
+    }
+    for (const auto& [key, value] : published) seconds[key] = value;
+    if (seconds.empty()) {
+      file_->FailValue(at, fmt::format("a bar of results/published/{} with time/iter:Forward, "
+                                       "Backward, Sparsification or NOCT in ms",
+                                       kBars));
+    }
+  }
+
+  // Forward and backward are compute times; the other parts are to be reproduced.
+  void Use(const std::string& at, const Seconds& seconds, const ReferenceStep& step) {
+    const auto has = [&](const char* key) { return seconds.contains(key); };
+    if (has("forward_ms") != has("backward_ms"))
+      file_->Fail(at, "expected both of forward_ms and backward_ms");
+    ComputeTime time{step.families,
+                     step.workload,
+                     step.batch_per_worker,
+                     0,
+                     0,
+                     step.spread,
+                     step.bar ? "calibrated" : "measured",
+                     step.bar ? step.bar->name() : step.source};
+    if (has("forward_ms")) {
+      time.forward_seconds = seconds.at("forward_ms");
+      time.backward_seconds = seconds.at("backward_ms");
+      AddCompute(cluster_, std::move(time));
+    } else if (step.workers == 1 && has("step_ms")) {
+      SplitStep(file_, cluster_, seconds.at("step_ms"), time);
+      AddCompute(cluster_, std::move(time));
+    }
+    const auto reproduce = [&](const char* key, StepPart part) {
+      if (!has(key)) return;
+      ReferenceStep wanted = step;
+      wanted.part = part;
+      wanted.seconds = seconds.at(key);
+      cluster_.references.push_back(std::move(wanted));
+    };
+    reproduce("sparsify_ms", StepPart::kSparsify);
+    if (step.workers == 1) return;
+    reproduce("exposed_ms", StepPart::kExposed);
+    reproduce("step_ms", StepPart::kStep);
+  }
+
+  const ClusterFile& file_;
+  const ProfileFolders& profiles_;
+  DeclaredCluster& cluster_;
+  std::map<std::string, std::vector<PublishedNumber>> published_;  // by file
+};
+
+}  // namespace
+
+void ReadReferences(const ClusterFile& file, const ProfileFolders& profiles,
+                    DeclaredCluster& cluster) {
+  ReferenceReader reader(file, profiles, cluster);
+  file.ForEach("reference", [&](const std::string& at) { reader.Read(at); });
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,131 @@
+#include "harness/compare/fingerprints.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ranges>
+#include <set>
+
+#include "harness/systems/fingerprint.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+// What stands for the machine itself.
+constexpr std::pair<const char*, const char*> kHardware[] = {
+    {"system.gpus", "cards"}, {"system.cpu_model", "processor"}, {"system.network", "network"}};
+
+std::vector<json> FingerprintsOf(const std::vector<SystemSide>& sides) {
+  std::vector<json> fingerprints;
+  for (const SystemSide& side : sides) fingerprints.push_back(FingerprintOf(side));
+  return fingerprints;
+}
+
+// "3 of Intel Xeon, 8 cores, 32 GiB, network Ethernet 25 Gbit/s; 1 of ..." of the newest trial that
+// tells; "" where all nodes of the side are alike.
+std::string UnlikeNodes(const SystemSide& side) {
+  for (const TrialRow& row : side.rows | std::views::reverse) {
+    const json nodes = row.provenance.value("nodes", json::array());
+    if (nodes.size() < 2) continue;
+    std::vector<std::string> kinds;
+    for (const json& node : nodes)
+      kinds.push_back(fmt::format("{} of {}", node.value("count", 1), HardwareLine(node)));
+    return fmt::format("{}", fmt::join(kinds, "; "));
+  }
+  return "";
+}
+
+std::string OrNone(const std::string& value) { return value.empty() ? "none" : value; }
+
+}  // namespace
+
+json FingerprintOf(const SystemSide& side) {
+  for (auto row = side.rows.rbegin(); row != side.rows.rend(); ++row) {
+    json fingerprint = row->provenance.value("fingerprint", json());
+    if (fingerprint.is_object()) return fingerprint;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> ChangedDuringRuns(const SystemSide& side) {
+  std::vector<std::string> sentences;
+  for (const TrialRow& row : side.rows) {
+    const json fingerprint = row.provenance.value("fingerprint", json::object());
+    for (const json& each : fingerprint.value("changed", json::array())) {
+      std::string sentence = each.get<std::string>();
+      if (std::ranges::find(sentences, sentence) == sentences.end())
+        sentences.push_back(std::move(sentence));
+    }
+  }
+  return sentences;
+}
+
+std::vector<std::string> WhatDiffersInHardware(const std::vector<SystemSide>& sides,
+                                               const std::vector<FactDifference>& differences) {
+  std::vector<std::string> sentences;
+  for (const SystemSide& side : sides) {
+    if (const std::string unlike = UnlikeNodes(side); !unlike.empty())
+      sentences.push_back(fmt::format("{} has unlike nodes: {}", side.name, unlike));
+    for (const std::string& changed : ChangedDuringRuns(side))
+      sentences.push_back(fmt::format("{} changed during a run: {}", side.name, changed));
+  }
+  for (const auto& [name, words] : kHardware) {
+    const auto found = std::ranges::find(differences, name, &FactDifference::name);
+    if (found == differences.end()) continue;
+    for (std::size_t side = 1; side < sides.size(); ++side) {
+      if (found->values[side] == found->values[0]) continue;
+      sentences.push_back(fmt::format("{} of {}: {}; of {}: {}", words, sides[side].name,
+                                      OrNone(found->values[side]), sides[0].name,
+                                      OrNone(found->values[0])));
+    }
+  }
+  const std::vector<json> fingerprints = FingerprintsOf(sides);
+  const bool any =
+      std::ranges::any_of(fingerprints, [](const json& each) { return !each.is_null(); });
+  for (std::size_t side = 0; any && side < sides.size(); ++side) {
+    if (fingerprints[side].is_null()) {
+      sentences.push_back(fmt::format(
+          "{} has no fingerprint: `sparfuse run --fingerprint` takes it", sides[side].name));
+    } else if (side > 0 && !fingerprints[0].is_null()) {
+      for (const auto& each : DifferencesOf(fingerprints[0], fingerprints[side]))
+        sentences.push_back(SentenceOf(each, sides[0].name, sides[side].name));
+      if (const std::string why = WhatIsNotCompared(fingerprints[0], fingerprints[side]);
+          !why.empty())
+        sentences.push_back(
+            fmt::format("fingerprints of {} and {}: {}", sides[0].name, sides[side].name, why));
+    }
+  }
+  return sentences;
+}
+
+std::vector<FactDifference> FingerprintFacts(const std::vector<SystemSide>& sides) {
+  const std::vector<json> fingerprints = FingerprintsOf(sides);
+  if (fingerprints.front().is_null()) return {};
+  std::set<const FingerprintQuantity*> differ;
+  for (const json& other : fingerprints) {
+    if (other.is_null()) continue;
+    for (const auto& each : DifferencesOf(fingerprints.front(), other))
+      differ.insert(each.quantity);
+  }
+  std::vector<FactDifference> facts;
+  for (const FingerprintQuantity& quantity : FingerprintQuantities()) {
+    if (!differ.contains(&quantity)) continue;
+    FactDifference fact{fmt::format("fingerprint: {}", quantity.words), {}, false};
+    for (const json& each : fingerprints) {
+      const json values = each.is_null() ? json::object() : each.at("quantities");
+      std::string& text = fact.values.emplace_back();
+      if (!values.contains(quantity.name)) continue;
+      const json& value = values[quantity.name];
+      text = ValueText(quantity, value.at("value"));
+      if (value.contains("worst"))
+        text += fmt::format(", slowest {}", ValueText(quantity, value.at("worst").at("value")));
+    }
+    facts.push_back(std::move(fact));
+  }
+  return facts;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,174 @@
+#include "harness/compare/modelled/modelled_side.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "harness/catalog/revisions.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/measured/profile_kind.hpp"
+#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_file.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kMachineEach = "machines-like-this";
+
+// The newest profile trial of each subject that is of the current revisions.
+void AddProfileTrials(const SystemSide& side, const Catalog& catalog, json& outcomes) {
+  for (const TrialRow& row : side.rows) {
+    if (row.kind != "profile" || !row.counts()) continue;
+    const json& config = row.config;
+    if (row.revisions != RevisionsOf(catalog, CellConfigOf(config))) continue;
+    json outcome = side.outcome(row);
+    if (!outcome.is_object() || !outcome.contains("profile")) continue;
+    outcome["config"] = config;
+    PutProfile(outcomes, outcome);
+  }
+}
+
+// System of the machine that live trials ran on; null where there is none.
+json SystemOf(const SystemSide& side) {
+  const auto found = std::ranges::find_if(
+      side.rows, [](const TrialRow& row) { return !row.system.contains("cluster"); });
+  return found == side.rows.end() ? json() : found->system.Value();
+}
+
+double ValueIn(const StepModel& step, const std::string& metric) {
+  return metric == "exposed_communication_seconds" ? step.exposed_seconds : step.seconds;
+}
+
+}  // namespace
+
+SideProfile ProfileOfSide(const SystemSide& side, const Catalog& catalog,
+                          const ProfileFolders& profiles, const std::string& named) {
+  SideProfile found;
+  if (!named.empty()) {
+    NeedCluster(profiles, named);
+    if (IsDeclared(profiles, named)) {
+      found.declared = named;
+      found.name = named + " (declared)";
+      return found;
+    }
+    if (!IsOwnCluster(named)) {
+      found.file = named;
+      found.outcomes = ReadProfiles(profiles.File(named + ".json"));
+      found.name = fmt::format("{} ({})", named, KindOfAll(found.outcomes));
+      return found;
+    }
+  }
+  std::vector<std::string> names;
+  const json system = SystemOf(side);
+  for (const std::string& name : profiles.Names(".json")) {
+    const json outcomes = ReadProfiles(profiles.File(name + ".json"));
+    if (outcomes.empty() || !std::ranges::all_of(outcomes, [&](const json& outcome) {
+          return IsOfMachine(outcome, system);
+        })) {
+      continue;
+    }
+    for (const json& outcome : outcomes) PutProfile(found.outcomes, outcome);
+    names.push_back(fmt::format("{} ({})", name, KindOfAll(outcomes)));
+  }
+  const json of_files = found.outcomes;
+  AddProfileTrials(side, catalog, found.outcomes);
+  if (found.outcomes != of_files) names.push_back("profile trials of " + side.name);
+  found.name = names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
+  return found;
+}
+
+Interval ModelledRatio::Band() const {
+  if (draws.empty()) return {value, value, value, 1};
+  Interval band = BandOfDraws(value, draws);
+  band.n = draws.size();  // draws that all agree leave ends, too
+  return band;
+}
+
+ModelledRatio operator/(const ModelledRatio& a, const ModelledRatio& b) {
+  ModelledRatio ratio{a.value / b.value};
+  if (a.draws.size() != b.draws.size()) return ratio;
+  for (std::size_t i = 0; i < a.draws.size(); ++i) ratio.draws.push_back(a.draws[i] / b.draws[i]);
+  return ratio;
+}
+
+ModelledSide::ModelledSide(const ProfileFolders& profiles, std::string side, SideProfile profile,
+                           int stream)
+    : profiles_(profiles), side_(std::move(side)), profile_(std::move(profile)), stream_(stream) {}
+
+CellConfig ModelledSide::Placed(CellConfig cell, int hosts) const {
+  cell.mode = Mode::kModelled;
+  cell.cluster = !profile_.declared.empty() ? profile_.declared
+                 : hosts > 1                ? kMachineEach
+                                            : kThisMachine;
+  return cell;
+}
+
+const ModelledSide::Steps& ModelledSide::StepsOf(const CellConfig& cell) {
+  const auto [kept, is_new] = steps_.try_emplace(ConfigHash(cell));
+  if (!is_new) return kept->second;
+  try {
+    if (!cluster_) {
+      cluster_.emplace(profiles_, profile_.declared.empty() ? kThisMachine : profile_.declared,
+                       profile_.outcomes);
+    }
+    Steps steps{ModelSteps(FirstTrial(cell), cluster_->Profiles(cell, 0)), {}};
+    if (!cluster_->HasDraws(cell)) return kept->second = std::move(steps);
+    // Draws are of the first step: what it is of the median of all holds in each of them.
+    const StepModel first = ModelFirstStep(FirstTrial(cell), cluster_->Profiles(cell, 0));
+    const auto scaled = [](double drawn, double first_step, double expected) {
+      return first_step > 0 ? drawn / first_step * expected : drawn;
+    };
+    const int before = profile_.declared.empty() ? kDraws * stream_ : 0;
+    for (int draw = 1; draw <= kDraws; ++draw) {
+      const StepModel drawn =
+          ModelFirstStep(FirstTrial(cell), cluster_->Profiles(cell, before + draw));
+      steps.draws.push_back(
+          {scaled(drawn.seconds, first.seconds, steps.expected.seconds),
+           scaled(drawn.exposed_seconds, first.exposed_seconds, steps.expected.exposed_seconds)});
+    }
+    return kept->second = std::move(steps);
+  } catch (...) {
+    steps_.erase(kept);
+    throw;
+  }
+}
+
+ModelledRatio ModelledSide::RatioOf(const CellConfig& cell, const CellConfig& over,
+                                    const std::string& metric, int hosts) {
+  if (metric != "throughput" && metric != "step_seconds" &&
+      metric != "exposed_communication_seconds") {
+    SPARFUSE_THROW(kConfig, fmt::format("the model has no {}: expected throughput, step_seconds or "
+                                        "exposed_communication_seconds",
+                                        metric));
+  }
+  const auto quotient = [&](const StepModel& of, const StepModel& to) {
+    if (metric == "throughput") return to.seconds / of.seconds;
+    return ValueIn(of, metric) / ValueIn(to, metric);
+  };
+  try {
+    const CellConfig placed = Placed(cell, hosts);
+    const Steps& of = StepsOf(placed);
+    const Steps& to = StepsOf(Placed(over, hosts));
+    if (!(quotient(of.expected, to.expected) > 0)) {
+      SPARFUSE_THROW(kConfig, fmt::format("the model has no {} of one of the two", metric));
+    }
+    ModelledRatio ratio{quotient(of.expected, to.expected)};
+    for (std::size_t i = 0; i < std::min(of.draws.size(), to.draws.size()); ++i)
+      ratio.draws.push_back(quotient(of.draws[i], to.draws[i]));
+    return ratio;
+  } catch (const Error& error) {
+    if (error.kind() != FailureKind::kConfig || !profile_.declared.empty()) throw;
+    std::string why = error.what();
+    why.erase(std::min(why.find("; measure it with"), why.size()));  // here, that is
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{}; measure it on {} with `{} --ranks {}`", why, side_,
+                               MeasureCommand(MeasuredLike(profile_.outcomes, cell), profile_.file),
+                               std::max(2, cell.workers)));
+  }
+}
+
+}  // namespace sparfuse::harness

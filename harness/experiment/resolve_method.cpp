@@ -1,0 +1,200 @@
+// Resolves the method of a cell: its collective, what it selects and what becomes of the rest.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/feedback/feedback.hpp"
+#include "core/sparsify/nonzeros/nonzeros.hpp"
+#include "harness/catalog/options_json.hpp"
+#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "harness/experiment/cell_checks.hpp"
+#include "harness/experiment/resolver.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr Range kDimensions{0, 64};
+
+}  // namespace
+
+// The method of a name, or of a file outside the tree.
+harness::Method Resolver::FindMethod() {
+  const auto given = Given<std::string>("method", "");
+  return At({"method"}, [&] {
+    const auto& known = source_.catalog.methods;
+    if (!IsMethodFile(given)) return NeedEntry(known, "method", given);
+    auto [method, content] = ReadMethodFile(FolderOfFile() / given);
+    if (FindEntry(known, method.name) != nullptr) {
+      SPARFUSE_THROW(kConfig, fmt::format("\"{}\" is the name of a method of sparfuse; expected "
+                                          "another name and file",
+                                          method.name));
+    }
+    CheckMethod(source_.catalog, method);
+    config_.method_content = content;
+    return method;
+  });
+}
+
+void Resolver::Method() {
+  const harness::Method method = FindMethod();
+  config_.method = method.name;
+  json options = Given("method_options", json::object());
+  if (config_.mode == Mode::kMeasured && !options.contains("collective")) {
+    if (const auto* own = BackendsOwn(method.collective)) options["collective"] = own->name;
+  }
+  config_.method_options = At({"method_options", "method"}, [&] {
+    return ResolveMethodOptions(source_.catalog, method, options);
+  });
+  // A dense method has one cell however many densities an axis lists.
+  if (!method.dense()) Sparsity(method);
+  if (method.sends_payloads()) FeedbackOf(method);
+  At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
+  At({"sparsifier_options", "sparsifier"}, [&] { return CheckSparsifierOptions(config_), 0; });
+  CheckCollective();
+  TensorsTreatedApart(method);
+  At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
+  At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
+}
+
+void Resolver::CheckCollective() const {
+  const CollectiveDescriptor& collective =
+      NeedEntry(source_.catalog.collectives, "collective", config_.method_options.collective);
+  const bool lacking = (Has("transport") || !config_.modelled()) && !HasTransport(collective);
+  if (collective.native && (config_.mode == Mode::kEmulated || lacking)) {
+    Fail({"method_options", "method"},
+         fmt::format("the collective \"{}\" is the own of transport {}: it can be neither delayed "
+                     "nor run over another; expected one of sparfuse's in mode {} over {}",
+                     collective.name, fmt::join(collective.backends, ", "), ModeName(),
+                     NameOf(config_.transport)));
+  }
+  if (!collective.native && !collective.host_memory && config_.mode == Mode::kMeasured &&
+      config_.transport == Transport::kNccl) {
+    Fail({"method_options", "method"},
+         fmt::format("collective = \"{}\" with transport = \"nccl\": its messages lie in host "
+                     "memory; expected \"{}\", the default",
+                     collective.name, NativeOver(collective.payload)->name));
+  }
+  if (config_.device == Place::kCuda &&
+      collective.TraitsOf(config_.method_options.collective_options).selects) {
+    Fail({"device", "method"},
+         fmt::format("the collective \"{}\" selects from what has accumulated in host memory; "
+                     "expected device \"cpu\"",
+                     collective.name));
+  }
+  if (config_.device == Place::kCuda && Compose(config_).coding.of_selections()) {
+    Fail({"device", "method_options", "method"},
+         fmt::format("payload_values = {}, payload_indices = {}: filters and polynomials are made "
+                     "in host memory; expected device \"cpu\"",
+                     StringOption(config_.method_options.sending, "payload_values"),
+                     StringOption(config_.method_options.sending, "payload_indices")));
+  }
+  const std::string why = collective.WhyOnlyModelled(config_.method_options.collective_options);
+  if (!config_.modelled() && !why.empty()) {
+    Fail({"method_options", "method"},
+         fmt::format("the collective \"{}\" in mode {}: {}", collective.name, ModeName(), why));
+  }
+  At({"workers", "ranks_per_node", "method"}, [&] {
+    return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;
+  });
+}
+
+bool Resolver::HasTransport(const CollectiveDescriptor& collective) const {
+  return std::ranges::count(collective.backends, NameOf(config_.transport)) > 0;
+}
+
+// What the transport itself has for what sparfuse's general collectives do; null: nothing.
+const CollectiveDescriptor* Resolver::BackendsOwn(const std::string& collective) const {
+  if (collective != "ring-allreduce" && collective != "sparse-allgather") return nullptr;
+  return NativeOver(NeedEntry(source_.catalog.collectives, "collective", collective).payload);
+}
+
+const CollectiveDescriptor* Resolver::NativeOver(PayloadKind payload) const {
+  const auto& all = source_.catalog.collectives;
+  const auto own = std::ranges::find_if(all, [&](const CollectiveDescriptor& each) {
+    return each.native && each.payload == payload && HasTransport(each);
+  });
+  return own == all.end() ? nullptr : &*own;
+}
+
+void Resolver::Sparsity(const harness::Method& method) {
+  config_.sparsifier = Given("sparsifier", method.sparsifier);
+  if (config_.sparsifier == "none") {
+    Fail({"sparsifier", "method"},
+         fmt::format(
+             "sparsifier = \"none\" with method {}, which sends sparse payloads: expected one "
+             "of `sparfuse list sparsifiers`",
+             method.name));
+  }
+  if (method.sparsifier_fixed && config_.sparsifier != method.sparsifier) {
+    Fail({"sparsifier"}, fmt::format("sparsifier = \"{}\": method {} is defined with \"{}\" only",
+                                     config_.sparsifier, method.name, method.sparsifier));
+  }
+  ChosenSparsifier();
+  config_.density = Given("density", UsualDensity());
+}
+
+// What is not 0 is the workload's and the batch's to say, where these are known.
+double Resolver::UsualDensity() const {
+  const auto& natural = workload_->natural;
+  if (!natural || config_.sparsifier != kNonzeros) return 0.01;
+  return natural->Density(static_cast<double>(config_.batch_per_worker) * config_.accumulation);
+}
+
+void Resolver::FeedbackOf(const harness::Method& method) {
+  config_.feedback = Given("feedback", method.feedback);
+  config_.feedback_options =
+      ResolveTable("feedback_options", "feedback " + config_.feedback,
+                   At({"feedback"}, [&] { return FeedbackOptions(config_.feedback); }));
+  At({"feedback_options"},
+     [&] { return MakeFeedback(config_.feedback, config_.feedback_options); });
+}
+
+void Resolver::ChosenSparsifier() {
+  const std::string name = config_.sparsifier;
+  if (IsPythonSparsifier(name)) {
+    config_.sparsifier =
+        At({"sparsifier"}, [&] { return PythonSparsifierName(name, FolderOfFile()); });
+    config_.sparsifier_options = At({"sparsifier_options"}, [&] {  // the constructor knows them
+      return OptionsFromJson(name, Given("sparsifier_options", json::object()));
+    });
+    return;
+  }
+  const auto& sparsifier = *At(
+      {"sparsifier"}, [&] { return &NeedEntry(source_.catalog.sparsifiers, "sparsifier", name); });
+  config_.sparsifier_options =
+      ResolveTable("sparsifier_options", "sparsifier " + name, sparsifier.options);
+}
+
+void Resolver::TensorsTreatedApart(const harness::Method& method) {
+  auto& dense = config_.dense_tensors;
+  const json given = Given("dense_tensors", json::object());
+  for (const auto& [key, value] : given.items()) {
+    if (key == "max_ndim" && WhatIsWrongWithInteger(value, kDimensions).empty()) {
+      dense.max_ndim = value.get<std::int64_t>();
+    } else if (key == "names" && value.is_array() &&
+               std::ranges::all_of(value, [](const json& name) { return name.is_string(); })) {
+      dense.names = value.get<std::vector<std::string>>();
+    } else {
+      Fail({"dense_tensors"},
+           fmt::format("dense_tensors: {} = {}: expected max_ndim (an integer from {}) or names "
+                       "(a list of strings)",
+                       key, Shown(value), Text(kDimensions)));
+    }
+  }
+  config_.no_feedback_tensors = Given("no_feedback_tensors", std::vector<std::string>());
+  if (NeedEntry(source_.catalog.strategies, "strategy", method.strategy).sparsified !=
+          Sparsified::kBehind ||
+      config_.no_feedback_tensors.empty()) {
+    return;
+  }
+  Fail({"no_feedback_tensors", "method"},
+       fmt::format("no_feedback_tensors = {} with method {}, which selects from fused buffers: "
+                   "expected none",
+                   ToJson(config_)["no_feedback_tensors"].dump(), method.name));
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,96 @@
+// Holds a cell while it is resolved: what the file gives of it, and what is known of it so far.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+
+#include "harness/catalog/config_keys.hpp"
+#include "harness/experiment/cells.hpp"
+#include "workloads/catalog/catalog.hpp"
+
+namespace sparfuse::harness {
+
+// Each step fills its keys of config_ and refuses what does not fit those before it.
+class Resolver {
+ public:
+  Resolver(const CellSource& source, const std::string& at, const GivenKeys& given)
+      : source_(source), at_(at), given_(given) {}
+
+  CellConfig Resolve();
+
+ private:
+  bool Has(const std::string& key) const { return given_.contains(key); }
+  void Need(const std::string& key) const;
+  // What the file says of a key, whose type is checked already.
+  template <class Value>
+  Value Given(const std::string& key, Value fallback) const {
+    return Has(key) ? given_.at(key).value.get<Value>() : fallback;
+  }
+  template <class Enum>
+  Enum Named(const std::string& key, Enum fallback) const {
+    return Has(key) ? ValueOf<Enum>(given_.at(key).value.get<std::string>()) : fallback;
+  }
+  const std::string& ModeName() const { return NameOf(config_.mode); }
+  std::filesystem::path FolderOfFile() const;
+
+  // Names the line of the first of `keys` that the file gives.
+  [[noreturn]] void Fail(std::initializer_list<const char*> keys, const std::string& message) const;
+  // Runs `check`, whose errors know no line.
+  template <class Check>
+  auto At(std::initializer_list<const char*> keys, Check check) const {
+    try {
+      return check();
+    } catch (const Error& error) {
+      const auto key = std::ranges::find_if(keys, [&](const char* each) { return Has(each); });
+      Fail(keys, key == keys.end() ? error.what()
+                                   : fmt::format("{} = {}: {}", *key, Shown(given_.at(*key).value),
+                                                 error.what()));
+    }
+  }
+  Options ResolveTable(const char* key, const std::string& owner,
+                       std::span<const OptionSpec> specs) const;
+
+  // resolve.cpp
+  void Workload();
+  const workloads::WorkloadDescriptor* Table();
+  void Size();
+  void Place();
+  void Length();
+
+  // resolve_method.cpp
+  void Method();
+  harness::Method FindMethod();
+  void CheckCollective() const;
+  bool HasTransport(const CollectiveDescriptor& collective) const;
+  const CollectiveDescriptor* BackendsOwn(const std::string& collective) const;
+  const CollectiveDescriptor* NativeOver(PayloadKind payload) const;
+  void Sparsity(const harness::Method& method);
+  double UsualDensity() const;
+  void FeedbackOf(const harness::Method& method);
+  void ChosenSparsifier();
+  void TensorsTreatedApart(const harness::Method& method);
+
+  // resolve_cluster.cpp
+  void Link();
+  void EmulatedLink();
+  void LinkOfCluster();
+  void Cluster();
+  void DeclaredClusterFits() const;
+  void Inputs();
+  bool HasDeclaredCluster() const;
+  int DeclaredRanksPerNode(int workers) const;
+
+  const CellSource& source_;
+  const std::string& at_;
+  const GivenKeys& given_;
+  const workloads::WorkloadDescriptor* workload_ = nullptr;
+  CellConfig config_;
+};
+
+}  // namespace sparfuse::harness

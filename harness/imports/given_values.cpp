@@ -1,0 +1,91 @@
+#include "harness/imports/given_values.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <span>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse::harness {
+
+void ThrowProblems(const Problems& problems) {
+  constexpr std::size_t kShown = 20;
+  if (problems.empty()) return;
+  const auto shown = std::span(problems).first(std::min(problems.size(), kShown));
+  const std::size_t more = problems.size() - shown.size();
+  SPARFUSE_THROW(kConfig, fmt::format("{}{}\nnothing was imported", fmt::join(shown, "\n"),
+                                      more > 0 ? fmt::format("\nand {} more", more) : ""));
+}
+
+const GivenText* GivenValues::Find(const std::string& key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() || found->second.text.empty() ? nullptr : &found->second;
+}
+
+std::string GivenValues::Text(const std::string& key) const {
+  const GivenText* given = Find(key);
+  return given == nullptr ? "" : given->text;
+}
+
+std::string GivenValues::NeedText(const std::string& key, std::string_view expected) const {
+  const GivenText* given = Find(key);
+  if (given == nullptr) Expected(key, expected);
+  return given == nullptr ? "" : given->text;
+}
+
+std::optional<double> GivenValues::Number(const std::string& key, Range range) const {
+  const GivenText* given = Find(key);
+  if (given == nullptr) return std::nullopt;
+  const auto value = NumberIn(given->text);
+  if (value && range.Has(*value)) return value;
+  Expected(key, "a number from " + ::sparfuse::harness::Text(range));
+  return std::nullopt;
+}
+
+std::optional<int> GivenValues::Integer(const std::string& key, Range range) const {
+  const GivenText* given = Find(key);
+  if (given == nullptr) return std::nullopt;
+  const auto value = NumberIn(given->text);
+  if (value && range.Has(*value) && *value == std::floor(*value)) return static_cast<int>(*value);
+  Expected(key, "a whole number from " + ::sparfuse::harness::Text(range));
+  return std::nullopt;
+}
+
+std::optional<int> GivenValues::NeedInteger(const std::string& key, Range range) const {
+  if (Find(key) == nullptr) {
+    Expected(key, "a whole number from " + ::sparfuse::harness::Text(range));
+    return std::nullopt;
+  }
+  return Integer(key, range);
+}
+
+void GivenValues::Expected(const std::string& key, std::string_view expected) const {
+  const GivenText* given = Find(key);
+  problems_->push_back(
+      given == nullptr
+          ? fmt::format("{}: no {}: expected {}", where_, key, expected)
+          : fmt::format("{} = \"{}\": expected {}", given->where, given->text, expected));
+}
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
+
+std::optional<double> NumberIn(std::string_view text) {
+  text = Trimmed(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  if (error != std::errc() || end != last || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,56 @@
+// Holds what others' results are described with, as text, and where each piece of it stands.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/files/range.hpp"
+
+namespace sparfuse::harness {
+
+// Sentences, one a mistake, that begin with where it is. Collected, so that a person sees all.
+using Problems = std::vector<std::string>;
+
+// Throws Error{kConfig} with all of them where there are any: nothing is imported then.
+void ThrowProblems(const Problems& problems);
+
+struct GivenText {
+  std::string text;
+  std::string where;  // "numbers.csv:3: gpus", "map.toml:2: workers", "--set workers"
+};
+
+// The keys of one result or log. What is asked of it and is missing or wrong becomes a problem.
+class GivenValues {
+ public:
+  // where: "numbers.csv:3", for what is missing. `problems` must outlive this object.
+  GivenValues(std::string where, Problems& problems)
+      : where_(std::move(where)), problems_(&problems) {}
+
+  const std::string& where() const noexcept { return where_; }
+  void Set(const std::string& key, GivenText given) { values_[key] = std::move(given); }
+  // Null where nothing, or an empty text, is given.
+  const GivenText* Find(const std::string& key) const;
+
+  std::string Text(const std::string& key) const;  // "" where it is not given
+  std::string NeedText(const std::string& key, std::string_view expected) const;
+  std::optional<double> Number(const std::string& key, Range range) const;
+  std::optional<int> Integer(const std::string& key, Range range) const;
+  std::optional<int> NeedInteger(const std::string& key, Range range) const;
+
+  // "WHERE = TEXT: expected ..." of a key that is given, else as NeedText.
+  void Expected(const std::string& key, std::string_view expected) const;
+
+ private:
+  std::string where_;
+  Problems* problems_;
+  std::map<std::string, GivenText> values_;
+};
+
+// A finite number that is all of `text`, white space around it apart.
+std::optional<double> NumberIn(std::string_view text);
+std::string_view Trimmed(std::string_view text);
+
+}  // namespace sparfuse::harness

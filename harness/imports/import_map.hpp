@@ -1,0 +1,45 @@
+// Reads how others' files are to be understood: a TOML file, and what the command line adds to it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/imports/given_values.hpp"
+
+namespace sparfuse::harness {
+
+// What a key means, for help and errors.
+struct ImportKey {
+  std::string_view name, meaning;
+};
+// Of every result; a table's column or a constant.
+std::span<const ImportKey> ResultKeys();
+// Of logs besides: constants, and what a line or column has.
+std::span<const ImportKey> LogKeys();
+std::span<const ImportKey> LineKeys();
+
+struct ImportMap {
+  std::map<std::string, GivenText> values;                // the same for all rows
+  std::map<std::string, GivenText> columns;               // key -> the file's name for it
+  std::map<std::string, std::string> workloads, methods;  // theirs -> ours
+  std::vector<GivenText> patterns;                        // of logs: regular expressions
+  std::filesystem::path folder;                           // that model tables are relative to
+};
+
+enum class ImportForm { kTable, kLog };
+
+// As typed.
+struct ImportMapRequest {
+  std::filesystem::path file;                // "": none
+  std::vector<std::string> columns, values;  // "KEY=NAME", "KEY=VALUE": before those of the file
+};
+
+// Throws Error{kConfig} naming file and line, or the option, for keys that are none and values of
+// another type.
+ImportMap ReadImportMap(const ImportMapRequest& request, ImportForm form);
+ImportMap ParseImportMap(std::string_view text, const std::string& name, ImportForm form);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,308 @@
+#include "harness/imports/imported_result.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/toml_file.hpp"
+#include "harness/store/trial_row.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr Range kWorkers{1, 1'000'000}, kBatch{1, 100'000'000}, kRun{0, 1'000'000};
+constexpr Range kGbps{0.001, 100'000}, kUnitsPerSample{1, 1e9};
+constexpr std::size_t kLongestName = 64, kLongestSource = 200;
+constexpr std::string_view kMetrics[] = {kThroughput, kStepSeconds, kFinalMetric, kSecondsToTarget};
+
+bool IsSystemName(const std::string& name) {
+  return !name.empty() && name.size() <= kLongestName &&
+         std::isalnum(static_cast<unsigned char>(name.front())) != 0 &&
+         std::ranges::all_of(name, [](unsigned char c) {
+           return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-' || c == '_' || c == '.';
+         });
+}
+
+std::string Ours(const std::map<std::string, std::string>& names, const std::string& theirs) {
+  const auto found = names.find(theirs);
+  return found == names.end() ? theirs : found->second;
+}
+
+// Reads the names of a setting, and what its method leaves open.
+class SettingReader {
+ public:
+  SettingReader(const GivenValues& given, const ImportMap& map, const Catalog& catalog,
+                Problems& problems)
+      : given_(given), map_(map), catalog_(catalog), problems_(problems) {}
+
+  std::optional<ImportedSetting> Read() {
+    const std::size_t before = problems_.size();
+    ImportedSetting setting;
+    setting.source = given_.NeedText("source", "the paper and table, or the address, it is from");
+    if (setting.source.size() > kLongestSource)
+      given_.Expected("source", fmt::format("at most {} bytes", kLongestSource));
+    setting.system = given_.NeedText("system", "a name for what it was measured on");
+    if (given_.Find("system") != nullptr && !IsSystemName(setting.system)) {
+      given_.Expected("system", fmt::format("small letters, digits, - _ and ., a letter or digit "
+                                            "first, at most {}",
+                                            kLongestName));
+    }
+    const workloads::WorkloadDescriptor* workload = ReadWorkload(setting);
+    ReadMethod(setting);
+    setting.workers = given_.NeedInteger("workers", kWorkers).value_or(1);
+    setting.batch_per_worker = given_.Integer("batch_per_worker", kBatch);
+    ReadNetwork(setting);
+    setting.run = given_.Integer("run", kRun).value_or(0);
+    const auto units = given_.Number("units_per_sample", kUnitsPerSample);
+    // What is made of batch and time would otherwise be of samples as long as ours.
+    if (workload != nullptr && workload->units_per_sample != 1 && setting.batch_per_worker &&
+        !units)
+      given_.Expected("units_per_sample",
+                      "how many " + std::string(workload->unit) + " a sample has there");
+    if (workload != nullptr)
+      setting.units_per_sample = units.value_or(static_cast<double>(workload->units_per_sample));
+    return problems_.size() == before ? std::optional(setting) : std::nullopt;
+  }
+
+ private:
+  const workloads::WorkloadDescriptor* ReadWorkload(ImportedSetting& setting) {
+    const std::string theirs = given_.NeedText("workload", "one of `sparfuse list workloads`");
+    if (theirs.empty()) return nullptr;
+    setting.workload = Ours(map_.workloads, theirs);
+    try {
+      if (workloads::IsTable(setting.workload))
+        setting.workload = TableWorkloadName(setting.workload, map_.folder);
+      return &workloads::FindWorkload(setting.workload);
+    } catch (const Error& error) {
+      Unknown("workload", theirs, "workloads", Names(catalog_.workloads), setting.workload);
+    }
+    return nullptr;
+  }
+
+  void ReadMethod(ImportedSetting& setting) {
+    const std::string theirs = given_.NeedText("method", "one of `sparfuse list methods`");
+    if (theirs.empty()) return;
+    setting.method = Ours(map_.methods, theirs);
+    const Method* method = FindEntry(catalog_.methods, setting.method);
+    if (method == nullptr)
+      return Unknown("method", theirs, "methods", Names(catalog_.methods), setting.method);
+    setting.sparsifier = given_.Text("sparsifier");
+    setting.density = given_.Number("density", {1e-9, 1});
+    if (!setting.sparsifier.empty() &&
+        FindEntry(catalog_.sparsifiers, setting.sparsifier) == nullptr) {
+      const auto known = Names(catalog_.sparsifiers);
+      given_.Expected("sparsifier",
+                      "one of `sparfuse list sparsifiers`" + Suggestion(setting.sparsifier, known));
+    }
+    if (method->dense()) {
+      if (setting.density.value_or(1) != 1)
+        given_.Expected("density",
+                        fmt::format("1, or none: {} sends dense gradients", setting.method));
+      if (!setting.sparsifier.empty() && setting.sparsifier != "none")
+        given_.Expected("sparsifier",
+                        fmt::format("none: {} sends dense gradients", setting.method));
+      setting.density = 1;
+      setting.sparsifier = "none";
+    } else if (method->sparsifier_fixed && setting.sparsifier.empty()) {
+      setting.sparsifier = method->sparsifier;
+    }
+  }
+
+  void ReadNetwork(ImportedSetting& setting) {
+    setting.ranks_per_node = given_.Integer("ranks_per_node", kWorkers);
+    setting.network_gbps = given_.Number("network_gbps", kGbps);
+    if (setting.network_gbps && !setting.ranks_per_node &&
+        given_.Find("ranks_per_node") == nullptr) {
+      given_.Expected("ranks_per_node",
+                      "how many workers share a node's network: network_gbps is held to it");
+    }
+  }
+
+  void Unknown(const char* key, const std::string& theirs, const char* list,
+               const std::vector<std::string>& known, const std::string& ours) {
+    const std::string as = ours == theirs ? "" : fmt::format(" (which the map calls \"{}\")", ours);
+    given_.Expected(key, fmt::format("one of `sparfuse list {}`, or {} = {{ \"{}\" = \"ours\" }} "
+                                     "in the map{}{}",
+                                     list, list, theirs, as, Suggestion(ours, known)));
+  }
+
+  const GivenValues& given_;
+  const ImportMap& map_;
+  const Catalog& catalog_;
+  Problems& problems_;
+};
+
+struct Stated {
+  double value = 0, deviation = 0;  // deviation: absolute
+};
+
+// "925.020", "925.020 +- 4.42".
+std::optional<Stated> StatedIn(std::string_view text) {
+  for (const std::string_view between : {"+-", "±", "+/-"}) {
+    const std::size_t at = text.find(between);
+    if (at == std::string_view::npos || at == 0) continue;
+    const auto value = NumberIn(text.substr(0, at));
+    const auto deviation = NumberIn(text.substr(at + between.size()));
+    if (!value || !deviation || *deviation < 0) return std::nullopt;
+    return Stated{*value, *deviation};
+  }
+  const auto value = NumberIn(text);
+  return value ? std::optional(Stated{*value, 0}) : std::nullopt;
+}
+
+// Metrics of a result: throughput and step time, one from the other where the batch is known, and
+// what the curve shows.
+json MetricsOf(const ImportedResult& result) {
+  const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(result.setting.workload);
+  json metrics = {{result.metric, {{"value", result.value}, {"unit", result.unit}}}};
+  if (const auto units = result.setting.units_per_step()) {
+    if (result.metric == kThroughput)
+      metrics[std::string(kStepSeconds)] = {{"value", *units / result.value}, {"unit", "s"}};
+    if (result.metric == kStepSeconds)
+      metrics[std::string(kThroughput)] = {{"value", *units / result.value},
+                                           {"unit", workload.unit + "/s"}};
+  }
+  if (!result.target) return metrics;
+  const auto reached = std::ranges::find_if(result.curve, [&](const ImportedEvaluation& each) {
+    return workload.higher_is_better ? each.metric >= *result.target
+                                     : each.metric <= *result.target;
+  });
+  if (reached == result.curve.end()) return metrics;
+  metrics["steps_to_target"] = {{"value", reached->step}, {"unit", "steps"}};
+  if (reached->seconds)
+    metrics[std::string(kSecondsToTarget)] = {{"value", *reached->seconds}, {"unit", "s"}};
+  return metrics;
+}
+
+}  // namespace
+
+std::optional<double> ImportedSetting::units_per_step() const {
+  if (!batch_per_worker) return std::nullopt;
+  return static_cast<double>(workers) * *batch_per_worker * units_per_sample;
+}
+
+std::optional<ImportedSetting> SettingOf(const GivenValues& given, const ImportMap& map,
+                                         const Catalog& catalog, Problems& problems) {
+  return SettingReader(given, map, catalog, problems).Read();
+}
+
+std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap& map,
+                                       const Catalog& catalog, Problems& problems) {
+  const std::size_t before = problems.size();
+  const auto setting = SettingOf(given, map, catalog, problems);
+  ImportedResult result;
+  result.where = given.where();
+  result.metric = given.NeedText("metric", fmt::format("one of {}", fmt::join(kMetrics, ", ")));
+  if (given.Find("metric") != nullptr &&
+      std::ranges::find(kMetrics, result.metric) == std::end(kMetrics))
+    given.Expected("metric", fmt::format("one of {}", fmt::join(kMetrics, ", ")));
+  const std::string unit = given.NeedText("unit", "images/s, ms, %, h or the like");
+  const std::string per = given.Text("per");
+  if (IsRate(result.metric) && per != "worker" && per != "system")
+    given.Expected("per", "worker or system: whose rate it is, of one worker or of all");
+  const std::string text = given.NeedText("value", "a number");
+  const auto stated = StatedIn(text);
+  if (!text.empty() && !stated)
+    given.Expected("value", "a number, or one with its deviation as 925.0 +- 4.4");
+  if (problems.size() != before) return std::nullopt;
+  const CountedBy by{setting->workers, per == "worker",
+                     given.Number("units_per_sample", kUnitsPerSample).value_or(0)};
+  const InBaseUnits converted = ToBaseUnits(result.metric, stated->value, unit,
+                                            workloads::FindWorkload(setting->workload), by);
+  if (!converted.expected.empty()) {
+    // Which of the two is wrong nobody knows: both are shown.
+    problems.push_back(fmt::format("{} = \"{}\", unit \"{}\": expected {}",
+                                   given.Find("value")->where, text, unit, converted.expected));
+    return std::nullopt;
+  }
+  result.setting = *setting;
+  result.unit = converted.unit;
+  result.value = converted.value;
+  if (stated->value != 0) result.deviation = stated->deviation / std::abs(stated->value);
+  result.stated = fmt::format("{} {}{}", Trimmed(text), unit,
+                              !IsRate(result.metric) ? ""
+                              : by.of_one_worker     ? ", of a worker"
+                                                     : "");
+  return result;
+}
+
+json ConfigOf(const ImportedResult& result) {
+  const ImportedSetting& setting = result.setting;
+  const bool timed = result.metric == kThroughput || result.metric == kStepSeconds;
+  json config = {{"kind", timed ? "throughput" : "convergence"},
+                 {"mode", kImported},
+                 {"metric", result.metric},
+                 {"workload", setting.workload},
+                 {"method", setting.method},
+                 {"workers", setting.workers}};
+  const auto add = [&](const char* key, const auto& value) {
+    if (value) config[key] = *value;
+  };
+  if (!setting.sparsifier.empty()) config["sparsifier"] = setting.sparsifier;
+  add("density", setting.density);
+  add("ranks_per_node", setting.ranks_per_node);
+  add("batch_per_worker", setting.batch_per_worker);
+  add("network_gbps", setting.network_gbps);
+  add("target", result.target);
+  return config;
+}
+
+json SystemOf(const ImportedSetting& setting) {
+  return {{"kind", kImported}, {"name", setting.system}, {"source", setting.source}};
+}
+
+json TrialOf(const ImportedResult& result) {
+  json said = {{"file", result.file}, {"sha256", result.sha256}, {"stated", result.stated}};
+  if (result.deviation > 0) said["deviation"] = result.deviation;
+  if (result.steps > 0) {
+    said["steps"] = result.steps;
+    said["standard_error"] = result.standard_error;
+  }
+  if (const auto& implied = result.implied_gbps)
+    said["implied_gbps"] = {implied->first,
+                            std::isfinite(implied->second) ? json(implied->second) : json()};
+  if (!result.doubts.empty()) said["doubt"] = fmt::format("{}", fmt::join(result.doubts, "; "));
+  json trial = {{"schema", kTrialSchema},
+                {"experiment", kImported},
+                {"part", result.setting.system},
+                {"status", "ok"},
+                {"failure", nullptr},
+                {"metrics", MetricsOf(result)},
+                {"checks", json::object()},
+                {"config", ConfigOf(result)},
+                {"system", SystemOf(result.setting)},
+                {"revisions", json::object()},
+                {"block", result.setting.run},
+                {"seed", 0},
+                {"started_utc", ""},
+                {"seconds", 0},
+                {"imported", std::move(said)}};
+  trial["config_hash"] = ConfigHash(trial["config"]);
+  trial["system_hash"] = ContentHash(trial["system"]);
+  return trial;
+}
+
+void CheckStorable(const ImportedResult& result, Problems& problems) {
+  json trial = TrialOf(result);
+  trial["trial_id"] = "";
+  std::string wrong = WhatIsWrongWithTrial(trial);
+  if (wrong.empty() && !std::isfinite(result.deviation)) wrong = "a deviation beyond all numbers";
+  if (!wrong.empty()) problems.push_back(fmt::format("{}: {}", result.where, wrong));
+}
+
+std::string TitleOf(const ImportedResult& result) {
+  const ImportedSetting& setting = result.setting;
+  return fmt::format("{} of {}, {}, {} worker{}{}", result.metric, setting.method,
+                     WorkloadLabel(setting.workload), setting.workers,
+                     setting.workers == 1 ? "" : "s",
+                     setting.density ? fmt::format(", density {:g}", *setting.density) : "");
+}
+
+}  // namespace sparfuse::harness

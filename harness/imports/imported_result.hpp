@@ -1,0 +1,81 @@
+// Describes a result of others as it is stored: what it is of, its number in our units, and how
+// sure it is.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/imports/base_units.hpp"
+#include "harness/imports/import_map.hpp"
+
+namespace sparfuse::harness {
+
+// What was trained, by what, on what.
+struct ImportedSetting {
+  std::string system, source;
+  std::string workload, method;
+  std::string sparsifier;  // "": the source does not say
+  std::optional<double> density, network_gbps;
+  int workers = 1;
+  std::optional<int> ranks_per_node, batch_per_worker;
+  double units_per_sample = 1;
+  int run = 0;
+
+  // What a step processes, in the workload's unit; none where the batch is not said.
+  std::optional<double> units_per_step() const;
+};
+
+// Of a log.
+struct ImportedStep {
+  std::optional<double> step, seconds, rate, loss;  // rate: as it stands
+  bool measured = true;
+};
+struct ImportedEvaluation {
+  double step = 0, metric = 0;
+  std::optional<double> seconds, loss;  // of training so far
+};
+
+struct ImportedResult {
+  std::string where;  // "numbers.csv:3"
+  ImportedSetting setting;
+  std::string metric;  // one of the four of base_units.hpp
+  std::string unit;
+  double value = 0;              // of all workers
+  std::string stated;            // as the source has it: "195.8 +- 0.6 img/s, of a worker"
+  double deviation = 0;          // relative, as stated; 0: none is
+  std::size_t steps = 0;         // of a log: those that `value` is the median of
+  double standard_error = 0;     // of that median, relative
+  std::optional<double> target;  // of what is evaluated
+  std::vector<ImportedStep> log;
+  std::vector<ImportedEvaluation> curve;
+  std::string file, sha256;  // that it is from; a name without folders
+  // What a label of the network's bandwidth implies, 10^9 bit/s (plausibility.hpp).
+  std::optional<std::pair<double, double>> implied_gbps;
+  std::vector<std::string> doubts;  // sentences
+};
+
+// Reads what is said of a setting. Nothing where that leaves problems.
+std::optional<ImportedSetting> SettingOf(const GivenValues& given, const ImportMap& map,
+                                         const Catalog& catalog, Problems& problems);
+// Reads a whole result; the same.
+std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap& map,
+                                       const Catalog& catalog, Problems& problems);
+
+// The configuration and system of the trial that it becomes: with `run`, its identity.
+nlohmann::json ConfigOf(const ImportedResult& result);
+nlohmann::json SystemOf(const ImportedSetting& setting);
+// The content of trial.json but for id, origin and series: nothing in it is of this machine or of
+// today, so that two stores that import one file have one trial.
+nlohmann::json TrialOf(const ImportedResult& result);
+
+// Adds a problem where no reader of the store would take the trial: a number beyond what any
+// machine gives.
+void CheckStorable(const ImportedResult& result, Problems& problems);
+
+// "throughput of safusion, resnet152-imagenet, 8 workers, density 0.01"
+std::string TitleOf(const ImportedResult& result);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,140 @@
+#include "harness/machine/binding.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "harness/machine/system.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::vector<int> CoresOfThisProcess() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+std::vector<int> NumaNodesOf(const std::vector<int>& cores) {
+  constexpr std::string_view kNode = "node";
+  std::vector<int> nodes;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", none)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kNode)) continue;
+    const std::vector<int> number = ReadRanges(name.substr(kNode.size()));
+    std::string list;
+    if (number.size() != 1 || !std::getline(std::ifstream(entry.path() / "cpulist"), list))
+      continue;
+    const std::vector<int> of_node = ReadRanges(list);
+    if (std::ranges::any_of(cores,
+                            [&](int core) { return std::ranges::binary_search(of_node, core); })) {
+      nodes.push_back(number.front());
+    }
+  }
+  std::ranges::sort(nodes);
+  return nodes;
+}
+
+// "0,1" names two; "" none.
+json VisibleCards() {
+  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (value == nullptr) return nullptr;
+  const std::string_view text = value;
+  return text.empty() ? 0 : 1 + std::ranges::count(text, ',');
+}
+
+}  // namespace
+
+std::string WriteRanges(const std::vector<int>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text +=
+        last == i ? fmt::format("{}", numbers[i]) : fmt::format("{}-{}", numbers[i], numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<int> ReadRanges(const std::string& text) {
+  std::vector<int> numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const char* end = part.data() + part.size();
+    int first = 0;
+    const auto [stopped, error] = std::from_chars(part.data(), end, first);
+    if (error != std::errc()) continue;
+    int last = first;
+    if (stopped != end && *stopped == '-') std::from_chars(stopped + 1, end, last);
+    for (int number = first; number <= last; ++number) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+json BindingOfThisProcess() {
+  const std::vector<int> cores = CoresOfThisProcess();
+  return {{"host", HostName()},
+          {"cores", WriteRanges(cores)},
+          {"numa", WriteRanges(NumaNodesOf(cores))},
+          {"visible_cards", VisibleCards()}};
+}
+
+std::string WhatIsOversubscribed(const std::vector<json>& bindings, int threads_per_rank) {
+  struct Use {
+    int ranks = 0;
+    std::set<int> cores;
+  };
+  std::map<std::string, Use> hosts;
+  for (const json& binding : bindings) {
+    Use& use = hosts[binding.at("host")];
+    ++use.ranks;
+    for (const int core : ReadRanges(binding.at("cores"))) use.cores.insert(core);
+  }
+  for (const auto& [host, use] : hosts) {
+    if (use.cores.empty() ||
+        static_cast<std::size_t>(use.ranks * threads_per_rank) <= use.cores.size()) {
+      continue;
+    }
+    return fmt::format("{}: {} rank(s) of {} thread(s) each on {} core(s)", host, use.ranks,
+                       threads_per_rank, use.cores.size());
+  }
+  return "";
+}
+
+std::string WhoIsHidden(const std::vector<json>& bindings) {
+  std::map<std::string, int> lonely;  // ranks that see one card, by host
+  for (const json& binding : bindings) {
+    if (binding.at("visible_cards") == 1) ++lonely[binding.at("host")];
+  }
+  for (const auto& [host, ranks] : lonely) {
+    if (ranks < 2) continue;
+    return fmt::format(
+        "{}: CUDA_VISIBLE_DEVICES names one card for each of {} ranks, which cannot reach one "
+        "another's directly: expected all cards of the host for every rank (of Slurm, "
+        "--gpus-per-node in the place of --gpus-per-task)",
+        host, ranks);
+  }
+  return "";
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,30 @@
+// Says what of its host a rank may use, and judges how the ranks of a launch share hosts.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace sparfuse::harness {
+
+// Set for ranks that may have more threads on a host than it has cores.
+inline constexpr const char* kOversubscribe = "SPARFUSE_OVERSUBSCRIBE";
+
+// "0-3,8" of numbers in ascending order; "" of none. ReadRanges reads it, leaving out what is no
+// number.
+std::string WriteRanges(const std::vector<int>& numbers);
+std::vector<int> ReadRanges(const std::string& text);
+
+// Of this process: {"host", "cores": "0-3", "numa": "0" (of these cores; "" where the kernel does
+// not tell), "visible_cards" (how many CUDA_VISIBLE_DEVICES names; null: all)}.
+nlohmann::json BindingOfThisProcess();
+
+// Whether ranks of a host have more threads than that host lets them use cores, as a sentence; ""
+// where none do. bindings: BindingOfThisProcess of all ranks.
+std::string WhatIsOversubscribed(const std::vector<nlohmann::json>& bindings, int threads_per_rank);
+
+// Whether ranks of a host see one card each and therefore not one another's, as a sentence; ""
+// where they see more or are alone.
+std::string WhoIsHidden(const std::vector<nlohmann::json>& bindings);
+
+}  // namespace sparfuse::harness

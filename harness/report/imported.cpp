@@ -1,0 +1,169 @@
+#include "harness/report/imported.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/report/spec_cells.hpp"
+#include "harness/report/tables/columns.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+// What the import kept of where a number is from.
+json SaidOf(const TrialRow& row) {
+  const json& provenance = row.provenance;
+  return provenance.is_object() ? provenance.value("imported", json::object()) : json::object();
+}
+
+std::string ValueText(const ImportedCell& cell, const std::string& metric) {
+  const auto interval = cell.result.Over(metric);
+  const auto average = cell.result.Average(metric);
+  if (!average) return kNone;
+  std::string text = Quantity(average->value, cell.any->units.at(metric));
+  if (cell.any->units.at(metric) == "accuracy" || cell.any->units.at(metric) == "f1")
+    text = fmt::format("{:.4g} {}", average->value, cell.any->units.at(metric));
+  if (interval && interval->has_bounds()) {
+    return text + fmt::format(" ± {:.1f} %", 100 * std::max(interval->high / interval->value - 1,
+                                                            1 - interval->low / interval->value));
+  }
+  const json said = SaidOf(*cell.any);
+  if (metric != cell.any->config.value("metric", std::string())) return text;
+  if (const double error = said.value("standard_error", 0.0); error > 0)
+    text += fmt::format(" ± {:.1f} %", 100 * 1.96 * error);
+  if (const double deviation = said.value("deviation", 0.0); deviation > 0)
+    text += fmt::format(", ± {:.1f} % as stated", 100 * deviation);
+  return text;
+}
+
+// Time of a step, or until the target was reached.
+std::string TimeText(const ImportedCell& cell) {
+  if (cell.any->metrics.contains("seconds_to_target"))
+    return ValueText(cell, "seconds_to_target") + " to target";
+  return cell.any->metrics.contains("step_seconds") ? ValueText(cell, "step_seconds") + " a step"
+                                                    : kNone;
+}
+
+std::string SampleText(const ImportedCell& cell) {
+  const std::size_t runs = cell.result.trials.size();
+  const std::size_t steps = SaidOf(*cell.any).value("steps", std::size_t{0});
+  if (runs > 1) return fmt::format("{} runs", runs);
+  return steps > 0 ? fmt::format("{} steps", steps) : "1";
+}
+
+}  // namespace
+
+std::vector<ImportedCell> ImportedCells(const std::vector<TrialRow>& rows) {
+  using Key = std::tuple<std::string, std::string, std::string, int, std::string, std::string>;
+  std::map<Key, ImportedCell> cells;
+  for (const TrialRow& row : rows) {
+    if (!row.imported() || !row.counts()) continue;
+    ImportedCell& cell =
+        cells[{row.part, row.workload, row.method, row.workers, row.config_hash, row.system_hash}];
+    const auto same_run = cell.result.trials.find(row.paired_block());
+    if (same_run != cell.result.trials.end() && same_run->second->metrics != row.metrics) {
+      cell.contradicting.push_back(same_run->second);  // the later row is shown
+    }
+    cell.any = &row;
+    AddTrial(cell.result, row);
+  }
+  std::vector<ImportedCell> list;
+  for (auto& [key, cell] : cells) list.push_back(std::move(cell));
+  return list;
+}
+
+std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
+  if (part.cells.empty() || IsOfTwins(part)) return {};
+  std::set<std::string> workloads;
+  for (const Cell& cell : part.cells) workloads.insert(cell.config.workload);
+  std::vector<ImportedCell> cells = ImportedCells(rows);
+  std::erase_if(cells, [&](const ImportedCell& cell) {
+    return !workloads.contains(cell.any->workload) ||
+           cell.any->kind != part.cells.front().json.value("kind", std::string());
+  });
+  return cells;
+}
+
+std::string DoubtOf(const ImportedCell& cell) {
+  std::string doubt = SaidOf(*cell.any).value("doubt", std::string());
+  for (const TrialRow* other : cell.contradicting) {
+    const auto& [metric, value] = *other->metrics.begin();
+    doubt += fmt::format("{}another import, {}, has {} for it", doubt.empty() ? "" : "; ",
+                         other->trial_id, Quantity(value, other->units.at(metric)));
+  }
+  return doubt;
+}
+
+Table ImportedTable(std::string title, std::span<const ImportedCell> cells) {
+  Table table;
+  table.title = std::move(title);
+  table.caption = "imported: results of others, compared with nothing";
+  table.columns = {"system", "method", "workload", "workers", "density",
+                   "batch",  "value",  "time",     "n",       "source"};
+  for (const ImportedCell& cell : cells) {
+    const TrialRow& row = *cell.any;
+    const json& config = row.config;
+    const auto key = [&](const char* name) { return KeyText(config, {name, name}); };
+    const std::string metric = config.value("metric", std::string());
+    std::vector<std::string> words = {row.part,
+                                      row.method,
+                                      WorkloadLabel(row.workload),
+                                      std::to_string(row.workers),
+                                      key("density"),
+                                      key("batch_per_worker"),
+                                      ValueText(cell, metric),
+                                      TimeText(cell),
+                                      SampleText(cell),
+                                      row.system.value("source", std::string())};
+    if (const std::string doubt = DoubtOf(cell); !doubt.empty()) {
+      auto note = std::ranges::find(table.notes, doubt);
+      if (note == table.notes.end()) note = table.notes.insert(note, doubt);
+      words[6] += fmt::format(" [{}]", note - table.notes.begin() + 1);
+    }
+    table.rows.push_back(std::move(words));
+  }
+  return table;
+}
+
+json ImportedJson(std::span<const ImportedCell> cells) {
+  json results = json::array();
+  for (const ImportedCell& cell : cells) {
+    const TrialRow& row = *cell.any;
+    json result = json::object();
+    for (const char* key : {"method", "workers", "density", "sparsifier", "batch_per_worker",
+                            "network_gbps", "target", "metric"})
+      result[key] = row.config.value(key, json());
+    result["workload"] = row.workload;
+    result["system"] = row.part;
+    result["source"] = row.system.value("source", json());
+    result["stated"] = SaidOf(row).value("stated", json());
+    result["doubt"] = DoubtOf(cell);
+    result["n"] = cell.result.trials.size();
+    result["metrics"] = json::object();
+    for (const auto& [name, value] : row.metrics) {
+      json interval = IntervalJson(cell.result.Average(std::string(name)));
+      interval["unit"] = row.units.at(name);
+      result["metrics"][std::string(name)] = std::move(interval);
+    }
+    result["trials"] = json::array();
+    for (const auto& [block, trial] : cell.result.trials)
+      result["trials"].push_back(
+          {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
+    results.push_back(std::move(result));
+  }
+  const Table table = ImportedTable("", cells);
+  return {{"results", std::move(results)},
+          {"table",
+           {{"columns", table.columns},
+            {"rows", table.rows},
+            {"notes", table.notes},
+            {"caption", table.caption}}}};
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,25 @@
+// Gathers what the pages over a store show, as JSON: systems, methods, workloads, experiments,
+// every cell's numbers on every system, and comparisons.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "harness/compare/comparison.hpp"
+#include "harness/site/site_systems.hpp"
+
+namespace sparfuse::harness {
+
+inline constexpr int kSiteSchema = 1;
+
+// As `sparfuse list` has them.
+struct SiteCatalog {
+  nlohmann::json methods, workloads;
+};
+
+// What docs/results-format.md describes as data.json. Equal trials give equal JSON, in whatever
+// order they were merged. Of `compare`, experiments is without effect.
+nlohmann::json SiteData(const std::vector<SiteSystem>& systems, const SiteCatalog& catalog,
+                        const CompareRequest& compare);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,38 @@
+// Finds the systems that a store has trials of, as sides of comparisons.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/compare/side.hpp"
+
+namespace sparfuse::harness {
+
+// A file of results/systems.
+struct DescribedSystem {
+  std::string name;
+  nlohmann::json content;  // as the file has it
+};
+
+struct SiteSystem {
+  // The head of a machine's hash, "cluster NAME" or "imported NAME (HASH)"; no two have the same.
+  std::string key;
+  // A cluster that somebody declared, all of it modelled, or numbers of others: compared with
+  // nothing.
+  bool declared = false;
+  SystemSide side;                         // named by its description, else by its key
+  std::vector<DescribedSystem> described;  // those that have such a node
+};
+
+// Whether one of the nodes described is of the processor, cores, memory and cards of the machine of
+// trials. What the description does not know is as no machine.
+bool IsDescribedBy(const nlohmann::json& machine, const nlohmann::json& description);
+
+// Machines first, in the order of their hashes. Of modelled trials those of a cell's newest
+// profile; profiles themselves are left out.
+std::vector<SiteSystem> SystemsOf(const std::vector<TrialRow>& rows,
+                                  const std::vector<DescribedSystem>& described,
+                                  const std::filesystem::path& results);
+
+}  // namespace sparfuse::harness

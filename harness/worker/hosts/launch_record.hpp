@@ -1,0 +1,42 @@
+// Records on which hosts a launch's ranks are, what of them they may use, what the hosts' network
+// interfaces carried, and how their clocks differ.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/machine/network.hpp"
+#include "harness/worker/hosts/host_clocks.hpp"
+#include "harness/worker/hosts/rank_hosts.hpp"
+
+namespace sparfuse::harness {
+
+// One object a rank; all members are collective. Rank 0 keeps hosts.json, whose keys the controller
+// takes over (harness/run/hosts/host_record.hpp), in the directory of the launch's first trial.
+class LaunchRecord {
+ public:
+  // Reads, and leaves what is known until now. Throws Error{kConfig} on all ranks where they are on
+  // several hosts, one of which has fewer cores than its ranks have threads, unless kOversubscribe
+  // is set. `rank`, of the first trial, must outlive this object.
+  explicit LaunchRecord(const Rank& rank);
+
+  // Clocks as they are now.
+  const HostClocks& ReadClocks();
+  // Reads again and leaves all of it.
+  void Finish();
+
+ private:
+  void RefuseOversubscription(const std::vector<nlohmann::json>& bindings) const;
+  void Write() const;
+
+  const Rank& rank_;
+  RankHosts hosts_;
+  HostClocks clocks_;
+  std::map<std::string, InterfaceBytes> interfaces_;  // where this rank speaks for its host
+  nlohmann::json record_;                             // rank 0
+};
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,209 @@
+// Tests Espresso's planner by plans that its published form makes: of VGG16's published times, and
+// by how many tensors of other models it sends in which way.
+#include "baselines/espresso/espresso_solver.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "tests/support/errors.hpp"
+
+namespace sparfuse::baselines {
+namespace {
+
+// VGG16 in ready order: elements, microseconds since the gradient before (Espresso's profile).
+struct Ready {
+  std::size_t elements;
+  double gap_us;
+};
+constexpr Ready kVgg16[] = {
+    {1000, 0},   {4096000, 69},   {4096, 266}, {16777216, 227}, {4096, 1161}, {102760448, 1505},
+    {512, 1621}, {2359296, 573},  {512, 100},  {2359296, 1911}, {512, 97},    {2359296, 1869},
+    {512, 635},  {2359296, 5385}, {512, 241},  {2359296, 5341}, {512, 298},   {1179648, 2966},
+    {256, 1191}, {589824, 6284},  {256, 507},  {589824, 6277},  {256, 499},   {294912, 3677},
+    {128, 2308}, {147456, 10394}, {128, 1012}, {73728, 6359},   {64, 4555},   {36864, 14434},
+    {64, 2004},  {1728, 1544}};
+
+std::vector<int> Options(const EspressoSetting& setting) {
+  std::vector<std::size_t> elements;
+  std::vector<double> seconds;
+  for (const Ready& tensor : kVgg16) {
+    elements.push_back(tensor.elements);
+    seconds.push_back(tensor.gap_us * 1e-6);
+  }
+  return EspressoOptions({elements, seconds}, setting);
+}
+
+constexpr EspressoSetting kPublished{.nodes = 4,
+                                     .gpus_per_node = 8,
+                                     .compressor = EspressoCompressor::kRandomK,
+                                     .density = 0.01,
+                                     .cpu = true,
+                                     .two_level = true};
+
+TEST(EspressoSolver, MakesThePublishedPlanWithItsDefect) {
+  EspressoSetting setting = kPublished;
+  setting.mod1000 = true;
+  EXPECT_EQ(Options(setting), (std::vector<int>{0, 5, 0, 9, 0, 9, 0, 5, 0, 5, 0, 5, 0, 4, 0, 4,
+                                                0, 4, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0}));
+}
+
+// Seven plans end at 85,622.8 us: this is the first of them in the order in which they are tried.
+TEST(EspressoSolver, MakesThePublishedPlanOfRealGaps) {
+  EXPECT_EQ(Options(kPublished),
+            (std::vector<int>{0, 4, 0, 5, 0, 9, 0, 1, 0, 1, 0, 1, 0, 5, 0, 4,
+                              0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(EspressoSolver, WithoutProcessorsAndLevelsThereAreFewerOptions) {
+  EspressoSetting setting = kPublished;
+  setting.cpu = setting.two_level = false;
+  for (const int option : Options(setting)) {
+    EXPECT_TRUE(option == kWhole || option == kHalves || option == kGatherBetween) << option;
+  }
+  // Large gradients of signs are scattered first, where there are more than three nodes.
+  setting.compressor = EspressoCompressor::kEfSignSgd;
+  EXPECT_EQ(Options(setting)[5], kAllToAllBetween);
+  setting.nodes = 3;
+  EXPECT_EQ(Options(setting)[5], kGatherBetween);
+  setting.two_level = true;
+  EXPECT_EQ(Options(setting)[5], kRootEncoded);
+}
+
+// How many tensors are sent by which option, of gradients that are `gap_us` apart.
+std::map<int, int> HistogramOf(const std::vector<std::size_t>& elements, double gap_us,
+                               EspressoCompressor compressor, bool two_level) {
+  EspressoSetting setting = kPublished;
+  setting.compressor = compressor;
+  setting.two_level = two_level;
+  setting.mod1000 = true;
+  std::map<int, int> count;
+  const std::vector<double> seconds(elements.size(), gap_us * 1e-6);
+  for (const int option : EspressoOptions({elements, seconds}, setting)) ++count[option];
+  return count;
+}
+
+void Append(std::vector<std::size_t>& elements, std::initializer_list<std::size_t> more) {
+  elements.insert(elements.end(), more);
+}
+
+// Published counts of options, of models whose sizes follow from their definition. Their gaps are
+// known by their sum alone: even ones stand in, and others that add up to as much give the same.
+TEST(EspressoSolver, SendsAsManyTensorsInEachWayAsPublishedGpt2) {
+  std::vector<std::size_t> elements{768, 768};
+  for (int block = 0; block < 12; ++block) {
+    Append(elements, {768, 2359296, 3072, 2359296, 768, 768, 768, 589824, 2304, 1769472, 768, 768});
+  }
+  Append(elements, {786432, 38597376});
+  ASSERT_EQ(elements.size(), 148u);
+  EXPECT_EQ(HistogramOf(elements, 38329.0 / 147, EspressoCompressor::kEfSignSgd, false),
+            (std::map<int, int>{{0, 98}, {1, 13}, {3, 1}, {4, 11}, {5, 25}}));
+}
+
+TEST(EspressoSolver, SendsAsManyTensorsInEachWayAsPublishedBertBase) {
+  std::vector<std::size_t> elements{2, 1536};
+  for (int block = 0; block < 12; ++block) {
+    Append(elements, {768, 768, 768, 2359296, 3072, 2359296, 768, 768, 768, 589824, 768, 589824,
+                      768, 589824, 768, 589824});
+  }
+  Append(elements, {768, 768, 1536, 393216, 23445504});
+  ASSERT_EQ(elements.size(), 199u);
+  const auto options = [&] {
+    return HistogramOf(elements, 66335.0 / 198, EspressoCompressor::kRandomK, false);
+  };
+  EXPECT_EQ(options(), (std::map<int, int>{{0, 125}, {1, 49}, {4, 1}, {5, 24}}));
+  // With the pooler, which the profile has not.
+  elements.insert(elements.begin() + 2, {768, 589824});
+  EXPECT_EQ(options(), (std::map<int, int>{{0, 126}, {1, 50}, {4, 1}, {5, 24}}));
+}
+
+TEST(EspressoSolver, SendsAsManyTensorsInEachWayAsPublishedLstm) {
+  const std::vector<std::size_t> elements{33278, 6000, 6000,    9000000, 9000000,
+                                          6000,  6000, 9000000, 9000000, 49917000};
+  EXPECT_EQ(HistogramOf(elements, 500, EspressoCompressor::kEfSignSgd, true),
+            (std::map<int, int>{{0, 5}, {5, 1}, {6, 4}}));
+}
+
+// Of tensors that are all there at once.
+std::vector<int> OptionsAtOnce(const std::vector<std::size_t>& elements,
+                               const EspressoSetting& setting) {
+  return EspressoOptions({elements, std::vector<double>(elements.size())}, setting);
+}
+
+TEST(EspressoSolver, NvlinkCompressesSmallerTensors) {
+  EspressoSetting setting = kPublished;
+  setting.cpu = false;
+  constexpr std::size_t k1 = 1;
+  EXPECT_EQ(
+      OptionsAtOnce({k1 << 17, (k1 << 17) + 1, k1 << 20, (k1 << 20) + 1, k1 << 23, (k1 << 23) + 1},
+                    setting),
+      (std::vector<int>{kWhole, kHalves, kHalves, kGatherBetween, kGatherBetween,
+                        kGatherSelected}));
+  setting.nvlink = true;
+  EXPECT_EQ(
+      OptionsAtOnce({k1 << 17, (k1 << 17) + 1, k1 << 19, (k1 << 19) + 1, k1 << 22, (k1 << 22) + 1},
+                    setting),
+      (std::vector<int>{kWhole, kHalves, kHalves, kGatherBetween, kGatherBetween,
+                        kGatherSelected}));
+}
+
+TEST(EspressoSolver, GathersFromAllWhatIsTinyCompressed) {
+  EspressoSetting setting = kPublished;
+  setting.density = 0.0025;
+  EXPECT_EQ(Options(setting)[5], kGatherSelected);
+  setting.density = 0.0024;
+  EXPECT_EQ(Options(setting)[5], kGatherAll);
+}
+
+TEST(EspressoSolver, ProcessorsTakeTensorsBelow32Mi) {
+  constexpr std::size_t kLimit = std::size_t{1} << 25;
+  EspressoSetting setting = kPublished;
+  setting.two_level = false;
+  EXPECT_EQ(OptionsAtOnce({kLimit - 1, kLimit - 1, kLimit - 1}, setting),
+            (std::vector<int>{kOnProcessor, kGatherBetween, kGatherBetween}));
+  EXPECT_EQ(OptionsAtOnce({kLimit, kLimit, kLimit}, setting),
+            (std::vector<int>{kGatherBetween, kGatherBetween, kGatherBetween}));
+}
+
+// One bit costs more to encode than it saves between two nodes.
+TEST(EspressoSolver, CompressorsHaveTheirOwnTimes) {
+  EspressoSetting setting = kPublished;
+  setting.nodes = 2;
+  setting.nvlink = true;
+  setting.cpu = false;
+  const auto with = [&](EspressoCompressor compressor) {
+    setting.compressor = compressor;
+    return OptionsAtOnce({(std::size_t{1} << 19) + 1}, setting)[0];
+  };
+  EXPECT_EQ(with(EspressoCompressor::kRandomK), kGatherBetween);
+  EXPECT_EQ(with(EspressoCompressor::kDgc), kGatherBetween);
+  EXPECT_EQ(with(EspressoCompressor::kEfSignSgd), kGatherBetween);
+  EXPECT_EQ(with(EspressoCompressor::kOneBit), kHalves);
+}
+
+TEST(EspressoSolver, OneTensorThatIsSmallIsSentWhole) {
+  const std::vector<std::size_t> elements{1000};
+  const std::vector<double> seconds{0.1};
+  EXPECT_EQ(EspressoOptions({elements, seconds}, kPublished), std::vector<int>{kWhole});
+}
+
+// 2^250 combinations: one size after another is tried.
+TEST(EspressoSolver, ManySizesEndSoon) {
+  std::vector<std::size_t> elements;
+  const std::vector<double> seconds(250, 1e-4);
+  for (std::size_t i = 0; i < seconds.size(); ++i) elements.push_back((2u << 20) + i);
+  const auto plan = EspressoOptions({elements, seconds}, kPublished);
+  EXPECT_GT(std::ranges::count(plan, kOnProcessor), 0);
+}
+
+TEST(EspressoSolver, SettingsOutOfRangeAreRefused) {
+  EspressoSetting setting = kPublished;
+  setting.density = 0;
+  testing::ExpectIn("density = 0.000000: expected a number in (0, 1]",
+                    testing::ErrorOf([&] { Options(setting); }));
+}
+
+}  // namespace
+}  // namespace sparfuse::baselines

@@ -1,0 +1,82 @@
+// Tests the halves of the ring: what each leaves with a rank, and what it sends.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "core/collective/algorithms.hpp"
+#include "core/collective/collective.hpp"
+#include "core/engine/node_shards.hpp"
+#include "tests/support/run_ranks.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr std::chrono::milliseconds kDeadline{20000};
+
+struct HalfOutcome {
+  std::vector<float> data;
+  Traffic traffic;
+};
+
+std::vector<HalfOutcome> RunHalf(const Collective& half, int ranks, std::size_t elements) {
+  std::vector<HalfOutcome> outcomes(static_cast<std::size_t>(ranks));
+  testing::RunRanks(ranks, ranks, kDeadline, [&](ProgressLoop& loop) {
+    auto& [data, traffic] = outcomes[static_cast<std::size_t>(loop.rank())];
+    for (std::size_t i = 0; i < elements; ++i) {
+      data.push_back(static_cast<float>(static_cast<std::size_t>(loop.rank() + 1) * (i + 1)));
+    }
+    ExchangeBuffers buffers;
+    buffers.dense = data;
+    loop.RunBlocking([&, &traffic = traffic](Communicator& world) -> Task {
+      const Traffic before = Total(world.traffic());
+      co_await half.Run(world, buffers, 32);
+      traffic = Total(world.traffic()) - before;
+    });
+  });
+  return outcomes;
+}
+
+TEST(RingHalves, LeaveEveryShardWhereItBelongsAndSendWhatTheirRoundsSay) {
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    for (const std::size_t elements : {0u, 1u, 4u, 5u, 1000u}) {
+      const std::string where = std::to_string(ranks) + " ranks, " + std::to_string(elements);
+      const ExchangeSizes sizes =
+          SizesOf(std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), 4 * elements));
+      const auto reduced = RunHalf(RingReduceScatter(), ranks, elements);
+      const auto gathered = RunHalf(RingAllGather(), ranks, elements);
+      const RoundPlan reducing = RingReduceScatter().Rounds(sizes, {ranks, ranks});
+      const RoundPlan gathering = RingAllGather().Rounds(sizes, {ranks, ranks});
+      for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+        EXPECT_EQ(reduced[rank].traffic, reducing.per_rank[rank]) << where;
+        EXPECT_EQ(gathered[rank].traffic, gathering.per_rank[rank]) << where;
+        const Range own = ShardOf({0, elements}, static_cast<int>(rank), ranks);
+        for (std::size_t i = own.begin; i < own.end; ++i) {
+          const auto sum = static_cast<float>(ranks * (ranks + 1) / 2) * static_cast<float>(i + 1);
+          EXPECT_EQ(reduced[rank].data[i], sum) << where;
+        }
+        for (int shard = 0; shard < ranks; ++shard) {
+          const Range range = ShardOf({0, elements}, shard, ranks);
+          for (std::size_t i = range.begin; i < range.end; ++i) {
+            const auto given = static_cast<float>(static_cast<std::size_t>(shard + 1) * (i + 1));
+            EXPECT_EQ(gathered[rank].data[i], given) << where;
+          }
+        }
+      }
+    }
+  }
+}
+
+// 5 elements on 2 ranks: shards of 3 and 2; rank 0 sends the second and adds 3 elements to its own.
+TEST(RingHalves, RoundsByHand) {
+  const RoundPlan plan = RingReduceScatter().Rounds(SizesOf({20, 20}), {2, 2});
+  ASSERT_EQ(plan.rounds.size(), 1u);
+  EXPECT_EQ(plan.rounds[0].bytes, 12u);
+  EXPECT_EQ(plan.rounds[0][Work::kAdd], 3u);
+  EXPECT_EQ(plan.per_rank[0], (Traffic{1, 1, 8, 12}));
+  EXPECT_EQ(plan.per_rank[1], (Traffic{1, 1, 12, 8}));
+}
+
+}  // namespace
+}  // namespace sparfuse

@@ -1,0 +1,381 @@
+// Tests chains of exchanges: units that are summed within nodes first, and units whose parts are
+// summed by the ranks that own them.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+#include "core/engine/model/model_engine.hpp"
+#include "core/engine/node_shards.hpp"
+#include "core/engine/owned_parts.hpp"
+#include "core/fusion/plan.hpp"
+#include "tests/support/live_run.hpp"
+#include "tests/support/planning.hpp"
+#include "tests/support/sanitizers.hpp"
+#include "tests/support/stopping_communicator.hpp"
+
+namespace sparfuse {
+namespace {
+
+using testing::IntegerGradient;
+using testing::kTensorSizes;
+using testing::RankResult;
+
+enum class Chain { kNone, kNodeShards, kOwnedParts, kForgetfulOwners };
+
+struct Case {
+  Chain chain = Chain::kNone;
+  Topology topology = {};
+  std::uint16_t partitions = 1;
+  double density = 0.05;
+  Device device = {};
+  std::size_t tensors = 3;  // of a unit
+  std::string_view sparsifier = "topk";
+  double begins_with = 1;  // times the density, in the first step
+};
+
+// gtest's.
+void PrintTo(const Case& of_case, std::ostream* out) {
+  *out << static_cast<int>(of_case.chain) << ", " << of_case.topology.ranks << " ranks, "
+       << of_case.topology.ranks_per_node << " a node, " << of_case.partitions << " partitions";
+}
+
+// Matrices where the numbers of elements allow: shards cut through them.
+GradientLayout Layout() {
+  GradientLayout layout;
+  for (const std::size_t n : kTensorSizes) {
+    const auto numel = static_cast<std::int64_t>(n);
+    const std::vector<std::int64_t> flat{numel}, matrix{numel / 8, 8};
+    layout.Add("tensor", n % 8 == 0 ? matrix : flat, n);
+  }
+  return layout;
+}
+
+Plan PlanFor(const Case& of_case) {
+  Plan plan;
+  for (std::size_t first = 0; first < kTensorSizes.size(); first += of_case.tensors) {
+    plan.units.push_back({first, std::min(first + of_case.tensors, kTensorSizes.size()),
+                          Sparsified::kBehind, of_case.density, Lane::kCompute,
+                          of_case.partitions});
+  }
+  return plan;
+}
+
+std::unique_ptr<Strategy> StrategyOf(Chain chain) {
+  if (chain == Chain::kNodeShards) return std::make_unique<NodeShards>();
+  if (chain == Chain::kOwnedParts) return std::make_unique<OwnedParts>();
+  if (chain == Chain::kForgetfulOwners) return std::make_unique<OwnedParts>(false);
+  return std::make_unique<UnitStrategy>();
+}
+
+std::vector<RankResult> RunCase(
+    const Case& of_case, std::chrono::milliseconds wait = testing::kLiveDeadline,
+    const testing::Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; },
+    const testing::Gradients& gradient = IntegerGradient) {
+  return testing::RunLive(
+      [&] {
+        LiveConfig config;
+        config.layout = Layout();
+        config.plan = PlanFor(of_case);
+        config.topology = of_case.topology;
+        config.device = of_case.device;
+        config.strategy = StrategyOf(of_case.chain);
+        config.sparsifier = testing::SparsifierOf(of_case.sparsifier);
+        config.feedback.kind = FeedbackKind::kResidual;
+        config.dense_collective = CoreCollective("ring-allreduce");
+        config.sparse_collective = CoreCollective("sparse-allgather");
+        config.deadline = testing::kLiveDeadline;
+        return config;
+      },
+      of_case.topology.ranks, gradient, 999,
+      [&](LiveEngine& engine, int step) { engine.SetDensity(step == 0 ? of_case.begins_with : 1); },
+      wrap, 0, wait);
+}
+
+void ExpectSound(const std::vector<RankResult>& results,
+                 const testing::Gradients& gradient = IntegerGradient) {
+  EXPECT_EQ(LostMass(results, gradient), std::vector<double>(results[0].residual.size(), 0.0));
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_GT(rank.mass_checks, 0u);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+}
+
+class Chains : public ::testing::TestWithParam<Case> {
+ protected:
+  static Topology Where() { return GetParam().topology; }
+};
+
+TEST_P(Chains, LoseNothingAndLeaveReplicasEqual) { ExpectSound(RunCase(GetParam())); }
+
+TEST_P(Chains, LoseNothingOnADevice) {
+  Case of_case = GetParam();
+  of_case.device = testing::kEmulated;
+  ExpectSound(RunCase(of_case));
+}
+
+TEST_P(Chains, WithAllElementsAreTheDenseSum) {
+  Case of_case = GetParam();
+  of_case.density = 1;
+  const auto results = RunCase(of_case);
+  for (int step = 0; step < testing::kLiveSteps; ++step) {
+    std::size_t at = 0;
+    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+      std::vector<float> sum(kTensorSizes[t]);
+      for (int rank = 0; rank < Where().ranks; ++rank) {
+        const auto gradient = IntegerGradient(rank, step, t);
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+      }
+      for (const float value : sum) {
+        ASSERT_EQ(results[0].averaged[static_cast<std::size_t>(step)][at++],
+                  value * (1.0f / static_cast<float>(Where().ranks)));
+      }
+    }
+  }
+}
+
+void ExpectModelled(const Case& of_case, const std::vector<RankResult>& live) {
+  ModelConfig model;
+  model.layout = Layout();
+  model.plan = PlanFor(of_case);
+  model.topology = of_case.topology;
+  model.make_strategy = [&] { return StrategyOf(of_case.chain); };
+  model.sparsifier = "topk";
+  model.dense_collective = CoreCollective("ring-allreduce");
+  model.sparse_collective = CoreCollective("sparse-allgather");
+  model.cost = testing::EvenCost();
+  model.backward = testing::EvenBackward(kTensorSizes.size());
+  const ModelStep modelled = SimulateStep(model, 0, 0);
+  for (std::size_t rank = 0; rank < live.size(); ++rank) {
+    const StepRecord& counted = live[rank].records.back();
+    EXPECT_EQ(modelled.records[rank].sent_bytes, counted.sent_bytes) << rank;
+    EXPECT_EQ(modelled.records[rank].received_bytes, counted.received_bytes) << rank;
+    EXPECT_EQ(modelled.records[rank].messages_sent, counted.messages_sent) << rank;
+    EXPECT_EQ(modelled.records[rank].payload_bytes, counted.payload_bytes) << rank;
+    EXPECT_EQ(modelled.records[rank].selected, counted.selected) << rank;
+    EXPECT_EQ(modelled.records[rank].exchanges, counted.exchanges) << rank;
+  }
+}
+
+TEST_P(Chains, AreModelledWithTheBytesThatAreCounted) {
+  ExpectModelled(GetParam(), RunCase(GetParam()));
+}
+
+std::vector<Case> Cases(std::vector<Case> all, std::size_t sanitized) {
+  if (testing::kSanitized) all.resize(sanitized);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(NodeShards, Chains,
+                         ::testing::ValuesIn(Cases({{Chain::kNodeShards, {4, 2}},
+                                                    {Chain::kNodeShards, {6, 3}},
+                                                    {Chain::kNodeShards, {4, 1}},
+                                                    {Chain::kNodeShards, {1, 1}},
+                                                    {Chain::kNodeShards, {2, 2}},
+                                                    {Chain::kNodeShards, {8, 4}}},
+                                                   3)));
+INSTANTIATE_TEST_SUITE_P(OwnedParts, Chains,
+                         ::testing::ValuesIn(Cases({{Chain::kOwnedParts, {3, 1}, 2},
+                                                    {Chain::kOwnedParts, {4, 2}, 4},
+                                                    {Chain::kOwnedParts, {3, 2}, 3},
+                                                    {Chain::kOwnedParts, {1, 1}, 4},
+                                                    {Chain::kOwnedParts, {2, 1}, 2},
+                                                    {Chain::kOwnedParts, {4, 1}, 1},
+                                                    {Chain::kOwnedParts, {5, 1}, 8},
+                                                    {Chain::kOwnedParts, {5, 4}, 2}},
+                                                   3)));
+
+// One that owns no part, and one that owns the last.
+TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
+  std::vector<testing::StoppedRun> runs;
+  for (const Case& of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kOwnedParts, {4, 1}, 3},
+                              Case{Chain::kOwnedParts, {4, 1}, 4}}) {
+    const auto messages = static_cast<int>(RunCase(of_case)[3].records.front().messages_sent);
+    runs.push_back({3, messages, [of_case](const testing::Wrap& wrap, auto wait) {
+                      RunCase(of_case, wait, wrap);
+                    }});
+  }
+  testing::ExpectTheStoppedRankIsNamed(runs);
+}
+
+// Of more elements than the plan's density makes room for: as many as the first steps of a warm-up
+// keep; and of matrices, of which each row sends something.
+TEST(Chains, HaveRoomForWhatIsSelected) {
+  for (const Chain chain : {Chain::kNodeShards, Chain::kOwnedParts}) {
+    for (const std::uint16_t partitions : {1, 3}) {
+      for (const Device device : {Device{}, testing::kEmulated}) {
+        Case of_case{chain, {4, 2}, partitions, 0.001, device};
+        of_case.begins_with = 250;
+        const auto warmed_up = RunCase(of_case);
+        ExpectSound(warmed_up);
+        EXPECT_GT(warmed_up[1].records[0].sent_bytes, warmed_up[1].records[1].sent_bytes);
+        of_case.begins_with = 1;
+        of_case.tensors = 1;
+        of_case.sparsifier = "adtopk";
+        ExpectSound(RunCase(of_case));
+      }
+    }
+  }
+}
+
+// The second half of every tensor is zero on all ranks: parts and shards that have nothing to send.
+// Top-k sends their zeros, a threshold nothing.
+TEST(Chains, LoseNothingWhereAPartIsZero) {
+  const auto halved = [](int rank, int step, std::size_t tensor) {
+    auto gradient = IntegerGradient(rank, step, tensor);
+    std::fill(gradient.begin() + static_cast<std::ptrdiff_t>(gradient.size() / 2), gradient.end(),
+              0.0f);
+    return gradient;
+  };
+  for (Case of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kNodeShards, {8, 4}},
+                       Case{Chain::kOwnedParts, {4, 1}, 4}, Case{Chain::kOwnedParts, {4, 2}, 2}}) {
+    of_case.tensors = 1;
+    for (const char* sparsifier : {"topk", "dgc"}) {
+      of_case.sparsifier = sparsifier;
+      const auto results = RunCase(
+          of_case, testing::kLiveDeadline,
+          [](std::unique_ptr<Communicator> world) { return world; }, halved);
+      ExpectSound(results, halved);
+      if (of_case.sparsifier == "topk") ExpectModelled(of_case, results);
+    }
+  }
+}
+
+// On one node what is applied are the largest elements of each shard of the dense sum and of what
+// was left of it before.
+TEST(NodeShards, OfOneNodeSelectFromTheDenseSum) {
+  const Case of_case{Chain::kNodeShards, {4, 4}};
+  const auto results = RunCase(of_case);
+  const GradientLayout layout = Layout();
+  std::vector<float> left(layout.numel());
+  for (int step = 0; step < testing::kLiveSteps; ++step) {
+    for (std::size_t t = 0; t < layout.tensors(); ++t) {
+      for (int rank = 0; rank < 4; ++rank) {
+        const auto gradient = IntegerGradient(rank, step, t);
+        for (std::size_t i = 0; i < gradient.size(); ++i)
+          left[layout.tensor(t).offset + i] += gradient[i];
+      }
+    }
+    std::vector<float> applied(left.size());
+    for (const Unit& unit : PlanFor(of_case).units) {
+      for (int shard = 0; shard < 4; ++shard) {
+        const Range range = ShardOf(layout.RangeOf(unit.first, unit.last), shard, 4);
+        std::vector<std::size_t> order(range.size());
+        std::iota(order.begin(), order.end(), range.begin);
+        std::ranges::stable_sort(order, std::greater<>(),
+                                 [&](std::size_t i) { return std::abs(left[i]); });
+        order.resize(KeptCount(range.size(), of_case.density));
+        for (const std::size_t i : order) applied[i] = std::exchange(left[i], 0.0f) / 4;
+      }
+    }
+    EXPECT_EQ(results[0].averaged[static_cast<std::size_t>(step)], applied) << step;
+  }
+}
+
+TEST(OwnedParts, OfOneRankSelectsTwiceTheSame) {
+  const auto flat = RunCase({Chain::kNone, {1, 1}});
+  const auto parts = RunCase({Chain::kOwnedParts, {1, 1}});
+  EXPECT_EQ(parts[0].averaged, flat[0].averaged);
+  EXPECT_EQ(parts[0].residual, flat[0].residual);
+}
+
+// A residual takes what a rank does not send of its own; of what owners do not send of their sums
+// nothing is left. Whether a selection has lost something is asked of those with a residual.
+TEST(OwnedParts, WithoutAResidualOwnersForgetWhatTheyDoNotSend) {
+  const auto kept = RunCase({Chain::kOwnedParts, {3, 1}, 2});
+  const auto lost = RunCase({Chain::kForgetfulOwners, {3, 1}, 2});
+  EXPECT_EQ(lost[0].averaged[0], kept[0].averaged[0]);  // owners have nothing yet
+  EXPECT_NE(lost[0].averaged[1], kept[0].averaged[1]);
+  EXPECT_NE(LostMass(lost), std::vector<double>(lost[0].residual.size(), 0.0));
+  for (const RankResult& rank : lost) {
+    EXPECT_EQ(rank.averaged, lost[0].averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
+  for (std::size_t rank = 0; rank < lost.size(); ++rank) {
+    EXPECT_EQ(lost[rank].records[0].sent_bytes, kept[rank].records[0].sent_bytes);
+  }
+}
+
+// 5 % of a unit's elements, but of each part at least one, whoever selects them: three units of
+// 651, 9067 and 4225 elements. What owners select of sums does not count again.
+TEST(Chains, CountWhatIsSelectedAtFirst) {
+  struct Counted {
+    Case of_case;
+    std::uint64_t selected;  // of each rank
+  };
+  for (const auto& [of_case, selected] :
+       {Counted{{Chain::kNone, {4, 1}}, 32 + 453 + 211},
+        // Halves of 326 and 325, 4534 and 4533, 2113 and 2112, for both ranks of the node.
+        Counted{{Chain::kNodeShards, {4, 2}}, 2 * (16 + 226 + 105)},
+        Counted{{Chain::kNodeShards, {4, 1}}, 32 + 453 + 211},
+        Counted{{Chain::kOwnedParts, {3, 1}, 1}, 32 + 453 + 211},
+        // Each part by itself: 2 * 16, 2 * 226, 2 * 105.
+        Counted{{Chain::kOwnedParts, {3, 1}, 2}, 32 + 452 + 210}}) {
+    for (const RankResult& rank : RunCase(of_case)) {
+      for (const StepRecord& record : rank.records) EXPECT_EQ(record.selected, selected);
+    }
+  }
+}
+
+TEST(NodeShards, ResidualsLieOnTheOwnShards) {
+  const Case of_case{Chain::kNodeShards, {6, 3}};
+  const auto results = RunCase(of_case);
+  const GradientLayout layout = Layout();
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    std::vector<bool> own(layout.numel());
+    for (const Unit& unit : PlanFor(of_case).units) {
+      const Range range = layout.RangeOf(unit.first, unit.last);
+      const Range shard = ShardOf(range, of_case.topology.LocalRankOf(static_cast<int>(rank)),
+                                  of_case.topology.ranks_per_node);
+      std::fill_n(own.begin() + static_cast<std::ptrdiff_t>(shard.begin), shard.size(), true);
+    }
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (own[i]) continue;
+      EXPECT_EQ(results[rank].residual[i], 0.0f) << rank << ", " << i;
+    }
+  }
+}
+
+TEST(NodeShards, OneRankANodeIsBehind) {
+  const auto flat = RunCase({Chain::kNone, {4, 1}});
+  const auto shards = RunCase({Chain::kNodeShards, {4, 1}});
+  for (std::size_t rank = 0; rank < flat.size(); ++rank) {
+    EXPECT_EQ(shards[rank].averaged, flat[rank].averaged);
+    EXPECT_EQ(shards[rank].residual, flat[rank].residual);
+  }
+}
+
+// Two nodes of two ranks, one unit of 1000 elements at 10 %: shards of 500, of which 50 travel.
+// Within a node 1000 floats are halved among two ranks (2000 bytes each way), twice; between nodes
+// 50 elements of 8 bytes.
+TEST(NodeShards, TimeByHand) {
+  ModelConfig model;
+  model.layout.Add("weight", {1000}, 1000);
+  model.plan = {{Unit{0, 1, Sparsified::kBehind, 0.1}}};
+  model.topology = {4, 2};
+  model.make_strategy = [] { return StrategyOf(Chain::kNodeShards); };
+  model.sparsifier = "topk";
+  model.dense_collective = CoreCollective("ring-allreduce");
+  model.sparse_collective = CoreCollective("sparse-allgather");
+  model.cost = testing::EvenCost();
+  model.backward = {0, 0, {0}, 0, 0};
+  const ModelStep step = SimulateStep(model, 0, 0);
+  // The two ranks of a node share its card: their payloads go out one behind the other.
+  const double byte = 8e-9, start = 1e-4;
+  const double within = 2 * (start + 2000 * byte), between = start + 2 * 400 * byte;
+  EXPECT_NEAR(step.records[0].exposed_communication_seconds, within + between, 1e-6);
+}
+
+}  // namespace
+}  // namespace sparfuse

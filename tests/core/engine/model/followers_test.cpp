@@ -1,0 +1,139 @@
+// Tests that a model which simulates some of its ranks says of all of them what it says when it
+// simulates all.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/engine/model/model_engine.hpp"
+#include "core/engine/node_shards.hpp"
+#include "core/engine/owned_parts.hpp"
+#include "tests/support/planning.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Both chains one within the other: shards of what nodes have summed are cut into parts, which
+// the ranks of equal place on the first nodes own.
+class NodeOwners final : public UnitStrategy {
+  Handle SendBehind(Engine& engine, const Unit& unit, Range range, std::vector<Handle> packed,
+                    std::string) override {
+    const Topology& where = engine.topology();
+    const int node = where.NodeOf(engine.rank());
+    Handle last = engine.Exchange({.ranges = {range},
+                                   .channel = Channel::kIntraNode,
+                                   .pattern = Pattern::kReduceScatter,
+                                   .order = {.after = std::move(packed), .then = {}}});
+    const Range shard = ShardOf(range, where.LocalRankOf(engine.rank()), where.ranks_per_node);
+    const int parts = static_cast<int>(std::min<std::size_t>(unit.partitions, shard.size()));
+    if (parts > 0) {
+      ExchangeRequest push;
+      push.channel = Channel::kInterNode;
+      push.pattern = Pattern::kReduceScatter;
+      for (int j = 0; j < parts; ++j) {
+        push.selections.push_back(engine.Sparsify({.range = ShardOf(shard, j, parts),
+                                                   .density = unit.density,
+                                                   .order = {.after = {last}, .then = {}}}));
+      }
+      const Handle pushed = engine.Exchange(std::move(push));
+      ExchangeRequest pull;
+      pull.channel = Channel::kInterNode;
+      pull.shared = SharedRange{shard, ShardOf(shard, 0, parts).size(), unit.density};
+      pull.order.after = {pushed};
+      if (node < parts) {
+        const Handle merged = engine.Merge({.exchange = pushed});
+        pull.selections = {engine.Sparsify({.range = ShardOf(shard, node, parts),
+                                            .density = unit.density,
+                                            .residual = "server",
+                                            .order = {.after = {merged}, .then = {}}})};
+      }
+      last = engine.Merge({.exchange = engine.Exchange(std::move(pull))});
+    }
+    return engine.Exchange({.ranges = {range},
+                            .channel = Channel::kIntraNodeBack,
+                            .pattern = Pattern::kAllGather,
+                            .order = {.after = {last}, .then = {}}});
+  }
+};
+
+struct Case {
+  std::unique_ptr<Strategy> (*make)();
+  Topology topology;
+  std::uint16_t partitions;
+  double spread;  // of selected counts
+  int simulated;  // at most, of all attempts together
+};
+
+template <class Chain>
+std::unique_ptr<Strategy> Make() {
+  return std::make_unique<Chain>();
+}
+
+// gtest's.
+void PrintTo(const Case& of_case, std::ostream* out) {
+  *out << of_case.topology.ranks << " ranks, " << of_case.topology.ranks_per_node << " a node, "
+       << of_case.partitions << " partitions, spread " << of_case.spread;
+}
+
+class Followers : public ::testing::TestWithParam<Case> {
+ protected:
+  // Sizes that no number of ranks divides, one below it, and units of several tensors.
+  ModelConfig Config() {
+    ModelConfig model;
+    for (const std::size_t n : {1001, 5, 40003, 777, 2, 9999, 300000}) {
+      model.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
+    }
+    const std::uint16_t k = GetParam().partitions;
+    model.plan = {{Unit{0, 2, Sparsified::kBehind, 0.05, Lane::kCompute, k}, Unit{2, 3},
+                   Unit{3, 5, Sparsified::kBehind, 0.05, Lane::kCompute, 1},
+                   Unit{5, 7, Sparsified::kBehind, 0.05, Lane::kSide, k}}};
+    model.topology = GetParam().topology;
+    model.make_strategy = [this] {
+      ++made_;
+      return GetParam().make();
+    };
+    model.sparsifier = "topk";
+    model.selection = {0.0, GetParam().spread};
+    model.dense_collective = CoreCollective("ring-allreduce");
+    model.sparse_collective = CoreCollective("sparse-allgather");
+    model.cost = testing::EvenCost();
+    model.cost.seconds_per_entry = 1e-8;
+    model.cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}});
+    model.cost.selection["topk"].Add(0.05, PiecewiseLinear({{0, 1e-5}, {1e6, 2e-3}}));
+    model.cost.overlap = 0.7;
+    model.cost.compute_slowdown = 1.2;
+    model.backward = testing::EvenBackward(7);
+    return model;
+  }
+  int made_ = 0;
+};
+
+TEST_P(Followers, DoAsWhenTheyAreSimulated) {
+  const int ranks = GetParam().topology.ranks;
+  const ModelConfig config = Config();
+  const ModelStep some = SimulateStep(config, 2, 1);
+  EXPECT_LE(made_, GetParam().simulated);
+  made_ = 0;
+  const ModelStep all = SimulateStep(config, 2, ranks);
+  EXPECT_EQ(made_, ranks);
+  ASSERT_EQ(some.records.size(), all.records.size());
+  for (std::size_t rank = 0; rank < all.records.size(); ++rank) {
+    EXPECT_EQ(some.records[rank], all.records[rank]) << rank;
+  }
+}
+
+// Attempts: one rank, then a node or the owners and a node, or all where they cannot follow.
+INSTANTIATE_TEST_SUITE_P(All, Followers,
+                         ::testing::Values(Case{Make<UnitStrategy>, {12, 1}, 1, 0, 1},
+                                           Case{Make<UnitStrategy>, {12, 4}, 1, 0.3, 1},
+                                           Case{Make<NodeShards>, {12, 3}, 1, 0, 1 + 3},
+                                           Case{Make<NodeShards>, {16, 4}, 1, 0.3, 1 + 4},
+                                           Case{Make<NodeShards>, {7, 3}, 1, 0, 1 + 7},
+                                           Case{Make<OwnedParts>, {12, 1}, 3, 0, 1 + 4},
+                                           Case{Make<OwnedParts>, {13, 1}, 5, 0.3, 1 + 6},
+                                           Case{Make<OwnedParts>, {12, 4}, 5, 0.3, 1 + 9},
+                                           Case{Make<OwnedParts>, {12, 1}, 12, 0.3, 1 + 12},
+                                           Case{Make<NodeOwners>, {12, 3}, 2, 0.3, 1 + 3 + 9},
+                                           Case{Make<NodeOwners>, {12, 3}, 4, 0.3, 1 + 3 + 12}));
+
+}  // namespace
+}  // namespace sparfuse

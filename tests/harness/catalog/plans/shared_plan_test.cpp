@@ -1,0 +1,102 @@
+// Tests that ranks go by rank 0's plan, whatever they would have planned, and are told where it is
+// not the same on all of them.
+#include "harness/catalog/plans/shared_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/engine/node_shards.hpp"
+#include "tests/support/live_run.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+constexpr int kRanks = 4;
+
+GradientLayout Layout(bool turned = false) {
+  GradientLayout layout;
+  for (const std::size_t n : testing::kTensorSizes) {
+    layout.Add("tensor " + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
+  }
+  if (!turned) return layout;
+  GradientLayout other;
+  for (std::size_t t : {1u, 0u}) {
+    const TensorEntry& tensor = layout.tensor(t);
+    other.Add(tensor.name, tensor.shape, tensor.numel);
+  }
+  for (std::size_t t = 2; t < layout.tensors(); ++t) {
+    const TensorEntry& tensor = layout.tensor(t);
+    other.Add(tensor.name, tensor.shape, tensor.numel);
+  }
+  return other;
+}
+
+// What planners make of times that differ from rank to rank.
+Plan PlannedBy(int rank) {
+  const std::size_t tensors = testing::kTensorSizes.size();
+  const auto first = static_cast<std::size_t>(rank + 1);
+  Plan plan;
+  plan.units = {{0, first, Sparsified::kBehind, 0.05}, {first, tensors, Sparsified::kBehind, 0.05}};
+  return plan;
+}
+
+TEST(SharedPlan, IsRankZerosAndTheStepEnds) {
+  std::vector<std::vector<float>> averaged(kRanks);
+  std::vector<Plan> plans(kRanks);
+  testing::RunRanks(kRanks, 2, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+    const auto rank = static_cast<std::size_t>(loop.rank());
+    plans[rank] = SharePlan(loop, PlannedBy(loop.rank()), Layout());
+    LiveConfig config;
+    config.layout = Layout();
+    config.plan = plans[rank];
+    config.topology = {kRanks, 2};
+    config.strategy = std::make_unique<NodeShards>();
+    config.sparsifier = testing::SparsifierOf("topk");
+    config.feedback.kind = FeedbackKind::kResidual;
+    config.dense_collective = CoreCollective("ring-allreduce");
+    config.sparse_collective = CoreCollective("sparse-allgather");
+    config.deadline = testing::kLiveDeadline;
+    ThreadPool pool(1);
+    LiveEngine engine(std::move(config), loop, pool);
+    std::vector<std::vector<float>> gradients;
+    for (std::size_t t = 0; t < testing::kTensorSizes.size(); ++t) {
+      gradients.push_back(testing::IntegerGradient(loop.rank(), 0, t));
+    }
+    engine.BeginStep(0, false);
+    for (std::size_t t = 0; t < gradients.size(); ++t) engine.AnnounceGradient(t, gradients[t]);
+    engine.EndBackward();
+    engine.FinishStep();
+    averaged[rank] = testing::AveragedOf(engine);
+    engine.EndStep();
+  });
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(plans[rank], PlannedBy(0)) << rank;
+    EXPECT_EQ(averaged[rank], averaged[0]) << rank;
+  }
+}
+
+// Two tensors in another order, as large together: the units have the same bytes, and would be
+// summed with others.
+TEST(SharedPlan, OfOtherTensorsIsRefusedOnEveryRank) {
+  std::vector<std::string> said(kRanks);
+  testing::RunRanks(kRanks, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+    const bool turned = loop.rank() == 1 || loop.rank() == 3;
+    try {
+      SharePlan(loop, PlannedBy(0), Layout(turned));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), FailureKind::kInternal);
+      said[static_cast<std::size_t>(loop.rank())] = error.what();
+    }
+  });
+  for (const std::string& error : said) {
+    EXPECT_NE(error.find("plan 1,7 of rank 0"), std::string::npos) << error;
+    EXPECT_NE(error.find("other tensors have ranks 1 3;"), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

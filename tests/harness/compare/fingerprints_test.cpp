@@ -1,0 +1,78 @@
+// Tests what a comparison says of the systems themselves, before any ratio.
+#include "harness/compare/fingerprints.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+json Fingerprint(double gbps, double top_k_seconds = 0.003) {
+  const auto quantity = [](double value) {
+    return json{{"value", value}, {"low", value}, {"high", value}, {"n", 15}};
+  };
+  return {{"ranks", 4},
+          {"ranks_per_node", 1},
+          {"quantities",
+           {{"inter_node_bandwidth", quantity(gbps)}, {"top_k", quantity(top_k_seconds)}}}};
+}
+
+// Trials of a side, each with the fingerprint that its run began with.
+SystemSide Side(const std::string& name, const std::vector<json>& fingerprints) {
+  SystemSide side{name, "machine " + name, {}, [](const TrialRow&) { return json(); }};
+  for (const json& each : fingerprints) {
+    TrialRow& row = side.rows.emplace_back();
+    json provenance = json::object();
+    if (!each.is_null()) provenance["fingerprint"] = each;
+    row.provenance = provenance;
+  }
+  return side;
+}
+
+TEST(Fingerprints, OfASideAreItsNewestTrialsThatHasOne) {
+  EXPECT_EQ(FingerprintOf(Side("a", {Fingerprint(1), Fingerprint(2), nullptr})), Fingerprint(2));
+  EXPECT_TRUE(FingerprintOf(Side("a", {nullptr})).is_null());
+}
+
+TEST(Fingerprints, NameAReplacedCardFirstThenTheSlowLink) {
+  const std::vector<SystemSide> sides = {Side("a", {Fingerprint(10.2)}),
+                                         Side("b", {Fingerprint(5.1, 0.0057)})};
+  const std::vector<FactDifference> differences = {
+      {"software.nccl", {"2.20", "2.21"}, false},
+      {"system.gpus", {"NVIDIA H100", "NVIDIA A100"}, false}};
+  EXPECT_EQ(WhatDiffersInHardware(sides, differences),
+            (Words{"cards of b: NVIDIA A100; of a: NVIDIA H100",
+                   "b's bandwidth between nodes is half of a's (5.1 Gbit/s against 10.2 Gbit/s)",
+                   "b's top-k selection takes 1.9 times as long as a's (5.7 ms against 3 ms)"}));
+  const auto facts = FingerprintFacts(sides);
+  ASSERT_EQ(facts.size(), 2u);
+  EXPECT_EQ(facts[0].name, "fingerprint: bandwidth between nodes");
+  EXPECT_EQ(facts[0].values, (Words{"10.2 Gbit/s", "5.1 Gbit/s"}));
+}
+
+TEST(Fingerprints, OfARenamedSystemSayNothing) {
+  const std::vector<SystemSide> sides = {Side("a", {Fingerprint(10)}),
+                                         Side("renamed", {Fingerprint(10)})};
+  EXPECT_EQ(WhatDiffersInHardware(sides, {}), Words());
+  EXPECT_TRUE(FingerprintFacts(sides).empty());
+}
+
+TEST(Fingerprints, ThatChangedDuringARunAreNamedFirst) {
+  json changed = Fingerprint(10);
+  changed["changed"] = {"the end's bandwidth is half of the beginning's"};
+  const std::vector<SystemSide> sides = {Side("a", {Fingerprint(10)}),
+                                         Side("b", {changed, changed, Fingerprint(10)})};
+  EXPECT_EQ(WhatDiffersInHardware(sides, {}),
+            Words{"b changed during a run: the end's bandwidth is half of the beginning's"});
+}
+
+TEST(Fingerprints, ThatAreMissingAreNamedOnlyWhereThereIsOne) {
+  EXPECT_EQ(WhatDiffersInHardware({Side("a", {nullptr}), Side("b", {nullptr})}, {}), Words());
+  EXPECT_EQ(WhatDiffersInHardware({Side("a", {Fingerprint(10)}), Side("b", {nullptr})}, {}),
+            Words{"b has no fingerprint: `sparfuse run --fingerprint` takes it"});
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

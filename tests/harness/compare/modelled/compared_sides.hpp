@@ -1,0 +1,141 @@
+// Makes two systems with trials of real cells, whose times are the model's, for tests of compare.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/compare/modelled/modelled_side.hpp"
+#include "harness/compare/side.hpp"
+#include "harness/experiment/experiment.hpp"
+
+namespace sparfuse::harness {
+
+// The profile that the project comes with, "digits-resnet" and others on two cores.
+inline nlohmann::json ProjectProfile() {
+  return ReadProfiles(std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results" / "profiles" /
+                      "epyc-2core.json");
+}
+
+// A machine of this profile whose backward pass takes so many times as long, and each round of its
+// links, too.
+inline nlohmann::json Slower(nlohmann::json outcomes, double backward, double links) {
+  for (nlohmann::json& outcome : outcomes) {
+    nlohmann::json& times = outcome["profile"]["backward"];
+    for (const char* key :
+         {"forward_seconds", "tail_seconds", "hooked_seconds", "unhooked_seconds"})
+      times[key] = times[key].get<double>() * backward;
+    for (nlohmann::json& tensor : times["tensors"])
+      tensor["seconds"] = tensor["seconds"].get<double>() * backward;
+    if (!outcome["profile"].contains("link")) continue;
+    for (nlohmann::json& point : outcome["profile"]["link"]["round_seconds"])
+      point[1] = point[1].get<double>() * links;
+  }
+  return outcomes;
+}
+
+// The same times, known so many times as well.
+inline nlohmann::json BetterKnown(nlohmann::json outcomes, double times) {
+  for (nlohmann::json& outcome : outcomes) {
+    for (nlohmann::json& entry : outcome["profile"]["relative_errors"]) {
+      if (entry.is_number()) entry = entry.get<double>() / times;
+      if (!entry.is_array()) continue;
+      for (nlohmann::json& error : entry) error = error.get<double>() / times;
+    }
+  }
+  return outcomes;
+}
+
+class ComparedSides {
+ public:
+  static constexpr int kBlocks = 3;
+
+  ComparedSides() : catalog_(BuiltInCatalog()), profiles_("nowhere") {
+    for (const char* name : {"a", "b"}) {
+      sides_.push_back(
+          SystemSide{name, std::string("machine ") + name, {}, [](const TrialRow& row) {
+                       return row.provenance["outcome"];
+                     }});
+    }
+  }
+
+  // Cells of an experiment file with these [[axis]] tables.
+  std::vector<Cell> Cells(const std::string& axes) const {
+    const std::string text =
+        "id = \"e\"\n[defaults]\nmode = \"emulated\"\nworkload = \"digits-resnet\"\nworkers = 2\n"
+        "link = { gbps = 1, alpha_us = 100 }\n" +
+        axes;
+    return ParseExperiment(TomlFile::Parse(text, "e.toml"), catalog_, profiles_).parts[0].cells;
+  }
+
+  // The step of a cell by the model of a machine that has this profile.
+  static double StepSeconds(const Cell& cell, const nlohmann::json& outcomes) {
+    CellConfig modelled = cell.config;
+    modelled.mode = Mode::kModelled;
+    modelled.cluster = "this-machine";
+    return ModelSteps({modelled, 1, 0, ""}, ProfilesOf(outcomes, modelled)).seconds;
+  }
+
+  TrialRow& Add(std::size_t side, const Cell& cell, int block, double step_seconds) {
+    TrialRow row;
+    row.trial_id = sides_[side].name + std::to_string(sides_[side].rows.size());
+    row.experiment = "e";
+    row.part = "main";
+    row.kind = "throughput";
+    row.mode = NameOf(cell.config.mode);
+    row.method = cell.config.method;
+    row.workload = cell.config.workload;
+    row.workers = cell.config.workers;
+    row.config = cell.json;
+    row.config_hash = cell.config_hash;
+    row.system_hash = sides_[side].name;
+    row.system = {{"cpu_model", "cpu " + sides_[side].name},
+                  {"cores", 2},
+                  {"memory_gib", 4},
+                  {"gpus", nlohmann::json::array()}};
+    row.provenance = {{"machine", {{"placement", nlohmann::json::array({"n1", "n1"})}}},
+                      {"outcome", nullptr}};
+    row.status = "ok";
+    row.block = block;
+    row.metrics = {{"throughput", 64 / step_seconds},
+                   {"step_seconds", step_seconds},
+                   {"exposed_communication_seconds", 0.5 * step_seconds}};
+    row.units = {{"throughput", "images/s"}};
+    sides_[side].rows.push_back(row);
+    return sides_[side].rows.back();
+  }
+
+  // Blocks of all cells as the model has them; steps of methods take so many times as long.
+  void AddModelled(std::size_t side, const std::vector<Cell>& cells, const nlohmann::json& outcomes,
+                   double methods_take = 1) {
+    for (int block = 0; block < kBlocks; ++block) {
+      for (const Cell& cell : cells) {
+        const double noise = 1 + 0.001 * block;  // of the whole block
+        const double times = cell.config.method == "dense" ? 1 : methods_take;
+        Add(side, cell, block, noise * times * StepSeconds(cell, outcomes));
+      }
+    }
+  }
+
+  std::vector<std::unique_ptr<ModelledSide>> Models(const nlohmann::json& a,
+                                                    const nlohmann::json& b) const {
+    std::vector<std::unique_ptr<ModelledSide>> models;
+    for (const auto& [outcomes, name] : {std::pair(a, "a"), std::pair(b, "b")}) {
+      const int stream = models.empty() || a == b ? 0 : 1;
+      models.push_back(std::make_unique<ModelledSide>(
+          profiles_, name, SideProfile{std::string("profile of ") + name, "", "", outcomes},
+          stream));
+    }
+    return models;
+  }
+
+  Catalog catalog_;
+  ProfileFolders profiles_;
+  std::vector<SystemSide> sides_;
+};
+
+}  // namespace sparfuse::harness

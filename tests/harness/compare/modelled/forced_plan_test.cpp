@@ -1,0 +1,212 @@
+// Tests that one side's plans are forced on the other: as cells, by the model, measured, as a file.
+#include "harness/compare/modelled/forced_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "harness/compare/comparison_table.hpp"
+#include "harness/compare/modelled/plan_experiment.hpp"
+#include "tests/harness/compare/modelled/compared_sides.hpp"
+#include "tests/support/errors.hpp"
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using testing::ErrorOf;
+using testing::ExpectIn;
+
+constexpr double kRounding = 1e-9;
+
+// A trial's outcome with this plan.
+json OutcomeWith(const std::string& units, json more = json::object()) {
+  json plan = {{"step", 0},
+               {"unit_sizes", units},
+               {"dense_units", json::array()},
+               {"side_units", json::array()},
+               {"tensors", {{"dense", 0}, {"offloaded", 0}, {"reduced", 0}}}};
+  plan.update(more, true);
+  json layout = json::array();
+  const auto& layers = workloads::LayersOf("digits-resnet");
+  for (const auto& tensor : layers.tensors)
+    layout.push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"numel", tensor.numel}});
+  return {{"plans", json::array({plan})}, {"layout", layout}};
+}
+
+class Forcing : public ::testing::Test, protected ComparedSides {
+ protected:
+  Forcing()
+      : cells_(Cells("[[axis]]\nmethod = [\"dense\", \"safusion-inter\"]\n")),
+        given_(Cells("[[axis]]\nmethod = [\"safusion-inter\"]\nmethod_options = [{ plan = { units "
+                     "= [3, 40] } }]\n")
+                   .at(0)) {}
+
+  void Plan(std::size_t side, const json& outcome) {
+    for (TrialRow& row : sides_[side].rows) {
+      if (row.config_hash == cells_[1].config_hash) row.provenance["outcome"] = outcome;
+    }
+  }
+  void AddBoth() {
+    AddModelled(0, cells_, a_);
+    AddModelled(1, cells_, b_);
+    Plan(0, OutcomeWith("3,40"));
+    Plan(1, OutcomeWith("20,23"));
+  }
+
+  SystemComparison Forced(bool modelled = true) {
+    SystemComparison comparison = CompareSystems(sides_, request_);
+    models_ = modelled ? Models(a_, b_) : std::vector<std::unique_ptr<ModelledSide>>();
+    ForcePlans(comparison, sides_, 0, DisturbedTrials::kApart, models_);
+    return comparison;
+  }
+  static const ComparedCell& Only(const SystemComparison& comparison) {
+    return comparison.parts.at(0).cells.at(0);
+  }
+
+  std::vector<Cell> cells_;
+  Cell given_;  // with the plan of a
+  json a_ = ProjectProfile(), b_ = Slower(a_, 0.25, 3);
+  CompareRequest request_;
+  std::vector<std::unique_ptr<ModelledSide>> models_;
+};
+
+TEST_F(Forcing, IsTheCellThatAFileWithThisPlanHas) {
+  const CellConfig forced = WithPlanOf(cells_[1].config, OutcomeWith("3,40"));
+  EXPECT_EQ(forced, given_.config);
+  EXPECT_EQ(ConfigHash(forced), given_.config_hash);
+}
+
+TEST_F(Forcing, APlanThatSaysMoreThanItsUnitsIsRefused) {
+  const auto error = [&](const json& more) {
+    return ErrorOf([&] { WithPlanOf(cells_[1].config, OutcomeWith("3,40", more)); });
+  };
+  ExpectIn("1 units sent dense", error({{"dense_units", json::array({1})}}));
+  ExpectIn("2 units selected from beside backward", error({{"side_units", json::array({0, 1})}}));
+  ExpectIn("4 tensors offloaded", error({{"tensors", {{"offloaded", 4}}}}));
+  ExpectIn("2 tensors dense, 2 tensors reduced",
+           error({{"tensors", {{"reduced", 2}, {"dense", 2}}}}));
+  ExpectIn("they add up to more",
+           ErrorOf([&] { WithPlanOf(cells_[1].config, OutcomeWith("3,41")); }));
+  ExpectIn("neither plan nor tensors", ErrorOf([&] { WithPlanOf(cells_[1].config, json()); }));
+}
+
+TEST_F(Forcing, AMethodThatSendsNoUnitsIsRefused) {
+  const Cell naive = Cells("[[axis]]\nmethod = [\"safusion-naive\"]\n").at(0);
+  ExpectIn("does not send the units of a plan",
+           ErrorOf([&] { WithPlanOf(naive.config, OutcomeWith("3,40")); }));
+}
+
+TEST_F(Forcing, WhatWouldChangeThePlanAgainIsOff) {
+  const Cell again =
+      Cells("[[axis]]\nmethod = [\"safusion\"]\nmethod_options = [{ replan_every = 5 }]\n").at(0);
+  const CellConfig forced = WithPlanOf(again.config, OutcomeWith("3,40"));
+  EXPECT_EQ(IntOption(forced.method_options.sending, "replan_every"), 0);
+}
+
+TEST_F(Forcing, EqualPlansAreNotForced) {
+  AddBoth();
+  Plan(1, OutcomeWith("3,40"));
+  const SystemComparison comparison = Forced();
+  EXPECT_TRUE(Only(comparison).forced.at(0).own);
+  EXPECT_TRUE(Only(comparison).forced.at(1).own);
+}
+
+// Of b: R, measured, times what the model makes of a's plan in the place of b's.
+TEST_F(Forcing, TheModelSaysWhatThePlanOfTheOtherSideMakesOfARatio) {
+  AddBoth();
+  const SystemComparison comparison = Forced();
+  const ForcedPlan& forced = Only(comparison).forced.at(1);
+  ASSERT_EQ(forced.lacks, "");
+  EXPECT_EQ(forced.units, "3,40");
+  const Cell own = Cells(
+                       "[[axis]]\nmethod = [\"safusion-inter\"]\nmethod_options = [{ plan = { "
+                       "units = [20, 23] } }]\n")
+                       .at(0);
+  const double gain = StepSeconds(own, b_) / StepSeconds(given_, b_);
+  EXPECT_GT(std::abs(gain - 1), 0.001);
+  EXPECT_NEAR(forced.gain->value, gain, kRounding);
+  EXPECT_FALSE(forced.gain_measured);
+  const double ratio = Only(comparison).sides[1].ratio->value;
+  EXPECT_NEAR(forced.modelled->value, ratio * gain, kRounding);
+  const double giver = Only(comparison).sides[0].ratio->value;
+  EXPECT_NEAR(forced.rest->value, giver / (ratio * gain), kRounding);
+  EXPECT_FALSE(forced.measured.has_value());
+}
+
+TEST_F(Forcing, TrialsWithThePlanTakeThePlaceOfTheModel) {
+  AddBoth();
+  for (int block = 0; block < kBlocks; ++block) {
+    for (const auto& [cell, seconds] :
+         {std::pair(&cells_[0], 1.0), {&cells_[1], 0.8}, {&given_, 0.5}}) {
+      Add(1, *cell, block, seconds).experiment = "plan-of-a";
+    }
+  }
+  const SystemComparison comparison = Forced();
+  ASSERT_EQ(comparison.parts.size(), 1u);  // a ran nothing of plan-of-a
+  const ForcedPlan& forced = Only(comparison).forced.at(1);
+  EXPECT_TRUE(forced.gain_measured);
+  EXPECT_NEAR(forced.measured->value, 2, kRounding);
+  EXPECT_NEAR(forced.gain->value, 1.6, kRounding);
+  EXPECT_NEAR(forced.rest->value, Only(comparison).sides[0].ratio->value / 2, kRounding);
+  EXPECT_TRUE(forced.modelled.has_value());
+}
+
+TEST_F(Forcing, TensorsInAnotherReadyOrderAreOtherUnits) {
+  AddBoth();
+  json other = OutcomeWith("20,23");
+  std::swap(other["layout"][0], other["layout"][1]);
+  Plan(1, other);
+  ExpectIn("tensors become ready in another order: number 1", Only(Forced()).forced.at(1).lacks);
+}
+
+TEST_F(Forcing, TheExperimentHasTheCellsThatAreCompared) {
+  AddBoth();
+  const SystemComparison comparison = Forced(false);
+  const PlanExperiment made =
+      ExperimentOfPlans(comparison, sides_, 0, catalog_, profiles_, "plans.toml");
+  EXPECT_EQ(made.plans, 1u);
+  EXPECT_EQ(made.id, "plan-of-a");
+  const Experiment read =
+      ParseExperiment(TomlFile::Parse(made.text, "plans.toml"), catalog_, profiles_);
+  std::set<std::string> hashes;
+  for (const Cell& cell : read.parts.at(0).cells) hashes.insert(cell.config_hash);
+  EXPECT_EQ(hashes, (std::set<std::string>{cells_[0].config_hash, cells_[1].config_hash,
+                                           given_.config_hash}));
+  EXPECT_EQ(read.parts[0].blocks, 5);
+  EXPECT_EQ(read.parts[0].reference, "dense");
+  EXPECT_EQ(made.text.find("threads_per_worker"), std::string::npos) << made.text;  // the default
+}
+
+TEST_F(Forcing, TheExperimentNamesWhatItLeavesOut) {
+  AddBoth();
+  Plan(0, OutcomeWith("3,40", {{"tensors", {{"offloaded", 4}}}}));
+  const SystemComparison comparison = Forced(false);
+  ExpectIn(
+      "no plan of a can be forced: safusion-inter, digits-resnet, workers 2: its plan says more "
+      "than the units that a given plan has: 4 tensors offloaded",
+      ErrorOf([&] { ExperimentOfPlans(comparison, sides_, 0, catalog_, profiles_, "p.toml"); }));
+}
+
+TEST_F(Forcing, TablesSayWhatIsModelledAndWhatWasMeasured) {
+  AddBoth();
+  const SystemComparison comparison = Forced();
+  const ModelRequest asked{false, "a", {"profile of a", "profile of b"}};
+  EXPECT_EQ(SummaryOf(comparison, sides_, request_, asked).back(),
+            "Plans of a: 1 that another side plans otherwise and 0 that cannot be forced; 0 "
+            "measured there");
+  std::string text;
+  for (const Table& table : TablesOf(comparison, sides_, request_, asked))
+    text += Render(table, TableFormat::kMarkdown);
+  EXPECT_NE(text.find("with the plans of a"), std::string::npos);
+  EXPECT_NE(text.find(", modelled |"), std::string::npos) << text;
+  const json cell = ComparisonJson(comparison, sides_, request_, asked)["cells"][0];
+  EXPECT_EQ(cell["second_forced"]["gain_mode"], "modelled");
+  EXPECT_EQ(cell["second_forced"]["units"], "3,40");
+  EXPECT_EQ(cell["first_forced"]["own"], true);
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

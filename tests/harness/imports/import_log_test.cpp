@@ -1,0 +1,148 @@
+// Tests the reader of others' training logs.
+#include "harness/imports/import_log.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "harness/imports/line_pattern.hpp"
+#include "tests/harness/imports/our_catalog.hpp"
+#include "tests/support/errors.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using testing::ErrorOf;
+using testing::ExpectIn;
+
+TEST(LinePattern, GroupsHaveNames) {
+  const std::vector<std::string> known = {"step", "loss"};
+  const LinePattern pattern({R"((a|b)+ step=(?<step>\d+)(?:,)? [(] \((?P<loss>[-\d.]+)\))", "m:1"},
+                            known);
+  const auto found = pattern.Match("ab step=12, ( (-0.5)");
+  EXPECT_EQ(found, (std::map<std::string, std::string>{{"step", "12"}, {"loss", "-0.5"}}));
+  EXPECT_TRUE(pattern.Match("nothing").empty());
+  EXPECT_TRUE(pattern.Match(std::string(LinePattern::kLongestLine, 'a') + " step=1 ( (2)").empty());
+  const auto error = [&](const char* text) {
+    return ErrorOf([&] { LinePattern({text, "m.toml:3: patterns[0]"}, known); });
+  };
+  ExpectIn("m.toml:3: patterns[0] = (: no regular expression", error("("));
+  ExpectIn("expected a named group", error("(a)"));
+  ExpectIn("unknown group \"steps\"; did you mean \"step\"?", error("(?<steps>a)"));
+}
+
+constexpr const char* kSetting = R"(source = "our run"
+system = "lab"
+workload = "resnet50-imagenet"
+method = "horovod-fusion"
+)";
+
+std::vector<ImportedResult> Log(const std::string& text, const std::string& map) {
+  return ReadTrainingLog(text, "train.log",
+                         ParseImportMap(kSetting + map, "m.toml", ImportForm::kLog), OurCatalog());
+}
+
+TEST(ImportLog, TheMedianOfStepsBehindTheWarmUp) {
+  const std::string map = R"(workers = 4
+batch_per_worker = 10
+warmup = 2
+patterns = ['step (?<step>\d+): (?<milliseconds>[\d.]+) ms, loss (?<loss>[\d.]+)']
+)";
+  std::string text = "a heading\n";
+  const double times[] = {5000, 900, 200, 100, 400};
+  for (int step = 0; step < 5; ++step)
+    text += "step " + std::to_string(step) + ": " + std::to_string(times[step]) + " ms, loss 1.5\n";
+  const auto results = Log(text, map);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].metric, "throughput");
+  EXPECT_DOUBLE_EQ(results[0].value, 4 * 10 / 0.2);
+  EXPECT_EQ(results[0].steps, 3u);
+  EXPECT_GT(results[0].standard_error, 0);
+  ASSERT_EQ(results[0].log.size(), 5u);
+  EXPECT_FALSE(results[0].log[1].measured);
+  EXPECT_TRUE(results[0].log[2].measured);
+  EXPECT_EQ(results[0].log[2].loss, 1.5);
+}
+
+TEST(ImportLog, WhatItSaysItselfIsTakenAndHeldToWhatTheUserSays) {
+  const std::string map = R"(per = "worker"
+unit = "img/s"
+warmup = 0
+patterns = ['GPUs: (?<workers>\d+)', 'rate (?<rate>[\d.]+)', 'sum (?<system_rate>[\d.]+)']
+)";
+  const std::string text = "GPUs: 4\nrate 10\nrate 12\nrate 11\nsum 44\n";
+  const auto results = Log(text, map);
+  EXPECT_DOUBLE_EQ(results.at(0).value, 44);
+  EXPECT_TRUE(results[0].doubts.empty());
+  ExpectIn("m.toml:5: workers = \"8\", and train.log:1: workers = \"4\": expected one of the two",
+           ErrorOf([&] { Log(text, "workers = 8\n" + map); }));
+  std::string wrong = map;
+  wrong.replace(wrong.find("worker"), 6, "system");
+  const auto doubted = Log(text, wrong);
+  ASSERT_EQ(doubted.at(0).doubts.size(), 1u);
+  ExpectIn("4 times apart: is per = \"system\" right?", doubted[0].doubts[0]);
+}
+
+TEST(ImportLog, EvaluationsMakeACurve) {
+  const std::string map = R"(workers = 4
+metric_unit = "%"
+steps_per_epoch = 100
+target = 0.5
+patterns = ['epoch (?<epoch>\d+) at (?<clock_ms>\d+)(?: acc (?<metric>[\d.]+))?']
+)";
+  const auto results =
+      Log("epoch 0 at 1000\nepoch 1 at 61000 acc 40\nepoch 2 at 121000 acc 60\n"
+          "epoch 3 at 181000 acc 55\n",
+          map);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].metric, "final_metric");
+  EXPECT_DOUBLE_EQ(results[0].value, 0.55);
+  ASSERT_EQ(results[0].curve.size(), 3u);
+  EXPECT_EQ(results[0].curve[1].step, 200);
+  EXPECT_EQ(results[0].curve[1].seconds, 120);
+  const json metrics = TrialOf(results[0])["metrics"];
+  EXPECT_EQ(metrics["steps_to_target"]["value"], 200);
+  EXPECT_EQ(metrics["seconds_to_target"]["value"], 120);
+}
+
+TEST(ImportLog, CommaSeparatedStepsHaveColumns) {
+  const auto results = ReadTrainingLog(
+      "iter,t,l\n0,9,3\n1,0.5,2\n2,0.5,1\n", "steps.csv",
+      ParseImportMap(std::string(kSetting) +
+                         "workers = 2\nbatch_per_worker = 8\nwarmup = 1\n[columns]\n"
+                         "step = \"iter\"\nseconds = \"t\"\nloss = \"l\"\n",
+                     "m.toml", ImportForm::kLog),
+      OurCatalog());
+  EXPECT_DOUBLE_EQ(results.at(0).value, 2 * 8 / 0.5);
+}
+
+TEST(ImportLog, MistakesAreNamed) {
+  const std::string lines = R"(patterns = ['t (?<seconds>\S+)']
+)";
+  const auto error = [&](const std::string& text, const std::string& map) {
+    return ErrorOf([&] { Log(text, map); });
+  };
+  ExpectIn("no workers", error("t 1\n", "warmup = 0\n" + lines));
+  ExpectIn("no warmup: expected how many first steps", error("t 1\n", "workers = 1\n" + lines));
+  ExpectIn("train.log:2: seconds = \"x\": expected a number",
+           error("t 1\nt x\n", "workers = 1\nwarmup = 0\n" + lines));
+  ExpectIn("m.toml:7: patterns[0]: it matches no line of train.log",
+           error("nothing\n", "workers = 1\nwarmup = 0\n" + lines));
+  ExpectIn("all its times are of warm-up", error("t 1\n", "workers = 1\nwarmup = 1\n" + lines));
+  ExpectIn("expected `patterns` in the map", error("t 1\n", "workers = 1\n"));
+  ExpectIn("no per: expected worker or system", error("r 5\n",
+                                                      "workers = 1\nwarmup = 0\nunit = \"img/s\"\n"
+                                                      "patterns = ['r (?<rate>\\d+)']\n"));
+  ExpectIn("expected images/s or samples/s",
+           error("r 5\n",
+                 "workers = 1\nwarmup = 0\nunit = \"tokens/s\"\nper = \"worker\"\n"
+                 "patterns = ['r (?<rate>\\d+)']\n"));
+  ExpectIn("steps_per_epoch", error("e 1 m 0.5\n",
+                                    "workers = 1\nmetric_unit = \"1\"\n"
+                                    "patterns = ['e (?<epoch>\\d+) m "
+                                    "(?<metric>\\S+)']\n"));
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

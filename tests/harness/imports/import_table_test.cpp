@@ -1,0 +1,380 @@
+// Tests the reader of others' tables, what is doubted of their numbers, and how they are stored.
+#include "harness/imports/import_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/imports/import_log.hpp"
+#include "harness/imports/import_store.hpp"
+#include "harness/imports/plausibility.hpp"
+#include "tests/harness/imports/our_catalog.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using testing::ErrorOf;
+using testing::ExpectIn;
+
+constexpr const char* kMap = R"(
+source = "A paper, table 3"
+system = "lab"
+per = "system"
+metric = "throughput"
+unit = "images/s"
+[columns]
+workload = "model"
+workers = "gpus"
+value = "rate"
+[workloads]
+"ResNet-50" = "resnet50-imagenet"
+[methods]
+"WFBP, dense" = "horovod-fusion"
+)";
+
+std::vector<ImportedResult> Table(const std::string& text, const std::string& more = "") {
+  return ReadResultTable(text, "numbers.csv",
+                         ParseImportMap(more + kMap, "map.toml", ImportForm::kTable), OurCatalog());
+}
+
+std::string TableError(const std::string& text, const std::string& more = "") {
+  return ErrorOf([&] { Table(text, more); });
+}
+
+TEST(ImportTable, ARowIsAResult) {
+  const auto results = Table(
+      "model,method,gpus,rate,batch_per_worker,density\n"
+      "ResNet-50,dense,8,2000 +- 20,32,\n"
+      "resnet50-imagenet,safusion,8,3000,32,0.01\n");
+  ASSERT_EQ(results.size(), 2u);
+  const ImportedResult& dense = results[0];
+  EXPECT_EQ(dense.where, "numbers.csv:2");
+  EXPECT_EQ(dense.setting.workload, "resnet50-imagenet");
+  EXPECT_EQ(dense.setting.sparsifier, "none");
+  EXPECT_EQ(dense.setting.density, 1);
+  EXPECT_EQ(dense.value, 2000);
+  EXPECT_DOUBLE_EQ(dense.deviation, 0.01);
+  const json trial = TrialOf(dense);
+  // 8 workers * 32 images / 2000 images/s
+  EXPECT_DOUBLE_EQ(trial["metrics"]["step_seconds"]["value"], 0.128);
+  EXPECT_EQ(trial["config"]["mode"], "imported");
+  EXPECT_EQ(trial["experiment"], "imported");
+  EXPECT_EQ(trial["part"], "lab");
+  EXPECT_EQ(trial["system"]["source"], "A paper, table 3");
+  EXPECT_EQ(WhatIsWrongWithTrial([&] {
+              json stored = trial;
+              stored["trial_id"] = "imported/lab/x";
+              return stored;
+            }()),
+            "");
+  EXPECT_EQ(results[1].setting.density, 0.01);
+  EXPECT_EQ(results[1].setting.sparsifier, "");  // the source does not say
+}
+
+TEST(ImportTable, NumbersOfOneWorkerAreMultiplied) {
+  std::string map = kMap;
+  map.replace(map.find("\"system\"\nmetric"), 8, "\"worker\"");
+  const auto results =
+      ReadResultTable("model,method,gpus,rate\nResNet-50,dense,8,250\n", "n.csv",
+                      ParseImportMap(map, "m.toml", ImportForm::kTable), OurCatalog());
+  EXPECT_EQ(results.at(0).value, 2000);
+  EXPECT_EQ(results[0].stated, "250 images/s, of a worker");
+}
+
+TEST(ImportTable, TheOrderOfRowsDoesNotMatter) {
+  std::vector<std::string> rows;
+  for (const char* method : {"dense", "safusion", "oktopk"}) {
+    for (const int workers : {1, 4, 16})
+      rows.push_back(std::string("ResNet-50,") + method + "," + std::to_string(workers) + "," +
+                     std::to_string(100 * workers) + "\n");
+  }
+  const auto trials = [&] {
+    std::string text = "model,method,gpus,rate\n";
+    for (const std::string& row : rows) text += row;
+    auto results = Table(text);
+    Doubt(results, OurCatalog());
+    std::vector<json> all;
+    for (const ImportedResult& result : results) all.push_back(TrialOf(result));
+    std::ranges::sort(all);
+    return all;
+  };
+  const auto before = trials();
+  EXPECT_EQ(before.size(), 9u);
+  std::mt19937 draw(7);
+  for (int i = 0; i < 10; ++i) {
+    std::ranges::shuffle(rows, draw);
+    EXPECT_EQ(trials(), before);
+  }
+}
+
+TEST(ImportTable, ErrorsSayWhereWhatAndWhatWasExpected) {
+  const std::string header = "model,method,gpus,rate\n";
+  const std::string missing = TableError("method,gpus,rate\ndense,8,1\n");
+  ExpectIn("map.toml:8: columns: workload = \"model\": numbers.csv has no such column", missing);
+  ExpectIn("nothing was imported", missing);
+  ExpectIn(
+      "numbers.csv:1: no column \"method\" among model, gpus, rate: expected one, --column "
+      "method=NAME or --set method=...",
+      TableError("model,gpus,rate\nResNet-50,8,1\n"));
+  ExpectIn("numbers.csv:2: method = \"safuson\": expected one of `sparfuse list methods`, or",
+           TableError(header + "ResNet-50,safuson,8,1\n"));
+  ExpectIn("did you mean \"safusion\"?", TableError(header + "ResNet-50,safuson,8,1\n"));
+  ExpectIn("numbers.csv:2: model = \"ResNet-51\": expected one of `sparfuse list workloads`",
+           TableError(header + "ResNet-51,dense,8,1\n"));
+  ExpectIn("numbers.csv:2: gpus = \"8.5\": expected a whole number from 1",
+           TableError(header + "ResNet-50,dense,8.5,1\n"));
+  ExpectIn("numbers.csv:2: rate = \"fast\": expected a number",
+           TableError(header + "ResNet-50,dense,8,fast\n"));
+  ExpectIn("numbers.csv:2: rate = \"-1\", unit \"images/s\": expected a number above 0",
+           TableError(header + "ResNet-50,dense,8,-1\n"));
+  ExpectIn("numbers.csv:3: 3 fields: expected 4",
+           TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8\n"));
+  ExpectIn(
+      "numbers.csv:3: throughput of dense, resnet50-imagenet, 8 workers, density 1: expected "
+      "it once, or each with a `run` of its own: numbers.csv:2 has it",
+      TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8,2\n"));
+  ExpectIn("numbers.csv: no rows", TableError(header));
+  ExpectIn("two columns \"gpus\"", TableError("model,method,gpus,rate,gpus\n"));
+  ExpectIn("numbers.csv:2: metrics: throughput = 1e+300: expected a rate above 0",
+           TableError(header + "ResNet-50,dense,8,1e300\n"));
+  // All of them at once.
+  const std::string both = TableError(header + "ResNet-51,dense,8,1\nResNet-50,dens,0,1\n");
+  ExpectIn("numbers.csv:2", both);
+  ExpectIn("numbers.csv:3: method", both);
+  ExpectIn("numbers.csv:3: gpus", both);
+}
+
+TEST(ImportTable, WhoseRateItIsHasToBeSaid) {
+  std::string map = kMap;
+  map.erase(map.find("per = "), std::string("per = \"system\"\n").size());
+  ExpectIn("n.csv:2: no per: expected worker or system", ErrorOf([&] {
+             ReadResultTable("model,method,gpus,rate\nResNet-50,dense,8,1\n", "n.csv",
+                             ParseImportMap(map, "m.toml", ImportForm::kTable), OurCatalog());
+           }));
+}
+
+TEST(ImportTable, SettingsThatContradictThemselvesAreRefused) {
+  const std::string header = "model,method,gpus,rate,density,network_gbps,sparsifier\n";
+  ExpectIn("density = \"0.01\": expected 1, or none: dense sends dense gradients",
+           TableError(header + "ResNet-50,dense,8,1,0.01,,\n"));
+  ExpectIn("density = \"2\": expected a number from 1e-09 to 1",
+           TableError(header + "ResNet-50,safusion,8,1,2,,\n"));
+  ExpectIn("no ranks_per_node: expected how many workers share a node's network",
+           TableError(header + "ResNet-50,dense,8,1,,10,\n"));
+  ExpectIn("sparsifier = \"topq\"", TableError(header + "ResNet-50,safusion,8,1,,,topq\n"));
+}
+
+TEST(ImportMap, MistakesNameTheirLine) {
+  const auto error = [](const std::string& text, ImportForm form = ImportForm::kTable) {
+    return ErrorOf([&] { ParseImportMap(text, "m.toml", form); });
+  };
+  ExpectIn("m.toml:1: ", error("sorce = \"x\"\n"));
+  ExpectIn("did you mean \"source\"", error("sorce = \"x\"\n"));
+  ExpectIn("m.toml:2: ", error("[columns]\nworkloat = \"x\"\n"));
+  ExpectIn("m.toml:1: workers = [8]: expected a string or a number", error("workers = [8]\n"));
+  ExpectIn("patterns", error("patterns = ['a']\n"));  // of logs alone
+  ExpectIn("a list of regular expressions", error("patterns = 'a'\n", ImportForm::kLog));
+  ExpectIn("--set wrkers=8: unknown key \"wrkers\"; did you mean \"workers\"?", ErrorOf([] {
+             ReadImportMap({"", {}, {"wrkers=8"}}, ImportForm::kTable);
+           }));
+  ExpectIn("--column workers: expected KEY=COLUMN", ErrorOf([] {
+             ReadImportMap({"", {"workers"}, {}}, ImportForm::kTable);
+           }));
+}
+
+std::vector<std::string> DoubtsOf(std::vector<ImportedResult> results) {
+  Doubt(results, OurCatalog());
+  std::vector<std::string> doubts;
+  for (const ImportedResult& result : results) {
+    for (const std::string& doubt : result.doubts) doubts.push_back(result.where + ": " + doubt);
+  }
+  return doubts;
+}
+
+TEST(Plausibility, SystemsNumbersTakenForAWorkersScaleTooWell) {
+  const auto curve = [](const std::string& per, std::vector<double> rates) {
+    std::string map = kMap, text = "model,method,gpus,rate\n";
+    map.replace(map.find("\"system\"\nmetric"), 8, "\"" + per + "\"");
+    int workers = 1;
+    for (const double rate : rates) {
+      text += "ResNet-50,dense," + std::to_string(workers) + "," + std::to_string(rate) + "\n";
+      workers *= 2;
+    }
+    return DoubtsOf(ReadResultTable(
+        text, "n.csv", ParseImportMap(map, "m.toml", ImportForm::kTable), OurCatalog()));
+  };
+  EXPECT_EQ(curve("system", {100, 190, 350}).size(), 0u);
+  EXPECT_EQ(curve("worker", {100, 95, 87}).size(), 0u);
+  const auto wrong = curve("worker", {100, 190, 350});  // as of all workers
+  ASSERT_EQ(wrong.size(), 2u);
+  ExpectIn(
+      "n.csv:3: 3.8 times the throughput of n.csv:2 with 2 times its workers: numbers of all "
+      "workers, taken for one's?",
+      wrong[0]);
+  const auto other = curve("system", {100, 95, 87});  // as of one worker
+  ASSERT_EQ(other.size(), 2u);
+  ExpectIn("numbers of one worker, taken for all's?", other[0]);
+  EXPECT_EQ(curve("system", {100}).size(), 0u);  // nobody can tell
+}
+
+TEST(Plausibility, WorkersThatArePlacedOtherwiseAreOnNoCurve) {
+  const std::string header = "model,method,gpus,rate,ranks_per_node\n";
+  const auto doubts = [&](const std::string& rows) { return DoubtsOf(Table(header + rows)); };
+  // As many workers on twice the nodes, in whatever order the table has them.
+  EXPECT_TRUE(doubts("ResNet-50,dense,16,1000,8\nResNet-50,dense,16,700,1\n").empty());
+  EXPECT_TRUE(doubts("ResNet-50,dense,16,700,1\nResNet-50,dense,16,1000,8\n").empty());
+  EXPECT_TRUE(doubts("ResNet-50,dense,8,900,8\nResNet-50,dense,16,700,1\n").empty());
+  // A node that is filled, then more of them.
+  const std::string filled =
+      "ResNet-50,dense,1,100,1\nResNet-50,dense,8,700,8\nResNet-50,dense,16,1300,8\n";
+  EXPECT_TRUE(doubts(filled).empty());
+  const auto found = doubts(filled + "ResNet-50,dense,32,1250,8\nResNet-50,dense,32,900,1\n");
+  ASSERT_EQ(found.size(), 1u);
+  ExpectIn("0.962 times the throughput of", found[0]);
+}
+
+TEST(Plausibility, AStepTimeContradictsARate) {
+  const std::string header = "model,method,gpus,rate,metric,unit,batch_per_worker\n";
+  const auto doubts = [&](const std::string& rate) {
+    std::string map = kMap;
+    for (const char* line : {"metric = \"throughput\"\n", "unit = \"images/s\"\n"})
+      map.erase(map.find(line), std::string(line).size());
+    return DoubtsOf(ReadResultTable(header + "ResNet-50,dense,8," + rate +
+                                        ",throughput,images/s,32\n"
+                                        "ResNet-50,dense,8,128,step_seconds,ms,32\n",
+                                    "n.csv", ParseImportMap(map, "m.toml", ImportForm::kTable),
+                                    OurCatalog()));
+  };
+  EXPECT_TRUE(doubts("2000").empty());  // 8 * 32 / 0.128
+  EXPECT_TRUE(doubts("2100").empty());
+  ASSERT_EQ(doubts("250").size(), 1u);
+  ExpectIn("one worker's, or that of all 8?", doubts("250")[0]);
+  ASSERT_EQ(doubts("1000").size(), 1u);
+  EXPECT_EQ(doubts("1000")[0].find("one worker"), std::string::npos);
+}
+
+TEST(Plausibility, LabelsOfNetworksAreHeldToTheBytesOfAStep) {
+  const auto results = [](double gbps, double rate, double alone = 0) {
+    std::string text = "model,method,gpus,rate,batch_per_worker,network_gbps,ranks_per_node\n";
+    if (alone > 0) text += "ResNet-50,dense,1," + std::to_string(alone) + ",32,,\n";
+    text += "ResNet-50,dense,8," + std::to_string(rate) + ",32," + std::to_string(gbps) + ",1\n";
+    auto read = Table(text);
+    Doubt(read, OurCatalog());
+    return read.back();
+  };
+  // 25 557 032 parameters: 2 * 7 / 8 * 4 bytes of each, 178.9 MB, of a step of 0.128 s:
+  // 11.18 Gbit/s at least.
+  const ImportedResult fast = results(10, 2000);
+  ASSERT_TRUE(fast.implied_gbps);
+  EXPECT_NEAR(fast.implied_gbps->first, 11.18, 0.01);
+  EXPECT_TRUE(std::isinf(fast.implied_gbps->second));
+  ASSERT_EQ(fast.doubts.size(), 1u);
+  ExpectIn("10 Gbit/s cannot be", fast.doubts[0]);
+  EXPECT_TRUE(results(25, 2000).doubts.empty());
+  // One worker's step takes 0.1 s, of eight 0.512: 178.9 MB in 0.412 s are 3.474 Gbit/s.
+  const ImportedResult slow = results(100, 500, 320);
+  ASSERT_TRUE(slow.implied_gbps);
+  EXPECT_NEAR(slow.implied_gbps->second, 3.474, 0.001);
+  ASSERT_EQ(slow.doubts.size(), 1u);
+  ExpectIn("less than half of 100", slow.doubts[0]);
+  EXPECT_TRUE(results(5, 500, 320).doubts.empty());
+  EXPECT_TRUE(results(100, 500).doubts.empty());  // nobody says how long a step computes
+}
+
+class ImportStore : public ::testing::Test {
+ protected:
+  std::filesystem::path folder_ = std::filesystem::temp_directory_path() /
+                                  ("sparfuse-import-" + std::to_string(::getpid()) + "-" +
+                                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  Store store_{folder_};
+
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ImportPlan Import(const std::vector<ImportedResult>& results) {
+    const StoreLock lock(folder_);
+    std::vector<std::string> problems;
+    const ImportPlan plan = PlanImport(results, store_.OpenIndex(lock, problems).Rows());
+    if (plan.refused.empty()) AddImported(store_, lock, plan.add);
+    EXPECT_TRUE(problems.empty());
+    return plan;
+  }
+};
+
+TEST_F(ImportStore, ImportingTwiceIsImportingOnce) {
+  const std::string header = "model,method,gpus,rate\n";
+  const auto results = Table(header + "ResNet-50,dense,8,2000\nResNet-50,safusion,8,3000\n");
+  EXPECT_EQ(Import(results).add.size(), 2u);
+  const ImportPlan again = Import(results);
+  EXPECT_EQ(again.add.size(), 0u);
+  EXPECT_EQ(again.present, 2u);
+  // More rows of the same file: what is there stays.
+  const auto more = Table(header + "ResNet-50,oktopk,8,1000\nResNet-50,dense,8,2000\n");
+  const ImportPlan third = Import(more);
+  EXPECT_EQ(third.add.size(), 1u);
+  EXPECT_EQ(third.present, 1u);
+  // Another number, or another run.
+  const ImportPlan changed = Import(Table(header + "ResNet-50,dense,8,2001\n"));
+  ASSERT_EQ(changed.refused.size(), 1u);
+  ExpectIn("numbers.csv:2: throughput of dense", changed.refused[0]);
+  ExpectIn("has throughput = 2000 images/s", changed.refused[0]);
+  EXPECT_EQ(Import(Table("model,method,gpus,rate,run\nResNet-50,dense,8,2001,1\n")).add.size(), 1u);
+  std::vector<std::string> problems;
+  const auto rows = store_.Rows(problems);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(rows.size(), 4u);
+  for (const TrialRow& row : rows) EXPECT_TRUE(row.imported());
+}
+
+// An id says of what a number is and which number it is: files that have the same row give one
+// trial, and a corrected row gives another.
+TEST_F(ImportStore, IdsAreOfTheNumber) {
+  const std::string header = "model,method,gpus,rate\n";
+  const auto id = [&](const std::string& row, const std::string& file) {
+    const TemporaryFolder folder;
+    const Store store(folder.path());
+    const StoreLock lock(folder.path());
+    auto results = Table(header + row);
+    results[0].file = file;
+    results[0].sha256 = Sha256Hex(file);
+    const ImportedResult* only = &results[0];
+    return AddImported(store, lock, std::span(&only, 1)).at(0);
+  };
+  const std::string one = id("ResNet-50,dense,8,2000\n", "a.csv");
+  EXPECT_EQ(id("ResNet-50,dense,8,2000\n", "b.csv"), one);
+  EXPECT_NE(id("ResNet-50,dense,8,2001\n", "a.csv"), one);
+}
+
+TEST_F(ImportStore, WhatWasCalledBadMayBeImportedAnew) {
+  const std::string header = "model,method,gpus,rate\n";
+  Import(Table(header + "ResNet-50,dense,8,2000\n"));
+  std::vector<std::string> problems;
+  const std::string id = store_.Rows(problems).at(0).trial_id;
+  store_.Annotate(StoreLock(folder_), id, "misread");
+  EXPECT_EQ(Import(Table(header + "ResNet-50,dense,8,2001\n")).add.size(), 1u);
+  EXPECT_EQ(store_.Rows(problems).size(), 2u);
+}
+
+TEST_F(ImportStore, ACurveIsKept) {
+  Import(ReadTrainingLog(
+      "s 1 m 10\ns 2 m 20\n", "train.log",
+      ParseImportMap("source = 'our run'\nsystem = 'lab'\nworkload = 'resnet50-imagenet'\n"
+                     "method = 'dense'\nworkers = 1\nmetric_unit = '%'\n"
+                     "patterns = ['s (?<step>\\d+) m (?<metric>\\d+)']\n",
+                     "m.toml", ImportForm::kLog),
+      OurCatalog()));
+  std::vector<std::string> problems;
+  const TrialRow row = store_.Rows(problems).at(0);
+  EXPECT_TRUE(SomethingIsAt(folder_ / row.directory / "evaluations.npy"));
+  EXPECT_EQ(row.kind, "convergence");
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

@@ -1,0 +1,116 @@
+"""Two hosts on one machine: network namespaces with host names of their own, joined by links.
+
+Needs root, ip and tc; `why_not()` says what is missing. mpirun starts its daemon on the other host by
+an agent that enters that namespace, where ssh would log in.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+# As ssh: AGENT HOST COMMAND...; of this machine's environment nothing is there but what a login sets.
+AGENT = """#!/bin/sh
+host="$1"; shift
+{refuse}exec env -i PATH="$PATH" HOME="$HOME" ip netns exec "$host" unshare --uts --mount {clock} sh -c \
+  '{enter}; {mounts}eval "$*"' "$host" "$@"
+"""
+# On a host whose processor has another name, the kernel seems to say so.
+ENTER = 'hostname "$0"; if [ -e {folder}/$0.cpuinfo ]; then mount --bind {folder}/$0.cpuinfo /proc/cpuinfo; fi'
+
+
+def why_not():
+    """What two hosts need and this machine lacks, or None."""
+    for program in ("ip", "tc", "mpirun", "unshare"):
+        if not shutil.which(program):
+            return f"no {program} on this machine"
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    name = f"sft{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        return f"no network namespace can be made: {made.stderr.strip()}"
+    shaped = subprocess.run(["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "lo", "root", "tbf",
+                             "rate", "1gbit", "burst", "64k", "latency", "50ms"],
+                            capture_output=True, text=True, check=False)
+    subprocess.run(["ip", "netns", "del", name], check=False)
+    return None if shaped.returncode == 0 else f"this kernel cannot shape a link: {shaped.stderr.strip()}"
+
+
+class Hosts:
+    """Two hosts, "NAMEa" and "NAMEb", and links "net0", "net1", ... between them, each a network of its own.
+
+    links: of each link its Mbit/s, or None for as fast as the machine is. clock: by how many seconds the
+    second host's monotonic clock is ahead, in a time namespace of its own; None: they share one.
+    processors: how each host calls its processor; None: as this machine does.
+    """
+
+    def __init__(self, name, folder, links, clock=None, processors=(None, None)):
+        self.names = [f"{name}a", f"{name}b"]
+        self.folder = Path(folder)
+        self.hostfile = self.folder / f"{name}.hosts"
+        self.hostfile.write_text("".join(f"{host} slots=2\n" for host in self.names))
+        self.clock = "" if clock is None else f"--time --monotonic {clock}"
+        self.enter = ENTER.format(folder=self.folder)
+        for host, processor in zip(self.names, processors):
+            if processor:
+                told = Path("/proc/cpuinfo").read_text()
+                (self.folder / f"{host}.cpuinfo").write_text(
+                    re.sub(r"(?m)^model name.*", f"model name\t: {processor}", told))
+        self.agent = self.folder / f"{name}.agent"
+        self.reach()
+        try:
+            self._make(links)
+        except subprocess.CalledProcessError:
+            self.remove()
+            raise
+
+    def reach(self, but=None, silent=None, mounts=""):
+        """What the agent reaches from now on: every host, or all but one; one of them may take the call and
+        never answer. mounts: commands of the shell that change what of this machine's files hosts see."""
+        refuse = f'if [ "$host" = {but} ]; then echo "$host: no route to host" >&2; exit 255; fi\n' if but else ""
+        if silent:
+            refuse += f'if [ "$host" = {silent} ]; then exec sleep 1000; fi\n'
+        if mounts:
+            script = self.agent.with_suffix(".mounts")
+            script.write_text(mounts)
+            mounts = f". {script}; "
+        self.agent.write_text(AGENT.format(refuse=refuse, clock=self.clock, enter=self.enter,
+                                           mounts=mounts))
+        self.agent.chmod(0o755)
+
+    def _make(self, links):
+        for host in self.names:
+            self._do("ip", "netns", "add", host)
+            self._do("ip", "-n", host, "link", "set", "lo", "up")
+        for number, rate in enumerate(links):
+            self._do("ip", "link", "add", f"net{number}", "netns", self.names[0], "type", "veth",
+                     "peer", "name", f"net{number}", "netns", self.names[1])
+            for end, host in enumerate(self.names):
+                self._do("ip", "-n", host, "addr", "add", f"10.77.{number}.{end + 1}/24", "dev", f"net{number}")
+                self._do("ip", "-n", host, "link", "set", f"net{number}", "up")
+            if rate is not None:
+                self.shape(number, rate)
+
+    def shape(self, number, rate):
+        """Lets a link have so many Mbit/s from now on."""
+        for host in self.names:
+            self._do("tc", "-n", host, "qdisc", "replace", "dev", f"net{number}", "root", "tbf",
+                     "rate", f"{rate}mbit", "burst", "64k", "latency", "100ms")
+
+    @staticmethod
+    def _do(*command):
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    def remove(self):
+        for host in self.names:
+            subprocess.run(["ip", "netns", "del", host], check=False, capture_output=True)
+
+    def environment(self):
+        return {"OMPI_MCA_plm_rsh_agent": str(self.agent), "OMPI_MCA_plm": "rsh"}
+
+    def command(self, *arguments):
+        """A command as a user of the first host types it."""
+        return ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "--mount", "sh", "-c",
+                f'{self.enter}; exec "$@"', self.names[0], *map(str, arguments)]

@@ -1,0 +1,84 @@
+"""Tests that a load in the middle of a run is seen by its control, with real ranks.
+
+  load_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARFUSE = None
+LOADED = 2  # of four blocks
+EXPERIMENT = """
+id = "loaded"
+[defaults]
+mode = "measured"
+workload = "recorded-resnet"
+batch_per_worker = 8
+workers = 2
+warmup_steps = 1
+steps = 6
+[[axis]]
+method = ["dense", "wfbp"]
+[repeat]
+blocks = 4
+"""
+
+
+@contextmanager
+def load():
+    """Four programs a core that compute."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                for _ in range(4 * len(os.sched_getaffinity(0)))]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+class LoadTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-load-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def call(self, *arguments):
+        done = subprocess.run([SPARFUSE, "--root", ROOT, "--results", self.folder / "results", *map(str, arguments)],
+                              text=True, capture_output=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_a_block_that_was_measured_beside_a_load_is_marked_by_its_control(self):
+        file = self.folder / "loaded.toml"
+        file.write_text(EXPERIMENT)
+        for block in range(4):
+            run = ("run", file, "--block", block, "--keep-disturbed")
+            if block == LOADED:
+                with load():
+                    self.call(*run)
+            else:
+                self.call(*run)
+        bundle = self.folder / "loaded.sparfuse"
+        self.call("export", file, "--out", bundle)
+        cell, = json.loads(self.call("compare", bundle, bundle, "--keep-disturbed", "--json"))["cells"]
+        moved = cell["first_moved"]
+        self.assertIn(str(LOADED), moved)
+        self.assertEqual(max(moved, key=moved.get), str(LOADED), moved)
+        self.assertIn(cell["verdict"], ("agree", "undecided"))  # with itself, loaded or not
+        self.assertIn("dense moved by more than 10 %", self.call("compare", bundle, bundle, "--keep-disturbed"))
+        # And by what the host says: its times do not count unless they are asked for.
+        trials = [json.loads(path.read_text()) for path in (self.folder / "results").rglob("trial.json")]
+        self.assertEqual({trial["quiet"]["disturbed"] for trial in trials if trial["block"] == LOADED}, {True})
+
+
+if __name__ == "__main__":
+    SPARFUSE = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,121 @@
+// Configures registered methods over some tensors, and runs them live over ranks that are threads.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "tests/support/live_run.hpp"
+#include "tests/support/planning.hpp"
+
+namespace sparfuse::harness {
+
+inline std::vector<TensorShape> Tensors() {
+  std::vector<TensorShape> tensors;
+  for (const std::size_t n : testing::kTensorSizes) {
+    tensors.push_back(
+        {"tensor" + std::to_string(tensors.size()), {static_cast<std::int64_t>(n)}, n});
+  }
+  return tensors;
+}
+
+inline const nlohmann::json kPlain = {{"payload_values", "f32"}, {"payload_indices", "u32"}};
+inline const nlohmann::json kGaps = {{"payload_values", "f32"}, {"payload_indices", "delta"}};
+inline const nlohmann::json kCoded = {{"payload_values", "f16"}, {"payload_indices", "delta"}};
+
+inline CellConfig ConfigOf(const Method& method, const std::string& sparsifier = "",
+                           nlohmann::json options = nlohmann::json::object()) {
+  static const Catalog kCatalog = BuiltInCatalog();
+  nlohmann::json given = method.conformance_options;
+  given.update(options);
+  CellConfig config;
+  config.method_options = ResolveMethodOptions(kCatalog, method, given);
+  if (!method.dense()) {
+    config.sparsifier = sparsifier.empty() ? method.sparsifier : sparsifier;
+    config.density = 0.05;
+  }
+  config.feedback = method.sends_payloads() ? "residual" : "none";
+  return config;
+}
+
+inline CollectiveTraits TraitsOf(const CellConfig& config) {
+  return Compose(config).sparse_collective->traits();
+}
+
+// The method's own, or one whose counts are known beforehand.
+inline std::string ExactSparsifier(const Method& method) {
+  return method.dense() || FindSparsifier(method.sparsifier).exact_count ? method.sparsifier
+                                                                         : "topk";
+}
+
+// With dense_fallback, selecting from a large tensor takes longer than it saves.
+inline CostModel CostOf(const CellConfig& config) {
+  CostModel cost = testing::EvenCost();
+  if (!BoolOption(config.method_options.sending, "dense_fallback")) return cost;
+  for (auto& [name, seconds] : cost.selection) {
+    seconds.Add(0.01, PiecewiseLinear({{0, 1e-6}, {4000, 1e-6}, {4001, 1}}));
+  }
+  return cost;
+}
+
+inline std::vector<testing::RankResult> RunLive(const CellConfig& config, const Topology& topology,
+                                                const testing::Gradients& gradient_of,
+                                                std::size_t without_gradient = 999,
+                                                Device device = {}) {
+  const auto configure = [&] {
+    const Composition composition = Compose(config);
+    GradientLayout layout = MakeLayout(Tensors(), config);
+    const BackwardProfile backward = testing::EvenBackward(testing::kTensorSizes.size());
+    const CostModel cost = CostOf(config);
+    Plan plan = MakePlan(composition, layout, topology, &backward, &cost);
+    LiveConfig live = MakeLiveConfig(composition, std::move(layout), std::move(plan), topology, 7);
+    live.deadline = testing::kLiveDeadline;
+    live.device = device;
+    return live;
+  };
+  return testing::RunLive(configure, topology.ranks, gradient_of, without_gradient);
+}
+
+// A method whose file codes its payloads, as any file may, has to pass as the registered ones do.
+inline constexpr const char* kInHalves = "wfbp-in-halves";
+
+inline Method MethodOf(const std::string& name) {
+  if (name == kInHalves) {
+    Method method = MethodOf("wfbp");
+    method.sending["payload_values"] = std::string("f16");
+    return method;
+  }
+  for (const Method& method : BuiltInCatalog().methods) {
+    if (method.name == name) return method;
+  }
+  throw std::runtime_error("no such method");
+}
+
+// Integers of up to 99,700: halves round most of them and cut the largest off, but what they hold
+// are integers again, so that sums stay exact.
+inline std::vector<float> WideGradient(int rank, int step, std::size_t tensor) {
+  auto gradient = testing::IntegerGradient(rank, step, tensor);
+  for (float& value : gradient) value *= 997;
+  return gradient;
+}
+
+// As testing::LostMass, which knows integer gradients: these are 997 times as large.
+inline std::vector<double> LostWideMass(const std::vector<testing::RankResult>& results) {
+  std::vector<double> lost = testing::LostMass(results);
+  for (int step = 0; step < testing::kLiveSteps; ++step) {
+    for (int rank = 0; rank < static_cast<int>(results.size()); ++rank) {
+      std::size_t i = 0;
+      for (std::size_t t = 0; t < testing::kTensorSizes.size(); ++t) {
+        for (const float value : testing::IntegerGradient(rank, step, t))
+          lost[i++] -= 996.0 * value;
+      }
+    }
+  }
+  return lost;
+}
+
+}  // namespace sparfuse::harness
