@@ -263,10 +263,8 @@ std::string DistributionVersion(const fs::path& root, const std::string& name) {
 
 CudaBuild DescribeCudaBuild(const fs::path& root) {
   CudaBuild build;
-#ifdef SPARFUSE_CUDA
-  build.linked = true;
-#endif
   build.info = CudaBuildInfo();
+  build.linked = !build.info.empty();
   build.runtime = CudaVersions().runtime;
   build.devices = CudaDeviceCount();
   build.wheel = DistributionVersion(root, "nvidia_cuda_runtime");

@@ -9,6 +9,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/exchanges.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "tests/support/transport_cases.hpp"
 
 namespace sparfuse {
@@ -138,6 +139,7 @@ std::vector<Case> AllCases() {
       if (!each.WhyOnlyModelled(ResolveOptions(each.name, each.options, options)).empty()) continue;
       for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32}) {
         for (const int per_node : {1, 2}) {
+          if (testing::kThreadSanitized && ranks > 4) continue;
           if (per_node == 2 && (ranks > 5 || !variant.empty())) continue;
           cases.push_back({std::string(each.name), options, variant, ranks, per_node});
         }

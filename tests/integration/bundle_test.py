@@ -158,7 +158,8 @@ class BundleTest(unittest.TestCase):
 
     def test_plans_of_one_system_are_measured_on_another(self):
         methods = '"dense", "safusion-inter"'
-        self.make_store("a", blocks=2, methods=methods)
+        # Neither is a machine of which a profile is at hand.
+        self.make_store("a", blocks=2, cores=256, methods=methods)
         self.make_store("b", blocks=2, cores=512, methods=methods)
         self.plan("a", "3,40")
         self.plan("b", "43")
@@ -309,9 +310,10 @@ class BundleTest(unittest.TestCase):
             return child.wait() != 0
 
         for _ in range(5):
-            if killed("export", "large", "--out", bundle, results=large):
-                self.assertFalse(bundle.exists())
-            bundle.unlink(missing_ok=True)
+            killed("export", "large", "--out", bundle, results=large)
+            if bundle.exists():  # killed when it was done, or not killed at all
+                self.call("verify", bundle)
+                bundle.unlink()
         self.call("export", "large", "--out", bundle, results=large)
         self.call("verify", bundle)
         for _ in range(5):

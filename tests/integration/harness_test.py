@@ -262,9 +262,8 @@ class HarnessTest(unittest.TestCase):
     def test_disturbed_trials_run_again_within_half_of_the_time(self):
         output = self.call("run", self.file, mode="disturbed", seconds="0.2")
         again = int(re.search(r"(\d+) time\(s\) a disturbed trial ran again at once", output)[1])
-        # Half of 18; none before it is known how long they take. The machine may slow some down.
-        self.assertGreaterEqual(again, 5, output)
-        self.assertLessEqual(again, 11, output)
+        # Half of 18, three at once; none before it is known how long they take. The machine may slow some down.
+        self.assertIn(again, (3, 6, 9, 12, 15), output)
         self.assertIn("18 ran well, 0 failed, 0 were in the store", output)
         self.assertIn("18 of those that ran well were disturbed", output)
         trials = self.trials()

@@ -20,7 +20,7 @@ EXPERIMENT = """
 id = "loaded"
 [defaults]
 mode = "measured"
-workload = "recorded-resnet"
+workload = "digits-resnet"
 batch_per_worker = 8
 workers = 2
 warmup_steps = 1

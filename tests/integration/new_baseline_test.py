@@ -51,7 +51,8 @@ class NewBaselineTest(unittest.TestCase):
         cls.tree.mkdir()
         for entry in ROOT.iterdir():
             if entry.name in ("baselines", "tests"):
-                shutil.copytree(entry, cls.tree / entry.name, symlinks=True)
+                shutil.copytree(entry, cls.tree / entry.name, symlinks=True,
+                                ignore=shutil.ignore_patterns("__pycache__"))
             elif entry.name not in ("build", ".git"):
                 (cls.tree / entry.name).symlink_to(entry)
         cls.said = cls.run_program([BUILD / "harness" / "sparfuse", "--root", cls.tree, "new", "baseline", NAME])

@@ -156,7 +156,7 @@ class StoreTest(unittest.TestCase):
         for killed in ("controller", "supervisor and controller"):
             run = self.start("run", self.file, seconds="100")
             self.wait_for("no ranks", lambda: sum("fake_worker" in line for line in self.processes_of()) > 2)
-            self.assertEqual(len(sessions() - before), 1)
+            self.assertGreaterEqual(len(sessions() - before), 1)  # other tests have their own for a while
             if killed != "controller":
                 children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
                 for child in children:
@@ -169,7 +169,7 @@ class StoreTest(unittest.TestCase):
                 self.kill_processes()
             self.assert_no_processes()
         self.call("run", self.file)
-        self.assertEqual(sessions() - before, set())
+        self.wait_for("a session is left", lambda: sessions() <= before)
 
     def test_a_copied_tree_works_on_itself(self):
         tree = self.folder / "tree"

@@ -20,7 +20,7 @@
 
 namespace sparfuse::testing {
 
-inline constexpr std::chrono::milliseconds kLiveDeadline{20000};
+inline constexpr std::chrono::milliseconds kLiveDeadline{120000};
 inline constexpr int kLiveSteps = 4;
 
 // Sizes that are one element, odd, and larger than a block of the kernels.

@@ -208,11 +208,11 @@ class ClusterParser {
   }
 
   void ReadCoder(const std::string& at) {
-    file_.Keys(at, "[[coder]]",
-               {"names", "encode_us", "encode_ns_an_element", "host_encode_us",
-                "host_encode_ns_an_element", "decode_us", "decode_us_a_rank",
-                "decode_ns_an_element", "decode_ns_an_element_and_rank", "decode_ns_an_entry",
-                "spread", "kind", "source"});
+    file_.Keys(
+        at, "[[coder]]",
+        {"names", "encode_us", "encode_ns_an_element", "host_encode_us",
+         "host_encode_ns_an_element", "decode_us", "decode_us_a_rank", "decode_ns_an_element",
+         "decode_ns_an_element_and_rank", "decode_ns_an_entry", "spread", "kind", "source"});
     const json* names = file_->Find(at + "/names");
     if (names == nullptr || !names->is_array())
       file_->Fail(at, "names is missing: expected a list of sparsifiers or quantizers");
@@ -251,7 +251,8 @@ class ClusterParser {
                         name.is_string() ? Suggestion(name.get<std::string>(), known) : ""));
       }
       coder.name = name;
-      if (coder.encodes_on_host && std::ranges::find(sparsifiers, coder.name) == sparsifiers.end()) {
+      if (coder.encodes_on_host &&
+          std::ranges::find(sparsifiers, coder.name) == sparsifiers.end()) {
         file_->Fail(at + "/names",
                     fmt::format("quantizer {} has host_encode times: expected names of sparsifiers "
                                 "alone, since quantizers encode on the card",

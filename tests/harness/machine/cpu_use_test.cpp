@@ -70,8 +70,8 @@ TEST(CpuUse, ReadsAProcessWhoseNameHasBrackets) {
 
 // Busy time is what is not idle: this thread's own work is in it, whatever others do.
 TEST(CpuUse, SeesWorkOnThisMachine) {
-  const CpuUse before = ReadCpuUse();
   const auto begin = std::chrono::steady_clock::now();
+  const CpuUse before = ReadCpuUse();
   while (ReadCpuUse().own_cpu_seconds - before.own_cpu_seconds < 0.3) ReferenceLoopSeconds();
   const CpuUse after = ReadCpuUse();
   const double seconds =

@@ -135,12 +135,12 @@ class Golden(unittest.TestCase):
 class Threads(unittest.TestCase):
     def test_others_go_on_while_it_plans(self):
         """2^18 choices of what goes to processors, each looked at."""
-        sizes = [(2 << 20) + i for i in range(18)]
+        sizes = [(2 << 20) + i for i in range(20)]
         running = threading.Event()
 
         def work():
             running.set()
-            plan("espresso", sizes, [0.0] * 18, world_size=32, gpus_per_node=8, compressor="randomk",
+            plan("espresso", sizes, [0.0] * 20, world_size=32, gpus_per_node=8, compressor="randomk",
                  density=0.01, cpu=True)  # fmt: skip
 
         thread = threading.Thread(target=work)

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "harness/files/durable_file.hpp"
 #include "harness/run/launch/interruption.hpp"
@@ -30,10 +33,12 @@ TEST(Launcher, AStoppedSupervisorIsEndedWithAllThatItStarted) {
   request.argv = {"sh", "-c", "sleep 100 & echo $! > \"$0\"; trap '' TERM; sleep 100",
                   (folder.path() / "process").string()};
   request.log = folder.path() / "log.txt";
-  request.timeout_seconds = 0.5;
+  request.timeout_seconds = 3;
   request.supervisor_seconds = 0.5;
   const std::atomic<bool> interrupted{false};
-  const LaunchResult result = Launch(request, interrupted, [](double) {
+  const LaunchResult result = Launch(request, interrupted, [&](double) {
+    std::error_code none_yet;
+    if (std::filesystem::file_size(folder.path() / "process", none_yet) == 0 || none_yet) return;
     pid_t supervisor = 0;
     const std::string self = std::to_string(getpid());
     std::ifstream("/proc/" + self + "/task/" + self + "/children") >> supervisor;
@@ -42,6 +47,9 @@ TEST(Launcher, AStoppedSupervisorIsEndedWithAllThatItStarted) {
   EXPECT_EQ(result.end, LaunchResult::End::kTimeout);
   EXPECT_LT(result.seconds, 30);
   const pid_t process = std::stoi(ReadFile(folder.path() / "process"));
+  // SIGKILL is sent, and the kernel takes its time.
+  for (int i = 0; i < 1000 && Runs(process); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(Runs(process));
 }
 

@@ -311,7 +311,7 @@ TEST(Launcher, EndsEveryDescendantWhenTheTimeIsUp) {
                       "; trap '' TERM; "
                       "while true; do sleep 1; done"};
   request.log = folder.path() / "log.txt";
-  request.timeout_seconds = 0.5;
+  request.timeout_seconds = 2;
   const std::atomic<bool> interrupted{false};
   EXPECT_EQ(Launch(request, interrupted, nullptr).end, LaunchResult::End::kTimeout);
   std::ifstream in(folder.path() / "pid");

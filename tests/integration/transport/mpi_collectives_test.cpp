@@ -43,7 +43,7 @@ void StartLoop(std::chrono::milliseconds deadline) {
       [deadline] {
         auto world = MakeMpiWorld(2);
         shaped = MakeShaped(world->Split(0, world->rank(), deadline),
-                            {{1.0, 100e-6}, LinkShape{10.0, 100e-6}}, deadline);
+                            {{0.5, 100e-6}, LinkShape{1.0, 100e-6}}, deadline);
         return world;
       },
       deadline);
@@ -195,7 +195,7 @@ TEST(Mpi, MessageOfTwoGibibytesIsRefused) {
 // Everybody but the last rank starts a collective; its loop answers probes.
 TEST(Mpi, RankThatNeverArrivesIsNamed) {
   if (loop->size() < 2) GTEST_SKIP() << "needs two ranks";
-  constexpr std::chrono::milliseconds kShort{600};
+  constexpr std::chrono::milliseconds kShort{1500};
   const int last = loop->size() - 1;
   // A loop of its own with a short deadline, over a split of the world. MPI stays on one thread at
   // a time: the outer loop is held while the inner one runs.
@@ -213,13 +213,13 @@ TEST(Mpi, RankThatNeverArrivesIsNamed) {
     return Barrier(outer, kTag);
   });
   if (loop->rank() != last) {
-    EXPECT_EQ(failure, "timeout: no progress for 600 ms: rank " + std::to_string(last) +
+    EXPECT_EQ(failure, "timeout: no progress for 1500 ms: rank " + std::to_string(last) +
                            " answers but did not send");
   }
 }
 
 int RunStalled() {
-  StartLoop(std::chrono::milliseconds(1500));
+  StartLoop(std::chrono::milliseconds(3000));
   const int last = loop->size() - 1;
   std::vector<pid_t> pids(static_cast<std::size_t>(loop->size()));
   const pid_t own = getpid();
@@ -241,7 +241,7 @@ int RunStalled() {
   });
   std::printf("rank %d: %s\n", loop->rank(), failure.c_str());
   std::fflush(stdout);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // goes on answering
+  std::this_thread::sleep_for(std::chrono::milliseconds(3000));  // goes on answering
   if (loop->rank() == 0) kill(pids.back(), SIGCONT);
   _exit(1);
 }

@@ -5,6 +5,7 @@
 
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -97,10 +98,15 @@ class TwoLevelsTest(trial_test.Trials):
         return statistics.median(map(abs, errors.values()))
 
     def close(self, workload, gbps, most):
-        """Trials of which the model is as close as that: what other work disturbs is repeated, and then left out."""
+        """Trials of which the model is as close as that: what other work disturbs is repeated, and then left out. Where
+        none is disturbed it may have been the profile, which is measured once: all of it again."""
         pairs = self.predicted(workload, gbps)
         self.check_counts(pairs)
         error = self.median_error(pairs)
+        if error > most and not any(live["quiet"]["disturbed"] for live, _ in pairs.values()):
+            shutil.rmtree(self.results)
+            pairs = self.predicted(workload, gbps)
+            error = self.median_error(pairs)
         if error > most and any(live["quiet"]["disturbed"] for live, _ in pairs.values()):
             pairs = self.predicted(workload, gbps, retry=True)
             quiet = {method: both for method, both in pairs.items() if not both[0]["quiet"]["disturbed"]}

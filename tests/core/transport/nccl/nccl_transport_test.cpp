@@ -390,7 +390,7 @@ TEST(NcclTransport, ErrorsMeanKinds) {
 
 // On each rank but the last, what happens to `make`'s task when the last one does nothing.
 std::vector<std::string> WithoutTheLast(int ranks, const std::function<Task(Communicator&)>& make) {
-  constexpr milliseconds kShort{900};
+  constexpr milliseconds kShort{3000};
   FakeNccl nccl;
   std::vector<std::string> failures(static_cast<std::size_t>(ranks), "not run");
   testing::RunRanks(
@@ -432,7 +432,7 @@ Task StepInRing(Communicator& world) {
 void ExpectOneNames(const std::vector<std::string>& failures, const std::string& timeout) {
   int named = 0;
   for (const auto& failure : failures) {
-    if (failure == "timeout: no progress for 900 ms: " + timeout) {
+    if (failure == "timeout: no progress for 3000 ms: " + timeout) {
       ++named;
     } else {
       EXPECT_EQ(failure.substr(0, 11), "comm: rank ");
@@ -507,10 +507,10 @@ TEST(NcclTransport, SetUpThatNeverEndsIsATimeout) {
   FakeNccl nccl;
   nccl.missing_rank = 1;
   const Worlds worlds = MakeWorlds(
-      2, 1, [](NcclSetup&) {}, milliseconds(60));
+      2, 1, [](NcclSetup&) {}, milliseconds(1000));
   int timeouts = 0;
   for (const auto& failure : worlds.failures) {
-    if (failure == "timeout: nccl: the set-up among 2 ranks is not complete after 60 ms") {
+    if (failure == "timeout: nccl: the set-up among 2 ranks is not complete after 1000 ms") {
       ++timeouts;
     } else {
       EXPECT_EQ(failure.substr(0, 5), "comm:") << failure;

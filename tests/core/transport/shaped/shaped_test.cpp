@@ -14,11 +14,14 @@
 #include "core/collective/collective.hpp"
 #include "core/transport/sleep.hpp"
 #include "tests/support/run_ranks.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace sparfuse {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
+// Links that a sanitizer's build on a busy machine emulates, too.
+constexpr double kGbps = testing::kThreadSanitized ? 0.2 : 1.0;
 
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 Wrap ShapedBy(const NetworkShape& shape) {
@@ -78,7 +81,7 @@ TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
 }
 
 TEST(Shaped, RingIsRightAndCountsPayloadsOnly) {
-  const LinkShape shape{1.0, 100e-6};
+  const LinkShape shape{kGbps, 100e-6};
   testing::RunRanks(
       3, 1, kDeadline,
       [&](ProgressLoop& loop) {
@@ -113,9 +116,9 @@ double SecondsOfAll(ProgressLoop& loop, const ProgressLoop::Make& make) {
 
 // Lower bounds only: a busy machine may be slower than the link, never faster.
 TEST(Shaped, IsNeverFasterThanTheLink) {
-  const LinkShape shape{1.0, 500e-6};
+  const LinkShape shape{kGbps, 500e-6};
   constexpr std::size_t kBytes = 2'000'000;
-  const double link_seconds = 8.0 * kBytes / 1e9;
+  const double link_seconds = 8.0 * kBytes / (1e9 * kGbps);
   testing::RunRanks(
       2, 1, kDeadline,
       [&](ProgressLoop& loop) {
@@ -158,7 +161,7 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
 }
 
 TEST(Shaped, ReceiverCardIsSharedBySendersAndSplitCommunicators) {
-  const LinkShape shape{1.0, 100e-6};
+  const LinkShape shape{kGbps, 100e-6};
   constexpr std::size_t kBytes = 1'000'000;
   testing::RunRanks(
       3, 1, kDeadline,
@@ -179,7 +182,7 @@ TEST(Shaped, ReceiverCardIsSharedBySendersAndSplitCommunicators) {
           }
         });
         if (loop.rank() == 0) {
-          EXPECT_GE(seconds, 2 * 8.0 * kBytes / 1e9);
+          EXPECT_GE(seconds, 2 * 8.0 * kBytes / (1e9 * kGbps));
         }
         loop.RunBlocking([&](Communicator&) {
           other.reset();
@@ -191,8 +194,7 @@ TEST(Shaped, ReceiverCardIsSharedBySendersAndSplitCommunicators) {
 
 // --- two levels ----------------------------------------------------------------------------------
 
-// Links that a sanitizer's build on a busy machine emulates, too.
-const NetworkShape kTwoLevels{LinkShape{0.5, 300e-6}, LinkShape{0.5, 100e-6}};
+const NetworkShape kTwoLevels{LinkShape{kGbps / 2, 300e-6}, LinkShape{kGbps / 2, 100e-6}};
 
 ProgressLoop::Make Send(int to, std::size_t bytes) {
   return [=](Communicator& world) -> Task {
@@ -208,7 +210,7 @@ ProgressLoop::Make Receive(int from, std::size_t bytes) {
 }
 
 constexpr std::size_t kMegabyte = 1'000'000;
-constexpr double kBetween = 16e-3;  // seconds of a megabyte at 0.5 Gbit/s
+constexpr double kBetween = 16e-3 / kGbps;  // seconds of a megabyte between nodes
 
 // The card of 0 and 1 on the way out, that of 2 and 3 on the way in: the later of two messages is
 // through after two durations.
@@ -275,7 +277,7 @@ TEST(ShapedTwoLevels, SplitGroupsUseTheWorldsLinksAndCountByClass) {
 
 TEST(Shaped, LostRankIsAnError) {
   auto worlds = MakeThreadsWorld(2, 1);
-  const NetworkShape shape{LinkShape{1.0, 1e-3}};
+  const NetworkShape shape{LinkShape{kGbps, 1e-3}};
   auto other = std::async(std::launch::async,
                           [&] { return MakeShaped(std::move(worlds[1]), shape, kDeadline); });
   auto shaped = MakeShaped(std::move(worlds[0]), shape, kDeadline);
