@@ -132,6 +132,27 @@ SPARFUSE_BENCH_ALL_ISAS inline void AddOnce(const float* x, std::size_t n, float
   for (std::size_t i = 0; i < n; ++i) residual[i] += x[i];
 }
 
+// Of k elements drawn at random from n.
+struct Payload {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+};
+
+inline const Payload& MakePayload(std::size_t n, double density) {
+  static std::map<std::pair<std::size_t, double>, Payload> cache;
+  auto [it, fresh] = cache.try_emplace({n, density});
+  Payload& payload = it->second;
+  if (!fresh) return payload;
+  std::mt19937 random(3);
+  const auto bound = static_cast<std::uint32_t>(density * 4294967295.0);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (random() > bound) continue;
+    payload.indices.push_back(static_cast<std::uint32_t>(i));
+    payload.values.push_back(Data("gaussian", n)[i]);
+  }
+  return payload;
+}
+
 // The limit of a selection: one read of the tensor.
 inline void SumAbs(::benchmark::State& state, std::size_t n) {
   const Floats& x = Data("gaussian", n);

@@ -87,27 +87,6 @@ void LowRank(::benchmark::State& state, std::size_t n, int rank, Step step) {
   SetBytes(state, n * sizeof(float));
 }
 
-// Of k elements drawn at random from n.
-struct Payload {
-  std::vector<std::uint32_t> indices;
-  std::vector<float> values;
-};
-
-const Payload& MakePayload(std::size_t n, double density) {
-  static std::map<std::pair<std::size_t, double>, Payload> cache;
-  auto [it, fresh] = cache.try_emplace({n, density});
-  Payload& payload = it->second;
-  if (!fresh) return payload;
-  std::mt19937 random(3);
-  const auto bound = static_cast<std::uint32_t>(density * 4294967295.0);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (random() > bound) continue;
-    payload.indices.push_back(static_cast<std::uint32_t>(i));
-    payload.values.push_back(Data("gaussian", n)[i]);
-  }
-  return payload;
-}
-
 // Bytes are those of the decoded payload: 8 an element.
 void EncodeSparse(::benchmark::State& state, PayloadCoding coding, std::size_t n, double density) {
   const Payload& payload = MakePayload(n, density);

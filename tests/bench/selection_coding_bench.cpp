@@ -15,26 +15,6 @@ void SetBytes(::benchmark::State& state, std::size_t elements) {
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * elements * sizeof(float)));
 }
 
-// Of k elements drawn at random from n.
-struct Drawn {
-  std::vector<std::uint32_t> indices;
-  std::vector<float> values;
-};
-
-const Drawn& DrawnOf(std::size_t n, double density) {
-  static std::map<std::pair<std::size_t, double>, Drawn> cache;
-  auto [it, fresh] = cache.try_emplace({n, density});
-  if (!fresh) return it->second;
-  std::mt19937 random(3);
-  const auto bound = static_cast<std::uint32_t>(density * 4294967295.0);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (random() > bound) continue;
-    it->second.indices.push_back(static_cast<std::uint32_t>(i));
-    it->second.values.push_back(Data("gaussian", n)[i]);
-  }
-  return it->second;
-}
-
 void TopK(::benchmark::State& state, std::size_t n, double density) {
   const auto& descriptor = FindSparsifier("topk");
   const auto topk = descriptor.make(ResolveOptions("topk", descriptor.options, {}), 1);
@@ -55,7 +35,7 @@ void TopK(::benchmark::State& state, std::size_t n, double density) {
 }
 
 void Build(::benchmark::State& state, std::size_t n, double density) {
-  const Drawn& drawn = DrawnOf(n, density);
+  const Payload& drawn = MakePayload(n, density);
   const BloomShape shape = BloomShapeOf(drawn.indices.size(), n, 0);
   BloomFilter filter;
   for (auto _ : state) {
@@ -69,7 +49,7 @@ void Build(::benchmark::State& state, std::size_t n, double density) {
 }
 
 void Query(::benchmark::State& state, std::size_t n, double density) {
-  const Drawn& drawn = DrawnOf(n, density);
+  const Payload& drawn = MakePayload(n, density);
   ThreadPool pool(Threads());
   BloomFilter filter;
   filter.Build(BloomShapeOf(drawn.indices.size(), n, 0), drawn.indices);
@@ -79,7 +59,7 @@ void Query(::benchmark::State& state, std::size_t n, double density) {
 
 // The formula as it stands, an index after the other, until a bit is not set.
 void QueryOneByOne(::benchmark::State& state, std::size_t n, double density) {
-  const Drawn& drawn = DrawnOf(n, density);
+  const Payload& drawn = MakePayload(n, density);
   const BloomShape shape = BloomShapeOf(drawn.indices.size(), n, 0);
   BloomFilter filter;
   filter.Build(shape, drawn.indices);
@@ -104,12 +84,12 @@ void QueryOneByOne(::benchmark::State& state, std::size_t n, double density) {
 }
 
 void Encode(::benchmark::State& state, const PayloadCoding& coding, std::size_t n, double density) {
-  const Drawn& drawn = DrawnOf(n, density);
+  const Payload& drawn = MakePayload(n, density);
   const std::size_t count = drawn.indices.size();
   ThreadPool pool(Threads());
   SelectionCoder coder;
   std::vector<std::byte> out(SelectionBytesBound(coding, count, n));
-  Drawn slot_memory;
+  Payload slot_memory;
   std::size_t written = 0;
   for (auto _ : state) {
     slot_memory = drawn;  // is revised
@@ -125,7 +105,7 @@ void Encode(::benchmark::State& state, const PayloadCoding& coding, std::size_t 
 }
 
 void Decode(::benchmark::State& state, const PayloadCoding& coding, std::size_t n, double density) {
-  Drawn drawn = DrawnOf(n, density);
+  Payload drawn = MakePayload(n, density);
   const std::size_t count = drawn.indices.size();
   ThreadPool pool(Threads());
   SelectionCoder coder;

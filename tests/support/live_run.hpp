@@ -1,6 +1,8 @@
 // Runs steps of a LiveEngine over ranks that are threads, with gradients that the test makes up.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -101,6 +103,9 @@ inline std::unique_ptr<Sparsifier> SparsifierOf(std::string_view name) {
 }
 
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
+inline std::unique_ptr<Communicator> Unwrapped(std::unique_ptr<Communicator> world) {
+  return world;
+}
 
 // `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
 // announced. `before_step` may change the engine between steps. `wrap` as RunRanks'. Steps are
@@ -109,8 +114,8 @@ inline std::vector<RankResult> RunLive(
     const std::function<LiveConfig()>& configure, int workers, const Gradients& gradient_of,
     std::size_t without_gradient = 999,
     const std::function<void(LiveEngine&, int step)>& before_step = {},
-    const Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; },
-    int first_step = 0, std::chrono::milliseconds wait = kLiveDeadline) {
+    const Wrap& wrap = Unwrapped, int first_step = 0,
+    std::chrono::milliseconds wait = kLiveDeadline) {
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
   const auto body = [&](ProgressLoop& loop) {
     ThreadPool pool(1);
@@ -167,6 +172,16 @@ inline std::vector<double> LostMass(const std::vector<RankResult>& results,
     for (std::size_t i = 0; i < lost.size(); ++i) lost[i] += rank.residual[i];
   }
   return lost;
+}
+
+// Nothing is lost, replicas are equal, and the engine's own check of mass says so, too.
+inline void ExpectSound(const std::vector<RankResult>& results,
+                        const Gradients& gradient_of = IntegerGradient) {
+  EXPECT_EQ(LostMass(results, gradient_of), std::vector<double>(results[0].residual.size(), 0.0));
+  for (const RankResult& rank : results) {
+    EXPECT_EQ(rank.averaged, results.front().averaged);
+    EXPECT_EQ(rank.mass_violations, 0u);
+  }
 }
 
 }  // namespace sparfuse::testing

@@ -64,7 +64,7 @@ inline Plan PlanOf(const Setting& setting) {
 inline std::vector<testing::RankResult> Trained(
     const Setting& setting, const testing::Gradients& gradient = testing::IntegerGradient,
     std::chrono::milliseconds wait = testing::kLiveDeadline,
-    const testing::Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; }) {
+    const testing::Wrap& wrap = testing::Unwrapped) {
   return testing::RunLive(
       [&] {
         LiveConfig config;
@@ -101,16 +101,6 @@ inline ModelStep Modelled(const Setting& setting, double spread = 0, int simulat
   model.cost = testing::EvenCost();
   model.backward = testing::EvenBackward(setting.sizes.size());
   return SimulateStep(model, 0, simulated);
-}
-
-inline void ExpectSound(const std::vector<testing::RankResult>& results,
-                        const testing::Gradients& gradient = testing::IntegerGradient) {
-  EXPECT_EQ(testing::LostMass(results, gradient),
-            std::vector<double>(results[0].residual.size(), 0.0));
-  for (const testing::RankResult& rank : results) {
-    EXPECT_EQ(rank.averaged, results.front().averaged);
-    EXPECT_EQ(rank.mass_violations, 0u);
-  }
 }
 
 inline void ExpectModelled(const Setting& setting, const std::vector<testing::RankResult>& live) {

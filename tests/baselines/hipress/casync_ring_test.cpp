@@ -145,9 +145,9 @@ GradientLayout LiveLayout() {
   return layout;
 }
 
-std::vector<testing::RankResult> Trained(
-    const char* collective, int ranks, std::chrono::milliseconds wait = testing::kLiveDeadline,
-    const testing::Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; }) {
+std::vector<testing::RankResult> Trained(const char* collective, int ranks,
+                                         std::chrono::milliseconds wait = testing::kLiveDeadline,
+                                         const testing::Wrap& wrap = testing::Unwrapped) {
   return testing::RunLive(
       [&] {
         LiveConfig config;

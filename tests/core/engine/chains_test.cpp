@@ -78,10 +78,10 @@ std::unique_ptr<Strategy> StrategyOf(Chain chain) {
   return std::make_unique<UnitStrategy>();
 }
 
-std::vector<RankResult> RunCase(
-    const Case& of_case, std::chrono::milliseconds wait = testing::kLiveDeadline,
-    const testing::Wrap& wrap = [](std::unique_ptr<Communicator> world) { return world; },
-    const testing::Gradients& gradient = IntegerGradient) {
+std::vector<RankResult> RunCase(const Case& of_case,
+                                std::chrono::milliseconds wait = testing::kLiveDeadline,
+                                const testing::Wrap& wrap = testing::Unwrapped,
+                                const testing::Gradients& gradient = IntegerGradient) {
   return testing::RunLive(
       [&] {
         LiveConfig config;
@@ -102,14 +102,10 @@ std::vector<RankResult> RunCase(
       wrap, 0, wait);
 }
 
-void ExpectSound(const std::vector<RankResult>& results,
-                 const testing::Gradients& gradient = IntegerGradient) {
-  EXPECT_EQ(LostMass(results, gradient), std::vector<double>(results[0].residual.size(), 0.0));
-  for (const RankResult& rank : results) {
-    EXPECT_EQ(rank.averaged, results.front().averaged);
-    EXPECT_GT(rank.mass_checks, 0u);
-    EXPECT_EQ(rank.mass_violations, 0u);
-  }
+void ExpectSoundAndChecked(const std::vector<RankResult>& results,
+                           const testing::Gradients& gradient = IntegerGradient) {
+  testing::ExpectSound(results, gradient);
+  for (const RankResult& rank : results) EXPECT_GT(rank.mass_checks, 0u);
 }
 
 class Chains : public ::testing::TestWithParam<Case> {
@@ -117,12 +113,12 @@ class Chains : public ::testing::TestWithParam<Case> {
   static Topology Where() { return GetParam().topology; }
 };
 
-TEST_P(Chains, LoseNothingAndLeaveReplicasEqual) { ExpectSound(RunCase(GetParam())); }
+TEST_P(Chains, LoseNothingAndLeaveReplicasEqual) { ExpectSoundAndChecked(RunCase(GetParam())); }
 
 TEST_P(Chains, LoseNothingOnADevice) {
   Case of_case = GetParam();
   of_case.device = testing::kEmulated;
-  ExpectSound(RunCase(of_case));
+  ExpectSoundAndChecked(RunCase(of_case));
 }
 
 TEST_P(Chains, WithAllElementsAreTheDenseSum) {
@@ -218,12 +214,12 @@ TEST(Chains, HaveRoomForWhatIsSelected) {
         Case of_case{chain, {4, 2}, partitions, 0.001, device};
         of_case.begins_with = 250;
         const auto warmed_up = RunCase(of_case);
-        ExpectSound(warmed_up);
+        ExpectSoundAndChecked(warmed_up);
         EXPECT_GT(warmed_up[1].records[0].sent_bytes, warmed_up[1].records[1].sent_bytes);
         of_case.begins_with = 1;
         of_case.tensors = 1;
         of_case.sparsifier = "adtopk";
-        ExpectSound(RunCase(of_case));
+        ExpectSoundAndChecked(RunCase(of_case));
       }
     }
   }
@@ -246,7 +242,7 @@ TEST(Chains, LoseNothingWhereAPartIsZero) {
       const auto results = RunCase(
           of_case, testing::kLiveDeadline,
           [](std::unique_ptr<Communicator> world) { return world; }, halved);
-      ExpectSound(results, halved);
+      ExpectSoundAndChecked(results, halved);
       if (of_case.sparsifier == "topk") ExpectModelled(of_case, results);
     }
   }

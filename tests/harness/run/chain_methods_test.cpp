@@ -16,6 +16,7 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using testing::ExpectSound;
 using testing::IntegerGradient;
 using testing::kTensorSizes;
 using testing::LostMass;
@@ -36,14 +37,6 @@ const std::vector<Form> kForms = {{"hitopkcomm"},
                                   {"espresso", {{"option", 8}}},
                                   {"espresso", {{"option", 9}}},
                                   {"espresso", {{"option", 12}}}};
-
-void ExpectSound(const std::vector<RankResult>& results) {
-  EXPECT_EQ(LostMass(results), std::vector<double>(results.front().residual.size(), 0.0));
-  for (const RankResult& rank : results) {
-    EXPECT_EQ(rank.averaged, results.front().averaged);
-    EXPECT_EQ(rank.mass_violations, 0u);
-  }
-}
 
 TEST(ChainMethods, OnNodesOfOneRankAreFlatMethods) {
   for (const auto& [chain, flat] :
