@@ -7,10 +7,10 @@
 #include <mutex>
 #include <thread>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/cells.hpp"
-#include "harness/run/modelled_cell.hpp"
+#include "harness/records/cell_keys.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
 
@@ -26,7 +26,7 @@ constexpr double kTie = 1e-4;
 
 // A value of a key, or Error{kConfig} that names the option.
 void CheckOption(const char* option, const char* key, const json& value) {
-  const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
+  const std::string wrong = WhatIsWrong(key, value);
   if (!wrong.empty()) {
     SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", option, Shown(value), wrong));
   }
@@ -116,7 +116,7 @@ CellConfig Adviser::CellOf(const std::string& method, int workers, double densit
   give("workers", workers);
   give("density", density);
   if (request_.batch) give("batch_per_worker", *request_.batch);
-  if (request_.link) give("link", json(*request_.link));
+  if (request_.link) give("link", ToJson(request_.link));
   const Method& known = NeedEntry(catalog_.methods, "method", method);
   if (request_.sparsifier && !known.dense() && !known.sparsifier_fixed)
     give("sparsifier", *request_.sparsifier);

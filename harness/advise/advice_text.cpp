@@ -7,7 +7,7 @@
 #include <set>
 
 #include "harness/report/tables/table.hpp"
-#include "harness/run/modelled_cell.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/advise/input_effects.hpp"
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "harness/advise/modelled_cluster.hpp"
-#include "harness/run/modelled_cell.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {

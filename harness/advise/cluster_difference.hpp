@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

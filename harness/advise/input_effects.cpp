@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "harness/run/modelled_cell.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
 

@@ -5,7 +5,7 @@
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
-#include "harness/run/modelled_cell.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
 

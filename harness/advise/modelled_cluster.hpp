@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_folders.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

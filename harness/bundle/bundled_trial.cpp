@@ -8,9 +8,9 @@
 
 #include "core/base/error.hpp"
 #include "harness/bundle/series_file.hpp"
-#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/store/users/user_names.hpp"
 
 namespace sparfuse::harness {

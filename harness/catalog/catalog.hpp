@@ -12,8 +12,8 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "harness/catalog/cell_config.hpp"
 #include "harness/catalog/method_file.hpp"
+#include "harness/records/cell_config.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {

@@ -6,10 +6,10 @@
 
 #include "baselines/composition.hpp"
 #include "core/base/error.hpp"
-#include "harness/catalog/options_json.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/records/options_json.hpp"
 
 namespace sparfuse::harness {
 

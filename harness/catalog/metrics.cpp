@@ -47,6 +47,15 @@ std::span<const Metric> Metrics() {
   return kMetrics;
 }
 
+std::span<const std::string> MetricNames() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const Metric& metric : Metrics()) names.push_back(metric.name);
+    return names;
+  }();
+  return kNames;
+}
+
 bool IsTimed(const std::string& metric) {
   return metric == "throughput" || metric.find("seconds") != std::string::npos;
 }

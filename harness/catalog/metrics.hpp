@@ -14,6 +14,7 @@ struct Metric {
 
 // Those that claims and figures may name.
 std::span<const Metric> Metrics();
+std::span<const std::string> MetricNames();
 
 // Whether a metric is a time or made of one: what other work on the machine disturbs. All else a
 // trial counts or computes.

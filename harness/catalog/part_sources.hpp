@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

@@ -161,6 +161,16 @@ std::string PythonSparsifierName(std::string_view given, const fs::path& folder)
 
 fs::path PythonFileOf(const std::string& name) { return Files().Of(name); }
 
+std::map<std::string, std::string> PythonFilesOf(const CellConfig& config) {
+  std::map<std::string, std::string> files;
+  std::vector<std::string> sparsifiers = config.sparsifiers;
+  sparsifiers.push_back(config.sparsifier);
+  for (const std::string& name : sparsifiers) {
+    if (IsPythonSparsifier(name)) files[name] = PythonFileOf(name).string();
+  }
+  return files;
+}
+
 void KnowPythonFile(const std::string& name, const fs::path& file) { Files().Add(name, file); }
 
 bool MeansPythonSparsifier(std::string_view given, std::string_view resolved) {

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 
 #include "core/sparsify/sparsifier.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 
@@ -24,6 +26,9 @@ std::string PythonSparsifierName(std::string_view given, const std::filesystem::
 // process, or KnowPythonFile got it.
 std::filesystem::path PythonFileOf(const std::string& name);
 void KnowPythonFile(const std::string& name, const std::filesystem::path& file);
+
+// The files of a cell's sparsifiers, or of those that a profile measures, by name.
+std::map<std::string, std::string> PythonFilesOf(const CellConfig& config);
 
 // Whether `given`, of an experiment file, may mean the cell's `resolved`: the class is the same.
 bool MeansPythonSparsifier(std::string_view given, std::string_view resolved);

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "baselines/composition.hpp"
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

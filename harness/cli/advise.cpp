@@ -9,7 +9,6 @@
 
 #include "harness/advise/advice.hpp"
 #include "harness/advise/advice_text.hpp"
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
@@ -19,6 +18,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/run/progress.hpp"
 
 namespace sparfuse::harness {
@@ -53,13 +53,13 @@ std::vector<Value> NumbersOf(const char* option, const std::string& text, const 
 }
 
 // "200:4". Unlike a link to emulate it may be as fast as any.
-LinkShape LinkOf(const std::string& text) {
+LinkShape GivenLink(const std::string& text) {
   const std::size_t colon = text.find(':');
   const auto gbps = NumberOf<double>(text.substr(0, colon));
   const auto alpha_us =
       colon == std::string::npos ? std::nullopt : NumberOf<double>(text.substr(colon + 1));
   if (!gbps || !alpha_us ||
-      !WhatIsWrong(*FindConfigKey("link"), {{"gbps", *gbps}, {"alpha_us", *alpha_us}}).empty()) {
+      !WhatIsWrong("link", {{"gbps", *gbps}, {"alpha_us", *alpha_us}}).empty()) {
     SPARFUSE_THROW(kConfig, fmt::format("--link {}: expected GBPS:ALPHA_US, {} Gbit/s and a "
                                         "start-up time of {} us, as in 100:4",
                                         text, Text(kLinkGbps), Text(kLinkAlphaMicroseconds)));
@@ -154,7 +154,7 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   request.methods = asked.methods;
   request.sparsifier = asked.sparsifier;
   request.batch = asked.batch;
-  if (asked.link) request.link = LinkOf(*asked.link);
+  if (asked.link) request.link = GivenLink(*asked.link);
   const auto& profiles = program.store().profiles();
   json measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "harness/cli/verbs.hpp"
-#include "harness/run/hosts/preflight_findings.hpp"
-#include "harness/run/launch/interruption.hpp"
-#include "harness/run/ship/shipping.hpp"
+#include "harness/run/live/hosts/preflight_findings.hpp"
+#include "harness/run/live/launch/interruption.hpp"
+#include "harness/run/live/ship/shipping.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -8,7 +8,7 @@
 #include "harness/cli/slurm/submit.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
-#include "harness/run/launch/launch_command.hpp"
+#include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/plan/missing_controls.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/plan/trial_plan.hpp"

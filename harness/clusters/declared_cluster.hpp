@@ -11,10 +11,10 @@
 
 #include "core/collective/rounds.hpp"
 #include "core/cost/collective_choice.hpp"
-#include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/measured/measured_card.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/records/cell_config.hpp"
 #include "workloads/catalog/model_table.hpp"
 
 namespace sparfuse::harness {

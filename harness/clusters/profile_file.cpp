@@ -28,7 +28,7 @@ bool SameSubject(const json& a, const json& b) {
 
 bool SameMeasurement(const json& a, const json& b) {
   const json& link = a.at("link");
-  const bool within = !link.is_null() && link.get<LinkShape>().has_within();
+  const bool within = StoredLink(link).value_or(LinkShape()).has_within();
   return SameSubject(a, b) && a.at("workers") == b.at("workers") && link == b.at("link") &&
          (!within || a.at("ranks_per_node") == b.at("ranks_per_node"));
 }

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

@@ -8,11 +8,11 @@
 #include <set>
 #include <tuple>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/compare/differences.hpp"
 #include "harness/compare/fingerprints.hpp"
 #include "harness/compare/partly_set.hpp"
 #include "harness/compare/plan_difference.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/catalog/cell_config.hpp"
-#include "harness/catalog/config_keys.hpp"
 #include "harness/compare/table_parts.hpp"
+#include "harness/records/cell_config.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/csv.hpp"

@@ -8,8 +8,8 @@
 #include <set>
 #include <string_view>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/report/provenance.hpp"
 
 namespace sparfuse::harness {

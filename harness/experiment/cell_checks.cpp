@@ -5,9 +5,9 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/given_planner.hpp"
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {

@@ -1,7 +1,7 @@
 // Checks a resolved cell for what a trial would only say once it has started; needs no trial.
 #pragma once
 
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {

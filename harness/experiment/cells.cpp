@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/method_file.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/joined_methods.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -20,15 +20,15 @@ using nlohmann::json;
 
 void CheckKeyAndValue(const CellSource& source, const std::string& what, const std::string& key,
                       const std::string& pointer) {
-  const ConfigKey* known = FindConfigKey(key);
+  const GivenKey* known = FindCellKey(key);
   if (known == nullptr) {
     source.file.Fail(pointer, fmt::format("{}: unknown key \"{}\"{}", what, key,
-                                          Suggestion(key, ConfigKeyNames())));
+                                          Suggestion(key, CellKeyNames())));
   }
 }
 
 void CheckValue(const CellSource& source, const std::string& key, const std::string& pointer) {
-  const std::string wrong = WhatIsWrong(*FindConfigKey(key), *source.file.Find(pointer));
+  const std::string wrong = WhatIsWrong(key, *source.file.Find(pointer));
   if (!wrong.empty()) {
     source.file.Fail(pointer, fmt::format("{} = {}: expected {}", key,
                                           Shown(*source.file.Find(pointer)), wrong));

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/metrics.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -40,7 +41,7 @@ const json& RequiredTable(const TomlFile& file, const std::string& pointer) {
   if (table == nullptr || !table->is_object() || table->empty()) {
     file.FailValue(pointer, "{ key = value, ... }: the cell that a [[claim]] is about");
   }
-  file.CheckKeys(pointer, "[[claim]]", ConfigKeyNames());
+  file.CheckKeys(pointer, "[[claim]]", CellKeyNames());
   return *table;
 }
 
@@ -69,7 +70,7 @@ std::size_t OnlyCell(const TomlFile& file, const std::string& pointer, const jso
 std::vector<std::string> ReadForEach(const TomlFile& file, const std::string& at) {
   const json* keys = file.Find(at + "/for_each");
   if (keys == nullptr) return {};
-  const auto known = ConfigKeyNames();
+  const auto known = CellKeyNames();
   const bool good = keys->is_array() && !keys->empty() &&
                     std::all_of(keys->begin(), keys->end(), [&](const json& key) {
                       return key.is_string() && std::find(known.begin(), known.end(),

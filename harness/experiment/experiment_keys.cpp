@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/figure_entries.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -159,8 +159,8 @@ std::vector<KeyRow> FigureRows() {
 std::vector<KeyRow> AllRows() {
   std::vector<KeyRow> rows = OwnRows();
   for (KeyRow& row : FigureRows()) rows.push_back(std::move(row));
-  for (const ConfigKey& key : ConfigKeys()) {
-    rows.push_back({kCellTable, key.name, TypeText(key), key.unit, key.fallback, key.meaning});
+  for (const GivenKey& key : GivenKeysOfCells()) {
+    rows.push_back({kCellTable, key.name, key.type, key.unit, key.fallback, key.meaning});
   }
   return rows;
 }

@@ -11,7 +11,7 @@
 
 namespace sparfuse::harness {
 
-// What a file may ask for outside its cells; ConfigKeys() has their ranges.
+// What a file may ask for outside its cells; GivenKeysOfCells() has their ranges.
 inline constexpr Range kMinutes{0.001, 1e6};
 inline constexpr Range kBlocks{1, 10'000};
 inline constexpr Range kSeeds{0, 1e15};

@@ -6,11 +6,12 @@
 #include <set>
 
 #include "core/base/options.hpp"
-#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/metrics.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/experiment/joined_methods.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -30,7 +31,7 @@ const FigureKind& KindOf(const TomlFile& file, const std::string& at) {
 
 // [[figure]] keys, and those of `where`, that are keys of a cell choose among the cells.
 bool IsFilter(const std::string& key) {
-  return key == "link_gbps" || (key != "kind" && FindConfigKey(key) != nullptr);
+  return key == "link_gbps" || (key != "kind" && FindCellKey(key) != nullptr);
 }
 
 // The cells that the figure shows.
@@ -42,7 +43,7 @@ std::vector<const Cell*> CellsOf(const TomlFile& file, const std::string& at, co
   }
   if (figure.contains("where")) {
     if (!figure["where"].is_object()) file.FailValue(at + "/where", "{ key = value, ... }");
-    auto known = ConfigKeyNames();
+    auto known = CellKeyNames();
     known.push_back("link_gbps");
     file.CheckKeys(at + "/where", "where of a figure", known);
     wanted.update(figure["where"]);
@@ -136,8 +137,8 @@ void CheckX(const TomlFile& file, const std::string& at, const std::vector<const
   const std::string x = file.String(at, "x", "");
   if (x.empty() || x == "link_gbps") return;
   const std::string first = x.substr(0, x.find('.'));
-  const auto known = ConfigKeyNames();
-  if (FindConfigKey(first) == nullptr) {
+  const auto known = CellKeyNames();
+  if (FindCellKey(first) == nullptr) {
     file.Fail(at + "/x",
               fmt::format("x = \"{}\": expected a key of cells{}", x, Suggestion(first, known)));
   }
@@ -235,7 +236,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     json& figure = part.figures[i];
     std::vector<std::string> keys = KeysOf("[[figure]]");
     keys.insert(keys.end(), kind.keys.begin(), kind.keys.end());
-    for (const auto& key : ConfigKeyNames()) keys.push_back(key);
+    for (const auto& key : CellKeyNames()) keys.push_back(key);
     file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);
     file.Integer(at, "rank", 0, kFigureRanks);
     file.Boolean(at, "log_y", true);

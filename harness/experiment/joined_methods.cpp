@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/catalog/config_keys.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "harness/catalog/options_json.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/cell_checks.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/resolver.hpp"
+#include "harness/records/options_json.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -19,9 +19,7 @@ using nlohmann::json;
 
 CellConfig Resolver::Resolve() {
   for (const char* key : {"mode", "workload", "method", "workers"}) Need(key);
-  config_.kind = Named("kind", TrialKind::kThroughput);
-  config_.mode = Named("mode", Mode::kMeasured);
-  config_.workers = Given("workers", 1);
+  TakeWhatIsGiven();
   Workload();
   Size();
   Place();
@@ -31,6 +29,13 @@ CellConfig Resolver::Resolve() {
   Cluster();
   Inputs();
   return config_;
+}
+
+void Resolver::TakeWhatIsGiven() {
+  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
+    if (key.as_given && Has(key.name))
+      key.read(given_.at(key.name).value, key, KeyPlace(source_.file.name()), config_);
+  }
 }
 
 void Resolver::Need(const std::string& key) const {
@@ -98,21 +103,15 @@ void Resolver::Size() {
                      per_node, workers));
   }
   config_.ranks_per_node = per_node;
-  config_.threads_per_worker = Given("threads_per_worker", 1);
   At({"workers", "threads_per_worker"}, [&] { return CheckLiveSize(config_), 0; });
   config_.batch_per_worker =
       Given("batch_per_worker", static_cast<int>(workload_->batch_per_worker));
-  config_.accumulation = Given("accumulation", 1);
   At({"batch_per_worker", "accumulation", "workers"},
      [&] { return CheckBatch(config_, *workload_), 0; });
-  config_.deadline_seconds = Given("deadline_seconds", 60.0);
 }
 
 // Where ranks compute, how products are rounded and how ranks exchange.
 void Resolver::Place() {
-  config_.device = Named("device", harness::Place::kCpu);
-  config_.precision = Named("precision", Precision::kFp32);
-  config_.transport = Named("transport", Transport::kMpi);
   const bool cuda = config_.device == harness::Place::kCuda;
   if (cuda && workload_->sleeps) {
     Fail({"device", "workload"},

@@ -31,12 +31,11 @@ int Resolver::DeclaredRanksPerNode(int workers) const {
 }
 
 void Resolver::Link() {
-  const json given = Given("link", json("none"));
-  if (given.is_object()) config_.link = given.get<LinkShape>();
+  config_.link = StoredLink(Given("link", json()));
   if (config_.mode == Mode::kMeasured && config_.link) {
     Fail({"link"}, fmt::format("link = {} in mode measured: a measured link is the machine's own; "
                                "expected \"none\", or mode = \"emulated\"",
-                               given.dump()));
+                               ToJson(config_.link).dump()));
   }
   if (config_.mode == Mode::kEmulated) EmulatedLink();
 }
@@ -66,7 +65,7 @@ void Resolver::EmulatedLink() {
          fmt::format("link = {} with ranks_per_node = {} in mode emulated: expected "
                      "intra_node_gbps and intra_node_us in it, the links of a node's ranks to "
                      "one another",
-                     json(link).dump(), config_.ranks_per_node));
+                     ToJson(config_.link).dump(), config_.ranks_per_node));
   }
 }
 

@@ -6,11 +6,11 @@
 
 #include "core/feedback/feedback.hpp"
 #include "core/sparsify/nonzeros/nonzeros.hpp"
-#include "harness/catalog/options_json.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/cell_checks.hpp"
 #include "harness/experiment/resolver.hpp"
+#include "harness/records/options_json.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -10,8 +10,8 @@
 #include <span>
 #include <string>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/records/record.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
@@ -31,10 +31,6 @@ class Resolver {
   template <class Value>
   Value Given(const std::string& key, Value fallback) const {
     return Has(key) ? given_.at(key).value.get<Value>() : fallback;
-  }
-  template <class Enum>
-  Enum Named(const std::string& key, Enum fallback) const {
-    return Has(key) ? ValueOf<Enum>(given_.at(key).value.get<std::string>()) : fallback;
   }
   const std::string& ModeName() const { return NameOf(config_.mode); }
   std::filesystem::path FolderOfFile() const;
@@ -57,6 +53,8 @@ class Resolver {
                        std::span<const OptionSpec> specs) const;
 
   // resolve.cpp
+  // The keys that mean what they say, of the table of keys; the steps find the others' values.
+  void TakeWhatIsGiven();
   void Workload();
   const workloads::WorkloadDescriptor* Table();
   void Size();

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -96,7 +96,7 @@ std::vector<Given> ReadGiven(const std::string& option, const std::string& text)
 
 std::vector<std::string> KnownKeys(const std::vector<Candidate>& candidates) {
   std::set<std::string> known;
-  for (const auto& name : ConfigKeyNames()) known.insert(name);
+  for (const auto& name : CellKeyNames()) known.insert(name);
   for (const auto& candidate : candidates) {
     for (const auto& [key, value] : candidate.keys) known.insert(key);
   }
@@ -162,7 +162,7 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
   for (const Given& given : side.given) {
     if (std::find(known.begin(), known.end(), given.key) != known.end()) continue;
     // A name alone is more likely meant than a path into a table.
-    const auto names = ConfigKeyNames();
+    const auto names = CellKeyNames();
     const bool path = given.key.find('.') != std::string::npos;
     SPARFUSE_THROW(kConfig, fmt::format("{}: unknown key \"{}\"{}", option, given.key,
                                         Suggestion(given.key, path ? known : names)));

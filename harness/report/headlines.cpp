@@ -98,7 +98,7 @@ std::string SettingWords(const CellConfig& config) {
   std::string words = fmt::format("{}, {} worker{}", WorkloadLabel(config.workload), workers,
                                   workers == 1 ? "" : "s");
   if (config.link) {
-    words += ", " + LinkWords(ToJson(config.link));
+    words += ", " + LinkWords(config.link);
     if (config.link->host_us > 0) {
       words += fmt::format(", {:g} us of the host an exchange", config.link->host_us);
     }

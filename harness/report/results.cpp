@@ -8,11 +8,11 @@
 #include <set>
 #include <utility>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/metrics.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/report/imported.hpp"
 #include "harness/systems/recorded_node.hpp"
 

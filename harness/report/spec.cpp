@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/report/disturbed.hpp"
 #include "harness/report/headlines.hpp"
 #include "harness/report/imported.hpp"

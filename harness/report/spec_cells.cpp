@@ -5,9 +5,9 @@
 #include <set>
 #include <string>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/shareable.hpp"
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "harness/catalog/python_file.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -33,7 +34,8 @@ std::string TrialWriter::OriginOf(const json& system) const {
 TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
   const std::string stem = StemOf(trial, OriginOf(trial.system));
   const TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
-                           store_.CreateTrial(lock_, trial.experiment, trial.part, stem)};
+                           store_.CreateTrial(lock_, trial.experiment, trial.part, stem),
+                           PythonFilesOf(trial.config)};
   WriteFileDurably(store_.Directory(config.trial_id) / "config.json",
                    ToJson(config).dump(1) + "\n");
   return config;

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/report/shareable.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/store/patience.hpp"
 
 namespace sparfuse::harness {

@@ -11,9 +11,9 @@
 #include <set>
 #include <tuple>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/machine/binding.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/store/users/private_names.hpp"
 
 namespace sparfuse::harness {

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "harness/run/launch/launch_command.hpp"
+#include "harness/run/live/launch/launch_command.hpp"
 
 namespace sparfuse::harness {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "harness/run/launch/rounds.hpp"
-#include "harness/run/watch/launch_lines.hpp"
+#include "harness/run/live/launch/rounds.hpp"
+#include "harness/run/live/watch/launch_lines.hpp"
 #include "harness/worker/training.hpp"
 
 namespace sparfuse::harness {

@@ -25,10 +25,11 @@
 #include "core/transport/shaped/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "core/transport/world/world_check.hpp"
+#include "harness/catalog/python_file.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/hosts/preflight.hpp"
+#include "harness/run/live/hosts/preflight.hpp"
+#include "harness/run/live/watch/launch_lines.hpp"
 #include "harness/run/plan/shared_launch.hpp"
-#include "harness/run/watch/launch_lines.hpp"
 #include "harness/worker/fingerprint/fingerprint.hpp"
 #include "harness/worker/guardian.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
@@ -160,7 +161,10 @@ int RunThreads(const LaunchedTrials& launched) {
 LaunchedTrials ReadTrials(std::vector<std::filesystem::path> directories) {
   LaunchedTrials launched{std::move(directories), {}};
   for (const auto& directory : launched.directories) {
-    launched.trials.push_back(TrialConfigOf(ReadJsonFile(directory / "config.json")));
+    const std::filesystem::path file = directory / "config.json";
+    launched.trials.push_back(TrialConfigOf(ReadJsonFile(file), file.string()));
+    for (const auto& [name, source] : launched.trials.back().python_files)
+      KnowPythonFile(name, source);
     if (!MayShareALaunch(launched.config(), launched.trials.back().cell)) {
       SPARFUSE_THROW(kInternal, directory.string() + " needs another process than " +
                                     launched.directories.front().string());

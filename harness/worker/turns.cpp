@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "harness/run/launch/launch_end.hpp"
+#include "harness/run/live/launch/launch_end.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {

@@ -2,9 +2,9 @@
 // and the judgement of an outcome.
 #include <nlohmann/json.hpp>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/outcome.hpp"
+#include "harness/records/cell_config.hpp"
+#include "harness/run/live/outcome.hpp"
 #include "harness/store/index.hpp"
 #include "tests/fuzz/fuzz.hpp"
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/store/store.hpp"
 
 namespace sparfuse::harness {

@@ -15,10 +15,10 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "harness/catalog/config_keys.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/range.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -124,7 +124,7 @@ class TableParser {
   }
 
  private:
-  static Range Batches() { return FindConfigKey("batch_per_worker")->range; }
+  static Range Batches() { return FindCellKey("batch_per_worker")->range; }
 
   void CheckName() const {
     const bool good = stem_.size() <= kLongestName && std::ranges::all_of(stem_, [](char c) {

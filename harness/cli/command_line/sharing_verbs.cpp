@@ -2,11 +2,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "harness/catalog/config_keys.hpp"
+#include "harness/catalog/metrics.hpp"
 #include "harness/cli/bundle/bundles.hpp"
 #include "harness/cli/command_line/command_line.hpp"
 #include "harness/cli/imports/import.hpp"
 #include "harness/cli/verbs.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 

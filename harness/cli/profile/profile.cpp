@@ -5,7 +5,6 @@
 
 #include "core/device/card.hpp"
 #include "core/quantize/quantizer.hpp"
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
 #include "harness/cli/profile/shaped_link.hpp"
@@ -14,8 +13,9 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/machine/doctor.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/report/tables/profile_table.hpp"
-#include "harness/run/launch/placement.hpp"
+#include "harness/run/live/launch/placement.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/runner.hpp"
 
@@ -36,7 +36,7 @@ Finding Ask(const std::string& what, const DoctorPaths& paths) {
 void CheckPlace(const ProfileRequest& request, const LaunchMethod& launch) {
   for (const auto& [key, value] : {std::pair<std::string, std::string>("device", request.device),
                                    {"precision", request.precision}}) {
-    const std::string wrong = WhatIsWrong(*FindConfigKey(key), value);
+    const std::string wrong = WhatIsWrong(key, value);
     if (!wrong.empty())
       SPARFUSE_THROW(kConfig, fmt::format("--{} {}: expected {}", key, value, wrong));
   }

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "core/base/error.hpp"
-#include "harness/catalog/config_keys.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 
@@ -29,7 +29,7 @@ LinkShape ParseLink(const std::string& text) {
     at = stopped + 1;
   }
   good =
-      good && at == end && WhatIsWrong(*FindConfigKey("link"), link).empty() &&
+      good && at == end && WhatIsWrong("link", link).empty() &&
       link.at("alpha_us") >= kMinEmulableAlphaMicroseconds &&
       link.value("intra_node_us", kMinEmulableAlphaMicroseconds) >= kMinEmulableAlphaMicroseconds;
   if (!good) {
@@ -42,7 +42,7 @@ LinkShape ParseLink(const std::string& text) {
                     text, Text(kLinkGbps),
                     Text({kMinEmulableAlphaMicroseconds, kLinkAlphaMicroseconds.most})));
   }
-  return link.get<LinkShape>();
+  return *StoredLink(link);
 }
 
 }  // namespace sparfuse::harness

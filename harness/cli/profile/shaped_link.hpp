@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

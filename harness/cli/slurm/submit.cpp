@@ -9,9 +9,9 @@
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/submit/block_queue.hpp"
-#include "harness/run/submit/job_script.hpp"
-#include "harness/run/submit/submitted_blocks.hpp"
+#include "harness/run/live/submit/block_queue.hpp"
+#include "harness/run/live/submit/job_script.hpp"
+#include "harness/run/live/submit/submitted_blocks.hpp"
 #include "harness/store/store_lock.hpp"
 
 namespace sparfuse::harness {

@@ -14,9 +14,9 @@
 #include "harness/machine/system.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/tables/table.hpp"
-#include "harness/run/fingerprint/take_fingerprint.hpp"
-#include "harness/run/launch/interruption.hpp"
-#include "harness/run/launch/placement.hpp"
+#include "harness/run/live/fingerprint/take_fingerprint.hpp"
+#include "harness/run/live/launch/interruption.hpp"
+#include "harness/run/live/launch/placement.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/systems/system_file.hpp"
 

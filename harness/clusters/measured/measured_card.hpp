@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/clusters/profile_folders.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "harness/catalog/catalog.hpp"
-#include "harness/catalog/config_keys.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/parsing/compute_times.hpp"
 #include "harness/published/published.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -34,7 +34,7 @@ class ReferenceReader {
     step.workload = file_.Workload(at);
     step.families = file_.Families(at, step.workload);
     step.batch_per_worker =
-        file_.Count(at, "batch_per_worker", FindConfigKey("batch_per_worker")->range);
+        file_.Count(at, "batch_per_worker", FindCellKey("batch_per_worker")->range);
     step.workers = file_.Count(at, "workers", kWorkersOfClusters);
     step.source = file_->RequiredString(at, "source");
     step.spread = file_.Spread(at, "measured");
@@ -44,9 +44,9 @@ class ReferenceReader {
     }
     ReadMethod(at, step);
     if (const json* link = file_->Find(at + "/link")) {
-      const std::string wrong = WhatIsWrong(*FindConfigKey("link"), *link);
+      const std::string wrong = WhatIsWrong("link", *link);
       if (!wrong.empty() || !link->is_object()) file_->FailValue(at + "/link", wrong);
-      step.link = link->get<LinkShape>();
+      step.link = StoredLink(*link);
     }
     const Seconds seconds = ReadSeconds(at, step);
     Use(at, seconds, step);

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "harness/catalog/config_keys.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 
@@ -16,7 +16,7 @@ void ReadCompute(const ClusterFile& file, const std::string& at, DeclaredCluster
   time.workload = file.Workload(at);
   time.families = file.Families(at, time.workload);
   time.batch_per_worker =
-      file.Count(at, "batch_per_worker", FindConfigKey("batch_per_worker")->range);
+      file.Count(at, "batch_per_worker", FindCellKey("batch_per_worker")->range);
   time.kind = file.Kind(at);
   time.source = file->RequiredString(at, "source");
   time.spread = file.Spread(at, time.kind);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/compare/modelled/modelled_side.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

@@ -12,7 +12,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/compare/side.hpp"
-#include "harness/run/modelled_cell.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {

@@ -11,9 +11,9 @@
 
 #include "core/base/error.hpp"
 #include "core/fusion/given_planner.hpp"
-#include "harness/catalog/config_keys.hpp"
 #include "harness/compare/modelled/forced_plan.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
@@ -33,7 +33,7 @@ json NumbersIn(const std::string& units) { return json::parse("[" + units + "]")
 // A configuration with the keys of a file, all of them.
 json AsGiven(const json& config) {
   json given = json::object();
-  for (const std::string& key : ConfigKeyNames()) {
+  for (const std::string& key : CellKeyNames()) {
     if (config.contains(key) && !config[key].is_null()) given[key] = config[key];
   }
   for (const char* modelled : {"cluster", "inputs"}) given.erase(modelled);  // of live cells: empty
@@ -118,7 +118,7 @@ std::string PartText(const std::vector<WrittenCell>& cells) {
     return cell.least.contains(key) ? cell.least[key] : cell.whole.at(key);
   };
   std::string defaults = "[part.defaults]\n", axis = "[[part.axis]]\n";
-  for (const std::string& key : ConfigKeyNames()) {
+  for (const std::string& key : CellKeyNames()) {
     if (!keys.contains(key)) continue;
     std::vector<json> values;
     // What a dense method has no use for does not keep the others from having it in common.

@@ -7,8 +7,8 @@
 #include <optional>
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/tables/table_workload.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -137,7 +137,7 @@ json KeyValue(const json& config, const KeyColumn& column) {
 std::string KeyText(const json& config, const KeyColumn& column) {
   const json value = KeyValue(config, column);
   if (column.path == kLink) {
-    return LinkWords(config.value("link", json()));
+    return LinkWords(StoredLink(config.value("link", json())));
   }
   if (column.path == "workload") return WorkloadLabel(value.get<std::string>());
   return value.is_null()           ? kNone

@@ -24,7 +24,7 @@ constexpr std::size_t kSlowest = 5;
 std::string LinkName(const json& config) {
   const json& link = config.at("link");
   if (link.is_null()) return "own";
-  const auto shape = link.get<LinkShape>();
+  const auto shape = StoredLink(link).value_or(LinkShape());
   return fmt::format("{:g} Gbit/s, {:g} µs{} (emulated)", shape.gbps, shape.alpha_us,
                      shape.has_within() ? fmt::format("; within nodes {:g} Gbit/s, {:g} µs",
                                                       shape.intra_node_gbps, shape.intra_node_us)

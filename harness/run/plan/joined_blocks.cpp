@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/measured/fingerprint_file.hpp"
@@ -14,6 +13,7 @@
 #include "harness/experiment/cells.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 

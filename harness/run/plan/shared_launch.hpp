@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 
 namespace sparfuse::harness {

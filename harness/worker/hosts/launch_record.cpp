@@ -8,7 +8,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/binding.hpp"
 #include "harness/machine/nvml.hpp"
-#include "harness/run/hosts/host_record.hpp"
+#include "harness/run/live/hosts/host_record.hpp"
 #include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {

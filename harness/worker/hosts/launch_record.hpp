@@ -15,7 +15,8 @@
 namespace sparfuse::harness {
 
 // One object a rank; all members are collective. Rank 0 keeps hosts.json, whose keys the controller
-// takes over (harness/run/hosts/host_record.hpp), in the directory of the launch's first trial.
+// takes over (harness/run/live/hosts/host_record.hpp), in the directory of the launch's first
+// trial.
 class LaunchRecord {
  public:
   // Reads, and leaves what is known until now. Throws Error{kConfig} on all ranks where they are on

@@ -31,7 +31,7 @@
 #include "harness/machine/binding.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/nvml.hpp"
-#include "harness/run/hosts/preflight.hpp"
+#include "harness/run/live/hosts/preflight.hpp"
 #include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {

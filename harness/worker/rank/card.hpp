@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/device/device.hpp"
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

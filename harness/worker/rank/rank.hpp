@@ -13,7 +13,7 @@
 #include "core/base/thread_pool.hpp"
 #include "core/device/device.hpp"
 #include "core/transport/progress.hpp"
-#include "harness/catalog/cell_config.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 

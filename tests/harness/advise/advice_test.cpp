@@ -13,8 +13,8 @@
 #include "harness/advise/advice_text.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/experiment.hpp"
-#include "harness/run/model_trial.hpp"
-#include "harness/run/modelled_cell.hpp"
+#include "harness/run/model/model_trial.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
 

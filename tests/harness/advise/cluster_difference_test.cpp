@@ -5,7 +5,7 @@
 
 #include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/catalog.hpp"
-#include "harness/run/modelled_cell.hpp"
+#include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "tests/support/experiment_text.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -233,7 +233,7 @@ TEST(ExperimentKeys, EveryRowSaysWhatItsKeyMeans) {
         << row.table << " " << row.name;
     EXPECT_TRUE(seen.emplace(row.table, row.name).second) << row.table << " " << row.name;
   }
-  for (const std::string& key : ConfigKeyNames()) {
+  for (const std::string& key : CellKeyNames()) {
     EXPECT_TRUE(seen.contains({kCellTable, key})) << key;
   }
 }

@@ -4,9 +4,9 @@
 
 #include <chrono>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/experiment/experiment_keys.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -34,7 +34,7 @@ std::string Number(double value) {
 
 TEST(Limits, EveryNumberOfACellNamesBothEnds) {
   std::size_t seen = 0;
-  for (const ConfigKey& key : ConfigKeys()) {
+  for (const GivenKey& key : GivenKeysOfCells()) {
     if (key.type != KeyType::kInteger && key.type != KeyType::kNumber) continue;
     ++seen;
     ASSERT_LT(key.range.least, key.range.most) << key.name;

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <set>
 
-#include "harness/catalog/config_keys.hpp"
 #include "harness/experiment/experiment.hpp"
+#include "harness/records/cell_keys.hpp"
 #include "tests/support/experiment_text.hpp"
 
 namespace sparfuse::harness {
@@ -212,7 +212,7 @@ TEST(Experiment, LinksWithinNodesArePartOfACellsIdentityWhereTheyAreSaid) {
   const Cell cell = Parse(text).parts[0].cells[0];
   EXPECT_NE(cell.config_hash, plain);
   EXPECT_EQ(CellConfigOf(cell.json).link, (LinkShape{1, 100, 0, 10, 200}));
-  EXPECT_EQ(LinkWords(cell.json.at("link")), "1 Gbit/s, 10 within nodes");
+  EXPECT_EQ(LinkWords(cell.config.link), "1 Gbit/s, 10 within nodes");
 }
 
 // A cluster's file whose links sleeping can emulate, or not.

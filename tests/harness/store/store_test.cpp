@@ -9,10 +9,10 @@
 #include <fstream>
 #include <map>
 
-#include "harness/catalog/cell_config.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/outcome.hpp"
+#include "harness/records/cell_config.hpp"
+#include "harness/run/live/outcome.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/store_fixture.hpp"
 

@@ -11,7 +11,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment.hpp"
-#include "harness/run/model_trial.hpp"
+#include "harness/run/model/model_trial.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"

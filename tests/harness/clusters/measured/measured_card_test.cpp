@@ -11,7 +11,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/model_trial.hpp"
+#include "harness/run/model/model_trial.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"

@@ -1,0 +1,561 @@
+#include "harness/records/cell_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "baselines/composition.hpp"
+#include "core/base/thread_pool.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/records/cell_keys.hpp"
+#include "harness/records/options_json.hpp"
+#include "harness/records/record.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+template <>
+std::span<const std::string> NamesOf<TrialKind>() {
+  static const std::string kNames[] = {"throughput", "convergence", "profile", "fingerprint"};
+  return kNames;
+}
+template <>
+std::span<const std::string> NamesOf<Mode>() {
+  static const std::string kNames[] = {"measured", "emulated", "modelled"};
+  return kNames;
+}
+template <>
+std::span<const std::string> NamesOf<Transport>() {
+  static const std::string kNames[] = {"mpi", "threads", "nccl"};
+  return kNames;
+}
+template <>
+std::span<const std::string> NamesOf<Place>() {
+  static const std::string kNames[] = {"cpu", "cuda"};
+  return kNames;
+}
+template <>
+std::span<const std::string> NamesOf<Precision>() {
+  static const std::string kNames[] = {"fp32", "tf32", "bf16"};
+  return kNames;
+}
+
+template <>
+const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>() {
+  static const std::vector<RecordKey<LinkShape>> kKeys = {
+      Key<&LinkShape::gbps>(
+          {.name = "gbps", .range = kLinkGbps, .unit = "Gbit/s", .meaning = "of a node's card"}),
+      Key<&LinkShape::alpha_us>({.name = "alpha_us",
+                                 .range = kLinkAlphaMicroseconds,
+                                 .unit = "microseconds",
+                                 .meaning = "start-up of a message"}),
+      Key<&LinkShape::host_us>({.name = "host_us",
+                                .range = kLinkHostMicroseconds,
+                                .unit = "microseconds",
+                                .fallback = "0",
+                                .meaning = "what the host takes to prepare an exchange",
+                                .optional = true}),
+      Key<&LinkShape::intra_node_gbps>({.name = "intra_node_gbps",
+                                        .range = {0, kLinkGbps.most},
+                                        .unit = "Gbit/s",
+                                        .fallback = "none",
+                                        .meaning = "of a rank's link to others of its node",
+                                        .optional = true}),
+      Key<&LinkShape::intra_node_us>({.name = "intra_node_us",
+                                      .range = kLinkAlphaMicroseconds,
+                                      .unit = "microseconds",
+                                      .fallback = "none",
+                                      .meaning = "start-up of a message within a node"})
+          .If([](const LinkShape& link) { return link.has_within(); })};
+  return kKeys;
+}
+
+// Users give a table of a link's keys, or "none".
+template <>
+struct Form<std::optional<LinkShape>> : OptionalForm<LinkShape> {
+  static std::string TypeText(const KeyInfo&) {
+    return fmt::format(
+        "\"none\" or {{ gbps, alpha_us }}, {} and {}; intra_node_gbps, intra_node_us; host_us",
+        Text(kLinkGbps), Text(kLinkAlphaMicroseconds));
+  }
+  static std::string WhatIsWrong(const KeyInfo&, const json& given) {
+    static const std::string kExpected = fmt::format(
+        "\"none\" or {{ gbps = a number from {0}, alpha_us = a number from {1} }}, with "
+        "intra_node_gbps and intra_node_us, from as much, where nodes have several ranks, and "
+        "host_us = a number from {2} where the host takes long for an exchange",
+        Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
+    if (given.is_string()) return given == "none" ? "" : kExpected;
+    if (!given.is_object() || given.contains("intra_node_gbps") != given.contains("intra_node_us"))
+      return kExpected;
+    try {
+      LinkShape link;
+      ReadRecord(given, KeyPlace(""), link);
+      const bool good = !given.contains("intra_node_gbps") || kLinkGbps.Has(link.intra_node_gbps);
+      return good ? "" : kExpected;
+    } catch (const Error&) {
+      return kExpected;
+    }
+  }
+};
+
+template <>
+const std::vector<RecordKey<DenseTensors>>& KeysOf<DenseTensors>() {
+  static const std::vector<RecordKey<DenseTensors>> kKeys = {
+      Key<&DenseTensors::max_ndim>({.name = "max_ndim",
+                                    .fallback = "0",
+                                    .meaning = "tensors of at most so many dimensions"}),
+      Key<&DenseTensors::names>({.name = "names",
+                                 .fallback = "[]",
+                                 .meaning = "tensors of these names",
+                                 .leaves = Leaves::kPlace})};
+  return kKeys;
+}
+
+// Flat: the options of sending stand beside the parts and their options.
+template <>
+struct Form<MethodChoice> {
+  static json Write(const MethodChoice& choice, const KeyInfo&, WrittenFor) {
+    json table = {{"strategy", choice.strategy},
+                  {"strategy_options", OptionsToJson(choice.strategy_options)},
+                  {"planner", choice.planner},
+                  {"planner_options", OptionsToJson(choice.planner_options)},
+                  {"collective", choice.collective},
+                  {"collective_options", OptionsToJson(choice.collective_options)}};
+    table.update(OptionsToJson(choice.sending));
+    return table;
+  }
+  static void Read(const json& from, const KeyInfo&, const KeyPlace& place, MethodChoice& choice) {
+    if (!from.is_object()) place.Expected(from, "a table");
+    const auto read = [&](const char* key, auto& value) {
+      const auto found = from.find(key);
+      if (found == from.end()) place.Missing(key);
+      Form<std::remove_reference_t<decltype(value)>>::Read(*found, {.name = key},
+                                                           KeyPlace(place, key), value);
+    };
+    read("strategy", choice.strategy);
+    read("strategy_options", choice.strategy_options);
+    read("planner", choice.planner);
+    read("planner_options", choice.planner_options);
+    read("collective", choice.collective);
+    // Of configurations from before collectives had options: none.
+    choice.collective_options.clear();
+    if (from.contains("collective_options")) read("collective_options", choice.collective_options);
+    json sending = json::object();
+    for (const OptionSpec& option : SendingOptions()) {
+      if (const auto found = from.find(option.name); found != from.end())
+        sending[option.name] = *found;
+    }
+    Form<Options>::Read(sending, {.name = "method_options"}, place, choice.sending);
+  }
+  static void Scrub(MethodChoice& choice, Leaves, const Scrubber& scrubber) {
+    for (std::string* name : {&choice.strategy, &choice.planner, &choice.collective})
+      *name = scrubber.Scrubbed(*name, Leaves::kOption);
+    for (Options* options : {&choice.strategy_options, &choice.planner_options,
+                             &choice.collective_options, &choice.sending})
+      Form<Options>::Scrub(*options, Leaves::kOption, scrubber);
+  }
+  static std::string TypeText(const KeyInfo&) { return "table"; }
+  static std::string WhatIsWrong(const KeyInfo&, const json& given) {
+    return given.is_object() ? "" : "a table";
+  }
+};
+
+namespace {
+
+bool IsCell(const CellConfig& config) { return !config.is_profile() && !config.is_fingerprint(); }
+
+std::vector<RecordKey<CellConfig>> CellKeys() {
+  using enum CellRole::Part;
+  using C = CellConfig;
+  return {
+      Key<&C::kind>({.name = "kind",
+                     .choices = {"throughput", "convergence"},
+                     .fallback = "\"throughput\"",
+                     .meaning = "what a trial measures: the time of its steps, or the metric while "
+                                "it trains",
+                     .as_given = true,
+                     .cell = {.launch = true, .telling = 29, .column = "kind", .named = true}}),
+      Key<&C::mode>({.name = "mode",
+                     .meaning = "how numbers are obtained: on this machine, over a link that is "
+                                "slowed down, or by the model",
+                     .as_given = true,
+                     .cell = {.launch = true, .telling = 8, .column = "mode", .named = true}}),
+      Key<&C::method>({.name = "method",
+                       .meaning = "a name of `sparfuse list methods`, or a method's file, relative "
+                                  "to this one: \"path/NAME.toml\"",
+                       .leaves = Leaves::kOption,
+                       .cell = {.part = kMethod, .named = true}})
+          .If(IsCell),
+      Key<&C::method_content>(
+          {.name = "method_content",
+           .meaning = "the head of the hash of a method's file outside the tree",
+           .leaves = Leaves::kHash,
+           .empty_is_null = true,
+           .computed = true,
+           .cell = {.part = kMethod}})
+          .If(IsCell),
+      Key<&C::method_options>(
+          {.name = "method_options",
+           .fallback = "the method's",
+           .meaning = "options of the method's strategy, planner, collective and sending by name, "
+                      "and `collective`; `plan`, units of given sizes in the place of the "
+                      "planner's: { units = [3, 8] }, numbers of tensors in ready order, or { "
+                      "bytes = [...] }; `strategy_options`, `planner_options`, "
+                      "`collective_options` where two take a name",
+           .leaves = Leaves::kOption,
+           .cell = {.part = kMethod, .telling = 17}})
+          .If(IsCell),
+      Key<&C::workload>({.name = "workload",
+                         .meaning = "what is trained: a name of `sparfuse list workloads`, or in "
+                                    "mode modelled a model table, relative to this file: "
+                                    "\"table:FILE.json\"",
+                         .leaves = Leaves::kOption,
+                         .cell = {.telling = 1, .column = "workload", .named = true}}),
+      Key<&C::workload_options>({.name = "workload_options",
+                                 .fallback = "the workload's",
+                                 .meaning = "options that the workload takes beside its recipe",
+                                 .cell = {.telling = 2}}),
+      Key<&C::workers>({.name = "workers",
+                        .range = {1, 65536},
+                        .unit = "ranks",
+                        .meaning = "how many ranks train together",
+                        .as_given = true,
+                        .cell = {.telling = 4, .column = "workers", .named = true}}),
+      Key<&C::ranks_per_node>({.name = "ranks_per_node",
+                               .range = {1, 65536},
+                               .unit = "ranks",
+                               .fallback = "measured: workers; emulated: 1; modelled: the declared "
+                                           "cluster's, else 1",
+                               .meaning = "how many ranks share a node; a divisor of workers",
+                               .cell = {.launch = true, .telling = 12}}),
+      Key<&C::link>({.name = "link",
+                     .unit = "Gbit/s, microseconds",
+                     .fallback = "\"none\"",
+                     .meaning =
+                         "the link of a node, which a shaped transport emulates or the model "
+                         "takes, and intra_node_* those of its ranks to one another; none: "
+                         "the machine's own",
+                     .cell = {.telling = 3, .column = "link", .named = true}}),
+      Key<&C::cluster>({.name = "cluster",
+                        .meaning = "mode modelled only, and needed there: \"this-machine\", "
+                                   "\"machines-like-this\" (one for every rank) or a file of "
+                                   "results/profiles, measured or declared",
+                        .leaves = Leaves::kOption,
+                        .empty_is_null = true,
+                        .cell = {.launch = true, .telling = 18, .column = "cluster"}})
+          .If(IsCell),
+      Key<&C::inputs>({.name = "inputs",
+                       .unit = "factors",
+                       .fallback = "1 each",
+                       .meaning = "with a declared cluster only: what of its inputs is scaled, { "
+                                  "host_overhead = 2 }",
+                       .cell = {.telling = 19}})
+          .If(IsCell),
+      Key<&C::sparsifier>(
+          {.name = "sparsifier",
+           .fallback = "the method's",
+           .meaning = "a name of `sparfuse list sparsifiers`, or a class of a "
+                      "Python file relative to this one: "
+                      "\"python:FILE.py:ClassName\"; methods that send dense "
+                      "gradients ignore it",
+           .leaves = Leaves::kOption,
+           .cell = {.part = kSparsity, .telling = 6, .column = "sparsifier", .named = true}})
+          .If(IsCell),
+      Key<&C::sparsifier_options>({.name = "sparsifier_options",
+                                   .fallback = "the sparsifier's",
+                                   .meaning = "options of the sparsifier",
+                                   .cell = {.part = kSparsity, .telling = 7}})
+          .If(IsCell),
+      Key<&C::density>(
+          {.name = "density",
+           .range = {0, 1},
+           .above_least = true,
+           .unit = "fraction of elements",
+           .fallback = "0.01; nonzeros: the workload's, where it is sparse by nature",
+           .meaning = "how much of a gradient is kept; 1 for methods that send dense "
+                      "gradients",
+           .cell = {.part = kSparsity, .telling = 5, .column = "density", .named = true}})
+          .If(IsCell),
+      Key<&C::feedback>({.name = "feedback",
+                         .choices = {"none", "residual", "momentum"},
+                         .fallback = "the method's",
+                         .meaning = "what becomes of what is not sent: it is lost, added to the "
+                                    "next gradient, or added with DGC's momentum correction",
+                         .leaves = Leaves::kOption,
+                         .cell = {.part = kSparsity, .telling = 13}})
+          .If(IsCell),
+      Key<&C::feedback_options>({.name = "feedback_options",
+                                 .fallback = "the feedback's",
+                                 .meaning = "both: warmup_epochs, epoch_steps (density warm-up); "
+                                            "residual: decay; momentum: momentum, nesterov, "
+                                            "masking, clip",
+                                 .cell = {.part = kSparsity, .telling = 14}})
+          .If(IsCell),
+      Key<&C::dense_tensors>({.name = "dense_tensors",
+                              .fallback = "{ max_ndim = 0, names = [] }",
+                              .meaning =
+                                  "tensors that are never sparsified: those of at most "
+                                  "max_ndim dimensions, and those named; a name is a "
+                                  "tensor's, or a regular expression that is found in theirs",
+                              .cell = {.launch = true, .telling = 15}})
+          .If(IsCell),
+      Key<&C::no_feedback_tensors>({.name = "no_feedback_tensors",
+                                    .fallback = "[]",
+                                    .meaning = "names of tensors (as in dense_tensors) without "
+                                               "feedback: what is not sent of them is lost",
+                                    .leaves = Leaves::kPlace,
+                                    .cell = {.telling = 16}})
+          .If(IsCell),
+      Key<&C::batch_per_worker>({.name = "batch_per_worker",
+                                 .range = {1, 1e6},
+                                 .unit = "samples",
+                                 .fallback = "the workload's",
+                                 .meaning = "batch of a rank in one micro-step",
+                                 .cell = {.telling = 9, .column = "batch", .named = true}}),
+      Key<&C::accumulation>({.name = "accumulation",
+                             .range = {1, 1e6},
+                             .unit = "micro-steps",
+                             .fallback = "1",
+                             .meaning = "backward passes whose gradients are added up before they "
+                                        "are exchanged",
+                             .as_given = true,
+                             .cell = {.telling = 10, .column = "accumulation"}}),
+      Key<&C::threads_per_worker>({.name = "threads_per_worker",
+                                   .range = {1, kMostThreads},
+                                   .unit = "threads",
+                                   .fallback = "1",
+                                   .meaning = "threads that a rank computes with",
+                                   .as_given = true,
+                                   .cell = {.launch = true, .telling = 11, .column = "threads"}}),
+      Key<&C::transport>({.name = "transport",
+                          .fallback = "\"mpi\"",
+                          .meaning = "how ranks exchange: processes over MPI, threads of one "
+                                     "process, or a card for each rank over NCCL (mode measured "
+                                     "with device cuda)",
+                          .as_given = true,
+                          .cell = {.launch = true, .telling = 20, .column = "transport"}}),
+      Key<&C::device>({.name = "device",
+                       .fallback = "\"cpu\"",
+                       .meaning = "where the workload trains and kernels run; cuda in mode "
+                                  "measured only",
+                       .as_given = true,
+                       .cell = {.telling = 21, .column = "device", .named = true}}),
+      Key<&C::precision>({.name = "precision",
+                          .fallback = "\"fp32\"",
+                          .meaning = "of products of matrices and convolutions: IEEE float32, TF32 "
+                                     "(cards only), or bfloat16 by autocast; parameters, gradients "
+                                     "and optimizer are float32 always",
+                          .as_given = true,
+                          .cell = {.telling = 22, .column = "precision", .named = true}}),
+      Key<&C::recipe>({.name = "recipe",
+                       .fallback = "the workload's",
+                       .meaning = "learning rate, optimizer, schedule: what the workload trains "
+                                  "with",
+                       .leaves = Leaves::kOption,
+                       .cell = {.launch = true, .telling = 23}}),
+      Key<&C::warmup_steps>({.name = "warmup_steps",
+                             .range = {0, 1e7},
+                             .unit = "steps",
+                             .fallback = "5, behind a live method's dense_warmup_steps; "
+                                         "convergence: 0",
+                             .meaning = "steps before those measured",
+                             .cell = {.launch = true, .telling = 25}}),
+      Key<&C::steps>({.name = "steps",
+                      .range = {1, 1e7},
+                      .unit = "steps",
+                      .fallback = "15; convergence: the workload's",
+                      .meaning = "measured steps; convergence: the most steps",
+                      .cell = {.launch = true, .telling = 24}}),
+      Key<&C::evaluate_every>({.name = "evaluate_every",
+                               .range = {1, 1e7},
+                               .unit = "steps",
+                               .fallback = "the workload's",
+                               .meaning = "kind convergence only: steps between evaluations",
+                               .cell = {.launch = true, .telling = 27}})
+          .If(IsCell),
+      Key<&C::target>(
+          {.name = "target",
+           .range = {1e-6, 1e9},
+           .unit = "the workload's metric",
+           .fallback = "the workload's",
+           .meaning = "kind convergence only: training stops when the metric reaches it",
+           .cell = {.launch = true, .telling = 26}})
+          .If(IsCell),
+      Key<&C::deadline_seconds>({.name = "deadline_seconds",
+                                 .range = {0.001, 86400},
+                                 .unit = "seconds",
+                                 .fallback = "60",
+                                 .meaning = "the longest that a rank waits for another",
+                                 .as_given = true,
+                                 .cell = {.launch = true, .telling = 28}}),
+      Key<&C::sparsifiers>({.name = "sparsifiers",
+                            .meaning = "that a profile measures",
+                            .leaves = Leaves::kOption,
+                            .computed = true})
+          .If([](const CellConfig& config) { return config.is_profile(); }),
+      Key<&C::quantizers>({.name = "quantizers",
+                           .meaning = "that a profile measures",
+                           .leaves = Leaves::kOption,
+                           .computed = true})
+          .If([](const CellConfig& config) { return config.is_profile(); })};
+}
+
+}  // namespace
+
+template <>
+const std::vector<RecordKey<CellConfig>>& KeysOf<CellConfig>() {
+  static const std::vector<RecordKey<CellConfig>> kKeys = CellKeys();
+  return kKeys;
+}
+
+// What a trial's config.json has beside its cell.
+template <>
+const std::vector<RecordKey<TrialConfig>>& KeysOf<TrialConfig>() {
+  using T = TrialConfig;
+  static const std::vector<RecordKey<T>> kKeys = {
+      Key<&T::seed>({.name = "seed", .meaning = "of the trial's block"}),
+      Key<&T::block>({.name = "block", .meaning = "the trial's block"}),
+      Key<&T::trial_id>(
+          {.name = "trial_id", .meaning = "names the trial's directory", .leaves = Leaves::kPlace}),
+      Key<&T::python_files>(
+          {.name = "python_files", .meaning = "where the classes of its sparsifiers are"})};
+  return kKeys;
+}
+
+namespace {
+
+// Options that methods took later, by their JSON pointers, with what methods did without them: a
+// configuration that has this value hashes as if it had no such option.
+struct LaterOption {
+  json::json_pointer at;
+  json before;
+};
+const std::vector<LaterOption>& LaterOptions() {
+  using Pointer = json::json_pointer;
+  static const std::vector<LaterOption> kOptions = {
+      {Pointer("/method_options/collective_options"), json::object()},
+      {Pointer("/method_options/planner_options/lane"), "compute"},
+      {Pointer("/method_options/dense_warmup_steps"), 0},
+      {Pointer("/method_options/bloom_policy"), "leftmost"},
+      {Pointer("/method_options/bloom_fpr"), 0},
+      {Pointer("/feedback_options/decay"), 1}};
+  return kOptions;
+}
+
+std::string HashOf(json identity) {
+  for (const LaterOption& option : LaterOptions()) {
+    if (!identity.contains(option.at) || identity[option.at] != option.before) continue;
+    identity[option.at.parent_pointer()].erase(option.at.back());
+  }
+  identity["schema"] = kConfigSchema;
+  return ContentHash(identity);
+}
+
+bool IsBesideCell(const std::string& key) {
+  return std::ranges::any_of(KeysOf<TrialConfig>(),
+                             [&](const KeyInfo& each) { return key == each.name; });
+}
+
+}  // namespace
+
+std::optional<std::string> MethodChoice::quantizer() const {
+  const std::string& name = StringOption(sending, "payload_dense");
+  return name == "indexed" ? std::nullopt : std::optional(name);
+}
+
+json ToJson(const std::optional<LinkShape>& link) { return link ? WriteRecord(*link) : json(); }
+
+std::string LinkWords(const std::optional<LinkShape>& link) {
+  if (!link) return "unshaped";
+  return fmt::format("{} Gbit/s", link->gbps) +
+         (link->has_within() ? fmt::format(", {} within nodes", link->intra_node_gbps) : "");
+}
+
+std::optional<LinkShape> StoredLink(const json& stored) {
+  std::optional<LinkShape> link;
+  if (!stored.is_null() && stored != "none") ReadRecord(stored, KeyPlace("link"), link.emplace());
+  return link;
+}
+
+json ToJson(const MethodChoice& choice) {
+  return Form<MethodChoice>::Write(choice, {}, WrittenFor::kFile);
+}
+
+json ToJson(const CellConfig& config) { return WriteRecord(config); }
+
+CellConfig CellConfigOf(const json& stored, std::string_view whole) {
+  CellConfig config;
+  ReadRecord(stored, KeyPlace(whole), config);
+  return config;
+}
+
+json ToJson(const TrialConfig& trial) {
+  json made = ToJson(trial.cell);
+  made.update(WriteRecord(trial));
+  return made;
+}
+
+TrialConfig TrialConfigOf(const json& stored, std::string_view whole) {
+  const KeyPlace place(whole);
+  if (!stored.is_object()) place.Expected(stored, "an object");
+  json cell = stored, beside = json::object();
+  for (const KeyInfo& key : KeysOf<TrialConfig>()) {
+    if (const auto found = cell.find(key.name); found != cell.end()) {
+      beside[key.name] = *found;
+      cell.erase(found);
+    }
+  }
+  TrialConfig trial;
+  ReadRecord(beside, place, trial);
+  trial.cell = CellConfigOf(cell, whole);
+  return trial;
+}
+
+std::string ConfigHash(const CellConfig& config) {
+  return HashOf(WriteRecord(config, WrittenFor::kIdentity));
+}
+
+std::string ConfigHash(const json& config) {
+  json identity = config;
+  for (const KeyInfo& key : KeysOf<TrialConfig>()) identity.erase(key.name);
+  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
+    static const CellConfig kInitial;
+    const auto found = identity.find(key.name);
+    if (key.later && found != identity.end() &&
+        *found == key.write(kInitial, key, WrittenFor::kIdentity))
+      identity.erase(found);
+  }
+  return HashOf(std::move(identity));
+}
+
+bool SaysTheSame(const json& one, const json& other) {
+  if (!one.is_object() || !other.is_object()) return false;
+  const auto next = [](json::const_iterator at, const json& of) {
+    while (at != of.end() && IsBesideCell(at.key())) ++at;
+    return at;
+  };
+  auto a = next(one.begin(), one), b = next(other.begin(), other);
+  while (a != one.end() && b != other.end()) {
+    if (a.key() != b.key() || *a != *b) return false;
+    a = next(++a, one), b = next(++b, other);
+  }
+  return a == one.end() && b == other.end();
+}
+
+std::string CellName(const CellConfig& config) {
+  std::string name;
+  for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
+    if (!key.cell.named || (key.is_there != nullptr && !key.is_there(config))) continue;
+    const json value = key.write(config, key, WrittenFor::kFile);
+    name += fmt::format("{}{} = {}", name.empty() ? "" : ", ", key.name,
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return name;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,57 @@
+// Chooses keys of a cell's configuration by what they mean. The table is in cell_config.cpp.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/files/range.hpp"
+
+namespace sparfuse::harness {
+
+// Ranges are far wider than what anybody runs, and narrow enough that no duration overflows and no
+// machine drowns in what a misplaced digit asks for.
+inline constexpr Range kLinkGbps{0.001, 100'000};
+inline constexpr Range kLinkAlphaMicroseconds{0, 1'000'000};
+inline constexpr Range kLinkHostMicroseconds{0, 1'000'000};
+// Of a shaped link: sleeping cannot emulate less.
+inline constexpr double kMinEmulableAlphaMicroseconds = 100;
+
+// Ranks of live trials share this machine, threads of one process or processes of it.
+inline constexpr int kMostLiveWorkers = 1024;
+inline constexpr int kMostLiveThreads = 4096;  // of all ranks together
+
+// A key that an experiment file may give of its cells.
+struct GivenKey {
+  std::string name;
+  Range range;
+  std::string type;      // "integer, 1 to 64"
+  std::string unit;      // "seconds"; "" where it has none
+  std::string fallback;  // the default in words or as TOML; "" where the file must give the key
+  std::string meaning;   // one sentence
+  std::string column;    // heads its column in tables; "" where it has none
+};
+std::span<const GivenKey> GivenKeysOfCells();
+std::vector<std::string> CellKeyNames();
+// Null where a cell has no such key.
+const GivenKey* FindCellKey(std::string_view name);
+// "" where `value`, as a file gives it, has the key's type and range, else what was expected: "a
+// number in (0, 1]". Precondition: a cell has the key.
+std::string WhatIsWrong(std::string_view key, const nlohmann::json& value);
+
+// The keys in which two cells of one setting may differ, and those of them that a dense method
+// lacks.
+std::span<const std::string> MethodKeys();
+std::span<const std::string> SparsityKeys();
+// What tells cells apart in figures and tables, the most telling first.
+std::span<const std::string> PanelKeys();
+// How cells are placed and how long they run: a modelled cell and a live one may differ in these
+// and still be points of one curve.
+std::span<const std::string> LaunchKeys();
+
+// Equal for configurations that differ in `keys` alone.
+std::string CanonicalWithout(nlohmann::json config, std::span<const std::string> keys);
+
+}  // namespace sparfuse::harness

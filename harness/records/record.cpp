@@ -1,0 +1,133 @@
+#include "harness/records/record.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/files/toml_file.hpp"
+#include "harness/records/options_json.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+std::size_t PlaceOfName(const std::string& name, std::span<const std::string> names) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) {
+    SPARFUSE_THROW(kData, fmt::format("\"{}\": expected one of {}", name, fmt::join(names, ", ")));
+  }
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+std::string KeyPlace::Whole() const {
+  return outer_ == nullptr ? std::string(name_) : outer_->Whole();
+}
+
+std::string KeyPlace::Keys() const {
+  if (outer_ == nullptr) return "";
+  const std::string outer = outer_->Keys();
+  return outer + (outer.empty() ? "" : ".") + std::string(name_);
+}
+
+void KeyPlace::Expected(const json& value, std::string_view what) const {
+  const std::string keys = Keys();
+  SPARFUSE_THROW(kData, fmt::format("{}: {}expected {}", Whole(),
+                                    keys.empty() ? "" : keys + " = " + Shown(value) + ": ", what));
+}
+
+void KeyPlace::Missing(std::string_view key) const {
+  const KeyPlace place(*this, key);
+  SPARFUSE_THROW(kData, fmt::format("{}: {} is missing", Whole(), place.Keys()));
+}
+
+void KeyPlace::Unknown(std::string_view key, std::span<const std::string> known) const {
+  const KeyPlace place(*this, key);
+  SPARFUSE_THROW(kData, fmt::format("{}: {}: unknown key, perhaps of a later program{}", Whole(),
+                                    place.Keys(), Suggestion(key, known)));
+}
+
+json NumberAsWritten(double value) {
+  constexpr double kExact = 1e15;
+  if (value == std::floor(value) && std::abs(value) < kExact)
+    return static_cast<std::int64_t>(value);
+  return value;
+}
+
+std::string WhatIsWrongWithNumber(const json& value, const KeyInfo& info) {
+  if (!info.has_range()) return value.is_number() ? "" : "a number";
+  if (!info.above_least) return WhatIsWrongWithNumber(value, info.range);
+  const bool good = value.is_number() && value.get<double>() > info.range.least &&
+                    value.get<double>() <= info.range.most;
+  return good ? "" : fmt::format("a number in ({}, {}]", info.range.least, info.range.most);
+}
+
+std::string NumberText(const KeyInfo& info) {
+  if (!info.has_range()) return "number";
+  return info.above_least ? fmt::format("number in ({}, {}]", info.range.least, info.range.most)
+                          : "number, " + Text(info.range);
+}
+
+KeyInfo WithChoices(const KeyInfo& info, std::span<const std::string> choices) {
+  KeyInfo with = info;
+  with.choices.assign(choices.begin(), choices.end());
+  return with;
+}
+
+void Form<std::string>::Read(const json& from, const KeyInfo& info, const KeyPlace& place,
+                             std::string& value) {
+  value.clear();
+  if (info.empty_is_null && from.is_null()) return;
+  if (!from.is_string()) place.Expected(from, "a string");
+  value = from.get<std::string>();
+}
+
+std::string Form<std::string>::TypeText(const KeyInfo& info) {
+  return info.choices.empty() ? "string" : fmt::format("\"{}\"", fmt::join(info.choices, "\", \""));
+}
+
+std::string Form<std::string>::WhatIsWrong(const KeyInfo& info, const json& given) {
+  if (!given.is_string()) return "a string";
+  const auto& text = given.get_ref<const std::string&>();
+  if (info.choices.empty() || std::ranges::count(info.choices, text) > 0) return "";
+  const std::string nearest = NearestName(text, info.choices);
+  return fmt::format("one of {}{}", fmt::join(info.choices, ", "),
+                     nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
+}
+
+json Form<Options>::Write(const Options& options, const KeyInfo&, WrittenFor) {
+  return OptionsToJson(options);
+}
+
+void Form<Options>::Read(const json& from, const KeyInfo& info, const KeyPlace& place,
+                         Options& options) {
+  try {
+    options = OptionsFromJson(info.name, from);
+  } catch (const Error& error) {
+    place.Expected(from,
+                   fmt::format("a table of numbers, strings, true and false ({})", error.what()));
+  }
+}
+
+void Form<Options>::Scrub(Options& options, Leaves as, const Scrubber& scrubber) {
+  for (auto& [name, value] : options) {
+    if (auto* text = std::get_if<std::string>(&value)) *text = scrubber.Scrubbed(*text, as);
+  }
+}
+
+void Form<json>::Scrub(json& value, Leaves as, const Scrubber& scrubber) {
+  if (value.is_string()) {
+    value = scrubber.Scrubbed(value.get<std::string>(), as);
+  } else if (value.is_array()) {
+    for (json& each : value) Scrub(each, as, scrubber);
+  } else if (value.is_object()) {
+    json scrubbed = json::object();
+    for (auto& [key, each] : value.items()) {
+      Scrub(each, as, scrubber);
+      scrubbed[scrubber.Scrubbed(key, Leaves::kData)] = std::move(each);
+    }
+    value = std::move(scrubbed);
+  }
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,482 @@
+// Describes records: structs that the program writes as JSON and reads again. A record has one
+// table of its keys, and reading, writing, checking, lists of keys and what may leave this machine
+// go through that table.
+//
+// A key is one entry of the table:
+//
+//   Key<&CellConfig::accumulation>({.name = "accumulation", .range = {1, 1e6},
+//                                   .unit = "micro-steps", .fallback = "1",
+//                                   .meaning = "backward passes whose gradients are added up"})
+//
+// The type of a key is its member's, its default the member's initialiser. A record's source file
+// defines the table, KeysOf<Record>(), and functions for the rest of the program: ToJson, RecordOf.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
+#include "harness/files/range.hpp"
+#include "harness/records/names.hpp"
+
+namespace sparfuse::harness {
+
+// What becomes of a text when it leaves this machine in a bundle, a site or a report. Numbers,
+// true, false and null leave as they are.
+enum class Leaves : std::uint8_t {
+  kData,      // short words: no names of hosts and users, no folders, no tokens
+  kOption,    // the same, but a single word of letters stays whatever it is: a user may be called
+              // as an optimizer is, and configurations must be the same everywhere
+  kWords,     // a sentence: like data, without the folders of relative paths
+  kCitation,  // words in which addresses of the web stay, without what may name a person in them
+  kHash,      // hexadecimal digits
+  kPlace      // a trial's id, or a name with slashes: no absolute path, no ".."
+};
+
+// What a key says about a cell, for those who choose keys by what they mean.
+struct CellRole {
+  enum class Part : std::uint8_t {
+    kSetting,  // equal in the cells of one comparison
+    kMethod,   // of the method
+    kSparsity  // of the method, and a dense one lacks it
+  };
+  Part part = Part::kSetting;
+  // How a cell is placed and how long it runs: a modelled cell and a live one may differ in it and
+  // still be points of one curve.
+  bool launch = false;
+  int telling = std::numeric_limits<int>::max();  // figures tell cells apart by the least first
+  const char* column = "";                        // heads its column in tables that have one
+  bool named = false;                             // errors name a cell by it
+
+  bool is_told() const { return telling != std::numeric_limits<int>::max(); }
+};
+
+struct KeyInfo {
+  const char* name = "";
+  Range range = {};                       // of numbers, and of those in a list; {0, 0}: any
+  bool above_least = false;               // the least is no value: (0, 1]
+  std::vector<std::string> choices = {};  // of strings; empty: any
+  const char* type = "";                  // in words, where the member does not tell
+  const char* unit = "";
+  const char* fallback = "";  // the default in words or as TOML; "": a file must give the key
+  const char* meaning = "";   // one sentence
+  Leaves leaves = Leaves::kData;
+  // Added to the record after its schema was fixed: stored records may lack it, and where it has
+  // the member's initial value an identity is as if there were no such key.
+  bool later = false;
+  // Stored records may lack it, and do where it has the member's initial value.
+  bool optional = false;
+  bool empty_is_null = false;  // of strings: "" stands as null
+  // Of a cell: the file's value is the cell's, and the member's initial value the default. Of other
+  // keys resolving knows what they mean (harness/experiment/resolver.hpp).
+  bool as_given = false;
+  bool computed = false;  // of a cell: no file gives it
+  CellRole cell = {};
+
+  bool has_range() const { return range.least != 0 || range.most != 0; }
+};
+
+// Where a value stands, for errors: a file or another name for the whole, and the keys down to it.
+class KeyPlace {
+ public:
+  explicit KeyPlace(std::string_view whole) : name_(whole) {}
+  KeyPlace(const KeyPlace& outer, std::string_view key) : outer_(&outer), name_(key) {}
+
+  // Throw Error{kData}: "FILE: config.workers = -1: expected an integer from 1 to 65536".
+  [[noreturn]] void Expected(const nlohmann::json& value, std::string_view what) const;
+  [[noreturn]] void Missing(std::string_view key) const;
+  [[noreturn]] void Unknown(std::string_view key, std::span<const std::string> known) const;
+
+ private:
+  std::string Whole() const;
+  std::string Keys() const;
+
+  const KeyPlace* outer_ = nullptr;
+  std::string_view name_;
+};
+
+// Takes out of texts what names hosts, users, folders and secrets; see harness/bundle.
+class Scrubber {
+ public:
+  virtual ~Scrubber() = default;
+  virtual std::string Scrubbed(const std::string& text, Leaves as) const = 0;
+};
+
+enum class WrittenFor : std::uint8_t {
+  kFile,
+  kIdentity  // without later keys that have their initial value
+};
+
+// How values of a type stand in JSON. Each has
+//   static json Write(const Value&, const KeyInfo&, WrittenFor);
+//   static void Read(const json&, const KeyInfo&, const KeyPlace&, Value&);   // throws
+//   Error{kData} static void Scrub(Value&, Leaves, const Scrubber&); static std::string
+//   TypeText(const KeyInfo&);                   // "integer, 1 to 64" static std::string
+//   WhatIsWrong(const KeyInfo&, const json&);   // "" or what was expected, of a
+//                                                                  // value that a user gives
+template <class Value>
+struct Form;
+
+template <class Record>
+struct RecordKey : KeyInfo {
+  bool (*is_there)(const Record&) = nullptr;  // null: in every record
+  nlohmann::json (*write)(const Record&, const KeyInfo&, WrittenFor) = nullptr;
+  void (*read)(const nlohmann::json&, const KeyInfo&, const KeyPlace&, Record&) = nullptr;
+  void (*scrub)(Record&, Leaves, const Scrubber&) = nullptr;
+  bool (*is_initial)(const Record&) = nullptr;
+  std::string (*type_text)(const KeyInfo&) = nullptr;
+  std::string (*what_is_wrong)(const KeyInfo&, const nlohmann::json&) = nullptr;
+
+  // Of records of which `there` is true alone.
+  RecordKey If(bool (*there)(const Record&)) && {
+    is_there = there;
+    return std::move(*this);
+  }
+};
+
+template <class Member>
+struct MemberOf;
+template <class Owner, class Type>
+struct MemberOf<Type Owner::*> {
+  using Record = Owner;
+  using Value = Type;
+};
+
+template <auto kMember>
+RecordKey<typename MemberOf<decltype(kMember)>::Record> Key(KeyInfo info) {
+  using Record = typename MemberOf<decltype(kMember)>::Record;
+  using Value = typename MemberOf<decltype(kMember)>::Value;
+  RecordKey<Record> key{std::move(info)};
+  key.write = [](const Record& record, const KeyInfo& of, WrittenFor purpose) {
+    return Form<Value>::Write(record.*kMember, of, purpose);
+  };
+  key.read = [](const nlohmann::json& from, const KeyInfo& of, const KeyPlace& place,
+                Record& record) { Form<Value>::Read(from, of, place, record.*kMember); };
+  key.scrub = [](Record& record, Leaves as, const Scrubber& scrubber) {
+    Form<Value>::Scrub(record.*kMember, as, scrubber);
+  };
+  key.is_initial = [](const Record& record) {
+    static const Record kInitial;
+    return record.*kMember == kInitial.*kMember;
+  };
+  key.type_text = &Form<Value>::TypeText;
+  key.what_is_wrong = &Form<Value>::WhatIsWrong;
+  return key;
+}
+
+// The table of a record's keys, each read after those before it. Specialised by each record.
+template <class Record>
+const std::vector<RecordKey<Record>>& KeysOf();
+
+template <class Value>
+concept IsRecord = requires {
+  { KeysOf<Value>() } -> std::same_as<const std::vector<RecordKey<Value>>&>;
+}
+&&std::is_class_v<Value>;
+
+template <class Record>
+nlohmann::json WriteRecord(const Record& record, WrittenFor purpose = WrittenFor::kFile) {
+  nlohmann::json made = nlohmann::json::object();
+  for (const RecordKey<Record>& key : KeysOf<Record>()) {
+    if (key.is_there != nullptr && !key.is_there(record)) continue;
+    const bool may_lack = key.optional || (key.later && purpose == WrittenFor::kIdentity);
+    if (may_lack && key.is_initial(record)) continue;
+    made[key.name] = key.write(record, key, purpose);
+  }
+  return made;
+}
+
+// Throws Error{kData} that names the file, the key, the value and what was expected.
+template <class Record>
+void ReadRecord(const nlohmann::json& from, const KeyPlace& place, Record& record) {
+  if (!from.is_object()) place.Expected(from, "an object");
+  record = Record();
+  std::size_t known = 0;
+  for (const RecordKey<Record>& key : KeysOf<Record>()) {
+    if (key.is_there != nullptr && !key.is_there(record)) continue;
+    const auto found = from.find(key.name);
+    if (found != from.end()) {
+      key.read(*found, key, KeyPlace(place, key.name), record);
+      ++known;
+    } else if (!key.later && !key.optional) {
+      place.Missing(key.name);
+    }
+  }
+  if (known == from.size()) return;
+  std::vector<std::string> names;
+  for (const RecordKey<Record>& key : KeysOf<Record>()) {
+    if (key.is_there == nullptr || key.is_there(record)) names.emplace_back(key.name);
+  }
+  for (const auto& [name, value] : from.items()) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) place.Unknown(name, names);
+  }
+}
+
+template <class Record>
+void ScrubRecord(Record& record, const Scrubber& scrubber) {
+  for (const RecordKey<Record>& key : KeysOf<Record>()) key.scrub(record, key.leaves, scrubber);
+}
+
+// What of a value is in JSON a type of its own.
+
+// 1 rather than 1.0, as people write it; infinity is null.
+nlohmann::json NumberAsWritten(double value);
+
+template <>
+struct Form<bool> {
+  static nlohmann::json Write(bool value, const KeyInfo&, WrittenFor) { return value; }
+  static void Read(const nlohmann::json& from, const KeyInfo&, const KeyPlace& place, bool& value) {
+    if (!from.is_boolean()) place.Expected(from, "true or false");
+    value = from.get<bool>();
+  }
+  static void Scrub(bool&, Leaves, const Scrubber&) {}
+  static std::string TypeText(const KeyInfo&) { return "true or false"; }
+  static std::string WhatIsWrong(const KeyInfo&, const nlohmann::json& given) {
+    return given.is_boolean() ? "" : "true or false";
+  }
+};
+
+std::string WhatIsWrongWithNumber(const nlohmann::json& value, const KeyInfo& info);
+std::string NumberText(const KeyInfo& info);  // "number, 0.001 to 60"
+
+template <class Integer>
+requires(std::integral<Integer> && !std::same_as<Integer, bool>) struct Form<Integer> {
+  static nlohmann::json Write(Integer value, const KeyInfo&, WrittenFor) { return value; }
+  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
+                   Integer& value) {
+    const bool fits =
+        from.is_number_unsigned()
+            ? std::in_range<Integer>(from.get<std::uint64_t>())
+            : from.is_number_integer() && std::in_range<Integer>(from.get<std::int64_t>());
+    // JSON's own conversion would wrap.
+    if (!fits) {
+      place.Expected(from,
+                     fmt::format("an integer from {} to {}", std::numeric_limits<Integer>::min(),
+                                 std::numeric_limits<Integer>::max()));
+    }
+    if (const std::string wrong = WhatIsWrong(info, from); !wrong.empty())
+      place.Expected(from, wrong);
+    value = from.get<Integer>();
+  }
+  static void Scrub(Integer&, Leaves, const Scrubber&) {}
+  static std::string TypeText(const KeyInfo& info) {
+    return info.has_range() ? "integer, " + Text(info.range) : "integer";
+  }
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
+    if (info.has_range()) return WhatIsWrongWithInteger(given, info.range);
+    return given.is_number_integer() ? "" : "an integer";
+  }
+};
+
+template <>
+struct Form<double> {
+  static nlohmann::json Write(double value, const KeyInfo&, WrittenFor) {
+    return NumberAsWritten(value);
+  }
+  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
+                   double& value) {
+    if (const std::string wrong = WhatIsWrong(info, from); !wrong.empty())
+      place.Expected(from, wrong);
+    value = from.get<double>();
+  }
+  static void Scrub(double&, Leaves, const Scrubber&) {}
+  static std::string TypeText(const KeyInfo& info) { return NumberText(info); }
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
+    return WhatIsWrongWithNumber(given, info);
+  }
+};
+
+template <>
+struct Form<std::string> {
+  static nlohmann::json Write(const std::string& value, const KeyInfo& info, WrittenFor) {
+    return info.empty_is_null && value.empty() ? nlohmann::json() : nlohmann::json(value);
+  }
+  static void Read(const nlohmann::json& from, const KeyInfo&, const KeyPlace& place,
+                   std::string& value);
+  static void Scrub(std::string& value, Leaves as, const Scrubber& scrubber) {
+    value = scrubber.Scrubbed(value, as);
+  }
+  static std::string TypeText(const KeyInfo& info);
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given);
+};
+
+// `info` with an enum's names as its choices.
+KeyInfo WithChoices(const KeyInfo& info, std::span<const std::string> choices);
+
+template <class Enum>
+requires std::is_enum_v<Enum>
+struct Form<Enum> {
+  static nlohmann::json Write(Enum value, const KeyInfo&, WrittenFor) { return NameOf(value); }
+  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
+                   Enum& value) {
+    if (!from.is_string()) place.Expected(from, "a string");
+    const std::string wrong =
+        Form<std::string>::WhatIsWrong(WithChoices({.name = info.name}, NamesOf<Enum>()), from);
+    if (!wrong.empty()) place.Expected(from, wrong);
+    value = ValueOf<Enum>(from.get<std::string>());
+  }
+  static void Scrub(Enum&, Leaves, const Scrubber&) {}
+  // Of choices that a user has, fewer than all names where `info` lists them.
+  static KeyInfo Chosen(const KeyInfo& info) {
+    return info.choices.empty() ? WithChoices(info, NamesOf<Enum>()) : info;
+  }
+  static std::string TypeText(const KeyInfo& info) {
+    return Form<std::string>::TypeText(Chosen(info));
+  }
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
+    return Form<std::string>::WhatIsWrong(Chosen(info), given);
+  }
+};
+
+// null for nothing.
+template <class Value>
+struct OptionalForm {
+  static nlohmann::json Write(const std::optional<Value>& value, const KeyInfo& info,
+                              WrittenFor purpose) {
+    return value ? Form<Value>::Write(*value, info, purpose) : nlohmann::json();
+  }
+  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
+                   std::optional<Value>& value) {
+    value.reset();
+    if (!from.is_null()) Form<Value>::Read(from, info, place, value.emplace());
+  }
+  static void Scrub(std::optional<Value>& value, Leaves as, const Scrubber& scrubber) {
+    if (value) Form<Value>::Scrub(*value, as, scrubber);
+  }
+  static std::string TypeText(const KeyInfo& info) { return Form<Value>::TypeText(info); }
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
+    return Form<Value>::WhatIsWrong(info, given);
+  }
+};
+
+template <class Value>
+struct Form<std::optional<Value>> : OptionalForm<Value> {};
+
+template <class Value>
+struct Form<std::vector<Value>> {
+  static nlohmann::json Write(const std::vector<Value>& values, const KeyInfo& info,
+                              WrittenFor purpose) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& value : values) list.push_back(Form<Value>::Write(value, info, purpose));
+    return list;
+  }
+  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
+                   std::vector<Value>& values) {
+    if (!from.is_array()) place.Expected(from, "a list");
+    values.clear();
+    for (const nlohmann::json& each : from) {
+      const std::string at = std::to_string(values.size());
+      Value value{};
+      Form<Value>::Read(each, info, KeyPlace(place, at), value);
+      values.push_back(std::move(value));
+    }
+  }
+  static void Scrub(std::vector<Value>& values, Leaves as, const Scrubber& scrubber) {
+    for (auto&& value : values) {
+      if constexpr (!std::is_same_v<Value, bool>) Form<Value>::Scrub(value, as, scrubber);
+    }
+  }
+  static std::string TypeText(const KeyInfo&) {
+    return std::is_same_v<Value, std::string> ? "list of strings" : "list";
+  }
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
+    const bool good = given.is_array() && std::all_of(given.begin(), given.end(), [&](auto& each) {
+                        return Form<Value>::WhatIsWrong(info, each).empty();
+                      });
+    return good ? "" : std::is_same_v<Value, std::string> ? "a list of strings" : "a list";
+  }
+};
+
+// A table whose keys are data.
+template <class Value>
+struct Form<std::map<std::string, Value>> {
+  using Map = std::map<std::string, Value>;
+  static nlohmann::json Write(const Map& values, const KeyInfo& info, WrittenFor purpose) {
+    nlohmann::json table = nlohmann::json::object();
+    for (const auto& [name, value] : values) table[name] = Form<Value>::Write(value, info, purpose);
+    return table;
+  }
+  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
+                   Map& values) {
+    if (!from.is_object()) place.Expected(from, "a table");
+    values.clear();
+    for (const auto& [name, value] : from.items())
+      Form<Value>::Read(value, info, KeyPlace(place, name), values[name]);
+  }
+  static void Scrub(Map& values, Leaves as, const Scrubber& scrubber) {
+    Map scrubbed;
+    for (auto& [name, value] : values) {
+      Form<Value>::Scrub(value, as, scrubber);
+      scrubbed.emplace(scrubber.Scrubbed(name, Leaves::kData), std::move(value));
+    }
+    values = std::move(scrubbed);
+  }
+  static std::string TypeText(const KeyInfo&) { return "table"; }
+  static std::string WhatIsWrong(const KeyInfo&, const nlohmann::json& given) {
+    return given.is_object() ? "" : "a table";
+  }
+};
+
+// A table of scalars, of which the part whose options they are knows the keys.
+template <>
+struct Form<Options> {
+  static nlohmann::json Write(const Options& options, const KeyInfo&, WrittenFor);
+  static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
+                   Options& options);
+  static void Scrub(Options& options, Leaves as, const Scrubber& scrubber);
+  static std::string TypeText(const KeyInfo&) { return "table"; }
+  static std::string WhatIsWrong(const KeyInfo&, const nlohmann::json& given) {
+    return given.is_object() ? "" : "a table";
+  }
+};
+
+// What has a form that no struct describes: plans, descriptions of series. Its reader checks it.
+template <>
+struct Form<nlohmann::json> {
+  static nlohmann::json Write(const nlohmann::json& value, const KeyInfo&, WrittenFor) {
+    return value;
+  }
+  static void Read(const nlohmann::json& from, const KeyInfo&, const KeyPlace&,
+                   nlohmann::json& value) {
+    value = from;
+  }
+  // Every text in it, and every key.
+  static void Scrub(nlohmann::json& value, Leaves as, const Scrubber& scrubber);
+  static std::string TypeText(const KeyInfo& info) { return info.type; }
+  static std::string WhatIsWrong(const KeyInfo&, const nlohmann::json&) { return ""; }
+};
+
+template <class Record>
+requires IsRecord<Record>
+struct Form<Record> {
+  static nlohmann::json Write(const Record& record, const KeyInfo&, WrittenFor purpose) {
+    return WriteRecord(record, purpose);
+  }
+  static void Read(const nlohmann::json& from, const KeyInfo&, const KeyPlace& place,
+                   Record& record) {
+    ReadRecord(from, place, record);
+  }
+  static void Scrub(Record& record, Leaves, const Scrubber& scrubber) {
+    ScrubRecord(record, scrubber);
+  }
+  static std::string TypeText(const KeyInfo& info) { return *info.type ? info.type : "table"; }
+  static std::string WhatIsWrong(const KeyInfo&, const nlohmann::json& given) {
+    return given.is_object() ? "" : "a table";
+  }
+};
+
+}  // namespace sparfuse::harness

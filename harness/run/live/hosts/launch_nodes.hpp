@@ -1,0 +1,29 @@
+// Finds out what the nodes of a run's launches are, before its first trial.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/run/run_options.hpp"
+#include "harness/store/trial_row.hpp"
+
+namespace sparfuse::harness {
+
+struct AskedNodes {
+  std::vector<nlohmann::json>
+      nodes;  // by host, as RunOptions has them; empty: they did not all tell
+  std::vector<std::string> problems;  // what trials would fail of there, a sentence each
+};
+
+// Asks by a preflight (harness/run/live/hosts/preflight.hpp), which takes a second or two. What is
+// no launch at all (srun outside of an allocation, no worker) is no problem here: trials say it.
+AskedNodes AskNodes(const RunOptions& options, const std::filesystem::path& results,
+                    const std::atomic<bool>& interrupted);
+
+// Those of the newest of the trials that tells its nodes, each kind once; empty where none does.
+std::vector<nlohmann::json> StoredNodes(const std::vector<TrialRow>& rows);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,56 @@
+// Launches ranks that train nothing and tell what their hosts are, before trials are launched
+// there.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/run/live/launch/launch_command.hpp"
+#include "harness/run/live/launch/launch_method.hpp"
+
+namespace sparfuse::harness {
+
+// Set for workers that are to do so; their argument is a folder of the launch.
+inline constexpr const char* kPreflightVariable = "SPARFUSE_PREFLIGHT";
+// In that folder, the launch's nonce: who reads it sees the results folder.
+inline constexpr const char* kPreflightSeen = "nonce";
+// Begins the lines of such a launch's log that are facts: an object with "rank" and what that rank
+// found, in several lines what it found first and later.
+inline constexpr const char* kFactsLine = "preflight: ";
+
+struct PreflightRequest {
+  LaunchMethod method;
+  std::filesystem::path worker;   // its executable
+  std::filesystem::path results;  // a folder is made there, and removed
+  int ranks = 0;                  // 0: one a host, which must then be known; on one host two
+  double timeout_seconds = 60;    // of a launch
+  Environment environment;        // that ranks need besides
+  bool shared = true;             // trials need the results folder on every host
+};
+
+struct HostFailure {
+  std::string host;  // as the hostfile names it; "": it is not known which one
+  std::string why;
+};
+
+struct Preflight {
+  std::vector<nlohmann::json> ranks;  // facts, by rank
+  std::vector<HostFailure> failures;
+};
+
+// Where ranks do not all come up and a hostfile says which hosts there are, each of these is tried
+// alone, so that the one at fault has a name. Throws Error{kConfig}: what is no launch, as
+// CheckMayLaunch and RanksPerHost; Error{kData} where the folder cannot be made.
+Preflight RunPreflight(const PreflightRequest& request, const std::atomic<bool>& interrupted);
+
+// The hosts of the method's hostfile on which no rank starts, each tried alone.
+std::vector<HostFailure> HostsThatDoNotStart(const PreflightRequest& request,
+                                             const std::atomic<bool>& interrupted);
+
+// Facts in a launch's log, by rank; other lines are passed over.
+std::vector<nlohmann::json> ReadFacts(const std::string& log);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,92 @@
+#include "harness/run/live/launch/launch_end.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "harness/run/live/outcome.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Chosen = std::vector<bool>;
+
+bool IsAny(const Chosen& chosen) { return std::ranges::find(chosen, true) != chosen.end(); }
+
+// By the errors that ranks left.
+Chosen WithFailures(const std::vector<fs::path>& directories, bool consequences) {
+  Chosen chosen;
+  for (const fs::path& directory : directories) {
+    const auto failures = RankFailures(directory);
+    chosen.push_back(!failures.empty() && (consequences || !failures.front().is_consequence()));
+  }
+  return chosen;
+}
+
+Chosen WhoEndedIt(const std::vector<fs::path>& directories) {
+  if (Chosen chosen = WithFailures(directories, false); IsAny(chosen)) return chosen;
+  Chosen in_turn;
+  for (const fs::path& directory : directories) {
+    // After its outcome a trial does nothing that others do not do as well.
+    in_turn.push_back(fs::exists(directory / kTurnFile) && !fs::exists(directory / "outcome.json"));
+  }
+  return IsAny(in_turn) ? in_turn : WithFailures(directories, true);
+}
+
+// In memory that it shared with the others: alone it may have enough.
+bool RanOutOfMemory(const fs::path& directory) {
+  const auto failures = RankFailures(directory);
+  return !failures.empty() && failures.front().kind == "out_of_memory";
+}
+
+}  // namespace
+
+LaunchEnd EndOf(const std::vector<fs::path>& directories, const LaunchResult& end) {
+  LaunchEnd found{std::vector(directories.size(), TrialEnd::kEnded), false};
+  if (end.end == LaunchResult::End::kExited && end.exit_code == 0) return found;
+  if (directories.size() == 1) return {{TrialEnd::kFailed}, false};
+  Chosen guilty = WhoEndedIt(directories);
+  for (std::size_t i = 0; i < guilty.size(); ++i) {
+    if (guilty[i] && RanOutOfMemory(directories[i])) guilty.assign(guilty.size(), false);
+  }
+  found.alone = !IsAny(guilty);
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    if (guilty[i]) {
+      found.trials[i] = TrialEnd::kFailed;
+    } else if (!fs::exists(directories[i] / "outcome.json")) {
+      found.trials[i] = TrialEnd::kAgain;
+    }
+  }
+  return found;
+}
+
+LaunchTime TimeOf(std::span<const nlohmann::json> outcomes, double seconds, bool all_ended) {
+  LaunchTime time;
+  double left = seconds;
+  std::size_t without = 0;
+  for (const nlohmann::json& outcome : outcomes) {
+    const double turns = outcome.value("turn_seconds", 0.0);
+    time.trial_seconds.push_back(turns);
+    left -= turns;
+    without += turns <= 0;
+  }
+  left = std::max(0.0, left);
+  const bool shared = all_ended && without == 0;
+  if (shared) time.start_seconds = left;
+  const std::size_t sharers = shared ? outcomes.size() : without;
+  for (double& trial : time.trial_seconds) {
+    if (shared || trial <= 0) trial += left / static_cast<double>(sharers);
+  }
+  return time;
+}
+
+void EmptyForAnotherLaunch(const fs::path& directory) {
+  std::vector<fs::path> left;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (entry.path().filename() != "config.json") left.push_back(entry.path());
+  }
+  for (const fs::path& path : left) fs::remove(path);
+}
+
+}  // namespace sparfuse::harness

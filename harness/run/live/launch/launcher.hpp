@@ -1,0 +1,57 @@
+// Launches a trial as a process group of its own: mpirun and its ranks, watched by a supervisor
+// that ends all of them when the trial is over, when its time is up, or when the controller is
+// gone.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/run/live/watch/launch_lines.hpp"
+
+namespace sparfuse::harness {
+
+struct LaunchRequest {
+  std::vector<std::string> argv;
+  std::vector<std::pair<std::string, std::string>> environment;  // set on top of the inherited one
+  std::filesystem::path log;      // stdout and stderr, up to kMostLogBytes
+  std::filesystem::path session;  // record of a SessionFolder that mpirun is to use; "": no mpirun
+  double timeout_seconds = 600;
+  // A command that ends ranks which the launcher cannot end, or nothing. Run when the launch is
+  // ended early and when its launcher did not end well; it has some seconds.
+  std::vector<std::string> ender = {};
+  // Asked a few times a second: why the launch has to end now, or "".
+  std::function<std::string(double elapsed_seconds, const LaunchSaid& said)> why_to_end = {};
+  // From when the launch was told to end until it has: else its supervisor is killed with all that
+  // it started.
+  double supervisor_seconds = 15;
+};
+
+struct LaunchResult {
+  enum class End {
+    kExited,
+    kSignalled,
+    kTimeout,
+    kInterrupted,
+    kStopped,  // as why_to_end said
+  } end = End::kExited;
+  int exit_code = 0;  // kExited
+  int signal = 0;     // kSignalled: of the launcher itself
+  double seconds = 0;
+  std::string why = {};  // kStopped
+};
+
+// Blocks until every process of the trial is gone. `interrupted` (set by a signal handler) ends it
+// early; `tick` is called a few times a second. Throws Error{kInternal} if nothing could be
+// started, Error{kData} if the log cannot be written.
+//
+// Open MPI puts every rank in a process group of its own, so a signal to a group misses them: the
+// supervisor is a subreaper and ends all of its descendants. It gets SIGTERM from the kernel when
+// the controller dies (kill -9 included).
+LaunchResult Launch(const LaunchRequest& request, const std::atomic<bool>& interrupted,
+                    const std::function<void(double elapsed_seconds)>& tick);
+
+}  // namespace sparfuse::harness

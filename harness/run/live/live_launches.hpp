@@ -1,0 +1,76 @@
+// Launches live trials: sends hosts what they lack, watches over what runs there, takes back what
+// ranks wrote, and leaves out nodes on which launches fail.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/run/live/hosts/node_failures.hpp"
+#include "harness/run/live/launch/launcher.hpp"
+#include "harness/run/live/ship/shipping.hpp"
+#include "harness/run/progress.hpp"
+#include "harness/run/run_options.hpp"
+#include "harness/run/trial_writer.hpp"
+
+namespace sparfuse::harness {
+
+// A trial with the directory that it has in the store.
+struct LiveTrial {
+  const PlannedTrial* planned;
+  std::string id;
+  std::filesystem::path directory;  // absolute
+};
+
+struct EndedLaunch {
+  LaunchResult end;
+  std::vector<std::filesystem::path> directories;  // of its trials
+  std::filesystem::path log;
+  double timeout_seconds = 0;      // of all its trials
+  std::vector<Blame> silent = {};  // hosts on which no rank starts, where ranks did not meet
+  // All but the seconds of a trial and the system's fingerprint; of an interrupted launch nothing.
+  HowItRan how;
+};
+
+class LiveLaunches {
+ public:
+  // options and interrupted outlive this object. Sends the worker, with the data of the catalog's
+  // workloads, to its hosts, where they share no folder with this one. Throws what Shipping and
+  // NodesOf throw.
+  LiveLaunches(const Catalog& catalog, const RunOptions& options,
+               const std::atomic<bool>& interrupted);
+
+  // Launches the trials, as their launch of this number, and waits for all processes to end.
+  EndedLaunch Run(const std::vector<LiveTrial>& trials, int number, Progress& progress);
+
+  // Whether a node is to be blamed for what failed of a launch; writes it into the launch's record.
+  // outcomes: of the trials that `ended`.
+  void Judge(const std::vector<const LiveTrial*>& ended,
+             const std::vector<nlohmann::json>& outcomes, EndedLaunch& launch, Progress& progress);
+
+  // The launches' own for ranks on `needed` nodes, without those that are left out where enough
+  // others are there. file: where a hostfile may be written.
+  LaunchMethod Method(const std::filesystem::path& file, int needed) const {
+    return nodes_ ? nodes_->Method(file, needed) : options_.launch;
+  }
+
+  // What failed on nodes that were left out since the last call: to be run again.
+  std::vector<PlannedTrial> TakeFailed();
+
+ private:
+  // A host that is reached and never answers says nothing that names it: each is tried alone.
+  // folder: that the launch's ranks see, too.
+  std::vector<Blame> SilentHosts(const LaunchMethod& method, const std::filesystem::path& worker,
+                                 const std::filesystem::path& folder, double start_seconds) const;
+
+  const RunOptions& options_;
+  const std::atomic<bool>& interrupted_;
+  std::optional<Shipping> shipping_;
+  std::optional<NodeFailures> nodes_;  // across hosts
+};
+
+}  // namespace sparfuse::harness

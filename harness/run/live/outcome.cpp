@@ -1,0 +1,188 @@
+#include "harness/run/live/outcome.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "harness/files/durable_file.hpp"
+#include "harness/run/live/trial_log.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::size_t kTailLines = 40;
+
+json Empty(const std::string& status, json failure) {
+  return {{"status", status},
+          {"failure", std::move(failure)},
+          {"metrics", json::object()},
+          {"checks", json::object()},
+          {"software", json::object()}};
+}
+
+json Failure(const std::string& kind, const std::string& message) {
+  return {{"kind", kind},
+          {"message", message},
+          {"rank", nullptr},
+          {"signal", nullptr},
+          {"log_tail", ""}};
+}
+
+// A rank's own error says more than what it caused in others.
+int Priority(const std::string& kind) {
+  static const std::vector<std::string> kOrder = {
+      "numeric", "data", "out_of_memory", "unsupported", "config", "internal", "timeout", "comm"};
+  return static_cast<int>(std::find(kOrder.begin(), kOrder.end(), kind) - kOrder.begin());
+}
+
+std::string SignalName(int signal) {
+  const char* name = strsignal(signal);
+  return fmt::format("signal {} ({})", signal, name ? name : "unknown");
+}
+
+// A rank that could not even start says why in the log alone: a library that is missing, say.
+std::string Quoted(const std::string& log) {
+  const std::string words = LastWords(log);
+  return words.empty() ? "" : fmt::format("; its log ends: {}", words);
+}
+
+json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std::string& log) {
+  const auto failures = RankFailures(directory);
+  const LauncherReport report = ParseLauncherReport(log);
+  json failure = Failure("internal", "");
+  std::string& message = failure["message"].get_ref<std::string&>();
+  if (!failures.empty()) {
+    const auto& first = failures.front();
+    failure["kind"] = first.kind;
+    failure["rank"] = first.rank;
+    message = fmt::format("rank {}: {}", first.rank, first.message);
+  }
+  if (report.signal && (failures.empty() || failures.front().is_consequence())) {
+    // What the survivors saw is a consequence.
+    const bool from_outside = *report.signal == SIGKILL || *report.signal == SIGTERM;
+    failure["kind"] = from_outside ? "comm" : "internal";
+    failure["rank"] = *report.rank;
+    failure["signal"] = *report.signal;
+    message = fmt::format("rank {} ended by {}{}", *report.rank, SignalName(*report.signal),
+                          message.empty() ? "" : "; " + message);
+  } else if (failures.empty() && report.rank) {
+    failure["rank"] = *report.rank;
+    message = report.exit_code ? fmt::format("rank {} exited with status {} and left no message",
+                                             *report.rank, *report.exit_code)
+                               : fmt::format("rank {} aborted and left no message", *report.rank);
+    message += Quoted(log);
+  } else if (failures.empty()) {
+    message = end.end == LaunchResult::End::kStopped ? end.why
+              : end.end == LaunchResult::End::kSignalled
+                  ? "the launcher was ended by " + SignalName(end.signal)
+                  : fmt::format("the launcher exited with status {}", end.exit_code);
+    if (end.end == LaunchResult::End::kStopped) failure["kind"] = "timeout";
+    message += Quoted(log);
+  }
+  // A gradient that is not finite makes the trial invalid: it ran, and has no throughput.
+  return Empty(failure["kind"] == "numeric" ? "invalid" : "failed", failure);
+}
+
+}  // namespace
+
+std::vector<RankFailure> RankFailures(const fs::path& directory) {
+  std::vector<RankFailure> failures;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("failure-rank") || entry.path().extension() != ".json") continue;
+    try {
+      const json failure = ReadJsonFile(entry.path());
+      failures.push_back({failure.value("kind", "internal"), failure.value("message", ""),
+                          failure.value("rank", 0), entry.last_write_time()});
+    } catch (const std::exception&) {
+      // A rank that dies while it writes: the launcher's report names it.
+    }
+  }
+  std::sort(failures.begin(), failures.end(), [](const RankFailure& a, const RankFailure& b) {
+    return std::tuple(Priority(a.kind), a.written, a.rank) <
+           std::tuple(Priority(b.kind), b.written, b.rank);
+  });
+  return failures;
+}
+
+json JudgeOutcome(const json& outcome) {
+  if (!outcome.is_object() || !outcome.contains("status") || !outcome["status"].is_string() ||
+      !outcome.contains("metrics") || !outcome["metrics"].is_object()) {
+    return Empty("failed", Failure("internal", "outcome.json: expected status and metrics"));
+  }
+  json judged = Empty("ok", nullptr);
+  for (const char* key : {"software", "machine", "layout", "sampling", "rounds", "turn_seconds",
+                          "series", "quiet", "draws"}) {
+    if (outcome.contains(key)) judged[key] = outcome[key];
+  }
+  std::string reason;
+  const auto add = [&](const std::string& why) { reason += (reason.empty() ? "" : "; ") + why; };
+  if (outcome.contains("checks") && outcome["checks"].is_object()) {
+    for (const auto& [name, passed] : outcome["checks"].items()) {
+      if (!passed.is_boolean()) continue;
+      judged["checks"][name] = passed;
+      if (!passed.get<bool>()) add("check " + name + " failed");
+    }
+  }
+  for (const auto& [name, metric] : outcome["metrics"].items()) {
+    if (!metric.is_object() || !metric.contains("value")) {
+      add("metric " + name + " has no value");
+    } else if (!metric["value"].is_number() || !std::isfinite(metric["value"].get<double>())) {
+      add("metric " + name + " is not a finite number");
+    }
+  }
+  if (outcome["status"] != "ok") add(outcome.value("reason", "the worker calls it invalid"));
+  if (reason.empty()) {
+    judged["metrics"] = outcome["metrics"];
+  } else {
+    judged["status"] = "invalid";
+    judged["failure"] = Failure("numeric", reason);
+  }
+  return judged;
+}
+
+json FailedOutcome(const Error& error) {
+  const std::string kind(FailureKindName(error.kind()));
+  return Empty(error.kind() == FailureKind::kNumeric ? "invalid" : "failed",
+               Failure(kind, error.what()));
+}
+
+json CollectOutcome(const fs::path& directory, const LaunchResult& end, double timeout_seconds) {
+  std::string log;
+  try {
+    log = ReadEndOfFile(directory / "log.txt", kLogEndBytes);
+  } catch (const Error& error) {
+    log = error.what();
+  }
+  json outcome;
+  if (end.end == LaunchResult::End::kTimeout) {
+    outcome = Empty("timeout", Failure("timeout", fmt::format("the launch did not end within {} s",
+                                                              timeout_seconds)));
+    if (const auto failures = RankFailures(directory); !failures.empty()) {
+      auto& message = outcome["failure"]["message"].get_ref<std::string&>();
+      message += fmt::format("; rank {}: {}", failures.front().rank, failures.front().message);
+      outcome["failure"]["rank"] = failures.front().rank;
+    }
+  } else if (end.end != LaunchResult::End::kExited || end.exit_code != 0) {
+    outcome = FailedLaunch(directory, end, log);
+  } else {
+    try {
+      outcome = JudgeOutcome(ReadJsonFile(directory / "outcome.json"));
+    } catch (const Error& error) {
+      outcome = FailedOutcome(error);
+      outcome["failure"]["message"] =
+          fmt::format("the trial ended well and left no outcome: {}", error.what());
+    }
+  }
+  if (!outcome["failure"].is_null()) outcome["failure"]["log_tail"] = Tail(log, kTailLines);
+  return outcome;
+}
+
+}  // namespace sparfuse::harness

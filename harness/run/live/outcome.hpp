@@ -1,0 +1,35 @@
+// Puts together the outcome of a launched trial from its directory and its launcher's end.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "harness/run/live/launch/launcher.hpp"
+
+namespace sparfuse::harness {
+
+// {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling", "rounds",
+// "turn_seconds", "series", "quiet"}, the trial's part of a trial.json. An invalid trial has checks
+// and no metrics: correctness comes before speed. timeout_seconds: of the whole launch.
+nlohmann::json CollectOutcome(const std::filesystem::path& directory, const LaunchResult& end,
+                              double timeout_seconds);
+
+// What ranks that failed left in the trial's directory, the most telling first.
+struct RankFailure {
+  std::string kind, message;
+  int rank = 0;
+  std::filesystem::file_time_type written;
+
+  // Whether it may be what another rank's failure looks like from here.
+  bool is_consequence() const { return kind == "timeout" || kind == "comm"; }
+};
+std::vector<RankFailure> RankFailures(const std::filesystem::path& directory);
+
+// The same for an outcome that is already at hand (a modelled trial), and for one that threw.
+nlohmann::json JudgeOutcome(const nlohmann::json& outcome);
+nlohmann::json FailedOutcome(const Error& error);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,80 @@
+// Reaches the nodes of a launch by the launcher's own means: it starts a shell on a node and passes
+// on its input and output.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "harness/run/live/launch/launch_command.hpp"
+#include "harness/run/live/ship/shell.hpp"
+
+namespace sparfuse::harness {
+
+// The nodes that the method's launches may use: of the hostfile, or of the Slurm allocation. Throws
+// Error{kConfig} where nobody tells.
+std::vector<std::string> NodesOf(const LaunchMethod& method);
+
+// Starts one process on a node, its input and output this one's.
+std::vector<std::string> OnNode(const LaunchMethod& method, const std::string& node,
+                                std::vector<std::string> command);
+
+// Of a transfer: libraries of gigabytes over a slow network, and everything else. A launcher may
+// wait for a node that is gone.
+inline constexpr double kMostSecondsOfFiles = 1800, kMostSecondsOfTrials = 60;
+
+// What a script prints as its last line where it came to its end.
+inline constexpr const char* kScriptDone = "sparfuse: done";
+
+// A folder of this process's in the folder for temporary files, removed with what is in it.
+class Staging {
+ public:
+  Staging();
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  const std::filesystem::path& folder() const noexcept { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+class NodeChannel {
+ public:
+  // Both outlive this object.
+  NodeChannel(const LaunchMethod& method, const std::atomic<bool>& interrupted)
+      : method_(method), interrupted_(interrupted) {}
+
+  const LaunchMethod& method() const noexcept { return method_; }
+  const std::atomic<bool>& interrupted() const noexcept { return interrupted_; }
+
+  // Runs a script there, with a command's output as its input ("": nothing), and returns what it
+  // prints. Throws Error{kData} naming the node where it does not come to kScriptDone.
+  std::string Run(const std::string& node, const std::string& script, const std::string& input,
+                  double most_seconds) const;
+  // The same, its output into a file and what the launcher says into another one.
+  ShellResult RunInto(const std::string& node, const std::string& script,
+                      const std::filesystem::path& output, const std::filesystem::path& said) const;
+
+ private:
+  const LaunchMethod& method_;
+  const std::atomic<bool>& interrupted_;
+};
+
+// Calls task(each), for several at once; throws the first error after all have ended.
+template <class Range, class Task>
+void ForEachNode(Range& range, const Task& task) {
+  constexpr std::size_t kAtOnce = 16;
+  for (std::size_t begin = 0; begin < range.size(); begin += kAtOnce) {
+    std::vector<std::future<void>> tasks;
+    for (std::size_t i = begin; i < std::min(range.size(), begin + kAtOnce); ++i)
+      tasks.push_back(std::async(std::launch::async, [&task, &each = range[i]] { task(each); }));
+    for (auto& each : tasks) each.wait();
+    for (auto& each : tasks) each.get();
+  }
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,88 @@
+// Gives hosts that share no folder with the controller what their ranks need, and takes back what
+// ranks wrote. Everything passes the launcher's own channels (node_channel.hpp).
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/run/live/launch/launch_command.hpp"
+#include "harness/run/live/ship/node_channel.hpp"
+#include "harness/run/live/ship/shipment.hpp"
+
+namespace sparfuse::harness {
+
+// A node, and the hashes of the files that it keeps.
+struct NodeStore {
+  std::string node;
+  std::set<std::string> has;
+};
+
+class Shipping {
+ public:
+  // Every node keeps files by their hashes in $TMPDIR/sparfuse-UID, takes those of LibTorch from
+  // the one that its python3 has where they are the same, and gets what it lacks then. Files are
+  // compared with their hashes when they come and before they are first used. Several nodes at
+  // once. Throws Error{kConfig}: an archive's Open MPI over mpirun, which needs it there to start;
+  // Error{kData} naming the node and what it said, also where `interrupted` is set meanwhile.
+  Shipping(const LaunchMethod& method, const Shipment& shipment,
+           const std::atomic<bool>& interrupted);
+  // Removes what is left of launches there.
+  ~Shipping();
+  Shipping(const Shipping&) = delete;
+  Shipping& operator=(const Shipping&) = delete;
+
+  // Its executable on the nodes.
+  std::filesystem::path worker() const { return folder_ / kShippedWorker; }
+  // Variables that ranks need there.
+  Environment environment() const;
+
+  // Those nodes alone take part from here on; all of them have been sent what they need.
+  void Use(std::vector<std::string> nodes);
+
+  // What a launch left on the nodes is of no use.
+  void Forget(const std::string& nonce) const;
+
+  // Begins a launch of trials: puts each one's config.json on all nodes; returns the folders there.
+  std::vector<std::filesystem::path> Send(const std::vector<std::filesystem::path>& trials,
+                                          const std::string& nonce) const;
+  // Ends it: takes what ranks wrote into the trials' directories. A node keeps its own until all of
+  // it has come, and then until the next Send. Returns a sentence for each node of which something
+  // is missing. No interruption keeps it from that.
+  std::vector<std::string> Fetch(const std::vector<std::filesystem::path>& trials,
+                                 const std::string& nonce) const;
+
+ private:
+  // Makes the store where there is none, removes what is old, and looks what of the shipment is
+  // there.
+  std::vector<NodeStore> Look(const Shipment& shipment);
+  void TakeFromTorch(const Shipment& shipment, NodeStore& node) const;
+  // A script's words: an archive of files named by their hashes becomes files of the store.
+  std::string Unpacking(const std::string& options) const;
+  // Whether all got it: a file of hashes' contents, by Slurm's own tree of nodes.
+  bool Broadcast(const std::filesystem::path& archive, std::vector<NodeStore>& nodes) const;
+  void Transfer(const Shipment& shipment, std::vector<NodeStore>& nodes) const;
+  // Gives the files of the store their names.
+  void Link(const Shipment& shipment) const;
+  // What is wrong with what came, or "".
+  std::string FetchFrom(const std::string& node, const std::vector<std::filesystem::path>& trials,
+                        const std::string& nonce) const;
+  // Words of a script that remove there what was fetched, or "".
+  std::string RemovingFetched(const std::string& node) const;
+  std::filesystem::path PlaceOf(const std::string& nonce) const {
+    return store_ / "trials" / nonce;
+  }
+
+  NodeChannel channel_, to_the_end_;  // which an interruption ends, or not
+  std::vector<std::string> nodes_;
+  std::filesystem::path store_, folder_;  // on the nodes
+  bool has_open_mpi_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<std::string>> fetched_;  // nonces, by node
+};
+
+}  // namespace sparfuse::harness

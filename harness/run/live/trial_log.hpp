@@ -1,0 +1,61 @@
+// Keeps and reads a trial's log: how much of what its processes print is kept, and what the end of
+// it says. What they print may be anything.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "harness/run/live/watch/launch_lines.hpp"
+
+namespace sparfuse::harness {
+
+inline constexpr std::size_t kMostLogBytes = std::size_t{16} << 20;
+// Kept beyond the limit: the launcher's report on a rank that died comes last.
+inline constexpr std::size_t kLogEndBytes = std::size_t{64} << 10;
+
+// Copies a pipe to a log. Beyond kMostLogBytes the log says so, and only the end of what follows is
+// kept.
+class LogCopy {
+ public:
+  // Descriptors of the caller's; reads of `pipe` must not block. lines: gets all that comes, or
+  // null.
+  LogCopy(int pipe, int log, LaunchLines* lines = nullptr)
+      : pipe_(pipe), log_(log), lines_(lines) {}
+
+  enum class Pipe { kMore, kEmpty, kClosed };  // closed: nobody has the other end any more
+  // Copies what is there, at most 1 MiB.
+  Pipe Drain();
+  // To be called last: writes the end.
+  void Finish();
+
+ private:
+  void Take(std::string_view bytes);
+  void Write(std::string_view bytes) const;
+
+  int pipe_, log_;
+  LaunchLines* lines_;
+  std::size_t written_ = 0;
+  bool full_ = false;
+  std::size_t left_out_ = 0;
+  std::string end_;  // of what came after the limit
+};
+
+// What the launcher's report in a log says about the rank that ended the trial.
+struct LauncherReport {
+  std::optional<int> rank;
+  std::optional<int> signal;
+  std::optional<int> exit_code;
+};
+// Looks at the last kLogEndBytes.
+LauncherReport ParseLauncherReport(std::string_view log);
+
+// The last lines of a log: at most `lines` and at most 8 KiB.
+std::string Tail(std::string_view log, std::size_t lines);
+
+// The last line that the trial's processes printed before the launcher's report, else the report's
+// first; without control characters, at most 300 bytes. "" for an empty log.
+std::string LastWords(std::string_view log);
+
+}  // namespace sparfuse::harness

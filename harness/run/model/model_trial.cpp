@@ -1,0 +1,137 @@
+#include "harness/run/model/model_trial.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "harness/catalog/plans/fusion_plan_json.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "harness/clusters/profile_data.hpp"
+#include "harness/run/model/modelled_cell.hpp"
+#include "harness/statistics/statistics.hpp"
+#include "harness/store/step_log.hpp"
+#include "workloads/catalog/catalog.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using nlohmann::operator""_json_pointer;
+
+constexpr int kTracedRanks = 4;
+
+// Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
+// leave: the first step of the same plan again with other draws of what was measured. Null where
+// the profiles do not say how well they are known.
+json StepUncertainty(const TrialConfig& trial, const json& profiles, const ModelConfig& model) {
+  constexpr int kProfileDraws = 12;
+  const bool known = std::any_of(profiles.begin(), profiles.end(), [](const json& outcome) {
+    return outcome.at("profile").contains("relative_errors");
+  });
+  if (!known) return nullptr;
+  const double expected = std::log(StepSeconds(SimulateStep(model, 0, 0)));
+  double squares = 0;
+  for (int draw = 1; draw <= kProfileDraws; ++draw) {
+    ModelConfig drawn =
+        ConfigureModel(trial, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
+    drawn.plan = model.plan;
+    const double off = std::log(StepSeconds(SimulateStep(drawn, 0, 0))) - expected;
+    squares += off * off;
+  }
+  return StudentTQuantile(0.975, kProfileDraws) * std::sqrt(squares / kProfileDraws);
+}
+
+// The first step again with other draws of what a declared cluster's file states.
+json Draws(const TrialConfig& trial, const std::function<json(int)>& drawn) {
+  json steps = json::array();
+  json exposed = json::array();
+  for (int draw = 1; draw <= kDraws; ++draw) {
+    const StepModel step = ModelFirstStep(trial, drawn(draw));
+    steps.push_back(step.seconds);
+    exposed.push_back(step.exposed_seconds);
+  }
+  return {{"step_seconds", std::move(steps)},
+          {"exposed_communication_seconds", std::move(exposed)}};
+}
+
+}  // namespace
+
+json RunModelledTrial(const TrialConfig& trial, const json& profiles,
+                      const std::function<json(int)>& drawn,
+                      const std::filesystem::path& directory) {
+  const CellConfig& config = trial.cell;
+  const ModelConfig model = [&] {
+    try {
+      return ConfigureModel(trial, profiles);
+    } catch (const json::exception& error) {
+      SPARFUSE_THROW(kData,
+                     "cluster \"" + config.cluster + "\": its profile is damaged: " + error.what());
+    }
+  }();
+  const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(config.workload);
+  const int ranks = model.topology.ranks;
+  const int steps = SimulatedSteps(config, model);
+  const int first = DenseWarmupSteps(config);
+
+  StepLog log(static_cast<std::size_t>(ranks));
+  std::vector<TracedStep> traced;
+  for (int step = 0; step < steps; ++step) {
+    ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step),
+                                       std::min(ranks, kTracedRanks));
+    for (std::size_t r = 0; r < log.size(); ++r)
+      log[r].push_back({first + step, true, 0, simulated.records[r]});
+    if (step + 1 < steps) continue;
+    simulated.spans.resize(static_cast<std::size_t>(std::min(ranks, kTracedRanks)));
+    traced.push_back({first + step, std::move(simulated.spans)});
+  }
+
+  StepLogContext context;
+  context.dense_elements = static_cast<double>(model.layout.numel());
+  context.units_per_step = static_cast<double>(ranks) * config.batch_per_worker *
+                           config.accumulation * static_cast<double>(workload.units_per_sample);
+  context.unit = workload.unit;
+  context.knows_missing = false;
+  json series;
+  WriteSteps(directory, log, context, series);
+  WriteSpans(directory, traced, series);
+
+  json layout = json::array();
+  for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
+    const TensorEntry& tensor = model.layout.tensor(t);
+    layout.push_back({{"name", tensor.name},
+                      {"shape", tensor.shape},
+                      {"numel", tensor.numel},
+                      {"dense", tensor.dense}});
+  }
+  json outcome = {{"status", "ok"},
+                  {"reason", ""},
+                  {"metrics", MetricsOf(log, context)},
+                  {"checks", json::object()},
+                  {"plan", model.plan.UnitSizes()},
+                  {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
+                  {"layout", std::move(layout)},
+                  {"machine", profiles.front().at("machine")},
+                  {"software", profiles.front().at("software")},
+                  {"series", std::move(series)}};
+  if (drawn) outcome["draws"] = Draws(trial, drawn);
+  const json uncertainty = StepUncertainty(trial, profiles, model);
+  if (!uncertainty.is_null())
+    outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
+  const bool measured = !profiles.front().contains("declared") ||
+                        profiles.front().value("/card/used"_json_pointer, false);
+  if (measured) {
+    const std::vector<std::string> assumed =
+        AssumedWork(profiles.front().at("profile"), model.coding);
+    if (!assumed.empty()) outcome["assumed"] = assumed;
+  }
+  if (const auto& table = workload.table) {
+    outcome["table"] = {{"source", workload.summary},
+                        {"measured_on", table->times ? json(table->times->measured_on) : json()}};
+  }
+  for (const char* key : {"calibration", "inputs", "card"}) {
+    if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
+  }
+  return outcome;
+}
+
+}  // namespace sparfuse::harness

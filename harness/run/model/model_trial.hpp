@@ -1,0 +1,28 @@
+// Runs a modelled trial: in the controller, without moving gradient data.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "harness/records/cell_config.hpp"
+
+namespace sparfuse::harness {
+
+// Simulates the cell and leaves steps.npy, spans.npy and trace.json in `directory`; returns the
+// outcome (docs/results-format.md).
+//
+// `profiles` are outcomes of profile trials, each with its "config": of this workload, batch and
+// threads, for one or more numbers of ranks at once. The cell's cluster says what is modelled:
+// "this-machine" is all ranks on this machine, as a live trial runs them (they share its cores);
+// "machines-like-this" is a machine like this one for every rank.
+//
+// drawn: the profiles of the cell's declared cluster in a draw of its inputs, from 1 to kDraws; the
+// outcome's "draws" then has the seconds of each. Null for another cluster.
+//
+// Throws Error{kConfig} naming what the profiles lack.
+nlohmann::json RunModelledTrial(const TrialConfig& trial, const nlohmann::json& profiles,
+                                const std::function<nlohmann::json(int draw)>& drawn,
+                                const std::filesystem::path& directory);
+
+}  // namespace sparfuse::harness

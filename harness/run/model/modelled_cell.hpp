@@ -1,0 +1,37 @@
+// Makes what the model simulates of a cell and the profiles of its cluster.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "core/engine/model/model_engine.hpp"
+#include "harness/records/cell_config.hpp"
+
+namespace sparfuse::harness {
+
+// Draws of a declared cluster's inputs that bands are made of.
+inline constexpr int kDraws = 32;
+
+// profiles: outcomes of profile trials, as RunModelledTrial takes them. Throws Error{kConfig}
+// naming what they lack. Plans the cell's units: with some planners as long as a step is simulated.
+ModelConfig ConfigureModel(const TrialConfig& trial, const nlohmann::json& profiles);
+
+// How many steps of a cell's trial are simulated: those after the dense ones where they vary, else
+// one, which all are like.
+int SimulatedSteps(const CellConfig& config, const ModelConfig& model);
+
+// Of the slowest rank.
+double StepSeconds(const ModelStep& step);
+
+// What a step takes with one set of profiles.
+struct StepModel {
+  double seconds = 0;          // of the slowest rank
+  double exposed_seconds = 0;  // communication, on the first rank
+};
+
+// What the cell's trial says: the medians of the steps that it simulates.
+StepModel ModelSteps(const TrialConfig& trial, const nlohmann::json& profiles);
+// The first of them, which bands are made of. Planned with these profiles: whoever has that cluster
+// measures it before he plans.
+StepModel ModelFirstStep(const TrialConfig& trial, const nlohmann::json& profiles);
+
+}  // namespace sparfuse::harness

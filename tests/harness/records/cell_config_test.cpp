@@ -1,0 +1,159 @@
+// Tests the configuration of a cell: what is stored, what comes back, and what identifies it.
+#include "harness/records/cell_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+// A cell with a value other than the default wherever there is one.
+CellConfig Cell() {
+  CellConfig config;
+  config.kind = TrialKind::kConvergence;
+  config.mode = Mode::kEmulated;
+  config.workload = "digits-resnet";
+  config.workload_options = {{"nan_step", std::int64_t{-1}}};
+  config.recipe = {{"learning_rate", 0.1}};
+  config.workers = 4;
+  config.ranks_per_node = 2;
+  config.threads_per_worker = 3;
+  config.batch_per_worker = 32;
+  config.accumulation = 5;
+  config.transport = Transport::kThreads;
+  config.device = Place::kCuda;
+  config.precision = Precision::kBf16;
+  config.link = LinkShape{1, 100};
+  config.warmup_steps = 6;
+  config.steps = 7;
+  config.deadline_seconds = 8;
+  config.method = "wfbp";
+  config.method_content = "0123456789ab";
+  config.method_options = {.strategy = "ahead",
+                           .planner = "by-bytes",
+                           .collective = "sparse-allgather",
+                           .planner_options = {{"threshold_bytes", 5.5}},
+                           .sending = {{"payload_values", std::string("f16")}}};
+  config.sparsifier = "dgc";
+  config.sparsifier_options = {{"resample", true}};
+  config.density = 0.001;
+  config.feedback = "residual";
+  config.feedback_options = {{"warmup_epochs", std::int64_t{4}}};
+  config.dense_tensors = {1, {"bias"}};
+  config.no_feedback_tensors = {"norm"};
+  config.evaluate_every = 9;
+  config.target = 0.9;
+  config.cluster = "somewhere";
+  config.inputs = {{"bandwidth", 2}};
+  return config;
+}
+
+CellConfig Profile() {
+  CellConfig config;
+  config.kind = TrialKind::kProfile;
+  config.workload = "text-gpt";
+  config.sparsifiers = {"topk", "dgc"};
+  config.quantizers = {"sign"};
+  return config;
+}
+
+TEST(CellConfig, ComesBackFromWhatIsStored) {
+  EXPECT_EQ(CellConfigOf(ToJson(Cell())), Cell());
+  EXPECT_EQ(CellConfigOf(ToJson(CellConfig())), CellConfig());
+  EXPECT_EQ(CellConfigOf(ToJson(Profile())), Profile());
+  EXPECT_FALSE(ToJson(Profile()).contains("method"));
+}
+
+TEST(CellConfig, EveryKeyIsWritten) {
+  const json all = ToJson(Cell());
+  const json plain = ToJson(CellConfig());
+  ASSERT_EQ(plain.size(), all.size());
+  for (const auto& [key, value] : all.items()) {
+    ASSERT_TRUE(plain.contains(key)) << key;
+    EXPECT_NE(value, plain[key]) << key << " is not set by the test";
+  }
+}
+
+TEST(CellConfig, WhatIsMissingOrOfAnotherTypeIsNamed) {
+  const auto error = [](const char* key, const json& value) -> std::string {
+    json stored = ToJson(Cell());
+    stored[key] = value;
+    if (value == "absent") stored.erase(key);
+    try {
+      CellConfigOf(stored);
+    } catch (const Error& caught) {
+      EXPECT_EQ(caught.kind(), FailureKind::kData);
+      return caught.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(error("workers", "absent").find("workers is missing"), std::string::npos);
+  EXPECT_NE(error("workers", "two").find("workers = \"two\""), std::string::npos);
+  EXPECT_NE(error("mode", "guessed").find("measured, emulated, modelled"), std::string::npos);
+}
+
+TEST(CellConfig, IntegersDoNotWrap) {
+  for (const json& value :
+       {json(4294967297), json(-2147483649), json(18446744073709551615u), json(2.5), json(true)}) {
+    json stored = ToJson(Cell());
+    stored["workers"] = value;
+    try {
+      CellConfigOf(stored);
+      FAIL() << value;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), "configuration: workers = " + value.dump() +
+                                  ": expected an integer from -2147483648 to 2147483647");
+    }
+  }
+}
+
+TEST(ConfigHash, LeavesOutWhatOnlyNamesATrial) {
+  const TrialConfig trial{Cell(), 4, 1, "x"};
+  EXPECT_EQ(ConfigHash(ToJson(trial)), ConfigHash(Cell()));
+  CellConfig other = Cell();
+  other.workers = 3;
+  EXPECT_NE(ConfigHash(other), ConfigHash(Cell()));
+}
+
+// Frozen: a change here makes every stored trial stale, and wants a new kConfigSchema.
+TEST(ConfigHash, IsTheSameWhereConfigurationsSayTheSame) {
+  const nlohmann::json cell = ToJson(Cell());
+  nlohmann::json trial = cell;
+  trial["trial_id"] = "e/p/t";
+  trial["seed"] = 7;
+  EXPECT_TRUE(SaysTheSame(cell, trial));
+  EXPECT_TRUE(SaysTheSame(trial, cell));
+  nlohmann::json other = trial;
+  other["workers"] = 3;
+  EXPECT_FALSE(SaysTheSame(cell, other));
+  other = trial;
+  other["zzz"] = 0;  // a key more, at the end
+  EXPECT_FALSE(SaysTheSame(cell, other));
+  EXPECT_FALSE(SaysTheSame(other, cell));
+  EXPECT_FALSE(SaysTheSame(cell, nullptr));
+}
+
+TEST(ConfigHash, OfTheseConfigurationsIsWhatItWas) {
+  EXPECT_EQ(ConfigHash(Cell()), "7ccc1cc642c7e34b6a3d3b39b5646ffc8e929ed72b35f89879d4677e513865e9");
+  EXPECT_EQ(ConfigHash(CellConfig()),
+            "46f8145e0271502a7e3096eb82f9b7219513bfaaac39f1552844132e57bf732b");
+  EXPECT_EQ(ConfigHash(Profile()),
+            "1ccdf21f2b42a01f2947cc3084f70eec8c32c93492a698ea2dd41e7b875434be");
+}
+
+TEST(ConfigHash, AnOptionThatCameLaterCountsOnlyWhereItDoesNotWhatWasDoneBefore) {
+  const auto hash = [](std::int64_t dense_warmup_steps) {
+    CellConfig cell = Cell();
+    cell.method_options.sending["dense_warmup_steps"] = dense_warmup_steps;
+    EXPECT_EQ(ConfigHash(cell), ConfigHash(ToJson(cell)));
+    return ConfigHash(cell);
+  };
+  EXPECT_EQ(hash(0), ConfigHash(Cell()));
+  EXPECT_NE(hash(1), ConfigHash(Cell()));
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

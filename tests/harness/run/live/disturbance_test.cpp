@@ -1,0 +1,88 @@
+// Tests which disturbed trials run again, and what a trial's speed is compared with.
+#include "harness/run/live/disturbance.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/files/canonical.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+const json kMachine = {{"cpu_model", "a"}, {"cores", 2}};
+
+PlannedTrial Trial(TrialKind kind = TrialKind::kThroughput, int workers = 2) {
+  PlannedTrial trial;
+  trial.config.kind = kind;
+  trial.config.workers = workers;
+  trial.system = kMachine;
+  return trial;
+}
+
+json Loops(double seconds) { return {{"loop_seconds", {seconds, seconds}}}; }
+
+TrialRow Row(double seconds, int workers, const json& machine = kMachine) {
+  TrialRow row;
+  row.workers = workers;
+  row.system_hash = ContentHash(machine);
+  row.quiet = Loops(seconds);
+  return row;
+}
+
+const json kDisturbed = {{"disturbed", true}};
+
+TEST(Disturbances, RunAgainTwiceWithinHalfOfTheTime) {
+  Disturbances runs({});
+  EXPECT_FALSE(runs.RunsAgain(Trial(), {{"disturbed", false}}, 1, 10, 100));
+  EXPECT_FALSE(runs.RunsAgain(Trial(), nullptr, 1, 10, 100));
+  EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 100));
+  EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 2, 10, 100));
+  EXPECT_FALSE(runs.RunsAgain(Trial(), kDisturbed, 3, 10, 100));
+  for (int more = 0; more < 3; ++more)
+    EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 100));  // 50 s in all
+  EXPECT_FALSE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 100));
+  EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 120));  // more is planned by now
+}
+
+TEST(Disturbances, NothingRunsAgainBeforeThePlanIsKnown) {
+  Disturbances runs({});
+  EXPECT_FALSE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, -1));
+}
+
+TEST(Disturbances, ATrainedModelDoesNotRunAgain) {
+  Disturbances runs({});
+  EXPECT_FALSE(runs.RunsAgain(Trial(TrialKind::kConvergence), kDisturbed, 1, 1, 100));
+  PlannedTrial once = Trial();
+  once.quiet.reruns = 0;
+  EXPECT_FALSE(runs.RunsAgain(once, kDisturbed, 1, 1, 100));
+}
+
+TEST(Disturbances, SpeedIsComparedWithTrialsOfAsManyRanksOnTheSameSystem) {
+  const json elsewhere = {{"cpu_model", "b"}};
+  Disturbances runs({Row(1e-3, 2), Row(2e-3, 2), Row(1e-4, 4), Row(1e-5, 2, elsewhere)});
+  EXPECT_DOUBLE_EQ(runs.Judge(Trial(), Loops(2e-3))["slowdown"], 2);
+  EXPECT_DOUBLE_EQ(runs.Judge(Trial(TrialKind::kThroughput, 1), Loops(2e-3))["slowdown"], 1);
+  EXPECT_DOUBLE_EQ(runs.Judge(Trial(TrialKind::kThroughput, 1), Loops(3e-3))["slowdown"], 1.5);
+  PlannedTrial there = Trial();
+  there.system = elsewhere;
+  EXPECT_DOUBLE_EQ(runs.Judge(there, Loops(2e-5))["slowdown"], 2);
+}
+
+TEST(Disturbances, AClockThatFellForGoodIsTheNewNormal) {
+  std::vector<TrialRow> before(40, Row(1e-3, 2));
+  Disturbances runs(before);
+  for (int trial = 0; trial < 30; ++trial)
+    EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))["disturbed"], true) << trial;
+  for (int trial = 0; trial < 10; ++trial) runs.Judge(Trial(), Loops(2e-3));
+  EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))["disturbed"], false);
+}
+
+TEST(Disturbances, OneLuckyTrialDoesNotMakeTheOthersSlow) {
+  std::vector<TrialRow> before(10, Row(1e-3, 2));
+  before.push_back(Row(0.7e-3, 2));
+  EXPECT_DOUBLE_EQ(Disturbances(before).Judge(Trial(), Loops(1.1e-3))["slowdown"], 1.1);
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

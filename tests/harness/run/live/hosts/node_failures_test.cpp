@@ -1,0 +1,110 @@
+// Tests which node a failed launch is blamed on, and when it gets no more ranks.
+#include "harness/run/live/hosts/node_failures.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "harness/files/durable_file.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using testing::ExpectIn;
+using Words = std::vector<std::string>;
+
+const Words kNodes = {"n1", "n2", "n12"};
+const json kPlaced = {{"binding", {{"hosts", {"n1", "n1", "n2.site.org", "n2.site.org"}}}}};
+
+json Failure(const char* kind, const char* message, json rank, json signal) {
+  return {{"kind", kind}, {"message", message}, {"rank", rank}, {"signal", signal}};
+}
+
+TEST(NodeToBlame, IsThatOfTheRankThatIsGone) {
+  EXPECT_EQ(
+      NodeToBlame(kNodes, kPlaced, Failure("comm", "rank 3 ended by signal 9", 3, 9), "").node,
+      "n2");
+  // Another rank tells of it.
+  const json silent = Failure("timeout", "rank 0: rank 2 does not answer", 0, nullptr);
+  EXPECT_EQ(NodeToBlame(kNodes, kPlaced, silent, "").node, "n2");
+  EXPECT_EQ(NodeToBlame({"n1"}, kPlaced, silent, "").node, "");
+}
+
+TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
+  const json start =
+      Failure("timeout", "ranks did not meet within 140 s of the launch", nullptr, nullptr);
+  const auto blamed = [&](const char* log) {
+    return NodeToBlame(kNodes, json::object(), start, log).node;
+  };
+  EXPECT_EQ(blamed("srun: error: Node failure on n2\nsrun: Job step aborted\n"), "n2");
+  EXPECT_EQ(blamed("slurmstepd-n12: error: execve(): worker: No such file\n"), "n12");
+  EXPECT_EQ(blamed("ssh: connect to host n1 port 22: No route to host\n"), "n1");
+  EXPECT_EQ(blamed("error: n1 lost\nerror: n2 lost\n"), "");  // who was first?
+  EXPECT_EQ(NodeToBlame(kNodes, json::object(), start, "one\nerror: n1 lost\nall over\n").why,
+            "error: n1 lost");
+  EXPECT_EQ(blamed("placed on n1\nan error elsewhere\n"), "");
+}
+
+TEST(NodeToBlame, IsNoneForWhatARankFoundWrongItself) {
+  for (const char* kind : {"numeric", "data", "out_of_memory", "unsupported", "config"}) {
+    EXPECT_EQ(
+        NodeToBlame(kNodes, kPlaced, Failure(kind, "rank 3: a NaN", 3, nullptr), "error on n2\n")
+            .node,
+        "");
+  }
+}
+
+TEST(NodeFailures, TheSecondLeavesItOutWhereOthersAreLeft) {
+  const LaunchMethod srun{.kind = LaunchMethod::Kind::kSrun};
+  NodeFailures nodes(srun, kNodes);
+  EXPECT_EQ(nodes.Count("n2", 2, "gone"), "");
+  EXPECT_TRUE(nodes.Method("", 2).left_out.empty());
+  ExpectIn("2 launches failed on n2 (the last: gone again): it is left out",
+           nodes.Count("n2", 2, "gone again"));
+  EXPECT_EQ(nodes.Method("", 2).left_out, Words{"n2"});
+  EXPECT_EQ(nodes.NodesFor(2), (Words{"n1", "n12"}));
+  EXPECT_TRUE(nodes.Method("", 3).left_out.empty());  // it needs all of them
+  EXPECT_EQ(nodes.NodesFor(3), kNodes);
+  EXPECT_EQ(nodes.Count("n1", 2, "gone"), "");
+  ExpectIn("no other node can take its place", nodes.Count("n1", 2, "gone"));
+  EXPECT_EQ(nodes.left_out(), Words{"n2"});
+  EXPECT_NE(nodes.Count("n1", 1, "gone"), "");  // of a smaller launch
+  EXPECT_EQ(nodes.left_out(), (Words{"n2", "n1"}));
+}
+
+TEST(NodeFailures, WhatFailedOnANodeThatIsLeftOutIsRunAgainOnce) {
+  const LaunchMethod srun{.kind = LaunchMethod::Kind::kSrun};
+  NodeFailures nodes(srun, kNodes);
+  const LaunchFailure failed{"", Failure("comm", "rank 3 ended by signal 9", 3, 9), {{}, {}}};
+  json launch = kPlaced;
+  EXPECT_EQ(nodes.Judge(failed, launch), "");
+  EXPECT_EQ(launch["failed_on"], "n2");
+  EXPECT_TRUE(nodes.TakeFailed().empty());
+  ExpectIn("left out", nodes.Judge(failed, launch));
+  EXPECT_EQ(nodes.TakeFailed().size(), 4U);
+  EXPECT_TRUE(nodes.TakeFailed().empty());
+  json well = kPlaced;
+  EXPECT_EQ(nodes.Judge({"", nullptr, {}}, well), "");
+  EXPECT_EQ(well["left_out"], json::array({"n2"}));
+  EXPECT_FALSE(well.contains("failed_on"));
+}
+
+TEST(NodeFailures, AHostfileIsWrittenWithoutThem) {
+  const TemporaryFolder folder;
+  LaunchMethod mpirun{.kind = LaunchMethod::Kind::kMpirun, .hostfile = folder.path() / "hosts"};
+  std::ofstream(mpirun.hostfile) << "# ours\nn1 slots=2\nn2 slots=2 max_slots=4\nn12 slots=2\n";
+  EXPECT_EQ(ChoosableNodes(mpirun), kNodes);
+  NodeFailures nodes(mpirun, ChoosableNodes(mpirun));
+  const auto file = folder.path() / "left";
+  EXPECT_EQ(nodes.Method(file, 1).hostfile, mpirun.hostfile);
+  for (int i = 0; i < 2; ++i) nodes.Count("n1", 1, "gone");
+  EXPECT_EQ(nodes.Method(file, 1).hostfile, file);
+  EXPECT_EQ(ReadFile(file), "# ours\nn2 slots=2 max_slots=4\nn12 slots=2\n");
+  EXPECT_TRUE(ChoosableNodes(LaunchMethod{.kind = LaunchMethod::Kind::kMpirun}).empty());
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

@@ -1,0 +1,261 @@
+// Tests a modelled trial by hand, and what it says that its profile lacks.
+#include "harness/run/model/model_trial.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/base/error.hpp"
+#include "harness/statistics/statistics.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kNumel = 100000;
+
+// A profile in which only backward (10 ms), the link (1 ms + 10 ns a byte) and nothing else takes
+// time.
+json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
+  json free = json::array({{1, 0.0}});
+  json profile = {{"backward",
+                   {{"begin_seconds", 0},
+                    {"forward_seconds", 0.005},
+                    {"tail_seconds", 0},
+                    {"update_seconds", 0.001},
+                    {"tensors", json::array({{{"name", "weight"},
+                                              {"shape", {kNumel}},
+                                              {"numel", kNumel},
+                                              {"seconds", backward_seconds}}})}}},
+                  {"dispatch_seconds", 0},
+                  {"exchange_dispatch_seconds", 0},
+                  {"pack", free},
+                  {"scale", free},
+                  {"clear", free},
+                  {"seconds_per_entry", 0},
+                  {"seconds_per_reduced_element", 0},
+                  {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", free}}})}}}};
+  if (ranks > 1) {
+    profile["link"] = {{"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})},
+                       {"seconds_per_extra_message", 0},
+                       {"cpu_seconds", 0},
+                       {"round_cpu_seconds", 0},
+                       {"cpu_fraction", 0}};
+  }
+  return {{"profile", profile},
+          {"machine", {{"cores", 2}}},
+          {"software", json::object()},
+          {"config", {{"workers", ranks}, {"link", ranks > 1 ? link : json()}}}};
+}
+
+const LinkShape kLink = {1, 100};
+
+TrialConfig Config(int workers, const std::string& cluster) {
+  TrialConfig trial;
+  trial.seed = 1;
+  CellConfig& config = trial.cell;
+  config.mode = Mode::kModelled;
+  config.workload = "digits-resnet";
+  config.cluster = cluster;
+  config.workers = workers;
+  config.batch_per_worker = 32;
+  config.steps = 5;
+  config.link = kLink;
+  config.method = "dense";
+  config.method_options.strategy = "dense-units";
+  config.method_options.planner = "whole-model";
+  config.method_options.collective = "ring-allreduce";
+  return trial;
+}
+
+class ModelTrial : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::temp_directory_path() /
+                 ("sparfuse-model-trial-" +
+                  std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  double StepSeconds(const TrialConfig& config, const json& profiles) {
+    return RunModelledTrial(config, profiles, nullptr, directory_)
+        .at("metrics")
+        .at("step_seconds")
+        .at("value");
+  }
+  std::filesystem::path directory_;
+};
+
+TEST_F(ModelTrial, ComputesAStepByHand) {
+  const json link = kLink;
+  const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  // 5 + 10 + 1 ms, and two rounds of 1 ms + 200,000 bytes * 10 ns.
+  EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "steps.npy"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "spans.npy"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "trace.json"));
+}
+
+TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
+  const json link = kLink;
+  const json outcome =
+      RunModelledTrial(Config(2, "this-machine"),
+                       json::array({ProfileOf(1, link), ProfileOf(2, link)}), nullptr, directory_);
+  const json& series = outcome.at("series");
+  EXPECT_EQ(series.at("steps.npy").at("rows"), 2);
+  EXPECT_EQ(series.at("steps.npy").at("sampling"), "every step of every rank");
+  EXPECT_EQ(series.at("steps.npy").at("units").at("step_seconds"), "seconds");
+  EXPECT_EQ(series.at("spans.npy").at("units").at("bytes"), "bytes");
+  EXPECT_EQ(outcome.at("metrics").at("exchanges").at("value"), 1);
+}
+
+TEST_F(ModelTrial, RanksShareOneMachineOrHaveOneEach) {
+  const json link = kLink;
+  const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  const double shared = StepSeconds(Config(4, "this-machine"), profiles);
+  const double own = StepSeconds(Config(4, "machines-like-this"), profiles);
+  EXPECT_NEAR(shared - own, 0.016, 1e-9);  // four ranks on two cores compute at half speed
+}
+
+TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
+  const json link = kLink;
+  const json profiles = json::array({ProfileOf(1, link, 0.010), ProfileOf(2, link, 0.013)});
+  EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.019 + 2 * 0.003, 1e-9);
+  EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
+}
+
+// Of a step of 16 ms two ranks are through after 20 ms, and four not after 40 but after 44.
+TEST_F(ModelTrial, ComputationOnSharedCoresTakesLongerByWhatWasMeasuredOfSharing) {
+  const json link = kLink;
+  json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link), ProfileOf(4, link)});
+  const double without = StepSeconds(Config(4, "this-machine"), profiles);
+  profiles[1]["profile"]["backward"]["all_ranks_seconds"] = 0.020;
+  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.044;
+  EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles) - without, 0.1 * 2 * 0.016, 1e-9);
+  EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
+  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.030;  // it sleeps now and then
+  EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), without, 1e-9);
+  // Of three cores two ranks leave one alone, and four are through after 4/3 of that by themselves.
+  for (json& outcome : profiles) outcome["machine"]["cores"] = 3;
+  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.020 * 4 / 3 * 1.2;
+  EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), 1.2 * 0.016 * 4 / 3 + 6 * 0.002,
+              1e-9);
+}
+
+// ProfileOf with a link whose rounds take so long, however many bytes; on hosts of so many ranks.
+json LinkProfileOf(int ranks, double round_seconds, int ranks_per_node, int cores) {
+  json outcome = ProfileOf(ranks, json());
+  outcome["profile"]["link"]["round_seconds"] = json::array({{0, round_seconds}});
+  outcome["config"]["mode"] = "measured";
+  outcome["config"]["ranks_per_node"] = ranks_per_node;
+  outcome["machine"]["cores"] = cores;
+  return outcome;
+}
+
+TEST_F(ModelTrial, OfAFileTakesTheLinkOfTheNearestNumberOfRanks) {
+  TrialConfig config = Config(16, "a-file");
+  config.cell.link = std::nullopt;
+  // What exchanges add to a step of 16 ms: 2 (P - 1) rounds of a ring.
+  const auto round = [&](int workers, const json& profiles) {
+    config.cell.workers = workers;
+    return (StepSeconds(config, profiles) - 0.016) / (2 * (workers - 1));
+  };
+  const json one = ProfileOf(1, json());
+  // On one machine: as many as it has cores for.
+  const json local = json::array({one, LinkProfileOf(2, 2e-3, 2, 8), LinkProfileOf(4, 4e-3, 4, 8),
+                                  LinkProfileOf(16, 16e-3, 16, 8)});
+  EXPECT_NEAR(round(2, local), 2e-3, 1e-9);
+  EXPECT_NEAR(round(4, local), 4e-3, 1e-9);
+  EXPECT_NEAR(round(64, local), 4e-3, 1e-9);
+  // Across machines, even where fewer ranks were.
+  json across = local;
+  across.push_back(LinkProfileOf(2, 3e-3, 1, 8));
+  across.push_back(LinkProfileOf(32, 9e-3, 8, 8));
+  EXPECT_NEAR(round(4, across), 3e-3, 1e-9);
+  EXPECT_NEAR(round(16, across), 9e-3, 1e-9);
+  EXPECT_NEAR(round(256, across), 9e-3, 1e-9);
+}
+
+TEST_F(ModelTrial, OfAFileTakesTheLinksOfItsFingerprint) {
+  TrialConfig config = Config(4, "a-file");
+  config.cell.link = std::nullopt;
+  json fingerprint = LinkProfileOf(4, 7e-3, 2, 8);
+  fingerprint["config"]["kind"] = "fingerprint";
+  fingerprint["profile"].erase("backward");
+  const auto step = [&](const json& profiles) { return StepSeconds(config, profiles); };
+  const json one = ProfileOf(1, json());
+  EXPECT_NEAR(step(json::array({one, fingerprint})), 0.016 + 2 * 3 * 7e-3, 1e-9);
+  // Also where the file has links of its own.
+  const json linked = json::array({one, LinkProfileOf(4, 3e-3, 1, 8), fingerprint});
+  EXPECT_NEAR(step(linked), 0.016 + 2 * 3 * 7e-3, 1e-9);
+  // Of a link that it did not measure the file's count.
+  config.cell.link = kLink;
+  EXPECT_NEAR(step(json::array({one, ProfileOf(2, kLink), fingerprint})),
+              0.016 + 2 * 3 * (1e-3 + 1e5 * 1e-8), 1e-9);
+}
+
+TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
+  const json link = kLink;
+  json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  const auto metrics = [&] {
+    return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_)
+        .at("metrics");
+  };
+  EXPECT_FALSE(metrics().contains("step_uncertainty"));
+  // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a
+  // factor of two all but never.
+  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.2;
+  const double expected = StudentTQuantile(0.975, 12) * 0.001 / 0.022;
+  const double found = metrics().at("step_uncertainty").at("value");
+  EXPECT_GT(found, expected / 2);
+  EXPECT_LT(found, expected * 2);
+  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.0;
+  EXPECT_EQ(metrics().at("step_uncertainty").at("value"), 0);
+}
+
+// Two nodes of two ranks: not what one node of two measured, nor nodes of four.
+TEST_F(ModelTrial, TakesLinksOfAsManyRanksANode) {
+  LinkShape shape = kLink;
+  shape.intra_node_gbps = 10;
+  shape.intra_node_us = 100;
+  const auto measured = [&](int ranks, int ranks_per_node, double start) {
+    json outcome = ProfileOf(ranks, json(shape));
+    outcome["config"]["ranks_per_node"] = ranks_per_node;
+    outcome["profile"]["link"]["round_seconds"] = {{0, start}, {1000000, start + 0.010}};
+    return outcome;
+  };
+  for (const char* cluster : {"this-machine", "machines-like-this"}) {
+    TrialConfig config = Config(4, cluster);
+    config.cell.link = shape;
+    config.cell.ranks_per_node = 2;
+    const json needed = json::array({measured(1, 1, 0), measured(4, 2, 1e-3)});
+    json all = needed;
+    all.push_back(measured(2, 2, 5e-3));
+    all.push_back(measured(4, 4, 7e-3));
+    EXPECT_EQ(StepSeconds(config, all), StepSeconds(config, needed)) << cluster;
+    all.erase(1);
+    EXPECT_THROW(StepSeconds(config, all), Error) << cluster;
+  }
+}
+
+TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
+  const json link = kLink;
+  const auto message = [&](const json& profiles) -> std::string {
+    try {
+      StepSeconds(Config(2, "this-machine"), profiles);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message(json::array()).find("lacks every measurement"), std::string::npos);
+  EXPECT_NE(message(json::array({ProfileOf(1, link)})).find("lacks the link"), std::string::npos);
+  json damaged = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  damaged[1]["profile"].erase("pack");
+  EXPECT_NE(message(damaged).find("'pack' not found"), std::string::npos) << message(damaged);
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
