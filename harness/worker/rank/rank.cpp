@@ -16,7 +16,7 @@
 #include "harness/machine/container.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 namespace {
