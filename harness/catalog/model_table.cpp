@@ -279,11 +279,11 @@ workloads::WorkloadDescriptor ParseModelTable(const std::filesystem::path& path,
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kPrefix = "table:";
+constexpr std::string_view kTablePrefix = "table:";
 constexpr std::string_view kExtension = ".json";
 
 // What follows the prefix: FILE.json in experiment files, NAME@HASH in cells.
-std::string_view RestOf(std::string_view workload) { return workload.substr(kPrefix.size()); }
+std::string_view RestOf(std::string_view workload) { return workload.substr(kTablePrefix.size()); }
 
 bool IsFile(std::string_view rest) { return rest.ends_with(kExtension); }
 
@@ -306,12 +306,12 @@ std::string TableWorkloadName(std::string_view given, const fs::path& folder) {
   if (!IsFile(rest)) {
     SPARFUSE_THROW(
         kConfig,
-        fmt::format("expected \"{}FILE{}\"{}", kPrefix, kExtension,
+        fmt::format("expected \"{}FILE{}\"{}", kTablePrefix, kExtension,
                     rest.find('@') == std::string_view::npos ? "" : "; the hash is worked out"));
   }
   const fs::path path = FindFile(rest, folder);
   const std::string text = ReadFile(path);
-  const std::string name = fmt::format("{}{}@{}", kPrefix, path.stem().string(), ShortHash(text));
+  const std::string name = fmt::format("{}{}@{}", kTablePrefix, path.stem().string(), ShortHash(text));
   if (workloads::FindTable(name) == nullptr) {  // an experiment asks once a cell
     workloads::WorkloadDescriptor workload = ParseModelTable(path, text);
     workload.name = name;
