@@ -1,9 +1,9 @@
-#include "harness/python/selector.hpp"
+#include "harness/python/compressors.hpp"
 
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "harness/python/threads.hpp"
+#include "harness/python/module.hpp"
 
 namespace sparfuse::python {
 
@@ -51,18 +51,30 @@ void RequireShape(const std::string& tensor, std::span<const std::int64_t> known
                        ShapeText(known) + " before; expected one name for each tensor");
 }
 
-SelectedArrays Selector::Select(const std::string& name, std::span<const std::int64_t> shape,
-                                std::span<const float> gradient, std::span<float> residual,
-                                std::optional<std::uint64_t> step) {
-  const Sparsifier& sparsifier = *configured_->sparsifier;
-  const std::size_t n = gradient.size();
+std::uint64_t TensorSteps::StepOf(const std::string& tensor,
+                                  std::optional<std::uint64_t> step) const {
+  if (step) return *step;
+  const auto known = tensors_.find(tensor);
+  return known == tensors_.end() ? 0 : known->second.next_step;
+}
+
+TensorSteps::Tensor& TensorSteps::TensorOf(const std::string& name,
+                                           std::span<const std::int64_t> shape) {
   auto it = tensors_.find(name);
   if (it == tensors_.end()) {
-    Tensor fresh{{shape.begin(), shape.end()}, sparsifier.MakeState(n)};
-    it = tensors_.emplace(name, std::move(fresh)).first;
+    it = tensors_.emplace(name, Tensor{{shape.begin(), shape.end()}, nullptr}).first;
   }
-  Tensor& tensor = it->second;
-  RequireShape(name, tensor.shape, shape);
+  RequireShape(name, it->second.shape, shape);
+  return it->second;
+}
+
+SelectedArrays Selector::Compress(const std::string& name, std::span<const std::int64_t> shape,
+                                  std::span<const float> gradient, std::span<float> residual,
+                                  std::optional<std::uint64_t> step) {
+  const Sparsifier& sparsifier = *configured_->sparsifier;
+  const std::size_t n = gradient.size();
+  Tensor& tensor = TensorOf(name, shape);
+  if (!tensor.state) tensor.state = sparsifier.MakeState(n);
 
   const double density = configured_->density;
   const std::size_t capacity = std::max(SlotCapacity(n, density, configured_->unbounded_count),
@@ -81,10 +93,22 @@ SelectedArrays Selector::Select(const std::string& name, std::span<const std::in
   return selected;
 }
 
-std::uint64_t Selector::StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const {
-  if (step) return *step;
-  const auto known = tensors_.find(tensor);
-  return known == tensors_.end() ? 0 : known->second.next_step;
+ArrayMemory<std::uint8_t> Encoder::Compress(const std::string& name,
+                                            std::span<const std::int64_t> shape,
+                                            std::span<const float> gradient,
+                                            std::span<float> residual,
+                                            std::optional<std::uint64_t> step) {
+  const Quantizer& quantizer = *configured_->quantizer;
+  const std::size_t n = gradient.size();
+  Tensor& tensor = TensorOf(name, shape);
+  ArrayMemory<std::uint8_t> payload(quantizer.EncodedBytes(n));
+  const std::shared_ptr<ThreadPool> pool = ModulePool();
+  const std::uint64_t at = step.value_or(tensor.next_step);
+  quantizer.Encode({pool.get(), &workspace_, configured_->rank},
+                   {{gradient.data(), n, {}}, {residual.data(), residual.size(), {}}},
+                   {TensorId(name), name, shape, at}, std::as_writable_bytes(payload.span()));
+  tensor.next_step = at + 1;
+  return payload;
 }
 
 }  // namespace sparfuse::python

@@ -1,4 +1,4 @@
-// Holds what an object that selects works with: sparsifier, workspace, tensors and their lock.
+// Holds what objects that select or quantize work with: workspace, tensors and their lock.
 #pragma once
 
 #include <atomic>
@@ -44,35 +44,59 @@ struct SelectedArrays {
   }
 };
 
-// A sparsifier with its memory of tensors, by name. Not thread-safe; needs no GIL.
-class Selector {
+// Tensors by name: each keeps its shape, and its steps are counted. Not thread-safe; needs no GIL.
+class TensorSteps {
+ public:
+  // The step that the next call for a tensor is given: by default one more than the tensor's last
+  // one, from 0.
+  std::uint64_t StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const;
+
+ protected:
+  struct Tensor {
+    std::vector<std::int64_t> shape;
+    std::unique_ptr<SparsifierState> state;  // a Selector's
+    std::uint64_t next_step = 0;
+  };
+
+  // Throws Error{kConfig} if the tensor had another shape before.
+  Tensor& TensorOf(const std::string& name, std::span<const std::int64_t> shape);
+
+  Workspace workspace_;
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
+// A sparsifier with its memory of tensors.
+class Selector : public TensorSteps {
  public:
   explicit Selector(std::shared_ptr<ConfiguredSparsifier> configured)
       : configured_(std::move(configured)) {}
 
-  const ConfiguredSparsifier& configured() const { return *configured_; }
-
-  // gradient: [product of shape]; residual: the same size, or empty. step: by default one more than
-  // the tensor's last one, from 0. Throws what Sparsifier::Select does; Error{kConfig} if the
-  // tensor had another shape before. After an error the step is not counted.
-  SelectedArrays Select(const std::string& tensor, std::span<const std::int64_t> shape,
-                        std::span<const float> gradient, std::span<float> residual,
-                        std::optional<std::uint64_t> step);
-
-  // The step that Select would be given.
-  std::uint64_t StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const;
+  // gradient: [product of shape]; residual: the same size, or empty. step: as in StepOf. Throws
+  // what Sparsifier::Select and TensorOf do. After an error the step is not counted.
+  SelectedArrays Compress(const std::string& tensor, std::span<const std::int64_t> shape,
+                          std::span<const float> gradient, std::span<float> residual,
+                          std::optional<std::uint64_t> step);
 
  private:
-  struct Tensor {
-    std::vector<std::int64_t> shape;
-    std::unique_ptr<SparsifierState> state;
-    std::uint64_t next_step = 0;
-  };
-
   std::shared_ptr<ConfiguredSparsifier> configured_;
-  Workspace workspace_;
   SelectCounters counters_;
-  std::map<std::string, Tensor> tensors_;
+};
+
+// A quantizer that counts the steps of tensors.
+class Encoder : public TensorSteps {
+ public:
+  explicit Encoder(std::shared_ptr<const ConfiguredQuantizer> configured)
+      : configured_(std::move(configured)) {}
+
+  // As Selector::Compress; throws what Quantizer::Encode does.
+  ArrayMemory<std::uint8_t> Compress(const std::string& tensor, std::span<const std::int64_t> shape,
+                                     std::span<const float> gradient, std::span<float> residual,
+                                     std::optional<std::uint64_t> step);
+
+ private:
+  std::shared_ptr<const ConfiguredQuantizer> configured_;
 };
 
 // The argument g of select and step: what ReadFloats takes, of 1 to 2^32 - 1 elements. Needs the
