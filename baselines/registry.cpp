@@ -16,7 +16,7 @@
 #include "baselines/oktopk/oktopk.hpp"
 #include "baselines/omgs/omgs_planner.hpp"
 #include "baselines/omnireduce/omnireduce.hpp"
-#include "baselines/powersgd/powersgd_collective.hpp"
+#include "baselines/powersgd/powersgd.hpp"
 #include "baselines/sparcml/recursive_doubling.hpp"
 #include "baselines/sparcml/split_allgather.hpp"
 #include "baselines/spardl/spardl.hpp"

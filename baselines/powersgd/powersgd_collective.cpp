@@ -1,5 +1,3 @@
-#include "baselines/powersgd/powersgd_collective.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <optional>

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "baselines/powersgd/matrix_product.hpp"
 #include "core/base/error.hpp"
+#include "core/device/matrix_product.hpp"
 #include "core/device/status.hpp"
 
 namespace sparfuse::internal {

@@ -1,4 +1,4 @@
-#include "baselines/powersgd/matrix_product.hpp"
+#include "core/device/matrix_product.hpp"
 
 #include <string>
 
