@@ -20,8 +20,8 @@ struct OptionSpec {
   OptionValue fallback;
   double min = 0;  // numeric options only: the closed range [min, max]; equal bounds mean no limit
   double max = 0;
-  std::vector<std::string> choices;  // string options only; empty means any
-  std::string meaning;               // one sentence, with the unit
+  std::vector<std::string> choices = {};  // string options only; empty means any
+  std::string meaning;                    // one sentence, with the unit
 };
 
 // `given` completed with defaults. Integers are accepted where a double is expected.

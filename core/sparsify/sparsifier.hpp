@@ -183,13 +183,13 @@ struct SparsifierDescriptor {
   std::string_view paper;
   int revision;  // raised when results may change; part of what makes a stored cell current
   bool exact_count;
-  bool index_shared;  // every rank selects the same indices in a step
-  SelectionModel selection_model;
+  bool index_shared = false;  // every rank selects the same indices in a step
+  SelectionModel selection_model = {};
   // The largest delta for which E|x - C(x)|^2 <= (1 - delta) |x|^2 is promised for every x of this
   // shape (in expectation over the method's own random numbers); 0 where nothing is promised.
   double (*contraction)(std::span<const std::int64_t> shape, double density);
-  std::string_view deviations;  // "" or what differs from the paper, one sentence each
-  std::vector<OptionSpec> options;
+  std::string_view deviations = "";  // "" or what differs from the paper, one sentence each
+  std::vector<OptionSpec> options = {};
   std::function<std::unique_ptr<Sparsifier>(const Options& resolved, std::uint64_t seed)> make;
   std::vector<std::string_view> aliases = {};  // other names that find it; never stored
   // Counts may lie anywhere up to n, as a rule or on data that the method does not suit: only a

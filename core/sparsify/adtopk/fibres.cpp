@@ -1,11 +1,10 @@
-#include "core/sparsify/adtopk/fibres.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cmath>
 
 #include "core/base/cpu.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/sparsify/adtopk/fibre_kernels.hpp"
 
 namespace sparfuse {

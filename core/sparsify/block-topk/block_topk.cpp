@@ -4,15 +4,15 @@
 //              communication and its application to accelerate distributed deep learning",
 //              SIGCOMM 2021 (block top-k, for OmniReduce).
 // Deviations:  stated in the descriptor. Ties go to the lower block, so the result is unique.
-#include "core/sparsify/block-topk/block_topk.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <numeric>
 
 #include "core/base/cpu.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
@@ -26,7 +26,7 @@ struct Run {
   std::size_t at = 0;  // in the slot
 };
 
-class BlockTopK final : public Sparsifier {
+class BlockTopK final : public ScanSparsifier {
  public:
   explicit BlockTopK(std::size_t block) : block_(block) {}
 
@@ -35,18 +35,18 @@ class BlockTopK final : public Sparsifier {
 
   std::size_t Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
                     double density) const override {
+    return Kept(n, density);
+  }
+
+  std::size_t Kept(std::size_t n, double density) const override {
     return BlockTopKCount(n, block_, density);
   }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t count = BlockTopKCount(input.n, block_, density);
-    RequireRoom(name(), info, slot, count);
-    if (count == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
     const std::span<const double> energies = Energies(context, input, info);
-    Take(context, input, Largest(context, energies, input.n, count / block_), slot);
-    slot.count = count;
+    Take(context, input, Largest(context, energies, input.n, aim.k / block_), slot);
+    slot.count = aim.k;
   }
 
  private:
@@ -159,8 +159,6 @@ SparsifierDescriptor BlockTopKDescriptor() {
       .paper = "Fei et al., OmniReduce, SIGCOMM 2021",
       .revision = 1,
       .exact_count = true,
-      .index_shared = false,
-      .selection_model = {},
       .contraction = Contraction,
       .deviations =
           "The count is exact: where the last, shorter block is among the largest, the block "
@@ -169,7 +167,6 @@ SparsifierDescriptor BlockTopKDescriptor() {
                    .fallback = std::int64_t{256},
                    .min = 1,
                    .max = 65536,
-                   .choices = {},
                    .meaning = "elements of a block; a tensor is cut from its first one on"}},
       .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<BlockTopK>(static_cast<std::size_t>(IntOption(resolved, "block")));

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -38,9 +38,6 @@ std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors();
 std::vector<SparsifierDescriptor> PublishedSidcoDescriptors();
 std::vector<SparsifierDescriptor> PublishedThresholdDescriptors();
 std::vector<SparsifierDescriptor> PublishedRandomKDescriptors();
-
-// 1 / n: what holds of every selection of one or more of the largest elements.
-double OneOfAll(std::span<const std::int64_t> shape, double density);
 
 // max(1, trunc(product)).
 std::size_t TruncatedCount(double product);

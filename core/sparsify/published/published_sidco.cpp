@@ -266,9 +266,8 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
       .paper = "Abdelmoniem et al., MLSys 2021",
       .revision = 1,
       .exact_count = false,
-      .index_shared = false,
       .selection_model = {-0.868, 1.698},
-      .contraction = OneOfAll,
+      .contraction = OneElement,
       .deviations =
           "In the code of SAFusion, SSFusion, WFBP and ADTopk: one stage, never adapted. With fit "
           "= exponential it sends 0.02 / 1.0 / 1.5 times k of Gaussian / Laplace / Student t (3) "
@@ -293,19 +292,16 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
        .fallback = std::int64_t{1},
        .min = -3,
        .max = 64,
-       .choices = {},
        .meaning = "number of fits; 0: as stage_density asks for; -1, -2, -3: adapted to "
                   "the counts, the last two with changes of direction"},
       {.name = "stage_density",
        .fallback = 0.25,
        .min = 0.001,
        .max = 0.999,
-       .choices = {},
        .meaning = "fraction that a later stage keeps of the one before it, with "
                   "stages = 0"},
       {.name = "approximate_gamma",
        .fallback = false,
-       .choices = {},
        .meaning = "fit = gamma: an asymptotic form of the quantile, which the code "
                   "without error feedback uses, instead of the exact one"}};
   repo.make = MakeRepo;
