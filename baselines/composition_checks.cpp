@@ -1,7 +1,6 @@
-#include "baselines/composition_checks.hpp"
-
 #include <string>
 
+#include "baselines/composition.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/given_planner.hpp"
 

@@ -232,10 +232,9 @@ const LowRankDescriptor& PowerSgdDescriptor() {
       .revision = 1,
       .deviations =
           "Matrices that are no larger than their factors are sent dense. Q starts from sums of "
-          "four "
-          "uniform numbers instead of normal ones. Columns of Q that became zero are drawn anew. A "
-          "column of P that depends on those before it counts as zero.",
-      .options = {{"rank", std::int64_t{4}, 1, kMaxLowRank, {}, "columns of the factors"}}};
+          "four uniform numbers instead of normal ones. Columns of Q that became zero are drawn "
+          "anew. A column of P that depends on those before it counts as zero.",
+      .options = {WholeOption("rank", 4, 1, kMaxLowRank, "columns of the factors")}};
   return descriptor;
 }
 

@@ -1,14 +1,13 @@
-#include "baselines/sparcml/recursive_doubling.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
 
 #include "baselines/sparcml/partial_sum.hpp"
+#include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/message_rounds.hpp"
 #include "core/collective/off_thread.hpp"
+#include "core/collective/rounds.hpp"
 
 namespace sparfuse::baselines {
 namespace {
@@ -99,8 +98,7 @@ Task RecursiveDoubling::Run(Communicator& communicator, ExchangeBuffers& buffers
   }
   buffers.seen.push_back(result.size());
   if (IsDenseSum(result.size(), buffers.shape.elements)) {
-    buffers.payloads.clear();
-    buffers.sums = {reinterpret_cast<const float*>(result.data()), buffers.shape.elements};
+    GiveDense(result, buffers);
   } else {
     CheckPayloadBytes(kName, buffers, static_cast<std::size_t>(rank), result.size());
     buffers.payloads.assign(1, result);
@@ -198,18 +196,13 @@ CollectiveDescriptor SparcmlRecursiveDoubling() {
       .revision = 1,
       .payload = PayloadKind::kSparse,
       .make = [](const Options& options) -> std::unique_ptr<Collective> {
-        return std::make_unique<RecursiveDoubling>(StringOption(options, "dense_switch") == "never"
-                                                       ? DenseSwitch::kNever
-                                                       : DenseSwitch::kBytes);
+        return std::make_unique<RecursiveDoubling>(DenseSwitchOf(options));
       },
       .host_memory = true,
       .sums_on_host = true,
-      .options = {{"dense_switch",
-                   std::string("bytes"),
-                   0,
-                   0,
-                   {"bytes", "never"},
-                   "a sum becomes dense where elements with indices take as many bytes, or never"}},
+      .options = {ChoiceOption(
+          "dense_switch", "bytes", {"bytes", "never"},
+          "a sum becomes dense where elements with indices take as many bytes, or never")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
       .summary = "unions of twice as many ranks in each round, dense where that is no larger",
       .deviations =

@@ -1,5 +1,3 @@
-#include "baselines/sparcml/split_allgather.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,10 +5,11 @@
 #include <string>
 
 #include "baselines/sparcml/block_gather.hpp"
-#include "baselines/sparcml/sum_form.hpp"
+#include "baselines/sparcml/partial_sum.hpp"
+#include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/direct_rounds.hpp"
 #include "core/collective/off_thread.hpp"
+#include "core/collective/rounds.hpp"
 #include "core/payload/sums.hpp"
 
 namespace sparfuse::baselines {
@@ -164,10 +163,10 @@ Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, i
   co_await OffThread(buffers, write);
   co_await GatherBlocks(communicator, result, begins, tag + 2);
 
-  buffers.payloads.clear();
   if (dense) {
-    buffers.sums = {reinterpret_cast<const float*>(result.data()), buffers.shape.elements};
+    GiveDense(result, buffers);
   } else {
+    buffers.payloads.clear();
     for (std::size_t region = 0; region < ranks; ++region) {
       buffers.payloads.push_back(
           result.subspan(begins[region], begins[region + 1] - begins[region]));
@@ -275,35 +274,24 @@ RoundPlan SplitAllgather::Rounds(const ExchangeSizes& sizes, const Topology& top
   return plan;
 }
 
-DenseSwitch RuleOf(const Options& options) {
-  const std::string& name = StringOption(options, "dense_switch");
-  return name == "bytes"       ? DenseSwitch::kBytes
-         : name == "published" ? DenseSwitch::kPublished
-                               : DenseSwitch::kNever;
-}
-
 }  // namespace
 
 CollectiveDescriptor SparcmlSplitAllgather() {
   return {
       .name = kName,
       .source =
-          "Renggli et al., SparCML, SC 2019, section 5.3; TopkDSA of Li & Hoefler, PPoPP "
-          "2022",
+          "Renggli et al., SparCML, SC 2019, section 5.3; TopkDSA of Li & Hoefler, PPoPP 2022",
       .revision = 1,
       .payload = PayloadKind::kSparse,
       .make = [](const Options& options) -> std::unique_ptr<Collective> {
-        return std::make_unique<SplitAllgather>(RuleOf(options));
+        return std::make_unique<SplitAllgather>(DenseSwitchOf(options));
       },
       .host_memory = true,
       .sums_on_host = true,
-      .options = {{"dense_switch",
-                   std::string("bytes"),
-                   0,
-                   0,
-                   {"bytes", "published", "never"},
-                   "regions are gathered dense where elements with indices take as many bytes; "
-                   "published: where a third of the elements have a sum; or never"}},
+      .options = {ChoiceOption(
+          "dense_switch", "bytes", {"bytes", "published", "never"},
+          "regions are gathered dense where elements with indices take as many bytes; published: "
+          "where a third of the elements have a sum; or never")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
       .summary = "each rank adds up its region of the range, then regions are gathered",
       .deviations =

@@ -1,10 +1,9 @@
-#include "core/collective/two_level_allgather.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
 

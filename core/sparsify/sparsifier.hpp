@@ -87,9 +87,18 @@ enum WorkspaceUse : std::size_t {
   kUseSegments,
   kUseHistograms,
   kUseOffsets,
-  kUseKeys,
-  kUseBinKeys,
-  kUseSample,
+  kUseChunkParts,  // what is measured, counted or sent of each chunk of a tensor
+  kUseKeys,        // of candidates, or of elements that are looked at
+  kUseBinKeys,     // of the candidates in one bin
+  kUseEmissions,   // where runs of candidates go in the slot
+  kUseSample,      // of a tensor, or a bitmap of its positions
+  kUseEnergies,    // of blocks of a tensor
+  kUseBlockOrder,
+  kUseFibres,  // what each thread has of its own, and the arrays of that
+  kUseFibreColumns,
+  kUseFibreValues,
+  kUseUnmergedIndices,  // what blocks of fibres keep
+  kUseUnmergedValues,
   kWorkspaceUses
 };
 
@@ -221,5 +230,18 @@ std::span<const SparsifierDescriptor> Sparsifiers();
 
 // By name or alias. Throws Error{kConfig} naming the nearest known name.
 const SparsifierDescriptor& FindSparsifier(std::string_view name);
+
+// For errors: the tensor's name, id and step.
+std::string Describe(const TensorInfo& info);
+
+// Checks what is selected from. Throws Error{kConfig}.
+void CheckSelectArguments(std::string_view sparsifier, const SelectSource& source, double density,
+                          const TensorInfo& info);
+
+// Throws Error{kConfig} where the slot has no room for k elements.
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
+                 std::size_t k);
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,
+                 std::size_t k);
 
 }  // namespace sparfuse

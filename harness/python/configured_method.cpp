@@ -4,7 +4,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
-#include "core/cost/declared.hpp"
+#include "core/cost/cost_model.hpp"
 #include "harness/python/layout.hpp"
 #include "harness/python/threads.hpp"
 

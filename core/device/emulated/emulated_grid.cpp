@@ -1,5 +1,3 @@
-#include "core/device/emulated/emulated_grid.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -9,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/device/emulated/emulated_launch.hpp"
 #include "core/device/emulated/emulated_stack.hpp"
 #include "core/device/kernel.hpp"
 

@@ -55,7 +55,7 @@ class BlockTopK final : public ScanSparsifier {
                                    const TensorInfo& info) const {
     const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
     const auto energies =
-        WorkspaceArray<double>(*context.workspace, kUseSample, Blocks(input.n, block_));
+        WorkspaceArray<double>(*context.workspace, kUseEnergies, Blocks(input.n, block_));
     const std::size_t chunk = Blocks(ChunkSize(input.n), block_) * block_;
     const std::size_t piece = std::max<std::size_t>(1, kBlock / block_) * block_;
     float* const residual = input.pending ? input.residual : nullptr;
@@ -95,13 +95,13 @@ class BlockTopK final : public ScanSparsifier {
   std::span<const Run> Largest(const SelectContext& context, std::span<const double> energies,
                                std::size_t n, std::size_t many) const {
     Workspace& workspace = *context.workspace;
-    const auto order = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, energies.size());
+    const auto order = WorkspaceArray<std::uint32_t>(workspace, kUseBlockOrder, energies.size());
     std::iota(order.begin(), order.end(), 0u);
     const auto next = order.begin() + static_cast<std::ptrdiff_t>(many);
     std::nth_element(order.begin(), next, order.end(), [&](std::uint32_t a, std::uint32_t b) {
       return energies[a] != energies[b] ? energies[a] > energies[b] : a < b;
     });
-    const auto runs = WorkspaceArray<Run>(workspace, kUseKeys, many + 1);
+    const auto runs = WorkspaceArray<Run>(workspace, kUseChunkParts, many + 1);
     std::size_t used = 0;
     std::size_t missing = 0;
     for (; used < many; ++used) {
@@ -163,11 +163,8 @@ SparsifierDescriptor BlockTopKDescriptor() {
       .deviations =
           "The count is exact: where the last, shorter block is among the largest, the block "
           "that comes next gives as many of its first elements as the last one lacks.",
-      .options = {{.name = "block",
-                   .fallback = std::int64_t{256},
-                   .min = 1,
-                   .max = 65536,
-                   .meaning = "elements of a block; a tensor is cut from its first one on"}},
+      .options = {WholeOption("block", 256, 1, 65536,
+                              "elements of a block; a tensor is cut from its first one on")},
       .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<BlockTopK>(static_cast<std::size_t>(IntOption(resolved, "block")));
       }};

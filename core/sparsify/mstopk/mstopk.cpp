@@ -157,13 +157,11 @@ SparsifierDescriptor MsTopKDescriptor() {
           .exact_count = true,
           .contraction = KeptFraction,
           .deviations =
-              "The run of elements from inside the bracket goes on at its first element after its "
-              "last. More than 2k + 65536 elements at or above the bracket become an exact top-k.",
-          .options = {{.name = "iterations",
-                       .fallback = std::int64_t{30},
-                       .min = 1,
-                       .max = 64,
-                       .meaning = "halvings of the range between mean and maximum magnitude"}},
+              "The run of elements from inside the bracket goes on at its first element after "
+              "its last. More than 2k + 65536 elements at or above the bracket become an exact "
+              "top-k.",
+          .options = {WholeOption("iterations", 30, 1, 64,
+                                  "halvings of the range between mean and maximum magnitude")},
           .make = [](const Options& resolved, std::uint64_t seed) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<MsTopK>(IntOption(resolved, "iterations"), seed);
           }};

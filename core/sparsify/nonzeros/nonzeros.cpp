@@ -30,7 +30,7 @@ class Nonzeros final : public ScanSparsifier {
     const std::size_t chunks = (input.n + ChunkSize(input.n) - 1) / ChunkSize(input.n);
     // begins[c]: where chunk c's elements go in the slot. One thread, which takes chunks in order,
     // finds it on the way where the slot holds any number.
-    const auto begins = WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, chunks + 1);
+    const auto begins = WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, chunks + 1);
     begins[0] = 0;
     const bool counted = context.pool->threads() > 1 || slot.capacity < input.n;
     if (counted) {

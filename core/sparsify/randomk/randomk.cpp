@@ -50,7 +50,7 @@ void TakeBitmap(const SelectContext& context, SelectInput& input,
   };
   // Where each chunk's elements go in the slot. A chunk begins with a word; one thread, which takes
   // the chunks in order, need not count.
-  const auto starts = WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, chunks + 1);
+  const auto starts = WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, chunks + 1);
   starts[0] = 0;
   if (context.pool->threads() > 1) {
     context.pool->ParallelFor(chunks, [&](std::size_t c, int) {

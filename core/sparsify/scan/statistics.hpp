@@ -1,6 +1,6 @@
 // Holds statistics of a tensor, computes moments and threshold keys from them alike on the host and
-// on devices, and measures x for threshold sparsifiers: moments, the tail above a magnitude, counts at several
-// thresholds; and the selection of everything that reaches one.
+// on devices, and measures x for threshold sparsifiers: moments, the tail above a magnitude, counts
+// at several thresholds; and selects everything that reaches one.
 //
 // Sums are the same, bit for bit, whatever the instruction set and the size of the pool, and within
 // 1e-6 relative of a sum in double precision (`sum`: relative to the sum of magnitudes).

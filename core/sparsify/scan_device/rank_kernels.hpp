@@ -124,8 +124,8 @@ SPARFUSE_DEVICE std::uint64_t SumBefore(Block& block, std::uint64_t* sums, std::
 }
 
 // What follows finds the key of a rank by many blocks, in the phases of a launch: by a histogram in
-// global memory of each of three digits, of 11, 10 and 10 bits, of the keys with the prefix that the
-// digits before have found.
+// global memory of each of three digits, of 11, 10 and 10 bits, of the keys with the prefix that
+// the digits before have found.
 inline constexpr unsigned kKeyDigits = 3;
 SPARFUSE_DEVICE unsigned BitsOfDigit(unsigned digit) { return digit == 0 ? 11 : 10; }
 

@@ -312,25 +312,16 @@ SparsifierDescriptor Descriptor(bool corrected) {
                 "beside k, the k largest are sent. Stages adapt for each tensor on its own."
               : "An empty selection, or one that overflows its slot, becomes an exact top-k. "
                 "Stages adapt for each tensor on its own.",
-      .options = {{.name = "fit",
-                   .fallback = std::string("exponential"),
-                   .choices = {"exponential", "pareto", "gamma"},
-                   .meaning = "distribution of the magnitudes: exponential, generalised Pareto, "
-                              "or gamma with Pareto in the later stages"},
-                  {.name = "stages",
-                   .fallback = std::int64_t{1},
-                   .min = 1,
-                   .max = kMaxStages,
-                   .meaning = "fits one above the other, in the first steps"},
-                  {.name = "adaptive",
-                   .fallback = true,
-                   .meaning = "every 5 steps a stage more or less, as the estimates selected "
-                              "below 0.8 k or above 1.2 k"},
-                  {.name = "first_ratio",
-                   .fallback = 0.25,
-                   .min = 0.01,
-                   .max = 0.9,
-                   .meaning = "density after the first of several stages"}},
+      .options = {ChoiceOption("fit", "exponential", {"exponential", "pareto", "gamma"},
+                               "distribution of the magnitudes: exponential, generalised Pareto, "
+                               "or gamma with Pareto in the later stages"),
+                  WholeOption("stages", 1, 1, kMaxStages,
+                              "fits one above the other, in the first steps"),
+                  FlagOption("adaptive", true,
+                             "every 5 steps a stage more or less, as the estimates selected "
+                             "below 0.8 k or above 1.2 k"),
+                  NumberOption("first_ratio", 0.25, 0.01, 0.9,
+                               "density after the first of several stages")},
       .make = corrected ? Make<true> : Make<false>,
       .aliases =
           corrected ? std::vector<std::string_view>{"sidco-exp"} : std::vector<std::string_view>{},

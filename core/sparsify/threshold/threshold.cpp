@@ -53,11 +53,8 @@ SparsifierDescriptor ThresholdDescriptor() {
           "Values are sent as they are, not as a sign times tau. The count follows tau and the "
           "data, not the density: only a tensor without an element above tau, density 1, and an "
           "overflow of the slot send an exact top-k at the density.",
-      .options = {{.name = "tau",
-                   .fallback = 0.01,
-                   .min = 0,
-                   .max = 1e30,
-                   .meaning = "threshold: elements with |x| > tau are sent"}},
+      .options = {NumberOption("tau", 0.01, 0, 1e30,
+                               "threshold: elements with |x| > tau are sent")},
       .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<Threshold>(static_cast<float>(DoubleOption(resolved, "tau")));
       },

@@ -1,4 +1,4 @@
-#include "core/quantize/encode_device.hpp"
+#include "core/quantize/encode.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "core/device/launch.hpp"
-#include "core/quantize/encode.hpp"
 #include "core/quantize/encode_kernels.hpp"
 
 namespace sparfuse {

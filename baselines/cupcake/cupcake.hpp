@@ -1,11 +1,13 @@
-// Decides where Cupcake cuts a model in two, or whether not at all: as early as hides the first
-// part's message, and as late as leaves little of the second.
+// Decides where Cupcake cuts a model in two, or whether not at all (as early as hides the first
+// part's message, and as late as leaves little of the second), and plans by that search, with times
+// of a profile, or by Cupcake's count of tensors.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "core/fusion/plan.hpp"
 #include "core/fusion/ready_tensors.hpp"
 
 namespace sparfuse::baselines {
@@ -37,5 +39,9 @@ std::vector<std::size_t> CupcakeUnits(const ReadyTensors& tensors, const Seconds
 // As shipped: half of the tensors, rounded down, and the others; one unit of a single tensor.
 // Precondition: tensors >= 1.
 std::vector<std::size_t> CupcakeUnitsByCount(std::size_t tensors);
+
+// One or two units, selected from on the side lane, or the compute lane if told so. Selections and
+// exchanges of their sizes are the profile's, on that lane.
+extern const PlannerDescriptor kCupcakePlanner;
 
 }  // namespace sparfuse::baselines

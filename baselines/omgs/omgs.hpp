@@ -1,11 +1,12 @@
-// Decides which gradients OMGS-SGD merges before it selects from them: those for which waiting and
-// selecting together cost less than the messages save.
+// Decides which gradients OMGS-SGD merges before it selects from them (those for which waiting and
+// selecting together cost less than the messages save), and plans so with times of a profile.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "core/fusion/plan.hpp"
 #include "core/fusion/ready_tensors.hpp"
 
 namespace sparfuse::baselines {
@@ -47,5 +48,8 @@ struct OmgsAllGathers {
 
   double operator()(std::size_t elements) const;
 };
+
+// Selections and exchanges of merged sizes are the profile's.
+extern const PlannerDescriptor kOmgsPlanner;
 
 }  // namespace sparfuse::baselines
