@@ -1,3 +1,4 @@
+// Refuses parts of a method that do not fit one another.
 #include <string>
 
 #include "baselines/composition.hpp"

@@ -145,7 +145,7 @@ const PlannerDescriptor kSecopaPlanner = {
       const bool ring = StringOption(options, "topology") == "ring";
       SPARFUSE_REQUIRE(!ring || partitions == 0,
                        "partitions = " + std::to_string(partitions) +
-                           "with topology \"ring\", around which there are as many as ranks: "
+                           " with topology \"ring\", around which there are as many as ranks: "
                            "expected 0, or topology \"servers\"");
       return std::make_unique<Secopa>(
           static_cast<std::size_t>(DoubleOption(options, "compress_from")), partitions,

@@ -1,3 +1,16 @@
+// Sums payloads by recursive doubling: SparCML's sparse all-reduce for few elements or fast
+// networks.
+//
+// Source: C. Renggli et al., SparCML: High-Performance Sparse Communication for Machine Learning,
+//         SC 2019: SSAR_Recursive_double, on streams that switch to a dense form.
+//
+// In round j = 0, 1, ... ranks r and r xor 2^j send one another what they have and add it, so that
+// after log2 P rounds all have the sum. What travels is the union of 2^j ranks' selections: it
+// grows from round to round, and becomes dense where elements with indices would take as many
+// bytes. A sum decides by its own size, and a message's length says which form it has: no counts
+// travel first. Partners add the same two sums, and a + b = b + a: replicas are bit-equal. Where P
+// is no power of two, ranks from the largest power P' on send their payload to rank r - P' first,
+// and get the sum from it at last.
 #include <algorithm>
 #include <bit>
 #include <cmath>

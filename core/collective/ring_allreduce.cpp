@@ -69,6 +69,26 @@ void RequireHost(std::string_view collective, const Communicator& communicator) 
                                    "\" lie on a device; use native-allreduce");
 }
 
+void AddHalf(const Shards& shards, const RingHalf& half, const Topology& topology,
+             std::size_t element_bytes, RoundPlan& plan) {
+  const std::size_t ranks = shards.members;
+  Round round = RingRound(ranks - 1, (ranks - 1) * shards.Size(0) * element_bytes, topology);
+  if (half.reduces) {  // all but the smallest chunk
+    round[Work::kAdd] = shards.elements - shards.Size(ranks - 1);
+  }
+  plan.rounds.push_back(round);
+  const auto sent_by = [&](std::size_t rank) {
+    const std::size_t kept = shards.Size(rank + half.skipped);
+    return std::pair(shards.NonEmpty() - (kept > 0 ? 1 : 0),
+                     (shards.elements - kept) * element_bytes);
+  };
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto [sent, sent_bytes] = sent_by(rank);
+    const auto [received, received_bytes] = sent_by(rank + ranks - 1);
+    plan.per_rank[rank] += {sent, received, sent_bytes, received_bytes};
+  }
+}
+
 }  // namespace
 
 Task StepAroundRing(Communicator& communicator, std::string_view collective,
@@ -112,29 +132,6 @@ Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology
   }
   return round;
 }
-
-namespace {
-
-void AddHalf(const Shards& shards, const RingHalf& half, const Topology& topology,
-             std::size_t element_bytes, RoundPlan& plan) {
-  const std::size_t ranks = shards.members;
-  Round round = RingRound(ranks - 1, (ranks - 1) * shards.Size(0) * element_bytes, topology);
-  if (half.reduces)
-    round[Work::kAdd] = shards.elements - shards.Size(ranks - 1);  // the smallest chunk
-  plan.rounds.push_back(round);
-  const auto sent_by = [&](std::size_t rank) {
-    const std::size_t kept = shards.Size(rank + half.skipped);
-    return std::pair(shards.NonEmpty() - (kept > 0 ? 1 : 0),
-                     (shards.elements - kept) * element_bytes);
-  };
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const auto [sent, sent_bytes] = sent_by(rank);
-    const auto [received, received_bytes] = sent_by(rank + ranks - 1);
-    plan.per_rank[rank] += {sent, received, sent_bytes, received_bytes};
-  }
-}
-
-}  // namespace
 
 RoundPlan RingRounds(std::size_t elements, const Topology& topology,
                      std::span<const RingHalf> halves, std::size_t element_bytes) {

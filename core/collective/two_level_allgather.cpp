@@ -1,3 +1,4 @@
+// Says what an all-gather in two levels takes: between nodes, then within each.
 #include <algorithm>
 #include <numeric>
 #include <string>

@@ -180,7 +180,7 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
       SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + ": the unit of tensor " +
                                     layout.tensor(unit.first).name + " has " +
                                     std::to_string(unit.partitions) +
-                                    "partitions: expected 1, or more where it is sparsified "
+                                    " partitions: expected 1, or more where it is sparsified "
                                     "behind");
     }
     next = unit.last;

@@ -1,3 +1,4 @@
+// Runs the threads of an emulated grid on the host, each on a stack of its own.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

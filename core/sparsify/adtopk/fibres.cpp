@@ -1,3 +1,4 @@
+// Selects top-k along one axis of a tensor, in each fibre by itself, on the host.
 #include <algorithm>
 #include <bit>
 #include <cassert>
