@@ -4,7 +4,6 @@
 #include <regex>
 #include <utility>
 
-#include "baselines/composition_checks.hpp"
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/dense_fallback.hpp"
@@ -74,65 +73,31 @@ std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const T
 
 std::span<const OptionSpec> SendingOptions() {
   static const std::vector<OptionSpec> kOptions = {
-      {"payload_values",
-       std::string("f32"),
-       0,
-       0,
-       {"f32", "f16", "fitted"},
-       "values of a sparse payload; what a half, or fitted polynomials, cannot hold goes into the "
-       "residual"},
-      {"payload_indices",
-       std::string("u32"),
-       0,
-       0,
-       {"u32", "delta", "bloom"},
-       "indices of a sparse payload; delta: two bytes where a gap is below 65535; bloom: a Bloom "
-       "filter of those of each tensor"},
-      {"bloom_policy",
-       std::string("leftmost"),
-       0,
-       0,
-       {"leftmost", "random", "p0"},
-       "what of the indices that a filter has is sent: the first, or those that a permutation puts "
-       "first, as many as were selected; p0: all"},
-      {"bloom_fpr",
-       0.0,
-       0,
-       0.5,
-       {},
-       "fraction of the indices not selected that a filter has; 0: a tenth of what was selected"},
-      {"payload_dense",
-       std::string("indexed"),
-       0,
-       0,
-       {"indexed", "fp32", "fp16", "qsgd", "sign"},
-       "tensors of density 1: with indices like others, or without, coded by this quantizer"},
-      {"threshold_period",
-       std::int64_t{1},
-       0,
-       1e9,
-       {},
-       "steps for which a threshold is used, an estimated one or topk's k-th largest magnitude; 0: "
-       "32, or 1 where none is estimated; Ok-Topk's is 32"},
-      {"replan_every",
-       std::int64_t{0},
-       0,
-       1e9,
-       {},
-       "steps after which a plan is made anew from their times; 0: never"},
-      {"dense_fallback",
-       false,
-       0,
-       0,
-       {},
-       "units that by a profile take longer sparse than dense are sent dense"},
-      {"dense_warmup_steps",
-       std::int64_t{0},
-       0,
-       1e6,
-       {},
-       "first steps, in which every unit is sent dense; Ok-Topk's code has 128 to 512, Cupcake's "
-       "1"}};
+      ChoiceOption("payload_values", "f32", {"f32", "f16", "fitted"},
+                   "values of a sparse payload; what a half, or fitted polynomials, cannot hold "
+                   "goes into the residual"),
+      ChoiceOption("payload_indices", "u32", {"u32", "delta", "bloom"},
+                   "indices of a sparse payload; delta: two bytes where a gap is below 65535; "
+                   "bloom: a Bloom filter of those of each tensor"),
+      ChoiceOption("bloom_policy", "leftmost", {"leftmost", "random", "p0"},
+                   "what of the indices that a filter has is sent: the first, or those that a "
+                   "permutation puts first, as many as were selected; p0: all"),
+      NumberOption("bloom_fpr", 0.0, 0, 0.5,
+                   "fraction of the indices not selected that a filter has; 0: a tenth of what "
+                   "was selected"),
+      ChoiceOption(
+          "payload_dense", "indexed", {"indexed", "fp32", "fp16", "qsgd", "sign"},
+          "tensors of density 1: with indices like others, or without, coded by this quantizer"),
+      WholeOption("threshold_period", 1, 0, 1e9,
+                  "steps for which a threshold is used, an estimated one or topk's k-th largest "
+                  "magnitude; 0: 32, or 1 where none is estimated; Ok-Topk's is 32"),
+      WholeOption("replan_every", 0, 0, 1e9,
+                  "steps after which a plan is made anew from their times; 0: never"),
+      FlagOption("dense_fallback", false,
+                 "units that by a profile take longer sparse than dense are sent dense"),
+      WholeOption("dense_warmup_steps", 0, 0, 1e6,
+                  "first steps, in which every unit is sent dense; Ok-Topk's code has 128 to "
+                  "512, Cupcake's 1")};
   return kOptions;
 }
 

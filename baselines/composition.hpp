@@ -120,4 +120,8 @@ ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layou
                             const Topology& topology, BackwardProfile backward, CostModel cost,
                             std::uint64_t seed);
 
+// Throws Error{kConfig} naming the part or option that does not fit, and what was expected.
+// `collective`: the one that the method names, of the two that `made` has.
+void CheckParts(const Composition& made, const CollectiveDescriptor& collective);
+
 }  // namespace sparfuse

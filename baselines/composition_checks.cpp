@@ -1,7 +1,7 @@
-#include "baselines/composition_checks.hpp"
-
+// Refuses parts of a method that do not fit one another.
 #include <string>
 
+#include "baselines/composition.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/given_planner.hpp"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "baselines/espresso/espresso_solver.hpp"
+#include "baselines/espresso/espresso_planner.hpp"
 #include "core/base/error.hpp"
 #include "core/engine/node_shards.hpp"
 

@@ -1,8 +1,11 @@
-// Decides which tensors HiPress compresses, and into how many partitions it cuts each.
+// Decides which tensors HiPress compresses, and into how many partitions it cuts each, and plans
+// each tensor by itself.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "core/fusion/plan.hpp"
 
 namespace sparfuse::baselines {
 
@@ -29,5 +32,7 @@ struct SecopaDecision {
 // (HiPress), SOSP 2021; the constants and formulas of its published planner. Pure. Throws
 // Error{kConfig} for another number of nodes.
 SecopaDecision SecopaDecide(SecopaTopology topology, int nodes, std::size_t elements);
+
+extern const PlannerDescriptor kSecopaPlanner;
 
 }  // namespace sparfuse::baselines

@@ -84,8 +84,8 @@ const StrategyDescriptor kHorovodCycle = {
     1,
     "Readiness is the length of the common prefix of the ready order, agreed on in one round.",
     Sparsified::kNever,
-    {{"cycle_seconds", 0.001, 0.0001, 1, {}, "time between negotiations"},
-     {"threshold_bytes", 67108864.0, 4, 1e15, {}, "dense bytes fused into one all-reduce"}},
+    {NumberOption("cycle_seconds", 0.001, 0.0001, 1, "time between negotiations"),
+     NumberOption("threshold_bytes", 67108864.0, 4, 1e15, "dense bytes fused into one all-reduce")},
     [](const Options& options) -> std::unique_ptr<Strategy> {
       return std::make_unique<HorovodCycle>(DoubleOption(options, "cycle_seconds"),
                                             DoubleOption(options, "threshold_bytes"));

@@ -19,45 +19,25 @@ constexpr std::array kApplications = {Application{"vgg", {32, 2.0 / 3, 4.0 / 3, 
 }  // namespace
 
 std::vector<OptionSpec> GlobalThresholdOptions() {
-  return {{"application",
-           std::string("vgg"),
-           0,
-           0,
-           {"vgg", "lstm", "bert"},
-           "whose published constants stand where an option is 0"},
-          {"global_threshold_period",
-           std::int64_t{0},
-           0,
-           1e9,
-           {},
-           "steps from one exact global threshold to the next; 0: 32, 32, 128"},
-          {"band_low",
-           0.0,
-           0,
-           1,
-           {},
-           "the global threshold falls where fewer sums than this part of k reach it; 0: 2/3, "
-           "3/4, 4/5"},
-          {"band_high",
-           0.0,
-           0,
-           1e6,
-           {},
-           "the global threshold rises where more sums than this part of k reach it; 0: 4/3, 5/4, "
-           "5/4"},
-          {"lower_by",
-           0.0,
-           0,
-           1e6,
-           {},
-           "what the global threshold is divided by to fall, at least 1; 0: 1.008, 1.01, 1.036"},
-          {"raise_by",
-           0.0,
-           0,
-           1e6,
-           {},
-           "what the global threshold is multiplied by to rise, at least 1; 0: 1.008, 1.008, "
-           "1.025"}};
+  return {
+      ChoiceOption("application", "vgg", {"vgg", "lstm", "bert"},
+                   "whose published constants stand where an option is 0"),
+      WholeOption("global_threshold_period", 0, 0, 1e9,
+                  "steps from one exact global threshold to the next; 0: 32, 32, 128"),
+      NumberOption(
+          "band_low", 0.0, 0, 1,
+          "the global threshold falls where fewer sums than this part of k reach it; 0: 2/3, "
+          "3/4, 4/5"),
+      NumberOption(
+          "band_high", 0.0, 0, 1e6,
+          "the global threshold rises where more sums than this part of k reach it; 0: 4/3, 5/4, "
+          "5/4"),
+      NumberOption(
+          "lower_by", 0.0, 0, 1e6,
+          "what the global threshold is divided by to fall, at least 1; 0: 1.008, 1.01, 1.036"),
+      NumberOption("raise_by", 0.0, 0, 1e6,
+                   "what the global threshold is multiplied by to rise, at least 1; 0: 1.008, "
+                   "1.008, 1.025")};
 }
 
 GlobalThreshold ReadGlobalThreshold(const Options& resolved) {

@@ -7,10 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "baselines/oktopk/balanced_blocks.hpp"
 #include "baselines/oktopk/global_threshold.hpp"
-#include "baselines/oktopk/regions.hpp"
-#include "baselines/oktopk/split_and_reduce.hpp"
+#include "baselines/oktopk/oktopk_parts.hpp"
 #include "baselines/sparcml/block_gather.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
@@ -325,33 +323,20 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
 
 std::vector<OptionSpec> OkTopkOptionSpecs() {
   std::vector<OptionSpec> options = GlobalThresholdOptions();
-  options.push_back({"repartition_period",
-                     std::int64_t{64},
-                     1,
-                     1e9,
-                     {},
-                     "steps from one vote on regions to the next"});
-  options.push_back({"balance",
-                     std::string("auto"),
-                     0,
-                     0,
-                     {"auto", "on", "off"},
-                     "whether what reaches the threshold is moved to equal blocks before it is "
-                     "gathered; auto: where balance_above says"});
-  options.push_back({"balance_above",
-                     4.0,
-                     1,
-                     1e6,
-                     {},
-                     "balance = \"auto\" moves where a region has more than so many times the "
-                     "average"});
-  options.push_back({"bucket_size",
-                     std::int64_t{4},
-                     1,
-                     1e6,
-                     {},
-                     "ranks that are sent to at once, one bucket being added while the next is on "
-                     "its way"});
+  options.push_back(
+      WholeOption("repartition_period", 64, 1, 1e9, "steps from one vote on regions to the next"));
+  options.push_back(
+      ChoiceOption("balance", "auto", {"auto", "on", "off"},
+                   "whether what reaches the threshold is moved to equal blocks before it is "
+                   "gathered; auto: where balance_above says"));
+  options.push_back(
+      NumberOption("balance_above", 4.0, 1, 1e6,
+                   "balance = \"auto\" moves where a region has more than so many times the "
+                   "average"));
+  options.push_back(
+      WholeOption("bucket_size", 4, 1, 1e6,
+                  "ranks that are sent to at once, one bucket being added while the next is on "
+                  "its way"));
   return options;
 }
 

@@ -4,14 +4,14 @@
 // Source:      S. Li & T. Hoefler, Near-Optimal Sparse Allreduce for Distributed Deep Learning,
 //              PPoPP 2022, Algorithms 1 and 2; constants as in the published code.
 //
-//   1. In steps 0, R, 2 R, ... the ranks agree on P regions (regions.hpp).
+//   1. In steps 0, R, 2 R, ... the ranks agree on P regions.
 //   2. Every rank sends each other one what it has selected of its region; owners add
-//      (split_and_reduce.hpp).
+//      (oktopk_parts.hpp).
 //   3. In steps 0, T, 2 T, ... all sums that are not 0 are gathered on all ranks, the k largest are
 //      the result, and the least of their magnitudes is the global threshold. In other steps the
 //      sums that reach the threshold are gathered and are the result; by how many they are the
 //      threshold is adapted (global_threshold.hpp). Where they lie too unevenly they are moved to
-//      equal blocks first (balanced_blocks.hpp).
+//      equal blocks first.
 //   4. What a rank selected at an index that is not in the result returns to its residual.
 //
 // A step between sends 2 k 8 (P - 1) / P bytes a rank where k sums reach the threshold, at most

@@ -12,6 +12,183 @@
 namespace sparfuse::baselines {
 namespace {
 
+// The bytes that the ranks of the busiest node send, or get, over its network, where a rank does
+// as much with each other one; 0 where that is no more than a rank does.
+std::uint64_t NodeBytes(const Topology& topology, std::span<const std::uint64_t> bytes) {
+  const auto ranks = static_cast<std::size_t>(topology.ranks);
+  const auto per_node = static_cast<std::size_t>(topology.ranks_per_node);
+  if (per_node <= 1 || topology.nodes() <= 1) return 0;
+  std::uint64_t most = 0;
+  for (std::size_t first = 0; first < ranks; first += per_node) {
+    const std::size_t here = std::min(per_node, ranks - first);
+    std::uint64_t sum = 0;
+    for (std::size_t rank = first; rank < first + here; ++rank) sum += bytes[rank];
+    most = std::max(most, (sum * (ranks - here) + ranks - 2) / (ranks - 1));
+  }
+  return most;
+}
+
+// Splits a whole number by weights of which the sum is known, into whole numbers that add up to it.
+class Split {
+ public:
+  Split(double whole, std::size_t weights)
+      : whole_(std::round(whole)), weights_(static_cast<double>(weights)) {}
+
+  std::uint64_t Next(std::size_t weight) {
+    used_ += weight;
+    const auto up_to = static_cast<std::uint64_t>(
+        std::floor(whole_ * (static_cast<double>(used_) / weights_) + 1e-6));
+    return up_to - std::exchange(given_, up_to);
+  }
+
+ private:
+  double whole_;
+  double weights_;
+  std::size_t used_ = 0;
+  std::uint64_t given_ = 0;
+};
+
+// Expects what a run notes (SeenWord), from the number k_r of elements that each rank r selects.
+// With n elements in B blocks, S_r blocks and s_r streams in the shard of rank r, s streams in all,
+// and the mean k of k_r over the ranks:
+//
+//   b(k, m)  blocks in which m ranks with k elements each have one: B times their expected part
+//   w        words of a block in a message, on average: 1 + n / B
+//   U, u     blocks of any rank, b(k, ranks); those in one stream, U / s
+//   O, o     blocks of rank r, b(k_r, 1); those in one stream, O / s
+//
+//   bundles of rank r    (s - s_r) streams of other shards, each with 1 message for the first
+//                        `bundle` blocks and 1 for each bundle * o / max(u, o) blocks after them:
+//                        its part of the `bundle` blocks that a round gives out
+//   words of them        1 a message, and w for each of O (1 - S_r / B) blocks
+//   sums of its shard    s_r streams, each with max(1, ceil(u / bundle)) messages
+//   words of them        1 a message, and its part S_r / B of U w
+//   waits                2 max(1, ceil(f / bundle)), twice as many if streams take turns, where the
+//                        fullest stream has f = u + sqrt(2 ln(s) u (1 - U / B)) blocks: as many
+//                        deviations above the mean of a binomial number as the largest of s has
+//
+// What comes in is what all send, split by the streams and blocks of the shards.
+class Expectation {
+ public:
+  // Precondition: more than one rank, and at least one block.
+  Expectation(const OmniReduceOptions& options, const OverlapModel& overlap, std::size_t ranks,
+              ExchangeSizes& sizes)
+      : options_(options),
+        overlap_(overlap),
+        sizes_(sizes),
+        cut_{sizes.shape.elements, options.block},
+        n_(static_cast<double>(cut_.elements)),
+        blocks_(static_cast<double>(cut_.all().size())),
+        word_(1 + n_ / blocks_),
+        ranks_(ranks),
+        slots_(OmniReduceStreams(sizes.shape.kept, options.block, options.bundle, options.slots,
+                                 ranks)) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      mean_ += ElementsOf(sizes, rank) / static_cast<double>(ranks);
+      shards_.push_back(cut_.all().Part(ranks, rank).size());
+      streams_.push_back(std::min(slots_, shards_.back()));
+      all_streams_ += streams_.back();
+    }
+    united_ = Blocks(mean_, ranks);
+    in_stream_ = united_ / static_cast<double>(all_streams_);
+  }
+
+  // Fills in sizes.seen, which has room for all ranks.
+  void Fill() {
+    for (std::size_t rank = 0; rank < ranks_; ++rank) ExpectBundles(rank);
+    ExpectSums();
+  }
+
+  static double ElementsOf(const ExchangeSizes& sizes, std::size_t rank) {
+    return static_cast<double>(sizes.payload_bytes[rank] / kSparseElementBytes);
+  }
+
+ private:
+  // b(elements, together).
+  double Blocks(double elements, std::size_t together) const {
+    if (elements <= 0) return 0.0;
+    const double part = overlap_.BlockUnion(std::min(elements / n_, 1.0), options_.block, together);
+    return std::clamp(blocks_ * part, std::min(1.0, elements), blocks_);
+  }
+
+  // Messages of sums of a stream in which `blocks` are summed.
+  std::uint64_t Messages(double blocks) const {
+    return static_cast<std::uint64_t>(
+        std::max(1.0, std::ceil(blocks / static_cast<double>(options_.bundle))));
+  }
+
+  // Messages of a worker that has `own` blocks in a stream.
+  std::uint64_t WorkersMessages(double own) const {
+    const auto bundle = static_cast<double>(options_.bundle);
+    if (own <= bundle) return 1;
+    const double in_round = bundle * own / std::max(in_stream_, own);
+    return 1 + static_cast<std::uint64_t>(std::ceil((own - bundle) / in_round));
+  }
+
+  // f.
+  double FullestStream() const {
+    const double free = 1 - united_ / blocks_;
+    return in_stream_ +
+           std::sqrt(2 * std::log(static_cast<double>(all_streams_)) * in_stream_ * free);
+  }
+
+  // What a rank sends as a worker.
+  void ExpectBundles(std::size_t rank) {
+    auto& seen = sizes_.seen[rank];
+    const double own = Blocks(ElementsOf(sizes_, rank), 1);
+    const double here = own * static_cast<double>(shards_[rank]) / blocks_;
+    seen[kBundles] =
+        WorkersMessages(own / static_cast<double>(all_streams_)) * (all_streams_ - streams_[rank]);
+    seen[kBundleWords] =
+        seen[kBundles] + static_cast<std::uint64_t>(std::llround((own - here) * word_));
+    seen[kAdded] = static_cast<std::uint64_t>(here * (word_ - 1));
+    bundles_ += static_cast<double>(seen[kBundles]);
+    bundle_words_ += static_cast<double>(seen[kBundleWords]);
+  }
+
+  // What the ranks get and send as aggregators.
+  void ExpectSums() {
+    const std::size_t all = cut_.all().size();
+    Split bundles_in(bundles_, all_streams_);
+    Split bundle_words_in(bundle_words_, all);
+    Split result_words(united_ * word_, all);
+    Split sums(n_ * overlap_.Union(std::min(mean_ / n_, 1.0), ranks_), all);
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      auto& seen = sizes_.seen[rank];
+      seen[kBundlesIn] = bundles_in.Next(streams_[rank]);
+      seen[kBundleWordsIn] = bundle_words_in.Next(shards_[rank]);
+      seen[kResults] = Messages(in_stream_) * streams_[rank];
+      seen[kResultWords] = seen[kResults] + result_words.Next(shards_[rank]);
+      seen[kAdded] += seen[kBundleWordsIn];
+      seen[kSums] = sums.Next(shards_[rank]);
+      seen[kWaits] = 2 * Messages(FullestStream()) * (slots_ > 1 ? 2 : 1);
+    }
+  }
+
+  const OmniReduceOptions& options_;
+  const OverlapModel& overlap_;
+  ExchangeSizes& sizes_;
+  BlockCut cut_;
+  double n_;
+  double blocks_;            // B
+  double word_;              // w
+  double mean_ = 0;          // k
+  double united_ = 0;        // U
+  double in_stream_ = 0;     // u
+  double bundles_ = 0;       // of all ranks
+  double bundle_words_ = 0;  // of all ranks
+  std::size_t ranks_;
+  std::size_t slots_;                 // streams of a shard that has as many blocks
+  std::vector<std::size_t> shards_;   // S_r
+  std::vector<std::size_t> streams_;  // s_r
+  std::size_t all_streams_ = 0;       // s
+};
+
+OptionSpec Whole(const char* name, std::int64_t fallback, double most, const char* meaning) {
+  return {
+      .name = name, .fallback = fallback, .min = 1, .max = most, .choices = {}, .meaning = meaning};
+}
+
 class OmniReduce final : public Collective {
  public:
   explicit OmniReduce(const Options& resolved)
@@ -21,7 +198,15 @@ class OmniReduce final : public Collective {
 
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override;
   void Expect(const OverlapModel& overlap, const Topology& topology,
-              ExchangeSizes& sizes) const override;
+              ExchangeSizes& sizes) const override {
+    const auto ranks = static_cast<std::size_t>(topology.ranks);
+    sizes.seen.assign(ranks, std::vector<std::uint64_t>(kSeenWords, 0));
+    if (ranks == 1) {
+      sizes.seen[0][kSums] = static_cast<std::uint64_t>(Expectation::ElementsOf(sizes, 0));
+    } else if (sizes.shape.elements > 0) {
+      Expectation(options_, overlap, ranks, sizes).Fill();
+    }
+  }
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
 
  private:
@@ -52,22 +237,6 @@ Task OmniReduce::Run(Communicator& communicator, ExchangeBuffers& buffers, int t
     exchange.Finish(requests);
   }
   exchange.Conclude(buffers);
-}
-
-// The bytes that the ranks of the busiest node send, or get, over its network, where a rank does
-// as much with each other one; 0 where that is no more than a rank does.
-std::uint64_t NodeBytes(const Topology& topology, std::span<const std::uint64_t> bytes) {
-  const auto ranks = static_cast<std::size_t>(topology.ranks);
-  const auto per_node = static_cast<std::size_t>(topology.ranks_per_node);
-  if (per_node <= 1 || topology.nodes() <= 1) return 0;
-  std::uint64_t most = 0;
-  for (std::size_t first = 0; first < ranks; first += per_node) {
-    const std::size_t here = std::min(per_node, ranks - first);
-    std::uint64_t sum = 0;
-    for (std::size_t rank = first; rank < first + here; ++rank) sum += bytes[rank];
-    most = std::max(most, (sum * (ranks - here) + ranks - 2) / (ranks - 1));
-  }
-  return most;
 }
 
 RoundPlan OmniReduce::Rounds(const ExchangeSizes& sizes, const Topology& topology) const {
@@ -123,117 +292,6 @@ RoundPlan OmniReduce::Rounds(const ExchangeSizes& sizes, const Topology& topolog
   sending[Work::kMerge] = result_words;  // every float of the sums is looked at
   plan.rounds = {bundles, sending};
   return plan;
-}
-
-// Splits a whole number by weights of which the sum is known, into whole numbers that add up to it.
-class Split {
- public:
-  Split(double whole, std::size_t weights)
-      : whole_(std::round(whole)), weights_(static_cast<double>(weights)) {}
-
-  std::uint64_t Next(std::size_t weight) {
-    used_ += weight;
-    const auto up_to = static_cast<std::uint64_t>(
-        std::floor(whole_ * (static_cast<double>(used_) / weights_) + 1e-6));
-    return up_to - std::exchange(given_, up_to);
-  }
-
- private:
-  double whole_;
-  double weights_;
-  std::size_t used_ = 0;
-  std::uint64_t given_ = 0;
-};
-
-void OmniReduce::Expect(const OverlapModel& overlap, const Topology& topology,
-                        ExchangeSizes& sizes) const {
-  const auto ranks = static_cast<std::size_t>(topology.ranks);
-  const BlockCut cut{sizes.shape.elements, options_.block};
-  const BlockRange all = cut.all();
-  sizes.seen.assign(ranks, std::vector<std::uint64_t>(kSeenWords, 0));
-  const auto elements_of = [&](std::size_t rank) {
-    return static_cast<double>(sizes.payload_bytes[rank] / kSparseElementBytes);
-  };
-  if (ranks == 1) sizes.seen[0][kSums] = static_cast<std::uint64_t>(elements_of(0));
-  if (ranks == 1 || all.size() == 0) return;
-
-  // Blocks of a rank, and of any.
-  const auto n = static_cast<double>(cut.elements);
-  const auto blocks_of = [&](double elements, std::size_t together) {
-    if (elements <= 0) return 0.0;
-    const auto blocks = static_cast<double>(all.size());
-    const double part = overlap.BlockUnion(std::min(elements / n, 1.0), options_.block, together);
-    return std::clamp(blocks * part, std::min(1.0, elements), blocks);
-  };
-  double mean = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    mean += elements_of(rank) / static_cast<double>(ranks);
-  }
-  const double united = blocks_of(mean, ranks);
-  const double record = 1 + n / static_cast<double>(all.size());  // words, on average
-
-  // Streams go through as many blocks each.
-  const std::size_t slots =
-      OmniReduceStreams(sizes.shape.kept, options_.block, options_.bundle, options_.slots, ranks);
-  std::vector<std::size_t> shards(ranks);   // their blocks
-  std::vector<std::size_t> streams(ranks);  // of the shards: those that have blocks
-  std::size_t all_streams = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    shards[rank] = all.Part(ranks, rank).size();
-    streams[rank] = std::min(slots, shards[rank]);
-    all_streams += streams[rank];
-  }
-  const auto bundle = static_cast<double>(options_.bundle);
-  const double in_stream = united / static_cast<double>(all_streams);
-  const auto rounds_of = [&](double blocks) {
-    return static_cast<std::uint64_t>(std::max(1.0, std::ceil(blocks / bundle)));
-  };
-  const std::uint64_t rounds = rounds_of(in_stream);
-  // The fullest stream, for which all wait: about sqrt(2 ln streams) deviations above the mean of
-  // a binomial number.
-  const double free = 1 - united / static_cast<double>(all.size());
-  const double fullest =
-      in_stream + std::sqrt(2 * std::log(static_cast<double>(all_streams)) * in_stream * free);
-
-  double bundles = 0;
-  double bundle_words = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    auto& seen = sizes.seen[rank];
-    const double own = blocks_of(elements_of(rank), 1);
-    const double own_in_stream = own / static_cast<double>(all_streams);
-    // `bundle` blocks at first, then in every round its part of the `bundle` that are given out.
-    std::uint64_t messages = 1;
-    if (own_in_stream > bundle) {
-      const double in_round = bundle * own_in_stream / std::max(in_stream, own_in_stream);
-      messages += static_cast<std::uint64_t>(std::ceil((own_in_stream - bundle) / in_round));
-    }
-    const double here = own * static_cast<double>(shards[rank]) / static_cast<double>(all.size());
-    seen[kBundles] = messages * (all_streams - streams[rank]);
-    seen[kBundleWords] =
-        seen[kBundles] + static_cast<std::uint64_t>(std::llround((own - here) * record));
-    seen[kAdded] = static_cast<std::uint64_t>(here * (record - 1));
-    bundles += static_cast<double>(seen[kBundles]);
-    bundle_words += static_cast<double>(seen[kBundleWords]);
-  }
-  Split bundles_in(bundles, all_streams);
-  Split bundle_words_in(bundle_words, all.size());
-  Split result_words(united * record, all.size());
-  Split sums(n * overlap.Union(std::min(mean / n, 1.0), ranks), all.size());
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    auto& seen = sizes.seen[rank];
-    seen[kBundlesIn] = bundles_in.Next(streams[rank]);
-    seen[kBundleWordsIn] = bundle_words_in.Next(shards[rank]);
-    seen[kResults] = rounds * streams[rank];
-    seen[kResultWords] = seen[kResults] + result_words.Next(shards[rank]);
-    seen[kAdded] += seen[kBundleWordsIn];
-    seen[kSums] = sums.Next(shards[rank]);
-    seen[kWaits] = 2 * rounds_of(fullest) * (slots > 1 ? 2 : 1);
-  }
-}
-
-OptionSpec Whole(const char* name, std::int64_t fallback, double most, const char* meaning) {
-  return {
-      .name = name, .fallback = fallback, .min = 1, .max = most, .choices = {}, .meaning = meaning};
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ constexpr std::size_t kPanelFloats = 4096;  // of Q, in ComputeQ: rank rows of a
 constexpr std::size_t kMaxRows = 64;        // that share the sums of ComputeP
 constexpr std::size_t kRowsPerSum = 256;    // added up in single precision before they join Q
 constexpr std::size_t kTasksPerThread = 4;
+// Of a column of P, the part outside the span of the others is rounding below this share.
+constexpr double kDependentShare = 1e-6;
 
 // What a thread takes at once of `size`: a multiple of `multiple` up to `largest`.
 std::size_t TaskSize(std::size_t size, std::size_t multiple, std::size_t largest, int threads) {
@@ -51,6 +53,20 @@ double Dot(const double* a, const double* b, std::size_t n) {
   return sum;
 }
 
+// Throws Error{kConfig} unless gradient, and residual if there is one, have n elements.
+void CheckSource(const SelectSource& source, std::size_t n, const TensorInfo& info) {
+  if (source.gradient.size == n && (source.residual.size == 0 || source.residual.size == n)) return;
+  SPARFUSE_THROW(kConfig, "powersgd: tensor \"" + std::string(info.name) + "\": a gradient of " +
+                              std::to_string(source.gradient.size) + " and a residual of " +
+                              std::to_string(source.residual.size) + " elements; expected " +
+                              std::to_string(n));
+}
+
+// What column c of Q is drawn from: element j from number j.
+RandomStream ColumnStream(std::uint64_t seed, const TensorInfo& info, std::size_t c) {
+  return {RandomStream(seed, info.id, info.step).At(c), info.id, info.step};
+}
+
 }  // namespace
 
 LowRankShape LowRankShapeOf(std::span<const std::int64_t> shape, int rank) {
@@ -61,18 +77,6 @@ LowRankShape LowRankShapeOf(std::span<const std::int64_t> shape, int rank) {
     matrix.cols *= static_cast<std::size_t>(extent);
   matrix.rank = std::min({static_cast<std::size_t>(rank), matrix.rows, matrix.cols});
   return matrix;
-}
-
-void CheckLowRankSource(const SelectSource& source, std::size_t n, const TensorInfo& info) {
-  if (source.gradient.size == n && (source.residual.size == 0 || source.residual.size == n)) return;
-  SPARFUSE_THROW(kConfig, "powersgd: tensor \"" + std::string(info.name) + "\": a gradient of " +
-                              std::to_string(source.gradient.size) + " and a residual of " +
-                              std::to_string(source.residual.size) + " elements; expected " +
-                              std::to_string(n));
-}
-
-RandomStream ColumnStream(std::uint64_t seed, const TensorInfo& info, std::size_t c) {
-  return {RandomStream(seed, info.id, info.step).At(c), info.id, info.step};
 }
 
 bool PowerSgd::Compresses(std::span<const std::int64_t> shape, int rank) {
@@ -112,7 +116,7 @@ void PowerSgd::RedrawZeroColumns(const TensorInfo& info) {
 void PowerSgd::ComputeP(const QuantizeContext& context, const SelectSource& source,
                         const TensorInfo& info) {
   const std::size_t n = rows_ * cols_;
-  CheckLowRankSource(source, n, info);
+  CheckSource(source, n, info);
   RedrawZeroColumns(info);
   const SelectKernels& select = SelectKernelsFor(ActiveIsa());
   const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
@@ -228,10 +232,9 @@ const LowRankDescriptor& PowerSgdDescriptor() {
       .revision = 1,
       .deviations =
           "Matrices that are no larger than their factors are sent dense. Q starts from sums of "
-          "four "
-          "uniform numbers instead of normal ones. Columns of Q that became zero are drawn anew. A "
-          "column of P that depends on those before it counts as zero.",
-      .options = {{"rank", std::int64_t{4}, 1, kMaxLowRank, {}, "columns of the factors"}}};
+          "four uniform numbers instead of normal ones. Columns of Q that became zero are drawn "
+          "anew. A column of P that depends on those before it counts as zero.",
+      .options = {WholeOption("rank", 4, 1, kMaxLowRank, "columns of the factors")}};
   return descriptor;
 }
 

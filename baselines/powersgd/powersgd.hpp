@@ -25,14 +25,13 @@
 #include <vector>
 
 #include "core/base/random_stream.hpp"
+#include "core/collective/collective.hpp"
 #include "core/device/device.hpp"
 #include "core/quantize/quantizer.hpp"
 
 namespace sparfuse {
 
 inline constexpr int kMaxLowRank = 32;
-// Of a column of P, what is left beside the span of the others is rounding below this share.
-inline constexpr double kDependentShare = 1e-6;
 
 // A tensor as a matrix of its first dimension times the rest, and the rank of its factors. All 0
 // for fewer than two dimensions.
@@ -42,12 +41,6 @@ struct LowRankShape {
   std::size_t rank = 0;
 };
 LowRankShape LowRankShapeOf(std::span<const std::int64_t> shape, int rank);
-
-// Throws Error{kConfig} unless gradient, and residual where there is one, have n elements.
-void CheckLowRankSource(const SelectSource& source, std::size_t n, const TensorInfo& info);
-
-// What column c of Q is drawn from: element j from number j.
-RandomStream ColumnStream(std::uint64_t seed, const TensorInfo& info, std::size_t c);
 
 // One tensor on one rank: a matrix of its first dimension times the rest, row-major.
 class PowerSgd {
@@ -107,3 +100,10 @@ struct LowRankDescriptor {
 const LowRankDescriptor& PowerSgdDescriptor();
 
 }  // namespace sparfuse
+
+namespace sparfuse::baselines {
+
+// Options: `rank`, columns of the factors; `seed` of the first Q.
+CollectiveDescriptor PowerSgdFactors();
+
+}  // namespace sparfuse::baselines

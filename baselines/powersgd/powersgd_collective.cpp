@@ -1,5 +1,19 @@
-#include "baselines/powersgd/powersgd_collective.hpp"
-
+// Makes PowerSGD a method: a collective that sends two thin factors of each matrix instead of what
+// has accumulated of it, each summed by a dense all-reduce.
+//
+// Source:      T. Vogels, S. P. Karimireddy & M. Jaggi, PowerSGD, NeurIPS 2019, algorithms 1 and 2.
+// Deviations:  in the descriptor.
+//
+// For every unit of a plan, of what its tensors have accumulated (x = gradient + residual):
+//
+//   P = x Q of each matrix, side by side with all of the tensors that are no matrices
+//   all-reduce of that; P to the mean, its columns orthonormal
+//   Q = x' P of each matrix
+//   all-reduce of that; Q to the mean
+//   applied: P Q', the same on all ranks; x - P Q' stays
+//
+// Both all-reduces are rings, which give all ranks equal bits. What is computed on factors runs
+// beside the communication thread.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -196,7 +210,7 @@ CollectiveDescriptor PowerSgdFactors() {
   descriptor.host_memory = true;
   descriptor.options = PowerSgdDescriptor().options;
   descriptor.options.push_back(
-      {"seed", std::int64_t{1}, 0, 1e9, {}, "of the first Q, equal on all ranks"});
+      WholeOption("seed", 1, 0, 1e9, "of the first Q, equal on all ranks"));
   descriptor.traits = [](const Options&) {
     CollectiveTraits traits;
     traits.sums = traits.selects = traits.by_tensor = true;

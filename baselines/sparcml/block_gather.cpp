@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/collective/message_rounds.hpp"
+#include "core/collective/rounds.hpp"
 
 namespace sparfuse::baselines {
 namespace {

@@ -10,6 +10,13 @@
 
 namespace sparfuse::baselines {
 
+DenseSwitch DenseSwitchOf(const Options& resolved) {
+  const std::string& name = StringOption(resolved, "dense_switch");
+  return name == "bytes"       ? DenseSwitch::kBytes
+         : name == "published" ? DenseSwitch::kPublished
+                               : DenseSwitch::kNever;
+}
+
 void PartialSum::Start(std::span<const std::byte> own) {
   sparse_ = ViewSparsePayload(own);
   message_ = own;

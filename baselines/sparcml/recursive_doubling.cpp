@@ -1,14 +1,26 @@
-#include "baselines/sparcml/recursive_doubling.hpp"
-
+// Sums payloads by recursive doubling: SparCML's sparse all-reduce for few elements or fast
+// networks.
+//
+// Source: C. Renggli et al., SparCML: High-Performance Sparse Communication for Machine Learning,
+//         SC 2019: SSAR_Recursive_double, on streams that switch to a dense form.
+//
+// In round j = 0, 1, ... ranks r and r xor 2^j send one another what they have and add it, so that
+// after log2 P rounds all have the sum. What travels is the union of 2^j ranks' selections: it
+// grows from round to round, and becomes dense where elements with indices would take as many
+// bytes. A sum decides by its own size, and a message's length says which form it has: no counts
+// travel first. Partners add the same two sums, and a + b = b + a: replicas are bit-equal. Where P
+// is no power of two, ranks from the largest power P' on send their payload to rank r - P' first,
+// and get the sum from it at last.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
 
 #include "baselines/sparcml/partial_sum.hpp"
+#include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/message_rounds.hpp"
 #include "core/collective/off_thread.hpp"
+#include "core/collective/rounds.hpp"
 
 namespace sparfuse::baselines {
 namespace {
@@ -99,8 +111,7 @@ Task RecursiveDoubling::Run(Communicator& communicator, ExchangeBuffers& buffers
   }
   buffers.seen.push_back(result.size());
   if (IsDenseSum(result.size(), buffers.shape.elements)) {
-    buffers.payloads.clear();
-    buffers.sums = {reinterpret_cast<const float*>(result.data()), buffers.shape.elements};
+    GiveDense(result, buffers);
   } else {
     CheckPayloadBytes(kName, buffers, static_cast<std::size_t>(rank), result.size());
     buffers.payloads.assign(1, result);
@@ -198,18 +209,13 @@ CollectiveDescriptor SparcmlRecursiveDoubling() {
       .revision = 1,
       .payload = PayloadKind::kSparse,
       .make = [](const Options& options) -> std::unique_ptr<Collective> {
-        return std::make_unique<RecursiveDoubling>(StringOption(options, "dense_switch") == "never"
-                                                       ? DenseSwitch::kNever
-                                                       : DenseSwitch::kBytes);
+        return std::make_unique<RecursiveDoubling>(DenseSwitchOf(options));
       },
       .host_memory = true,
       .sums_on_host = true,
-      .options = {{"dense_switch",
-                   std::string("bytes"),
-                   0,
-                   0,
-                   {"bytes", "never"},
-                   "a sum becomes dense where elements with indices take as many bytes, or never"}},
+      .options = {ChoiceOption(
+          "dense_switch", "bytes", {"bytes", "never"},
+          "a sum becomes dense where elements with indices take as many bytes, or never")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
       .summary = "unions of twice as many ranks in each round, dense where that is no larger",
       .deviations =

@@ -1,5 +1,16 @@
-#include "baselines/sparcml/split_allgather.hpp"
-
+// Sums payloads region by region at owners and gathers the sums: SparCML's split all-gather, which
+// Ok-Topk's authors compare with as TopK-DSA.
+//
+// Source: C. Renggli et al., SparCML: High-Performance Sparse Communication for Machine Learning,
+//         SC 2019: SSAR_Split_allgather and DSAR_Split_allgather, which ends dense; S. Li & T.
+//         Hoefler, Near-Optimal Sparse Allreduce for Distributed Deep Learning, PPoPP 2022, which
+//         compares with them as TopkDSA, and its code.
+//
+// The range is cut into P regions of n/P elements, rounded down; the last one has the rest. Every
+// rank sends each owner what it has selected of its region, all at once, empty ones too: a
+// message's length says its count. Owners add in rank order, so that sums are the same wherever
+// they are used, and replicas bit-equal. Then counts are gathered, by which all ranks decide alike
+// whether regions are gathered dense or as elements with indices.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,10 +18,11 @@
 #include <string>
 
 #include "baselines/sparcml/block_gather.hpp"
-#include "baselines/sparcml/sum_form.hpp"
+#include "baselines/sparcml/partial_sum.hpp"
+#include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/direct_rounds.hpp"
 #include "core/collective/off_thread.hpp"
+#include "core/collective/rounds.hpp"
 #include "core/payload/sums.hpp"
 
 namespace sparfuse::baselines {
@@ -164,10 +176,10 @@ Task SplitAllgather::Run(Communicator& communicator, ExchangeBuffers& buffers, i
   co_await OffThread(buffers, write);
   co_await GatherBlocks(communicator, result, begins, tag + 2);
 
-  buffers.payloads.clear();
   if (dense) {
-    buffers.sums = {reinterpret_cast<const float*>(result.data()), buffers.shape.elements};
+    GiveDense(result, buffers);
   } else {
+    buffers.payloads.clear();
     for (std::size_t region = 0; region < ranks; ++region) {
       buffers.payloads.push_back(
           result.subspan(begins[region], begins[region + 1] - begins[region]));
@@ -275,35 +287,24 @@ RoundPlan SplitAllgather::Rounds(const ExchangeSizes& sizes, const Topology& top
   return plan;
 }
 
-DenseSwitch RuleOf(const Options& options) {
-  const std::string& name = StringOption(options, "dense_switch");
-  return name == "bytes"       ? DenseSwitch::kBytes
-         : name == "published" ? DenseSwitch::kPublished
-                               : DenseSwitch::kNever;
-}
-
 }  // namespace
 
 CollectiveDescriptor SparcmlSplitAllgather() {
   return {
       .name = kName,
       .source =
-          "Renggli et al., SparCML, SC 2019, section 5.3; TopkDSA of Li & Hoefler, PPoPP "
-          "2022",
+          "Renggli et al., SparCML, SC 2019, section 5.3; TopkDSA of Li & Hoefler, PPoPP 2022",
       .revision = 1,
       .payload = PayloadKind::kSparse,
       .make = [](const Options& options) -> std::unique_ptr<Collective> {
-        return std::make_unique<SplitAllgather>(RuleOf(options));
+        return std::make_unique<SplitAllgather>(DenseSwitchOf(options));
       },
       .host_memory = true,
       .sums_on_host = true,
-      .options = {{"dense_switch",
-                   std::string("bytes"),
-                   0,
-                   0,
-                   {"bytes", "published", "never"},
-                   "regions are gathered dense where elements with indices take as many bytes; "
-                   "published: where a third of the elements have a sum; or never"}},
+      .options = {ChoiceOption(
+          "dense_switch", "bytes", {"bytes", "published", "never"},
+          "regions are gathered dense where elements with indices take as many bytes; published: "
+          "where a third of the elements have a sum; or never")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
       .summary = "each rank adds up its region of the range, then regions are gathered",
       .deviations =

@@ -26,9 +26,9 @@
 #include <utility>
 #include <vector>
 
-#include "baselines/spardl/spardl_exchange.hpp"
-#include "baselines/spardl/spardl_form.hpp"
+#include "baselines/spardl/spardl_blocks.hpp"
 #include "baselines/spardl/spardl_sizes.hpp"
+#include "baselines/spardl/spardl_sums.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/off_thread.hpp"
 

@@ -1,11 +1,16 @@
-// Divides a range among the ranks of a team, and says which blocks travel when.
+// Divides a range among the ranks of a team, says which blocks travel when, how many elements are
+// kept, and which form SparDL takes.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "core/base/options.hpp"
 #include "core/collective/rounds.hpp"
+#include "core/transport/topology.hpp"
 
 namespace sparfuse::baselines {
 
@@ -57,5 +62,44 @@ std::vector<SpardlStep> SpardlScatterSteps(std::size_t ranks);
 // Bruck's all-gather: rank w sends the blocks from w on to rank w - gap and receives those from
 // w + gap on from rank w + gap. ceil(log2 ranks) steps.
 std::vector<SpardlStep> BruckSteps(std::size_t ranks);
+
+// Adapts how many elements a rank tells the other teams of its block.
+
+// h of B-SAG (SparDL, section III: compression ratio adjustment): the d teams' lists of h elements
+// are to have k_b different indices together. From step to step h goes up while they have no more
+// than that and down while they have more, by twice as much after every second step in one
+// direction, by half as much after a turn. Ranks that see equal counts have equal h.
+class SpardlCount {
+ public:
+  // h of the next exchange of a block of which `kept` elements are kept, by `teams` teams: from
+  // max(1, trunc(kept / teams)), with which it begins, to kept. 0 for an empty block.
+  std::size_t Next(std::size_t kept, std::size_t teams);
+  // After it: the lists had `merged` different indices.
+  void Learn(std::size_t merged, std::size_t kept, std::size_t teams);
+
+ private:
+  std::int64_t count_ = 0;  // 0: not begun
+  std::int64_t step_ = 0;
+  bool again_ = false;  // the last step went in this direction, too
+};
+
+// Reads the forms of SparDL from a collective's options.
+
+struct SpardlForm {
+  std::size_t teams = 1;
+  bool lazy = true;       // blocks are cut from what has accumulated, else from a payload
+  bool doubling = false;  // of teams (R-SAG), else their lists are gathered (B-SAG)
+  bool serial_blocks = false;
+
+  bool gathers_lists() const { return teams > 1 && !doubling; }
+  // Sizes depend on values: the other forms send k_b elements a block.
+  bool notes_sizes() const { return !lazy || gathers_lists(); }
+};
+
+std::vector<OptionSpec> SpardlOptions();
+// Of resolved options.
+SpardlForm FormOf(const Options& options);
+// Why a form cannot run on these ranks, or "".
+std::string SpardlRefuses(const SpardlForm& form, const Topology& topology);
 
 }  // namespace sparfuse::baselines

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "baselines/spardl/spardl_blocks.hpp"
-#include "baselines/spardl/spardl_form.hpp"
 #include "core/collective/collective.hpp"
 
 namespace sparfuse::baselines {

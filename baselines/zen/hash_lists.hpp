@@ -1,4 +1,5 @@
-// Says by a hash which server sums an element, and lists the elements of each server.
+// Says by a hash which server sums an element, lists the elements of each server, and codes them as
+// bitmaps over these lists.
 //
 // Source: Z. Wang et al., Zen, OSDI 2025 (balanced parallelism: a universal hash h0 from indices to
 //         servers, and for each server the sorted list I_s of its indices). The hash is simple
@@ -18,9 +19,12 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/base/random_stream.hpp"
+#include "core/payload/payload.hpp"
+#include "core/payload/sums.hpp"
 
 namespace sparfuse::baselines {
 
@@ -87,5 +91,89 @@ class SharedHashLists {
   std::mutex mutex_;
   std::shared_ptr<const HashLists> lists_;
 };
+
+// Says which server sums which elements of a range, and in which order it holds them.
+
+enum class ZenBalance : std::uint8_t {
+  kHash,    // balanced parallelism: by h0 (hash_lists.hpp)
+  kRanges,  // imbalanced parallelism: neighbours together, the s-th of P equal ranges
+};
+
+// The servers of one range. Positions are places in the increasing list of a server's indices.
+class Servers {
+ public:
+  // lists: of so many servers and covering the elements; null: contiguous ranges.
+  Servers(std::size_t elements, std::size_t servers, std::shared_ptr<const HashLists> lists)
+      : elements_(elements), servers_(servers), lists_(std::move(lists)) {}
+
+  std::size_t count() const { return servers_; }
+  // How many elements a server has.
+  std::size_t Size(std::size_t server) const {
+    return lists_ != nullptr ? lists_->CountBelow(server, elements_)
+                             : Begin(server + 1) - Begin(server);
+  }
+  // servers[i] = that of indices[i]. Precondition: the indices are below elements().
+  void Find(std::span<const std::uint32_t> indices, std::span<std::uint32_t> servers) const;
+  // Replaces a server's indices by their positions. Throws Error{kComm} where one is not its own.
+  void ToPositions(std::size_t server, std::span<std::uint32_t> indices) const;
+  std::uint32_t IndexAt(std::size_t server, std::size_t position) const {
+    return lists_ != nullptr ? lists_->List(server)[position]
+                             : static_cast<std::uint32_t>(Begin(server) + position);
+  }
+
+ private:
+  std::size_t Begin(std::size_t server) const {  // of a contiguous range
+    return static_cast<std::size_t>(std::uint64_t{elements_} * server / servers_);
+  }
+
+  std::size_t elements_;
+  std::size_t servers_;
+  std::shared_ptr<const HashLists> lists_;
+};
+
+// Defines how a server's sums travel: as a hash bitmap over its own list with packed values, or as
+// indices and values, whichever its header says.
+//
+//   head    u32 form, u32 count; then, as a bitmap, ceil(list / 8) bytes of which bit t says
+//           whether the list's t-th index is there.
+//   body    as a bitmap `count` f32 values; else a payload (core/payload/payload.hpp).
+//
+// Two messages, because the head says how long the body is: it goes where the sums are to lie.
+// The bitmaps of all servers together have a bit for each element of the range, however many
+// servers there are.
+
+enum class IndexForm : std::uint32_t { kCoo = 0, kBitmap = 1 };
+enum class FormChoice : std::uint8_t { kAuto, kBitmap, kCoo };
+
+inline constexpr std::size_t kSumsHeaderBytes = 8;
+inline std::size_t BitmapBytes(std::size_t list) { return (list + 7) / 8; }
+
+// kAuto: the bitmap where it is smaller than the indices.
+IndexForm FormOf(FormChoice choice, std::size_t list, std::size_t count);
+
+// Of a server with a list of so many indices.
+inline std::size_t HeadBytes(IndexForm form, std::size_t list) {
+  return kSumsHeaderBytes + (form == IndexForm::kBitmap ? BitmapBytes(list) : 0);
+}
+inline std::size_t BodyBytes(IndexForm form, std::size_t count) {
+  return count * (form == IndexForm::kBitmap ? sizeof(float) : kSparseElementBytes);
+}
+
+// Writes the head. added: the positions that are there, as RangeSums::added gives them.
+// Preconditions: room for HeadBytes; bits behind the list are 0. Returns what was written.
+std::span<std::byte> WriteHead(IndexForm form, std::size_t list, std::size_t count,
+                               std::span<const std::uint64_t> added, std::span<std::byte> room);
+
+struct SumsHead {
+  IndexForm form = IndexForm::kCoo;
+  std::size_t count = 0;
+  std::span<const std::byte> bitmap;  // empty as indices
+};
+// Throws Error{kComm} naming the server where it is malformed: a bitmap has not `count` bits.
+SumsHead ReadHead(std::span<const std::byte> head, std::size_t server, std::size_t list);
+
+// The indices of a server that a bitmap over its list says. out: as many as there are bits.
+void DecodeBitmap(std::span<const std::byte> bitmap, const Servers& servers, std::size_t server,
+                  std::span<std::uint32_t> out);
 
 }  // namespace sparfuse::baselines

@@ -78,8 +78,7 @@ std::string Refuses(const Options& resolved, const Topology& topology) {
   const bool ragged = topology.nodes() > 1 && topology.ranks % topology.ranks_per_node != 0;
   if (!BoolOption(resolved, "node_first") || !ragged) return "";
   return "with node_first needs as many ranks on every node: those of equal local rank sum one "
-         "part "
-         "of the elements, and the last node lacks some";
+         "part of the elements, and the last node lacks some";
 }
 
 }  // namespace
@@ -103,15 +102,15 @@ CollectiveDescriptor ZenCollective() {
       .host_memory = true,
       .options =
           {choice("balance", {"hash", "ranges"},
-                  "which server sums an element: by a hash of its index, or by contiguous ranges, "
-                  "a sparse parameter server"),
+                  "which server sums an element: by a hash of its index, or by contiguous "
+                  "ranges, a sparse parameter server"),
            choice("index_form", {"auto", "bitmap", "coo"},
-                  "what says which elements a server's sums are: a bitmap over its list, indices, "
-                  "or per server whichever is smaller"),
+                  "what says which elements a server's sums are: a bitmap over its list, "
+                  "indices, or per server whichever is smaller"),
            choice("partition", {"counting", "hierarchical"},
-                  "how a rank splits its elements: by counting, or by hierarchical hashing as on a "
-                  "device; the parts are equal"),
-           {"node_first", false, 0, 0, {}, "the ranks of a node aggregate before servers do"},
+                  "how a rank splits its elements: by counting, or by hierarchical hashing as on "
+                  "a device; the parts are equal"),
+           FlagOption("node_first", false, "the ranks of a node aggregate before servers do"),
            number("slots_per_element", 2.0, 0.1, 100,
                   "of hierarchical hashing: slots of a parallel region for each of its elements"),
            number("serial_part", 0.1, 0.001, 10,

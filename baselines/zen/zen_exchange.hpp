@@ -7,15 +7,59 @@
 #include <span>
 #include <vector>
 
-#include "baselines/zen/hash_bitmap.hpp"
 #include "baselines/zen/hash_lists.hpp"
 #include "baselines/zen/partition.hpp"
-#include "baselines/zen/servers.hpp"
 #include "core/collective/exchange_buffers.hpp"
 #include "core/collective/rounds.hpp"
+#include "core/payload/sums.hpp"
 #include "core/transport/task.hpp"
 
 namespace sparfuse::baselines {
+
+// Holds the sums of all servers on one rank: those that it has made itself, and those that come.
+
+// Heads (hash_lists.hpp) lie in buffers.kept. Payloads fill buffers.gathered one after another, in
+// the order in which they are placed: over all servers they are no more than all ranks have sent.
+class ServerSums {
+ public:
+  // Both must outlive it. Grows buffers.kept.
+  ServerSums(const Servers& servers, ExchangeBuffers& buffers);
+
+  // Makes head and payload of the sums over a server's positions. What lay in buffers.gathered is
+  // gone. Returns the head.
+  const SumsHead& Write(std::size_t server, const RangeSums& sums, FormChoice choice);
+
+  // Room for a head that is to come. Once `bytes` of it are there, Place makes room for the body.
+  std::span<std::byte> HeadRoom(std::size_t server) const;
+  void Place(std::size_t server, std::size_t bytes);
+  void CheckBody(std::size_t server, std::size_t bytes) const;
+
+  // Of those that are written or placed.
+  std::span<const std::byte> Head(std::size_t server) const { return sums_[server].head; }
+  std::span<std::byte> Body(std::size_t server) const {
+    const Sums& sums = sums_[server];
+    return sums.payload.last(BodyBytes(sums.read.form, sums.read.count));
+  }
+
+  // Once all are there: completes the indices, and appends the payloads in the order of servers.
+  void DecodeInto(std::vector<std::span<const std::byte>>& payloads) const;
+
+ private:
+  struct Sums {
+    std::size_t list = 0;        // elements that are the server's
+    std::size_t head_begin = 0;  // in `kept`
+    bool complete = false;       // indices, too
+    std::span<const std::byte> head;
+    SumsHead read;
+    std::span<std::byte> payload;
+  };
+  std::span<std::byte> RoomFor(std::size_t count);
+
+  const Servers& servers_;
+  ExchangeBuffers& buffers_;
+  std::vector<Sums> sums_;
+  std::size_t placed_ = 0;  // bytes of `gathered` that are taken
+};
 
 struct ZenOptions {
   ZenBalance balance = ZenBalance::kHash;

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "baselines/zen/hash_bitmap.hpp"
-#include "baselines/zen/servers.hpp"
+#include "baselines/zen/hash_lists.hpp"
+#include "baselines/zen/partition.hpp"
 #include "core/collective/overlap.hpp"
 #include "core/collective/rounds.hpp"
 
@@ -27,7 +27,7 @@ struct ZenSizes {
   std::uint64_t summed = 0;        // the server's sums
   std::uint64_t bitmap_bytes = 0;  // of them; 0: they travel with indices
 
-  // What another rank gets of the server: head and body (hash_bitmap.hpp).
+  // What another rank gets of the server: head and body (hash_lists.hpp).
   std::uint64_t PulledBytes() const;
   std::uint64_t Kept() const { return node_sum - out; }  // what is its own server's
 

@@ -11,7 +11,6 @@
 #include "core/adtopk/planner.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -23,7 +22,6 @@
 namespace sparfuse {
 namespace {
 
-constexpr std::string_view kName = "adtopk";
 constexpr double kLeastShareOfDensity = 0.1;
 
 bool NeedsProfile(const Options& resolved) {
@@ -53,15 +51,15 @@ class KeptElements {
 
 class Planning {
  public:
+  static constexpr std::string_view kName = "adtopk";
+
   Planning(const PlanInput& input, const Options& options)
       : input_(input), options_(options), layout_(input.layout), kept_(input.sparsifier) {
     if (NeedsProfile(options)) times_.emplace(input, kName);
   }
 
   Plan MakePlan() {
-    plan_.units =
-        UnitsOfEqualCount(input_, static_cast<std::size_t>(IntOption(options_, "buffers")),
-                          static_cast<std::size_t>(IntOption(options_, "tensors_per_unit")));
+    plan_.units = UnitsOfEqualCount(input_, options_);
     plan_.tensors.resize(layout_.tensors());
     StepTimes step;
     for (const Unit& unit : plan_.units) {
@@ -70,17 +68,10 @@ class Planning {
         Cut(unit, cuts.front());
         continue;
       }
-      double earliest = std::numeric_limits<double>::infinity();
-      std::size_t best = 0;
-      for (const std::size_t cut : cuts) {
-        Cut(unit, cut);
-        const double end = EndSeconds(step, unit);
-        if (end < earliest) {
-          earliest = end;
-          best = cut;
-        }
-      }
-      Cut(unit, best);
+      Cut(unit, CheapestCut(cuts, [&](std::size_t cut) {
+            Cut(unit, cut);
+            return EndSeconds(step, unit);
+          }));
       step = After(step, WorkOf(unit));
     }
     return std::move(plan_);
@@ -184,44 +175,18 @@ class Planning {
   Plan plan_;
 };
 
-class Adtopk final : public Planner {
- public:
-  explicit Adtopk(Options options) : options_(std::move(options)) {}
-  std::string_view name() const noexcept override { return kName; }
-  Plan MakePlan(const PlanInput& input) const override {
-    RequireAhead(input, kName);
-    return Planning(input, options_).MakePlan();
-  }
-
- private:
-  Options options_;
-};
-
 std::vector<OptionSpec> PlannerOptions() {
-  std::vector<OptionSpec> options = {
-      {"form",
-       std::string("profiled"),
-       0,
-       0,
-       {"profiled", "authors", "fixed"},
-       "times to plan with: measured on this machine, the tables of the authors' cluster, or none: "
-       "only dense_below leaves tensors dense"},
-      {"partial", false, 0, 0, {}, "leave the small tensors of a unit dense"},
-      {"hybrid",
-       false,
-       0,
-       0,
-       {},
-       "reduce dense tensors instead of gathering them; with form = \"profiled\" where that is "
-       "cheaper, and also those that it makes cheaper to send whole"},
-      {"dense_below",
-       std::int64_t{8192},
-       0,
-       1e12,
-       {},
-       "with partial: a tensor of fewer elements is dense whatever the unit's budget; 0: none"}};
-  for (OptionSpec& option : SelectiveOptions()) options.push_back(std::move(option));
-  return options;
+  return SelectiveOptions(
+      {ChoiceOption("form", "profiled", {"profiled", "authors", "fixed"},
+                    "times to plan with: measured on this machine, the tables of the authors' "
+                    "cluster, or none: only dense_below leaves tensors dense"),
+       FlagOption("partial", false, "leave the small tensors of a unit dense"),
+       FlagOption("hybrid", false,
+                  "reduce dense tensors instead of gathering them; with form = \"profiled\" "
+                  "where that is cheaper, and also those that it makes cheaper to send whole"),
+       WholeOption("dense_below", 8192, 0, 1e12,
+                   "with partial: a tensor of fewer elements is dense whatever the unit's "
+                   "budget; 0: none")});
 }
 
 }  // namespace
@@ -268,14 +233,12 @@ std::vector<bool> CheaperReduced(std::span<const HybridTensor> tensors,
 }
 
 const PlannerDescriptor kAdtopkPlanner = {
-    kName,
+    Planning::kName,
     "leaves small tensors dense where that ends a unit earliest, and reduces what is dense",
     "ADTopk, HPDC 2024",
     1,
     PlannerOptions(),
-    [](const Options& resolved) -> std::unique_ptr<Planner> {
-      return std::make_unique<Adtopk>(resolved);
-    },
+    &SelectivePlanner<Planning>::Make,
     &NeedsProfile,
     true};
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "core/base/error.hpp"
 
@@ -48,6 +49,25 @@ void CheckRange(const std::string& where, const OptionSpec& spec, double value) 
 }
 
 }  // namespace
+
+OptionSpec FlagOption(std::string name, bool fallback, std::string meaning) {
+  return {std::move(name), fallback, 0, 0, {}, std::move(meaning)};
+}
+OptionSpec WholeOption(std::string name, std::int64_t fallback, double min, double max,
+                       std::string meaning) {
+  return {std::move(name), fallback, min, max, {}, std::move(meaning)};
+}
+OptionSpec NumberOption(std::string name, double fallback, double min, double max,
+                        std::string meaning) {
+  return {std::move(name), fallback, min, max, {}, std::move(meaning)};
+}
+OptionSpec TextOption(std::string name, std::string fallback, std::string meaning) {
+  return {std::move(name), std::move(fallback), 0, 0, {}, std::move(meaning)};
+}
+OptionSpec ChoiceOption(std::string name, std::string fallback, std::vector<std::string> choices,
+                        std::string meaning) {
+  return {std::move(name), std::move(fallback), 0, 0, std::move(choices), std::move(meaning)};
+}
 
 std::string ToString(const OptionValue& value) {
   if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";

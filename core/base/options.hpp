@@ -20,9 +20,17 @@ struct OptionSpec {
   OptionValue fallback;
   double min = 0;  // numeric options only: the closed range [min, max]; equal bounds mean no limit
   double max = 0;
-  std::vector<std::string> choices;  // string options only; empty means any
-  std::string meaning;               // one sentence, with the unit
+  std::vector<std::string> choices = {};  // string options only; empty means any
+  std::string meaning;                    // one sentence, with the unit
 };
+OptionSpec FlagOption(std::string name, bool fallback, std::string meaning);
+OptionSpec WholeOption(std::string name, std::int64_t fallback, double min, double max,
+                       std::string meaning);
+OptionSpec NumberOption(std::string name, double fallback, double min, double max,
+                        std::string meaning);
+OptionSpec TextOption(std::string name, std::string fallback, std::string meaning);
+OptionSpec ChoiceOption(std::string name, std::string fallback, std::vector<std::string> choices,
+                        std::string meaning);
 
 // `given` completed with defaults. Integers are accepted where a double is expected.
 // Throws Error{kConfig} that names `owner` (say "sparsifier dgc"), the key, the value, what was

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/collective/collective.hpp"
+#include "core/collective/rounds.hpp"
 #include "core/collective/shards.hpp"
 
 namespace sparfuse {
@@ -35,11 +36,18 @@ Task StepAroundRing(Communicator& communicator, std::string_view collective,
 // each node.
 Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology);
 
-// Appends a half of the ring, and counts it: in which rank r sends every chunk but r + skipped, and
-// receives what rank r-1 sends. In every step the ranks send all chunks, each another one, of which
-// the largest sets the pace.
-void AddRingHalf(const Shards& shards, std::size_t skipped, bool reduces, const Topology& topology,
-                 RoundPlan& plan, std::size_t element_bytes = sizeof(float));
+// A half of a ring, in which rank r sends every chunk but r + skipped, and receives what rank r-1
+// sends. In every step the ranks send all chunks, each another one, of which the largest sets the
+// pace.
+struct RingHalf {
+  std::size_t skipped = 0;
+  bool reduces = false;  // else it gathers
+};
+
+// Counts the halves of a ring, one after another, in which `elements` travel in chunks. None for
+// one rank, and for no elements.
+RoundPlan RingRounds(std::size_t elements, const Topology& topology,
+                     std::span<const RingHalf> halves, std::size_t element_bytes = sizeof(float));
 
 // sparse_allgather.cpp. Throw Error{kInternal} when payload, capacity and room of a gathering
 // `collective` do not fit one another, Error{kComm} when another rank's payload has no whole
@@ -53,5 +61,18 @@ void CheckPayloadBytes(std::string_view collective, const ExchangeBuffers& buffe
 inline LinkClass SlowestLink(const Topology& topology) {
   return topology.nodes() > 1 ? LinkClass::kInterNode : LinkClass::kIntraNode;
 }
+
+// On N nodes of g ranks: ranks of equal local rank gather around rings between nodes, N - 1 steps,
+// all these rings side by side; then the ranks of a node gather around a ring what each of them has
+// of all nodes, g - 1 steps. Into a node comes what it lacks, once: no all-gather brings less. (A
+// ring through all ranks in order brings the payloads of g - 1 ranks more, in N g - 1 steps.) For
+// models: nothing here runs it.
+//
+//   bytes  [topology.ranks] of each rank's payload
+//
+// Source: R. Thakur, R. Rabenseifner & W. Gropp, IJHPCA 19(1), 2005 (ring); the order is that of
+// core/cost/collective_costs.hpp. Throws Error{kUnsupported} where nodes hold unequal numbers of
+// ranks.
+RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology);
 
 }  // namespace sparfuse

@@ -123,21 +123,10 @@ class F16RingCollective final : public Collective {
   }
 
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    RoundPlan plan;
-    const auto ranks = static_cast<std::size_t>(topology.ranks);
-    plan.per_rank.resize(ranks);
-    const std::size_t elements = sizes.payload_bytes.front() / sizeof(Half);
-    if (ranks <= 1 || elements == 0) return plan;
-    const Shards shards{elements, ranks};
-    if (kPart == RingPart::kWhole) {
-      AddRingHalf(shards, 1, true, topology, plan, sizeof(Half));
-      AddRingHalf(shards, 2, false, topology, plan, sizeof(Half));
-    } else if (kPart == RingPart::kReduceScatter) {
-      AddRingHalf(shards, 0, true, topology, plan, sizeof(Half));
-    } else {
-      AddRingHalf(shards, 1, false, topology, plan, sizeof(Half));
-    }
-    return plan;
+    static constexpr RingHalf kHalves[] = {
+        {kPart == RingPart::kReduceScatter ? 0u : 1u, kPart != RingPart::kAllGather}, {2, false}};
+    const auto halves = std::span(kHalves).first(kPart == RingPart::kWhole ? 2 : 1);
+    return RingRounds(sizes.payload_bytes.front() / sizeof(Half), topology, halves, sizeof(Half));
   }
 };
 

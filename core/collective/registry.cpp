@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/two_level_allgather.hpp"
 
 namespace sparfuse {
 

@@ -69,6 +69,26 @@ void RequireHost(std::string_view collective, const Communicator& communicator) 
                                    "\" lie on a device; use native-allreduce");
 }
 
+void AddHalf(const Shards& shards, const RingHalf& half, const Topology& topology,
+             std::size_t element_bytes, RoundPlan& plan) {
+  const std::size_t ranks = shards.members;
+  Round round = RingRound(ranks - 1, (ranks - 1) * shards.Size(0) * element_bytes, topology);
+  if (half.reduces) {  // all but the smallest chunk
+    round[Work::kAdd] = shards.elements - shards.Size(ranks - 1);
+  }
+  plan.rounds.push_back(round);
+  const auto sent_by = [&](std::size_t rank) {
+    const std::size_t kept = shards.Size(rank + half.skipped);
+    return std::pair(shards.NonEmpty() - (kept > 0 ? 1 : 0),
+                     (shards.elements - kept) * element_bytes);
+  };
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto [sent, sent_bytes] = sent_by(rank);
+    const auto [received, received_bytes] = sent_by(rank + ranks - 1);
+    plan.per_rank[rank] += {sent, received, sent_bytes, received_bytes};
+  }
+}
+
 }  // namespace
 
 Task StepAroundRing(Communicator& communicator, std::string_view collective,
@@ -93,24 +113,6 @@ Task StepAroundRing(Communicator& communicator, std::string_view collective,
   }
 }
 
-void AddRingHalf(const Shards& shards, std::size_t skipped, bool reduces, const Topology& topology,
-                 RoundPlan& plan, std::size_t element_bytes) {
-  const std::size_t ranks = shards.members;
-  Round round = RingRound(ranks - 1, (ranks - 1) * shards.Size(0) * element_bytes, topology);
-  if (reduces) round[Work::kAdd] = shards.elements - shards.Size(ranks - 1);  // the smallest chunk
-  plan.rounds.push_back(round);
-  const auto sent_by = [&](std::size_t rank) {
-    const std::size_t kept = shards.Size(rank + skipped);
-    return std::pair(shards.NonEmpty() - (kept > 0 ? 1 : 0),
-                     (shards.elements - kept) * element_bytes);
-  };
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const auto [sent, sent_bytes] = sent_by(rank);
-    const auto [received, received_bytes] = sent_by(rank + ranks - 1);
-    plan.per_rank[rank] += {sent, received, sent_bytes, received_bytes};
-  }
-}
-
 // The first P-1 steps leave chunk rank+1 reduced here; the others pass the reduced chunks on.
 Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag) {
   RequireHost("ring-allreduce", communicator);
@@ -131,16 +133,23 @@ Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology
   return round;
 }
 
-RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
+RoundPlan RingRounds(std::size_t elements, const Topology& topology,
+                     std::span<const RingHalf> halves, std::size_t element_bytes) {
   RoundPlan plan;
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   plan.per_rank.resize(ranks);
   if (ranks <= 1 || elements == 0) return plan;
+  for (const RingHalf& half : halves) {
+    AddHalf({elements, ranks}, half, topology, element_bytes, plan);
+  }
+  return plan;
+}
+
+RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
   // Rank r sends every chunk twice, but for r+1 (once: it ends its reduction here) and r+2 (once:
   // the next rank has it already).
-  AddRingHalf({elements, ranks}, 1, true, topology, plan);
-  AddRingHalf({elements, ranks}, 2, false, topology, plan);
-  return plan;
+  static constexpr RingHalf kHalves[] = {{1, true}, {2, false}};
+  return RingRounds(elements, topology, kHalves);
 }
 
 namespace {
@@ -156,9 +165,9 @@ class Ring final : public Collective {
 };
 
 // One of the two halves, so turned that shard j is reduced on, or comes from, rank j.
-class RingHalf final : public Collective {
+class HalfRing final : public Collective {
  public:
-  explicit RingHalf(bool reduces) : reduces_(reduces) {}
+  explicit HalfRing(bool reduces) : reduces_(reduces) {}
 
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     RequireHost(descriptor().name, communicator);
@@ -171,13 +180,8 @@ class RingHalf final : public Collective {
     }
   }
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    RoundPlan plan;
-    const auto ranks = static_cast<std::size_t>(topology.ranks);
-    plan.per_rank.resize(ranks);
-    const std::size_t elements = sizes.payload_bytes.front() / sizeof(float);
-    if (ranks <= 1 || elements == 0) return plan;
-    AddRingHalf({elements, ranks}, reduces_ ? 0 : 1, reduces_, topology, plan);
-    return plan;
+    const RingHalf half{reduces_ ? 0u : 1u, reduces_};
+    return RingRounds(sizes.payload_bytes.front() / sizeof(float), topology, {&half, 1});
   }
 
  private:
@@ -211,7 +215,7 @@ CollectiveDescriptor RingAllReduce() {
 
 const Collective& RingReduceScatter() {
   static const CollectiveDescriptor kDescriptor = Half("ring-reduce-scatter", [](const Options&) {
-    return std::unique_ptr<Collective>(std::make_unique<RingHalf>(true));
+    return std::unique_ptr<Collective>(std::make_unique<HalfRing>(true));
   });
   static const auto kMade = MakeCollective(kDescriptor);
   return *kMade;
@@ -219,7 +223,7 @@ const Collective& RingReduceScatter() {
 
 const Collective& RingAllGather() {
   static const CollectiveDescriptor kDescriptor = Half("ring-allgather", [](const Options&) {
-    return std::unique_ptr<Collective>(std::make_unique<RingHalf>(false));
+    return std::unique_ptr<Collective>(std::make_unique<HalfRing>(false));
   });
   static const auto kMade = MakeCollective(kDescriptor);
   return *kMade;

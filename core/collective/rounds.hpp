@@ -1,5 +1,5 @@
 // Describes what a collective sends and computes: rounds of messages, and the sizes that they
-// follow from.
+// follow from. Makes rounds of single messages, and of what each rank sends altogether.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ struct RoundPlan {
 };
 
 // How a cluster's library gathers payloads: around a ring through all ranks, or in two levels
-// (two_level_allgather.hpp).
+// (algorithms.hpp).
 enum class AllGatherBy : std::uint8_t { kRing, kTwoLevel };
 
 // One tensor of what is exchanged.
@@ -101,5 +101,25 @@ struct ExchangeSizes {
 inline ExchangeSizes SizesOf(std::vector<std::uint64_t> payload_bytes) {
   return {{}, std::move(payload_bytes), {}};
 }
+
+// Appends to `plan` the rounds in which ranks send to `bucket` others at a time, and counts them in
+// plan.per_rank. None for one rank.
+//
+//   of_rank  [topology.ranks] what each rank sends and receives in all of them. What goes between
+//            two ranks is not known: a rank is taken to send as much to each other one.
+void AddDirectRounds(std::span<const Traffic> of_rank, std::size_t bucket, const Topology& topology,
+                     RoundPlan& plan);
+
+struct RankMessage {
+  int from = 0;
+  int to = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Appends to `plan` the round in which these messages, one at least, travel at once, and counts
+// them in plan.per_rank, which has [topology.ranks] elements. The round's link is the slowest that
+// one of them takes. The reference holds until the next round is appended. Cost: O(messages +
+// ranks).
+Round& AddRound(std::span<const RankMessage> messages, const Topology& topology, RoundPlan& plan);
 
 }  // namespace sparfuse

@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/message_rounds.hpp"
+#include "core/collective/rounds.hpp"
 
 namespace sparfuse {
 namespace {

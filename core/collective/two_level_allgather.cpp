@@ -1,10 +1,10 @@
-#include "core/collective/two_level_allgather.hpp"
-
+// Says what an all-gather in two levels takes: between nodes, then within each.
 #include <algorithm>
 #include <numeric>
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
 
 namespace sparfuse {
 

@@ -1,7 +1,7 @@
 // Computes which algorithm and protocol NCCL chooses for a collective, and how long NCCL's tuner
 // takes it to last. Pure functions.
 //
-// Source: github.com/NVIDIA/nccl, src/graph/tuning.cc, with core/cost/nccl_constants.hpp.
+// Source: github.com/NVIDIA/nccl, src/graph/tuning.cc, with the constants below.
 // Deviations:
 // * A ring or tree runs at the rate of the slowest hop declared. NCCL searches the machine, and
 //   multiplies channels by one of a list of rates; its tree of two nodes may be taken to run at the
@@ -12,13 +12,88 @@
 // * CollNet and NVLS are left out: NCCL may do better in and among H100 nodes with NVSwitch.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "core/cost/collective_costs.hpp"
-#include "core/cost/nccl_constants.hpp"
 
 namespace sparfuse {
+
+// Holds the published constants by which NCCL's tuner foresees how long a collective takes, of two
+// versions. NCCL chooses by them on any network; a caller replaces those that it knows better.
+//
+// Source: github.com/NVIDIA/nccl, src/graph/tuning.cc (tables at its top, ncclTopoTuneModel,
+// ncclTopoGetAlgoTime), at commits 920dbe5b (2.8.3-1) and b6475625 (2.20.3-1).
+
+enum class NcclAlgorithm : std::uint8_t { kTree, kRing };
+inline constexpr std::size_t kNcclAlgorithms = 2;
+// How data and its arrival are told: a flag with every 4 bytes, with every 120, or once a chunk.
+enum class NcclProtocol : std::uint8_t { kLl, kLl128, kSimple };
+inline constexpr std::size_t kNcclProtocols = 3;
+enum class NcclCollective : std::uint8_t { kAllReduce, kAllGather };
+inline constexpr std::size_t kNcclCollectives = 2;
+enum class NcclHop : std::uint8_t { kNvlink, kPcie, kNetwork };
+inline constexpr std::size_t kNcclHops = 3;
+// Cards by the table that NCCL reads for them: V100 and what has none of its own (Turing, Pascal),
+// A100, H100 and later.
+enum class NcclCards : std::uint8_t { kVolta, kAmpere, kHopper };
+inline constexpr std::size_t kNcclCards = 3;
+enum class NcclProcessor : std::uint8_t { kIntel, kAmd };
+inline constexpr std::size_t kNcclProcessors = 2;
+
+using NcclByProtocol = std::array<double, kNcclProtocols>;
+using NcclByAlgorithm = std::array<NcclByProtocol, kNcclAlgorithms>;
+// [one node, two, more]
+using NcclByNodes = std::array<double, 3>;
+using NcclByCards = std::array<NcclByNodes, kNcclCards>;
+
+// Times are in microseconds, rates in 10^9 bytes a second over a hop of a ring or tree.
+struct NcclConstants {
+  std::string_view version;
+
+  // --- start-up
+  NcclByAlgorithm base_us;                        // once
+  std::array<NcclByAlgorithm, kNcclHops> hop_us;  // and of each hop
+  // Where there are several nodes, of hops within one: a factor with LL, and what a ring takes at
+  // least, three times that with Simple.
+  double ll_hop_factor = 1;
+  std::array<double, kNcclProcessors> post_us{};
+  int fewer_network_hops = 0;  // than two a node in a ring's all-reduce
+  // A ring's all-reduce among nodes with Simple takes so many times the start-up time from a size
+  // on: ranks * (plateau_bytes + plateau_bytes_per_channel * channels).
+  double plateau_bytes = 0;
+  double plateau_bytes_per_channel = 0;
+  std::array<double, kNcclCards> plateau_factor;
+
+  // --- rate, as fractions of the slowest hop's; a ring's with Simple is 1
+  double ring_ll = 0;
+  double ring_ll_gather = 0;  // of an all-gather in one node
+  double ring_ll128 = 0;
+  double ring_ll128_lone = 0;  // where nodes have fewer than two ranks each
+  double tree = 0;
+  // Of what a tree has with Simple:
+  double tree_ll = 0;
+  double tree_ll128 = 0;
+  double tree_ll128_one_node = 0;
+  double simple_tree_fraction = 1;  // NcclMachine::simple_tree, with any protocol
+  // [i] at 64 * 2^i bytes, with any protocol; 1 from 64 * 2^23 on.
+  std::array<std::array<double, 23>, kNcclProtocols> tree_by_size;
+
+  // --- rates that are not exceeded
+  std::array<double, kNcclCards> hop_rate;
+  std::array<double, kNcclCards> ll_one_node_rate;
+  std::array<std::array<double, 2>, kNcclProcessors> ll_nodes_rate;  // [][two nodes, more]
+  // Of each channel:
+  NcclByCards tree_rate;
+  NcclByCards tree_ll128_rate;
+  std::array<NcclByCards, kNcclCollectives> ring_ll128_rate;
+};
+
+extern const NcclConstants kNccl2_8;   // 2.8.3
+extern const NcclConstants kNccl2_20;  // 2.20.3
 
 // What NCCL finds out of a machine.
 struct NcclMachine {

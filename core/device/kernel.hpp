@@ -11,7 +11,7 @@
 //     SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const { ... }
 //   };
 //
-// Block is CudaBlock<kThreads> (cuda_block.cuh) or EmulatedBlock<kThreads> (emulated_block.hpp).
+// Block is CudaBlock<kThreads> (cuda_block.cuh) or EmulatedBlock<kThreads> (emulated_launch.hpp).
 // Both have
 //
 //   kThreads, kWarps                        of this block

@@ -36,21 +36,14 @@ double Feedback::DensityFactor(std::uint64_t step, double density) const {
 
 std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
   static const std::vector<OptionSpec> kWarmup = {
-      {"warmup_epochs",
-       std::int64_t{0},
-       0,
-       1e6,
-       {},
-       "epochs in which the density falls from density^(1 / (epochs + 1)) to its value"},
-      {"epoch_steps", std::int64_t{1}, 1, 1e9, {}, "steps of such an epoch"}};
+      WholeOption("warmup_epochs", 0, 0, 1e6,
+                  "epochs in which the density falls from density^(1 / (epochs + 1)) to its value"),
+      WholeOption("epoch_steps", 1, 1, 1e9, "steps of such an epoch")};
   static const std::vector<OptionSpec> kResidual = [] {
     std::vector<OptionSpec> specs = kWarmup;
-    specs.push_back({"decay",
-                     1.0,
-                     0,
-                     0,
-                     {},
-                     "x = gradient + decay * residual, in (0, 1]; below 1 what is not sent fades"});
+    specs.push_back(
+        NumberOption("decay", 1.0, 0, 0,
+                     "x = gradient + decay * residual, in (0, 1]; below 1 what is not sent fades"));
     return specs;
   }();
   static const std::vector<OptionSpec> kMomentum = [] {
@@ -59,7 +52,7 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
         {"momentum", defaults.momentum, 0, 0.999999, {}, "factor m of u = m * u + g"},
         {"nesterov", defaults.nesterov, 0, 0, {}, "u = m * (u + g), and u + g accumulates"},
         {"masking", defaults.masking, 0, 0, {}, "velocities of what was sent become zero"},
-        {"clip", 0.0, 0, 1e30, {}, "largest norm of a gradient before momentum; 0: any"}};
+        NumberOption("clip", 0.0, 0, 1e30, "largest norm of a gradient before momentum; 0: any")};
     specs.insert(specs.end(), kWarmup.begin(), kWarmup.end());
     return specs;
   }();

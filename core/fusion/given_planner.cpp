@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/fusion/merged_times.hpp"
+#include "core/fusion/plan_times.hpp"
 
 namespace sparfuse {
 namespace {
@@ -108,18 +108,11 @@ PlannerDescriptor GivenPlanner() {
       .summary = "the units that the experiment gives",
       .source = "none: for systems whose plan is known",
       .revision = 1,
-      .options = {{"units",
-                   std::string(),
-                   0,
-                   0,
-                   {},
-                   "numbers of tensors of the units in ready order, \"3,8,66\"; empty: `bytes`"},
-                  {"bytes",
-                   std::string(),
-                   0,
-                   0,
-                   {},
-                   "dense bytes of the units in ready order; empty as well: one unit"}},
+      .options = {TextOption(
+                      "units", "",
+                      "numbers of tensors of the units in ready order, \"3,8,66\"; empty: `bytes`"),
+                  TextOption("bytes", "",
+                             "dense bytes of the units in ready order; empty as well: one unit")},
       .make = [](const Options& options) -> std::unique_ptr<Planner> {
         return std::make_unique<Given>(StringOption(options, "units"),
                                        StringOption(options, "bytes"));

@@ -206,9 +206,9 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
         SPARFUSE_THROW(kInternal, "plan: tensor " + layout.tensor(t).name + " has density " +
                                       std::to_string(tensor.density) +
                                       (tensor.reduced ? ", reduced" : "") +
-                                      ": expected one in (0, 1], 1 where it is reduced, in a unit "
-                                      "that is sparsified ahead, or behind where dense tensors are "
-                                      "apart; 1 where it is not sparsified");
+                                      ": expected one in (0, 1], 1 where it is reduced, in a "
+                                      "unit that is sparsified ahead, or behind where dense "
+                                      "tensors are apart; 1 where it is not sparsified");
       }
     }
   }
@@ -226,7 +226,7 @@ std::span<const PlannerDescriptor> CorePlanners() {
        "closes a unit before it would exceed a number of dense bytes",
        "Sergeev and Del Balso, Horovod, arXiv 1802.05799",
        1,
-       {{"threshold_bytes", 67108864.0, 1, 1e15, {}, "dense bytes of a unit"}},
+       {NumberOption("threshold_bytes", 67108864.0, 1, 1e15, "dense bytes of a unit")},
        [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<ByBytes>(DoubleOption(options, "threshold_bytes"));
        }},
@@ -234,18 +234,8 @@ std::span<const PlannerDescriptor> CorePlanners() {
        "the same number of tensors in every unit",
        "SAFusion, HPDC 2025, section 3.2",
        1,
-       {{"units",
-         std::int64_t{20},
-         1,
-         1e9,
-         {},
-         "number of units M; each holds ceil(L / M) tensors"},
-        {"tensors_per_unit",
-         std::int64_t{0},
-         0,
-         1e9,
-         {},
-         "tensors of a unit; 0 derives it from units"}},
+       {WholeOption("units", 20, 1, 1e9, "number of units M; each holds ceil(L / M) tensors"),
+        WholeOption("tensors_per_unit", 0, 0, 1e9, "tensors of a unit; 0 derives it from units")},
        [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<ByCount>(
              static_cast<std::size_t>(IntOption(options, "units")),
@@ -261,12 +251,9 @@ std::span<const PlannerDescriptor> CorePlanners() {
        .summary = "a part of the tensors in one unit, the others each in one of its own",
        .source = "SAFusion, HPDC 2025, section 2.4 (Fig. 3)",
        .revision = 1,
-       .options = {{"degree",
-                    1.0,
-                    0,
-                    1,
-                    {},
-                    "part of the tensors that is fused, the first in ready order: 0 none, 1 all"}},
+       .options = {NumberOption(
+           "degree", 1.0, 0, 1,
+           "part of the tensors that is fused, the first in ready order: 0 none, 1 all")},
        .make = [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<FusionDegree>(DoubleOption(options, "degree"));
        },

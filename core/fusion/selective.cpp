@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <string>
 
@@ -36,6 +35,11 @@ std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, std::size_t buffers,
     units.push_back({first, std::min(tensors, first + per_unit), input.sparsified, input.density});
   }
   return units;
+}
+
+std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, const Options& resolved) {
+  return UnitsOfEqualCount(input, static_cast<std::size_t>(IntOption(resolved, "buffers")),
+                           static_cast<std::size_t>(IntOption(resolved, "tensors_per_unit")));
 }
 
 std::vector<std::size_t> SparsifiableSizes(const GradientLayout& layout, const Unit& unit) {
@@ -82,44 +86,27 @@ std::size_t AuthorsCut(const GradientLayout& layout, const Unit& unit, double de
   const std::vector<std::size_t> sizes = SparsifiableSizes(layout, unit);
   const std::size_t elements = layout.RangeOf(unit.first, unit.last).size();
   const double backward = AuthorsBackwardSeconds(model, elements, layout.numel());
-  double least = std::numeric_limits<double>::infinity();
-  std::size_t best = 0;
-  for (const std::size_t cut : AdmissibleCuts(sizes, density)) {
+  return CheapestCut(AdmissibleCuts(sizes, density), [&](std::size_t cut) {
     double seconds = backward;
     std::size_t sent = elements - SumOf(sizes);  // what the experiment keeps dense
     for (const std::size_t size : sizes) {
       if (size > cut) seconds += AuthorsCompressionSeconds("topk", size);
       sent += size > cut ? KeptCount(size, density) : size;
     }
-    seconds += AuthorsCommunicationSeconds(sent, density);
-    if (seconds < least) {
-      least = seconds;
-      best = cut;
-    }
-  }
-  return best;
+    return seconds + AuthorsCommunicationSeconds(sent, density);
+  });
 }
 
-std::vector<OptionSpec> SelectiveOptions() {
-  return {{"buffers",
-           std::int64_t{20},
-           1,
-           1e9,
-           {},
-           "a unit holds max(1, trunc(tensors / buffers)) tensors"},
-          {"tensors_per_unit",
-           std::int64_t{0},
-           0,
-           1e9,
-           {},
-           "tensors of a unit; 0 derives it from buffers"},
-          {"model",
-           std::string("other"),
-           0,
-           0,
-           {"other", "resnet50", "resnet101", "resnet152", "vgg16", "vgg19", "lstm", "transformer",
-            "bert_base"},
-           "row of the authors' backward times; other: none"}};
+std::vector<OptionSpec> SelectiveOptions(std::vector<OptionSpec> own) {
+  const OptionSpec shared[] = {
+      WholeOption("buffers", 20, 1, 1e9, "a unit holds max(1, trunc(tensors / buffers)) tensors"),
+      WholeOption("tensors_per_unit", 0, 0, 1e9, "tensors of a unit; 0 derives it from buffers"),
+      ChoiceOption("model", "other",
+                   {"other", "resnet50", "resnet101", "resnet152", "vgg16", "vgg19", "lstm",
+                    "transformer", "bert_base"},
+                   "row of the authors' backward times; other: none")};
+  own.insert(own.end(), std::begin(shared), std::end(shared));
+  return own;
 }
 
 }  // namespace sparfuse

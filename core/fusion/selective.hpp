@@ -7,8 +7,11 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/fusion/plan.hpp"
@@ -23,6 +26,8 @@ void RequireAhead(const PlanInput& input, std::string_view planner);
 // one takes what is left. With 20 buffers there are usually more than 20 units.
 std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, std::size_t buffers,
                                     std::size_t tensors_per_unit);
+// The same by the options of SelectiveOptions.
+std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, const Options& resolved);
 
 // The tensors of a unit that the experiment leaves to the planner.
 std::vector<std::size_t> SparsifiableSizes(const GradientLayout& layout, const Unit& unit);
@@ -45,7 +50,40 @@ double DensityAboveCut(std::span<const std::size_t> sizes, std::size_t cut, doub
 std::size_t AuthorsCut(const GradientLayout& layout, const Unit& unit, double density,
                        std::string_view model);
 
-// The options "buffers", "tensors_per_unit" and "model", which both planners have.
-std::vector<OptionSpec> SelectiveOptions();
+// The cut for which seconds(cut) is least, the first of equal ones. cuts: not empty.
+template <class Seconds>
+std::size_t CheapestCut(std::span<const std::size_t> cuts, const Seconds& seconds) {
+  double least = std::numeric_limits<double>::infinity();
+  std::size_t best = 0;
+  for (const std::size_t cut : cuts) {
+    const double with = seconds(cut);
+    if (with < least) {
+      least = with;
+      best = cut;
+    }
+  }
+  return best;
+}
+
+// `own`, then the options "buffers", "tensors_per_unit" and "model", which both planners have.
+std::vector<OptionSpec> SelectiveOptions(std::vector<OptionSpec> own);
+
+// A planner whose plans a `Planning` makes, of an input and options, under Planning::kName.
+template <class Planning>
+class SelectivePlanner final : public Planner {
+ public:
+  explicit SelectivePlanner(Options options) : options_(std::move(options)) {}
+  static std::unique_ptr<Planner> Make(const Options& resolved) {
+    return std::make_unique<SelectivePlanner>(resolved);
+  }
+  std::string_view name() const noexcept override { return Planning::kName; }
+  Plan MakePlan(const PlanInput& input) const override {
+    RequireAhead(input, Planning::kName);
+    return Planning(input, options_).MakePlan();
+  }
+
+ private:
+  Options options_;
+};
 
 }  // namespace sparfuse

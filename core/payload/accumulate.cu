@@ -4,7 +4,6 @@
 SPARFUSE_KERNEL(sparfuse::gpu::FindChunks)
 SPARFUSE_KERNEL(sparfuse::gpu::SumChunks)
 SPARFUSE_KERNEL(sparfuse::gpu::ScaleElements)
-SPARFUSE_KERNEL(sparfuse::gpu::AddElements)
 SPARFUSE_KERNEL(sparfuse::gpu::CopyFiniteElements)
 SPARFUSE_KERNEL(sparfuse::gpu::CountParts)
 SPARFUSE_KERNEL(sparfuse::gpu::MergeParts)

@@ -91,12 +91,6 @@ void ScaleDenseOnDevice(const Stream& stream, DeviceSpan<const float> in, float 
               gpu::ScaleElements{quads, in.data, out.data, scale});
 }
 
-void AddIntoOnDevice(const Stream& stream, DeviceSpan<const float> from, DeviceSpan<float> to) {
-  assert(from.size == to.size);
-  const gpu::Quads quads = gpu::QuadsOf(from.size, from.data, to.data);
-  gpu::Launch(stream, gpu::ElementwiseBlocks(quads), gpu::AddElements{quads, from.data, to.data});
-}
-
 void CopyFiniteOnDevice(const Stream& stream, DeviceSpan<const float> from, DeviceSpan<float> to,
                         std::uint32_t* not_finite) {
   assert(from.size == to.size);

@@ -52,11 +52,8 @@ std::size_t TouchedWords(std::size_t n);
 void ScaleDenseOnDevice(const Stream& stream, DeviceSpan<const float> in, float scale,
                         DeviceSpan<float> out);
 
-// to[i] += from[i].
-void AddIntoOnDevice(const Stream& stream, DeviceSpan<const float> from, DeviceSpan<float> to);
-
 // Copies, and where an element is NaN or infinite raises *not_finite to NotFiniteCode of the first
-// (on_device.hpp): a word that is zero before.
+// (device_selection.hpp): a word that is zero before.
 void CopyFiniteOnDevice(const Stream& stream, DeviceSpan<const float> from, DeviceSpan<float> to,
                         std::uint32_t* not_finite);
 

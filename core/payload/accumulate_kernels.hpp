@@ -269,29 +269,6 @@ struct ScaleElements {
   }
 };
 
-struct AddElements {
-  static constexpr const char* kName = "AddElements";
-  static constexpr int kThreads = kElementwiseThreads;
-  using Shared = NoShared;
-  Quads quads;
-  const float* from;
-  float* to;
-
-  template <class Block>
-  SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
-    Float4 x[kQuadsPerThread];
-    Float4 y[kQuadsPerThread];
-    for (int j = 0; j < kQuadsPerThread; ++j) {
-      x[j] = quads.Load(from, ElementwiseQuad(block, j));
-      y[j] = quads.Load(to, ElementwiseQuad(block, j));
-    }
-    for (int j = 0; j < kQuadsPerThread; ++j) {
-      for (int v = 0; v < 4; ++v) y[j].v[v] += x[j].v[v];
-      quads.Store(to, ElementwiseQuad(block, j), y[j]);
-    }
-  }
-};
-
 SPARFUSE_DEVICE bool IsFinite(float x) {
   return x - x == 0.0f;  // a NaN for a NaN and an infinity
 }

@@ -1,4 +1,4 @@
-// Holds the kernels of the quantizers (encode_device.hpp). These kernels give the host's bits: sums
+// Holds the kernels of the quantizers (encode.hpp). These kernels give the host's bits: sums
 // are added in the order of SelectKernels::measure, random numbers depend on the element alone.
 //
 // fp32, fp16     one launch: reads gradient and residual, writes residual and code

@@ -9,7 +9,6 @@
 
 #include "core/base/error.hpp"
 #include "core/quantize/encode.hpp"
-#include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 
 namespace sparfuse {

@@ -6,7 +6,6 @@
 
 #include "core/base/error.hpp"
 #include "core/quantize/encode.hpp"
-#include "core/quantize/encode_device.hpp"
 
 namespace sparfuse {
 namespace {

@@ -13,7 +13,6 @@
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
 #include "core/quantize/encode.hpp"
-#include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 
 namespace sparfuse {
@@ -57,7 +56,7 @@ class Qsgd final : public Quantizer {
       return;
     }
     const std::size_t blocks = (input.n + kBlock - 1) / kBlock;
-    const auto sums = WorkspaceArray<BlockSums>(*context.workspace, kUseValues, blocks);
+    const auto sums = WorkspaceArray<BlockSums>(*context.workspace, kUseChunkParts, blocks);
     ForInputBlocks(context, input, info, [&](std::size_t begin, std::size_t size) {
       select.measure(input.x() + begin, size, &sums[begin / kBlock]);
     });
@@ -166,14 +165,10 @@ QuantizerDescriptor QsgdDescriptor() {
       .unbiased = true,
       .needs_feedback = false,
       .deviations = "Levels travel as bytes instead of in Elias code.",
-      .options =
-          {{"levels", std::int64_t{127}, 1, 127, {}, "levels between 0 and the norm of a bucket"},
-           {"bucket",
-            std::int64_t{512},
-            0,
-            4096,
-            {},
-            "elements that share a norm, a power of two from 64; 0: the whole tensor"}},
+      .options = {WholeOption("levels", 127, 1, 127, "levels between 0 and the norm of a bucket"),
+                  WholeOption(
+                      "bucket", 512, 0, 4096,
+                      "elements that share a norm, a power of two from 64; 0: the whole tensor")},
       .make = Make};
 }
 

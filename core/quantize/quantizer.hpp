@@ -65,8 +65,8 @@ class Quantizer {
   // residual and `out` are there. The same bytes and residuals, whatever the device.
   //
   //   rank        as QuantizeContext's.
-  //   not_finite  a word of the device, zero before: raised to NotFiniteCode (on_device.hpp) of the
-  //               first element of x that is not finite. Then all else is unspecified.
+  //   not_finite  a word of the device, zero before: raised to NotFiniteCode (device_selection.hpp)
+  //               of the first element of x that is not finite. Then all else is unspecified.
   //
   // Errors: as Encode's for its arguments. Cost: no allocation after the first call for a given n,
   // no wait for the device; but where WorksOnDevice() is false all goes through the host.

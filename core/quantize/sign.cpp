@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "core/quantize/encode.hpp"
-#include "core/quantize/encode_device.hpp"
 #include "core/quantize/quantize_kernels.hpp"
 
 namespace sparfuse {
@@ -33,7 +32,7 @@ class Sign final : public Quantizer {
     auto& scale = *reinterpret_cast<float*>(out.data());
     auto* const words = reinterpret_cast<std::uint32_t*>(out.data() + sizeof scale);
     const std::size_t blocks = (input.n + kBlock - 1) / kBlock;
-    const auto sums = WorkspaceArray<BlockSums>(*context.workspace, kUseValues, blocks);
+    const auto sums = WorkspaceArray<BlockSums>(*context.workspace, kUseChunkParts, blocks);
     ForInputBlocks(context, input, info, [&](std::size_t begin, std::size_t size) {
       select.measure(input.x() + begin, size, &sums[begin / kBlock]);
       kernels.sign_pack(input.x() + begin, size, words + begin / 32);

@@ -117,14 +117,12 @@ const StrategyDescriptor kSafusionNaive = {
     "The paper leaves open how ranks agree on a buffer's end; here it is the maximum of their "
     "wishes.",
     Sparsified::kAhead,
-    {{"buffer_bytes", 67108864.0, 8, 1e15, {}, "payload bytes (8 an element) that close a buffer"},
-     {"buffer_fraction",
-      0.0,
-      0,
-      1,
-      {},
-      "if above 0, instead of buffer_bytes: this fraction of the model's payload at its target "
-      "density"}},
+    {NumberOption("buffer_bytes", 67108864.0, 8, 1e15,
+                  "payload bytes (8 an element) that close a buffer"),
+     NumberOption(
+         "buffer_fraction", 0.0, 0, 1,
+         "if above 0, instead of buffer_bytes: this fraction of the model's payload at its "
+         "target density")},
     [](const Options& options) -> std::unique_ptr<Strategy> {
       return std::make_unique<SafusionNaive>(DoubleOption(options, "buffer_bytes"),
                                              DoubleOption(options, "buffer_fraction"));

@@ -2,6 +2,11 @@
 // holds, so that communication hides behind backward and sparsification.
 #pragma once
 
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
 
 namespace sparfuse {
@@ -27,8 +32,14 @@ namespace sparfuse {
 //            each tensor, or the paper's rules. Measured times vary, and a plan whose exchanges end
 //            just when they must shows every delay: one that ends up to `tolerance` later is taken
 //            instead if it is what ends earliest when exchanges take twice as long.
-// authors:   the planner and the tables published with the code (authors_planner.hpp), as buffers
+// authors:   the planner and the tables published with the code (planner.hpp), as buffers
 //            of a live layout: the first is as long as it is, and empty ones are dropped.
 extern const PlannerDescriptor kSafusionPlanner;
+
+// Tensors of each buffer as the published planner lists them, quirks included: the first counts one
+// more than it holds, and a buffer may be empty, so that the sum is the number of tensors plus one.
+// `model` is a row of the published backward times (core/cost/authors_tables.hpp).
+std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std::string_view model,
+                                              double density);
 
 }  // namespace sparfuse

@@ -3,7 +3,7 @@
 #include <cassert>
 #include <string>
 
-#include "core/sparsify/select_arguments.hpp"
+#include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
 namespace {

@@ -6,18 +6,10 @@
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "core/sparsify/adtopk/adtopk.hpp"
-#include "core/sparsify/block-topk/block_topk.hpp"
-#include "core/sparsify/dgc/dgc.hpp"
-#include "core/sparsify/gaussiank/gaussiank.hpp"
-#include "core/sparsify/mstopk/mstopk.hpp"
-#include "core/sparsify/nonzeros/nonzeros.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/published/published.hpp"
 #include "core/sparsify/randomk/randomk.hpp"
-#include "core/sparsify/redsync/redsync.hpp"
-#include "core/sparsify/sidco/sidco.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "core/sparsify/threshold/threshold.hpp"
-#include "core/sparsify/topk/topk.hpp"
 
 namespace sparfuse {
 

@@ -1,6 +1,9 @@
 #include "core/sparsify/sparsifier.hpp"
 
 #include <cassert>
+#include <cstdint>
+
+#include "core/base/error.hpp"
 
 namespace sparfuse {
 
@@ -35,6 +38,37 @@ void Sparsifier::SelectOnDevice(const DeviceContext& context, const SelectSource
 std::unique_ptr<SparsifierState> Sparsifier::MakeDeviceState(std::size_t n,
                                                              Device /*device*/) const {
   return MakeState(n);
+}
+
+std::string Describe(const TensorInfo& info) {
+  return "tensor \"" + std::string(info.name) + "\" (id " + std::to_string(info.id) + "), step " +
+         std::to_string(info.step);
+}
+
+void CheckSelectArguments(std::string_view sparsifier, const SelectSource& source, double density,
+                          const TensorInfo& info) {
+  const std::string who = std::string(sparsifier) + ": " + Describe(info) + ": ";
+  const std::size_t n = source.gradient.size;
+  SPARFUSE_REQUIRE(n >= 1, who + "the gradient is empty; expected at least one element");
+  SPARFUSE_REQUIRE(n < (std::uint64_t{1} << 32),
+                   who + std::to_string(n) + " elements; indices are 32 bits, expected below 2^32");
+  SPARFUSE_REQUIRE(density > 0 && density <= 1,
+                   who + "density = " + std::to_string(density) + ": expected a number in (0, 1]");
+  SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n,
+                   who + "the residual has " + std::to_string(source.residual.size) +
+                       " elements; expected 0 or " + std::to_string(n));
+}
+
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,
+                 std::size_t k) {
+  SPARFUSE_REQUIRE(capacity >= k, std::string(sparsifier) + ": " + Describe(info) +
+                                      ": the slot has room for " + std::to_string(capacity) +
+                                      " elements; expected at least " + std::to_string(k));
+}
+
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
+                 std::size_t k) {
+  RequireRoom(sparsifier, info, slot.capacity, k);
 }
 
 }  // namespace sparfuse

@@ -87,9 +87,18 @@ enum WorkspaceUse : std::size_t {
   kUseSegments,
   kUseHistograms,
   kUseOffsets,
-  kUseKeys,
-  kUseBinKeys,
-  kUseSample,
+  kUseChunkParts,  // what is measured, counted or sent of each chunk of a tensor
+  kUseKeys,        // of candidates, or of elements that are looked at
+  kUseBinKeys,     // of the candidates in one bin
+  kUseEmissions,   // where runs of candidates go in the slot
+  kUseSample,      // of a tensor, or a bitmap of its positions
+  kUseEnergies,    // of blocks of a tensor
+  kUseBlockOrder,
+  kUseFibres,  // what each thread has of its own, and the arrays of that
+  kUseFibreColumns,
+  kUseFibreValues,
+  kUseUnmergedIndices,  // what blocks of fibres keep
+  kUseUnmergedValues,
   kWorkspaceUses
 };
 
@@ -183,13 +192,13 @@ struct SparsifierDescriptor {
   std::string_view paper;
   int revision;  // raised when results may change; part of what makes a stored cell current
   bool exact_count;
-  bool index_shared;  // every rank selects the same indices in a step
-  SelectionModel selection_model;
+  bool index_shared = false;  // every rank selects the same indices in a step
+  SelectionModel selection_model = {};
   // The largest delta for which E|x - C(x)|^2 <= (1 - delta) |x|^2 is promised for every x of this
   // shape (in expectation over the method's own random numbers); 0 where nothing is promised.
   double (*contraction)(std::span<const std::int64_t> shape, double density);
-  std::string_view deviations;  // "" or what differs from the paper, one sentence each
-  std::vector<OptionSpec> options;
+  std::string_view deviations = "";  // "" or what differs from the paper, one sentence each
+  std::vector<OptionSpec> options = {};
   std::function<std::unique_ptr<Sparsifier>(const Options& resolved, std::uint64_t seed)> make;
   std::vector<std::string_view> aliases = {};  // other names that find it; never stored
   // Counts may lie anywhere up to n, as a rule or on data that the method does not suit: only a
@@ -221,5 +230,18 @@ std::span<const SparsifierDescriptor> Sparsifiers();
 
 // By name or alias. Throws Error{kConfig} naming the nearest known name.
 const SparsifierDescriptor& FindSparsifier(std::string_view name);
+
+// For errors: the tensor's name, id and step.
+std::string Describe(const TensorInfo& info);
+
+// Checks what is selected from. Throws Error{kConfig}.
+void CheckSelectArguments(std::string_view sparsifier, const SelectSource& source, double density,
+                          const TensorInfo& info);
+
+// Throws Error{kConfig} where the slot has no room for k elements.
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, const Slot& slot,
+                 std::size_t k);
+void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,
+                 std::size_t k);
 
 }  // namespace sparfuse

@@ -8,7 +8,6 @@
 #include "core/ssfusion/planner.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,21 +20,19 @@
 namespace sparfuse {
 namespace {
 
-constexpr std::string_view kName = "ssfusion";
-
 bool IsProfiled(const Options& resolved) { return StringOption(resolved, "form") == "profiled"; }
 
 class Planning {
  public:
+  static constexpr std::string_view kName = "ssfusion";
+
   Planning(const PlanInput& input, const Options& options)
       : input_(input), options_(options), layout_(input.layout) {
     if (IsProfiled(options)) times_.emplace(input, kName);
   }
 
   Plan MakePlan() {
-    plan_.units =
-        UnitsOfEqualCount(input_, static_cast<std::size_t>(IntOption(options_, "buffers")),
-                          static_cast<std::size_t>(IntOption(options_, "tensors_per_unit")));
+    plan_.units = UnitsOfEqualCount(input_, options_);
     plan_.tensors.resize(layout_.tensors());
     for (const Unit& unit : plan_.units) {
       LeaveSmallTensorsDense(unit);
@@ -55,17 +52,10 @@ class Planning {
       Cut(unit, sizes, AuthorsCut(layout_, unit, input_.density, StringOption(options_, "model")));
       return;
     }
-    double least = std::numeric_limits<double>::infinity();
-    std::size_t best = 0;
-    for (const std::size_t cut : AdmissibleCuts(sizes, input_.density)) {
-      Cut(unit, sizes, cut);
-      const double seconds = UnitSeconds(unit);
-      if (seconds < least) {
-        least = seconds;
-        best = cut;
-      }
-    }
-    Cut(unit, sizes, best);
+    Cut(unit, sizes, CheapestCut(AdmissibleCuts(sizes, input_.density), [&](std::size_t cut) {
+          Cut(unit, sizes, cut);
+          return UnitSeconds(unit);
+        }));
   }
 
   void Cut(const Unit& unit, std::span<const std::size_t> sizes, std::size_t cut) {
@@ -149,55 +139,30 @@ class Planning {
   Plan plan_;
 };
 
-class Ssfusion final : public Planner {
- public:
-  explicit Ssfusion(Options options) : options_(std::move(options)) {
-    SPARFUSE_REQUIRE(IsProfiled(options_) || !BoolOption(options_, "interleave") ||
-                         StringOption(options_, "partition") != "cost",
-                     "planner ssfusion: partition = \"cost\" with form = \"authors\", whose tables "
-                     "have no all-reduce: expected \"none\" or \"all\"");
-  }
-  std::string_view name() const noexcept override { return kName; }
-  Plan MakePlan(const PlanInput& input) const override {
-    RequireAhead(input, kName);
-    return Planning(input, options_).MakePlan();
-  }
-
- private:
-  Options options_;
-};
+std::unique_ptr<Planner> Make(const Options& resolved) {
+  SPARFUSE_REQUIRE(IsProfiled(resolved) || !BoolOption(resolved, "interleave") ||
+                       StringOption(resolved, "partition") != "cost",
+                   "planner ssfusion: partition = \"cost\" with form = \"authors\", whose tables "
+                   "have no all-reduce: expected \"none\" or \"all\"");
+  return SelectivePlanner<Planning>::Make(resolved);
+}
 
 std::vector<OptionSpec> PlannerOptions() {
-  std::vector<OptionSpec> options = {
-      {"form",
-       std::string("profiled"),
-       0,
-       0,
-       {"profiled", "authors"},
-       "times to plan with: measured on this machine, or the tables of the authors' cluster"},
-      {"ratio",
-       std::string("budget"),
-       0,
-       0,
-       {"budget", "target"},
-       "density of what is not left dense: what the unit's budget leaves for it, or the target, "
-       "as in the authors' code"},
-      {"offload", false, 0, 0, {}, "select on the host lane where that does not delay the unit"},
-      {"host_factor",
-       10.0,
-       0,
-       1e6,
-       {},
-       "form = \"authors\", which has no times of the host: those of the device, times this"},
-      {"interleave", false, 0, 0, {}, "reduce dense tensors instead of gathering them"},
-      {"partition",
-       std::string("cost"),
-       0,
-       0,
-       {"cost", "none", "all"},
-       "with interleave: which dense tensors of a unit; cost: the prefix with the least time"}};
-  for (OptionSpec& option : SelectiveOptions()) options.push_back(std::move(option));
-  return options;
+  return SelectiveOptions(
+      {ChoiceOption("form", "profiled", {"profiled", "authors"},
+                    "times to plan with: measured on this machine, or the tables of the authors' "
+                    "cluster"),
+       ChoiceOption("ratio", "budget", {"budget", "target"},
+                    "density of what is not left dense: what the unit's budget leaves for it, or "
+                    "the target, as in the authors' code"),
+       FlagOption("offload", false, "select on the host lane where that does not delay the unit"),
+       NumberOption("host_factor", 10, 0, 1e6,
+                    "form = \"authors\", which has no times of the host: those of the device, "
+                    "times this"),
+       FlagOption("interleave", false, "reduce dense tensors instead of gathering them"),
+       ChoiceOption("partition", "cost", {"cost", "none", "all"},
+                    "with interleave: which dense tensors of a unit; cost: the prefix with the "
+                    "least time")});
 }
 
 }  // namespace
@@ -243,15 +208,13 @@ std::ptrdiff_t PartitionPoint(std::span<const PartitionTensor> unit,
 }
 
 const PlannerDescriptor kSsfusionPlanner = {
-    kName,
+    Planning::kName,
     "leaves small tensors dense where that costs least, selects on the host, interleaves "
     "all-reduce and all-gather",
     "SSFusion, ICDE 2026",
     1,
     PlannerOptions(),
-    [](const Options& resolved) -> std::unique_ptr<Planner> {
-      return std::make_unique<Ssfusion>(resolved);
-    },
+    &Make,
     &IsProfiled,
     true};
 

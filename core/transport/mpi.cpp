@@ -3,11 +3,16 @@
 
 #include <mpi.h>
 #include <sched.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <limits>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,12 +20,97 @@
 
 #include "core/base/error.hpp"
 #include "core/transport/group.hpp"
-#include "core/transport/mpi_check.hpp"
-#include "core/transport/mpi_doorbells.hpp"
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {
 namespace {
+
+// MPI's communicators return errors instead of aborting.
+[[noreturn]] void ThrowMpi(int code, const std::string& call) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  SPARFUSE_THROW(kComm, call + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
+}
+
+void CheckMpi(int code, const char* call) {
+  if (code != MPI_SUCCESS) ThrowMpi(code, call);
+}
+
+// Doorbells in memory that the ranks of a host share. MPI has no way to block on several requests
+// beside a time and a caller's wish, and looks taken in a loop are taken from the computation: a
+// sender rings instead.
+//
+// That is enough only where a rank that is rung completes a message in one look: where all ranks
+// are on one host and large messages are copied by the receiver from the sender's memory. Elsewhere
+// `complete()` is false, and what is in flight must be looked at again and again.
+class MpiDoorbells {
+ public:
+  // Collective over `world`; MPI is initialised.
+  explicit MpiDoorbells(MPI_Comm world);
+
+  bool complete() const { return complete_; }
+  // Null where there is none.
+  Doorbell* of(int world_rank) const {
+    return bells_.empty() ? nullptr : bells_[static_cast<std::size_t>(world_rank)];
+  }
+  void Ring(int world_rank) {
+    if (complete_) bells_[static_cast<std::size_t>(world_rank)]->Ring();
+  }
+
+ private:
+  std::vector<Doorbell*> bells_;  // by world rank
+  bool complete_ = false;
+};
+
+struct alignas(64) Place {
+  Doorbell bell;
+  pid_t process = 0;
+  pid_t* probe = nullptr;  // in the memory of `process`
+};
+
+// Whether this process may copy from the memory of another, as the transport then does.
+bool CanRead(const Place& other) {
+  pid_t read = 0;
+  const iovec to{&read, sizeof(read)};
+  const iovec from{other.probe, sizeof(read)};
+  return process_vm_readv(other.process, &to, 1, &from, 1, 0) == sizeof(read) &&
+         read == other.process;
+}
+
+MpiDoorbells::MpiDoorbells(MPI_Comm world) {
+  int rank = 0;
+  int size = 0;
+  CheckMpi(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
+  CheckMpi(MPI_Comm_size(world, &size), "MPI_Comm_size");
+  MPI_Comm host = MPI_COMM_NULL;
+  CheckMpi(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host),
+           "MPI_Comm_split_type");
+  int on_host = 0;
+  CheckMpi(MPI_Comm_size(host, &on_host), "MPI_Comm_size");
+  if (on_host != size) return;
+  Place* own = nullptr;
+  MPI_Win window = MPI_WIN_NULL;  // lives as long as the process
+  CheckMpi(MPI_Win_allocate_shared(sizeof(Place), 1, MPI_INFO_NULL, host, static_cast<void*>(&own),
+                                   &window),
+           "MPI_Win_allocate_shared");
+  new (own) Place;
+  own->process = getpid();
+  own->probe = &own->process;
+  CheckMpi(MPI_Barrier(host), "MPI_Barrier");
+  std::vector<Place*> places(static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) {
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    CheckMpi(MPI_Win_shared_query(window, r, &bytes, &unit,
+                                  static_cast<void*>(&places[static_cast<std::size_t>(r)])),
+             "MPI_Win_shared_query");
+  }
+  int readable = CanRead(*places[static_cast<std::size_t>((rank + 1) % size)]) ? 1 : 0;
+  CheckMpi(MPI_Allreduce(MPI_IN_PLACE, &readable, 1, MPI_INT, MPI_MIN, host), "MPI_Allreduce");
+  complete_ = readable == 1;
+  for (Place* place : places) bells_.push_back(&place->bell);
+}
 
 // Tags from here on are above what callers may use.
 constexpr int kSplitTag = 1 << 15;

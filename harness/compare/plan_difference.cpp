@@ -7,14 +7,14 @@
 #include <iterator>
 #include <map>
 
-#include "baselines/espresso/espresso_solver.hpp"
+#include "baselines/espresso/espresso_planner.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
 
-// Espresso's ways, by the runtime's numbers (baselines/espresso/espresso_solver.hpp).
+// Espresso's ways, by the runtime's numbers (baselines/espresso/espresso_planner.hpp).
 constexpr const char* kEspressoWays[] = {"whole",
                                          "whole in halves",
                                          "summed in nodes, by a root between them",

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/feedback/feedback.hpp"
-#include "core/sparsify/nonzeros/nonzeros.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/resolver.hpp"

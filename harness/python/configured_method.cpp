@@ -6,7 +6,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
-#include "core/cost/declared.hpp"
+#include "core/cost/cost_model.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/module.hpp"
 

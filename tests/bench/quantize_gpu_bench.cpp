@@ -1,6 +1,4 @@
-// Times quantizers and PowerSGD on a CUDA card with error feedback, beside the three streams of an
-// addition.
-#include "baselines/powersgd/powersgd_device.hpp"
+// Times quantizers on a CUDA card with error feedback, beside the three streams of an addition.
 #include "core/quantize/quantizer.hpp"
 #include "tests/bench/gpu_bench.hpp"
 
@@ -87,29 +85,6 @@ void Accumulate(::benchmark::State& state, const Named& form, std::size_t n) {
   });
 }
 
-// A step of one rank, without its all-reduces.
-void LowRank(::benchmark::State& state, std::size_t n, int rank) {
-  const auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
-  const auto cols = static_cast<std::int64_t>(n) / rows;
-  const std::vector<std::int64_t> shape = {rows, cols};
-  const auto size = static_cast<std::size_t>(rows * cols);
-  Surroundings with;
-  const Stream& stream = with.own.view();
-  const Buffer<float> x = OnCard(stream, Data("gaussian", n));
-  const Buffer<float> residual(size, kCard);
-  const Buffer<float> out(size, kCard);
-  const auto multiplier = MakeMatrixMultiplier(kCard);
-  PowerSgdOnDevice worker(shape, rank, 1, kCard, *multiplier);
-  const SelectSource source{{x.data(), size, stream}, residual.view(stream)};
-  std::uint64_t step = 0;
-  Compare(state, stream, n, [&] {
-    worker.ComputeP(stream, source, {1, "tensor", shape, step++}, with.not_finite.data());
-    worker.Orthonormalize(stream);
-    worker.ComputeQ(stream, source);
-    worker.Reconstruct(stream, source, out.view(stream));
-  });
-}
-
 void RegisterAll() {
   for (const std::size_t n : GpuSizes()) {
     const std::string size = "/n:" + std::to_string(n);
@@ -118,10 +93,6 @@ void RegisterAll() {
                      [=](::benchmark::State& state) { Encode(state, form, n); });
       RegisterOnCard(std::string("accumulate/") + form.label + size,
                      [=](::benchmark::State& state) { Accumulate(state, form, n); });
-    }
-    for (const int rank : {1, 4, 32}) {
-      RegisterOnCard("powersgd" + size + "/rank:" + std::to_string(rank),
-                     [=](::benchmark::State& state) { LowRank(state, n, rank); });
     }
   }
 }

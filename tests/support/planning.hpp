@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "baselines/registry.hpp"
-#include "core/cost/declared.hpp"
+#include "core/cost/cost_model.hpp"
 #include "core/fusion/plan.hpp"
 
 namespace sparfuse::testing {

@@ -1,12 +1,28 @@
-// Declares the workload that sleeps where others compute. No LibTorch.
+// Declares the workload that sleeps where others compute, and how long that is. No LibTorch.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "workloads/catalog/catalog.hpp"
+#include "workloads/models/model_sizes.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse::workloads {
+
+// Holds how long models took to compute, for workloads that sleep instead. No LibTorch.
+
+// Of one micro-step.
+struct RecordedTimes {
+  std::size_t batch = 0;  // samples
+  double forward_us = 0;
+  std::vector<double> backward_us;  // [tensors] in ready order, since the previous gradient
+  double tail_us = 0;               // from the last gradient to the end of backward
+};
+
+// Throws Error{kInternal} where nothing is recorded.
+const RecordedTimes& TimesOf(const ModelSize& model);
 
 // Forward and backward last as long as was recorded of the catalog's model, in proportion to the
 // batch, and leave the cores to selection and exchange: many ranks fit on few cores. The optimizer

@@ -1,5 +1,4 @@
-#include "core/device/emulated/emulated_grid.hpp"
-
+// Runs the threads of an emulated grid on the host, each on a stack of its own.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
+#include "core/device/emulated/emulated_launch.hpp"
 #include "core/device/emulated/emulated_stack.hpp"
 #include "core/device/kernel.hpp"
 

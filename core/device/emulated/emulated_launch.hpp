@@ -2,11 +2,207 @@
 // and by tests with kernels of their own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
 
-#include "core/device/emulated/emulated_block.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
+#include "core/device/kernel.hpp"
 #include "core/device/launch.hpp"
+
+namespace sparfuse::gpu {
+
+// Runs the threads of a grid on the host, each on a stack of its own, in an order that changes from
+// launch to launch. For tests: it takes some 0.2 us for every thread that waits at a barrier.
+
+namespace internal {
+class GridScheduler;
+}
+
+// What one emulated thread sees of its grid.
+class EmulatedThread {
+ public:
+  unsigned thread = 0;
+  unsigned block = 0;
+  unsigned blocks = 0;
+
+  // Until all threads of the block are here, or all lanes of the warp.
+  void SyncBlock();
+  void SyncWarp();
+  // Lets other threads, and other blocks, run.
+  void Yield();
+
+  // 8 bytes a thread of the block, in two copies that calls take turns with: [threads].
+  std::uint64_t* Exchange(bool second) const { return exchange + (second ? threads : 0); }
+
+  bool turn = false;
+  unsigned threads = 0;
+  std::uint64_t* exchange = nullptr;
+  internal::GridScheduler* scheduler = nullptr;
+  std::size_t fibre = 0;
+};
+
+// Calls body(thread, shared) for every thread of `blocks` blocks of `threads`; `shared` points to
+// shared_bytes bytes of a block, filled with a pattern before it starts. Some blocks run at a time,
+// started in the order of their numbers.
+//
+// Throws Error{kInternal} where threads of a block or warp wait at a barrier that others have left
+// the kernel without, and where no thread can go on.
+void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
+             const std::function<void(EmulatedThread&, void*)>& body);
+
+// Implements the block of kernel.hpp by emulated threads.
+
+template <int Threads>
+class EmulatedBlock {
+ public:
+  static constexpr int kThreads = Threads;
+  static constexpr int kWarps = Threads / kWarp;
+  static_assert(Threads % kWarp == 0 && Threads >= kWarp && Threads <= 1024);
+
+  explicit EmulatedBlock(EmulatedThread& self) : self_(self) {}
+
+  unsigned thread() const { return self_.thread; }
+  unsigned lane() const { return self_.thread % kWarp; }
+  unsigned warp() const { return self_.thread / kWarp; }
+  unsigned block() const { return self_.block; }
+  unsigned blocks() const { return self_.blocks; }
+
+  void Sync() const { self_.SyncBlock(); }
+  void SyncWarp() const { self_.SyncWarp(); }
+
+  std::uint32_t Ballot(bool predicate) const {
+    std::uint64_t* const values = ShareInWarp<std::uint64_t>(predicate);
+    std::uint32_t mask = 0;
+    for (unsigned i = 0; i < kWarp; ++i) mask |= static_cast<std::uint32_t>(values[i]) << i;
+    return mask;
+  }
+  template <class T>
+  T Shuffle(T value, unsigned lane) const {
+    return At<T>(ShareInWarp(value), lane % kWarp);
+  }
+  template <class T>
+  T ShuffleUp(T value, unsigned distance) const {
+    std::uint64_t* const values = ShareInWarp(value);
+    return lane() < distance ? value : At<T>(values, lane() - distance);
+  }
+  template <class T>
+  T ShuffleXor(T value, unsigned mask) const {
+    return At<T>(ShareInWarp(value), lane() ^ mask);
+  }
+
+  template <class T>
+  T Sum(T value) const {
+    return Reduce(value, [](T a, T b) { return a + b; });
+  }
+  template <class T>
+  T Max(T value) const {
+    return Reduce(value, [](T a, T b) { return a < b ? b : a; });
+  }
+  template <class T>
+  T ExclusiveSum(T value, T* total) const {
+    std::uint64_t* const values = ShareInBlock(value);
+    T before{};
+    T sum{};
+    for (unsigned t = 0; t < kThreads; ++t) {
+      if (t == thread()) before = sum;
+      sum += At<T>(values, t);
+    }
+    *total = sum;
+    self_.SyncBlock();
+    return before;
+  }
+
+  template <class T>
+  T AtomicAdd(T* at, T value) const {
+    const T before = *at;
+    *at = before + value;
+    return before;
+  }
+  template <class T>
+  T AtomicMax(T* at, T value) const {
+    const T before = *at;
+    if (before < value) *at = value;
+    return before;
+  }
+  template <class T>
+  T AtomicOr(T* at, T value) const {
+    const T before = *at;
+    *at = before | value;
+    return before;
+  }
+  template <class T>
+  T LoadAcquire(T* at) const {
+    return *at;
+  }
+  template <class T>
+  void StoreRelease(T* at, T value) const {
+    *at = value;
+  }
+  template <class T>
+  T LoadRelaxed(T* at) const {
+    return *at;
+  }
+  template <class T>
+  void StoreRelaxed(T* at, T value) const {
+    *at = value;
+  }
+  template <class T>
+  T LoadStreaming(const T* at) const {
+    return *at;
+  }
+  void Pause() const { self_.Yield(); }
+
+ private:
+  template <class T>
+  static T At(const std::uint64_t* values, unsigned i) {
+    static_assert(sizeof(T) <= sizeof(std::uint64_t));
+    T value;
+    std::memcpy(&value, values + i, sizeof(T));
+    return value;
+  }
+  // Two copies take turns: a thread may be one call ahead of another that still reads, not two.
+  template <class T>
+  std::uint64_t* Share(T value) const {
+    static_assert(sizeof(T) <= sizeof(std::uint64_t));
+    self_.turn = !self_.turn;
+    std::uint64_t* const values = self_.Exchange(self_.turn);
+    std::memcpy(values + thread(), &value, sizeof(T));
+    return values;
+  }
+  template <class T>
+  std::uint64_t* ShareInWarp(T value) const {
+    std::uint64_t* const values = Share(value) + warp() * kWarp;
+    self_.SyncWarp();
+    return values;
+  }
+  template <class T>
+  std::uint64_t* ShareInBlock(T value) const {
+    self_.SyncBlock();  // lanes of a warp may be at another turn than those of the next
+    self_.turn = false;
+    std::uint64_t* const values = Share(value);
+    self_.SyncBlock();
+    return values;
+  }
+  // The order of additions of CudaBlock.
+  template <class T, class Combine>
+  T Reduce(T value, Combine combine) const {
+    for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
+      value = combine(value, ShuffleXor(value, mask));
+    }
+    std::uint64_t* const values = ShareInBlock(value);
+    T all = At<T>(values, 0);
+    for (unsigned w = 1; w < kWarps; ++w) all = combine(all, At<T>(values, w * kWarp));
+    self_.SyncBlock();
+    return all;
+  }
+
+  EmulatedThread& self_;
+};
+
+}  // namespace sparfuse::gpu
 
 namespace sparfuse::gpu {
 

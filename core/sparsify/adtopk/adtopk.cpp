@@ -12,8 +12,8 @@
 #include <regex>
 
 #include "core/base/error.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
-#include "core/sparsify/topk/topk.hpp"
 
 namespace sparfuse {
 namespace {
@@ -213,8 +213,6 @@ SparsifierDescriptor AdTopKDescriptor() {
       .paper = "ADTopk, HPDC 2024",
       .revision = 1,
       .exact_count = true,
-      .index_shared = false,
-      .selection_model = {},
       .contraction = SmallerContraction,
       .deviations =
           "A tensor of one dimension, and a fused buffer, is one fibre: exact top-k of it. The "
@@ -229,7 +227,6 @@ SparsifierDescriptor AdTopKInterleavedDescriptor() {
           .paper = "ADTopk, HPDC 2024",
           .revision = 1,
           .exact_count = false,
-          .index_shared = false,
           // Over both phases of the matrices and kernels of ResNet-50, VGG-16 and BERT-base at
           // density 0.01 (the test AdTopKInterleaved.SelectionModelHolds computes it).
           .selection_model = {-0.066, 0.107},
@@ -245,7 +242,6 @@ SparsifierDescriptor AdTopKInterleavedDescriptor() {
           .options = {AxisOption(),
                       {.name = "always_all_dimension",
                        .fallback = std::string(R"((^|\.)fc\.)"),
-                       .choices = {},
                        .meaning =
                            "regular expression found in the names of tensors that have no global "
                            "phase; empty: none"}},

@@ -20,10 +20,12 @@
 #include <bit>
 #include <cmath>
 
+#include "core/device/launch.hpp"
 #include "core/sparsify/adtopk/adtopk.hpp"
-#include "core/sparsify/adtopk/kept_threshold_device.hpp"
+#include "core/sparsify/adtopk/kept_threshold_kernels.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/largest.hpp"
-#include "core/sparsify/topk/topk.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
 
 namespace sparfuse {
 namespace {
@@ -67,6 +69,33 @@ float SmallestKept(const Slot& slot) {
     smallest = std::min(smallest, std::abs(slot.values.data[i]));
   }
   return smallest;
+}
+
+// Decides, on the device, what the phase is: kept->all_dimension, or kept->estimates and how.
+void BeginPhaseOnDevice(const DeviceContext& context, KeptThreshold* kept, bool warming,
+                        bool ending) {
+  gpu::Launch(context.stream, 1, gpu::BeginPhase{kept, warming, ending}, context.only_if);
+}
+
+// Where kept->estimates: sends what reaches the threshold, if that is k/2 to 2k elements and the
+// phase is not an exact one; else the k largest, from which it learns the threshold anew.
+void SendByThreshold(const DeviceContext& context, const DeviceInput& input, const TensorInfo& info,
+                     std::size_t k, KeptThreshold* kept, bool warming, DeviceSlot& slot) {
+  const Stream& stream = context.stream;
+  DeviceContext wanted = context;
+  wanted.only_if = &kept->estimates;
+  // A bound that more than 2k elements reach tells whether too many reach the threshold.
+  DeviceScan scan =
+      PrepareScan(wanted, input, info, k, slot, {.wanted = std::min(input.n, 2 * k + 1)});
+  const auto count = static_cast<std::uint32_t>(k);
+  gpu::Launch(stream, 1, gpu::ChooseReaching{kept, scan.control, count}, scan.active());
+  CollectOnDevice(wanted, scan);
+  SendReaching(wanted, scan, slot);
+  const std::size_t blocks = std::clamp<std::size_t>(k / (8 * gpu::FindSmallest::kThreads), 1, 256);
+  gpu::Launch(stream, blocks, gpu::FindSmallest{scan.control, slot.values, slot.report, kept},
+              scan.active());
+  gpu::Launch(stream, 1, gpu::LearnThreshold{scan.control, kept, slot.report, warming},
+              scan.active());
 }
 
 class AdTopKThreshold final : public Sparsifier {
@@ -140,7 +169,7 @@ class AdTopKThreshold final : public Sparsifier {
     if (own->estimates || density == 1) {
       return all_dimension_->SelectOnDevice(wanted, source, density, info, own->topk.get(), slot);
     }
-    const std::size_t k = KeptOf(source, density);
+    const std::size_t k = KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
     const DeviceInput input = BeginSelectOnDevice(name(), wanted, source, density, info, slot, k);
     const bool warming = own->estimated++ < options_.warmup;
     const bool ending = options_.training_steps > 0 && 4 * own->steps > 3 * options_.training_steps;
@@ -308,7 +337,6 @@ SparsifierDescriptor AdTopKThresholdDescriptor() {
       .paper = "ADTopk, HPDC 2024",
       .revision = 1,
       .exact_count = false,
-      .index_shared = false,
       // After the warm-up, over both phases.
       .selection_model = {-0.701, 0.338},
       // Of the default form: the published rule promises nothing.
@@ -319,42 +347,27 @@ SparsifierDescriptor AdTopKThresholdDescriptor() {
       .deviations =
           "The published code shares tau among all tensors, tolerates a change of the whole "
           "threshold instead of a tenth, and compares x instead of |x|, which sends no negative "
-          "value; here each tensor has its tau, counted in its own threshold phases since the last "
-          "exact one, and a count "
-          "outside [K/2, 2K] becomes an exact top-k that refreshes the threshold. "
-          "compat = \"reference\" is the published rule, but that an empty selection becomes an "
-          "exact top-k. A tensor of one dimension is one fibre in the all-dimension phase.",
+          "value; here each tensor has its tau, counted in its own threshold phases since the "
+          "last exact one, and a count outside [K/2, 2K] becomes an exact top-k that refreshes "
+          "the threshold. compat = \"reference\" is the published rule, but that an empty "
+          "selection becomes an exact top-k. A tensor of one dimension is one fibre in the "
+          "all-dimension phase.",
       .options =
           {AxisOption(),
-           {.name = "train_type",
-            .fallback = std::string("other"),
-            .choices = {"resnet", "vgg", "lstm", "bert", "other"},
-            .meaning = "what is trained; gives the first tau: resnet and other 5, vgg 10, lstm and "
-                       "bert 20"},
-           {.name = "tau0",
-            .fallback = std::int64_t{0},
-            .min = 0,
-            .max = kMaxTau,
-            .choices = {},
-            .meaning = "first tau, in threshold phases; 0: from train_type"},
-           {.name = "warmup",
-            .fallback = std::int64_t{15},
-            .min = 1,
-            .max = 1e9,
-            .choices = {},
-            .meaning = "threshold phases of a tensor that are exact top-k at first"},
-           {.name = "training_steps",
-            .fallback = std::int64_t{0},
-            .min = 0,
-            .max = 1e12,
-            .choices = {},
-            .meaning = "steps of the whole training, in the last quarter of which a tensor with a "
-                       "steady threshold keeps to all-dimension top-k; 0: unknown, never"},
-           {.name = "compat",
-            .fallback = std::string("none"),
-            .choices = {"none", "reference"},
-            .meaning = "reference: the rule of the published code, step by step; there 0 training "
-                       "steps make a steady tensor keep to all-dimension top-k from then on"}},
+           ChoiceOption(
+               "train_type", "other", {"resnet", "vgg", "lstm", "bert", "other"},
+               "what is trained; gives the first tau: resnet and other 5, vgg 10, lstm and bert "
+               "20"),
+           WholeOption("tau0", 0, 0, kMaxTau, "first tau, in threshold phases; 0: from train_type"),
+           WholeOption("warmup", 15, 1, 1e9,
+                       "threshold phases of a tensor that are exact top-k at first"),
+           WholeOption("training_steps", 0, 0, 1e12,
+                       "steps of the whole training, in the last quarter of which a tensor with "
+                       "a steady threshold keeps to all-dimension top-k; 0: unknown, never"),
+           ChoiceOption("compat", "none", {"none", "reference"},
+                        "reference: the rule of the published code, step by step; there 0 "
+                        "training steps make a steady tensor keep to all-dimension top-k from "
+                        "then on")},
       .make = Make,
       .aliases = {"adtopk_thr"}};
 }

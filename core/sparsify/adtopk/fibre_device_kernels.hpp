@@ -1,4 +1,4 @@
-// Selects top-k in each fibre of a tensor by itself (fibres.hpp), on a device.
+// Selects top-k in each fibre of a tensor by itself (adtopk.hpp), on a device.
 //
 // SelectTiles   a block takes whole slices of at most kTile elements into shared memory, and a warp
 //               a fibre there, of at most 1024 elements, into registers; a thread one of at most

@@ -1,11 +1,11 @@
-#include "core/sparsify/adtopk/fibres.hpp"
-
+// Selects top-k along one axis of a tensor, in each fibre by itself, on the host.
 #include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cmath>
 
 #include "core/base/cpu.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/sparsify/adtopk/fibre_kernels.hpp"
 
 namespace sparfuse {
@@ -326,11 +326,11 @@ std::span<Scratch> MakeScratch(Workspace& workspace, const Fibres& fibres, std::
                                std::size_t workers) {
   const std::size_t stride = fibres.length + 16;  // off the sizes that share cache sets
   const std::size_t room = stride * side;
-  const auto all = WorkspaceArray<Scratch>(workspace, kUseSample, workers);
+  const auto all = WorkspaceArray<Scratch>(workspace, kUseFibres, workers);
   const auto indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, workers * room);
   const auto values = WorkspaceArray<float>(workspace, kUseValues, workers * room);
-  const auto columns = WorkspaceArray<std::uint8_t>(workspace, kUseOffsets, workers * room);
-  const auto packed = WorkspaceArray<float>(workspace, kUseBinKeys, workers * room);
+  const auto columns = WorkspaceArray<std::uint8_t>(workspace, kUseFibreColumns, workers * room);
+  const auto packed = WorkspaceArray<float>(workspace, kUseFibreValues, workers * room);
   const std::size_t key_room = fibres.length + 1;
   const auto keys = WorkspaceArray<std::uint32_t>(workspace, kUseKeys, workers * key_room);
   for (std::size_t w = 0; w < workers; ++w) {
@@ -380,8 +380,8 @@ void SelectFibres(const SelectContext& context, SelectInput& input, const Tensor
   float* values = slot.values.data;
   const std::size_t total = fibres.count() * k;
   if (!whole_rows) {
-    indices = WorkspaceArray<std::uint32_t>(workspace, kUseSegments, total).data();
-    values = WorkspaceArray<float>(workspace, kUseHistograms, total).data();
+    indices = WorkspaceArray<std::uint32_t>(workspace, kUseUnmergedIndices, total).data();
+    values = WorkspaceArray<float>(workspace, kUseUnmergedValues, total).data();
   }
 
   const std::size_t row_blocks = (fibres.inner + side - 1) / side;

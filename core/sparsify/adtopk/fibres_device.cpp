@@ -1,7 +1,7 @@
 // Selects in fibres on a device, with the kernels that suit their length and layout.
 #include "core/device/launch.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/sparsify/adtopk/fibre_device_kernels.hpp"
-#include "core/sparsify/adtopk/fibres.hpp"
 #include "core/sparsify/scan_device/position_bitmap_device.hpp"
 
 namespace sparfuse {

@@ -4,15 +4,15 @@
 //              communication and its application to accelerate distributed deep learning",
 //              SIGCOMM 2021 (block top-k, for OmniReduce).
 // Deviations:  stated in the descriptor. Ties go to the lower block, so the result is unique.
-#include "core/sparsify/block-topk/block_topk.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <numeric>
 
 #include "core/base/cpu.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
@@ -26,7 +26,7 @@ struct Run {
   std::size_t at = 0;  // in the slot
 };
 
-class BlockTopK final : public Sparsifier {
+class BlockTopK final : public ScanSparsifier {
  public:
   explicit BlockTopK(std::size_t block) : block_(block) {}
 
@@ -35,18 +35,18 @@ class BlockTopK final : public Sparsifier {
 
   std::size_t Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
                     double density) const override {
+    return Kept(n, density);
+  }
+
+  std::size_t Kept(std::size_t n, double density) const override {
     return BlockTopKCount(n, block_, density);
   }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t count = BlockTopKCount(input.n, block_, density);
-    RequireRoom(name(), info, slot, count);
-    if (count == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
     const std::span<const double> energies = Energies(context, input, info);
-    Take(context, input, Largest(context, energies, input.n, count / block_), slot);
-    slot.count = count;
+    Take(context, input, Largest(context, energies, input.n, aim.k / block_), slot);
+    slot.count = aim.k;
   }
 
  private:
@@ -55,7 +55,7 @@ class BlockTopK final : public Sparsifier {
                                    const TensorInfo& info) const {
     const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
     const auto energies =
-        WorkspaceArray<double>(*context.workspace, kUseSample, Blocks(input.n, block_));
+        WorkspaceArray<double>(*context.workspace, kUseEnergies, Blocks(input.n, block_));
     const std::size_t chunk = Blocks(ChunkSize(input.n), block_) * block_;
     const std::size_t piece = std::max<std::size_t>(1, kBlock / block_) * block_;
     float* const residual = input.pending ? input.residual : nullptr;
@@ -95,13 +95,13 @@ class BlockTopK final : public Sparsifier {
   std::span<const Run> Largest(const SelectContext& context, std::span<const double> energies,
                                std::size_t n, std::size_t many) const {
     Workspace& workspace = *context.workspace;
-    const auto order = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, energies.size());
+    const auto order = WorkspaceArray<std::uint32_t>(workspace, kUseBlockOrder, energies.size());
     std::iota(order.begin(), order.end(), 0u);
     const auto next = order.begin() + static_cast<std::ptrdiff_t>(many);
     std::nth_element(order.begin(), next, order.end(), [&](std::uint32_t a, std::uint32_t b) {
       return energies[a] != energies[b] ? energies[a] > energies[b] : a < b;
     });
-    const auto runs = WorkspaceArray<Run>(workspace, kUseKeys, many + 1);
+    const auto runs = WorkspaceArray<Run>(workspace, kUseChunkParts, many + 1);
     std::size_t used = 0;
     std::size_t missing = 0;
     for (; used < many; ++used) {
@@ -159,18 +159,12 @@ SparsifierDescriptor BlockTopKDescriptor() {
       .paper = "Fei et al., OmniReduce, SIGCOMM 2021",
       .revision = 1,
       .exact_count = true,
-      .index_shared = false,
-      .selection_model = {},
       .contraction = Contraction,
       .deviations =
           "The count is exact: where the last, shorter block is among the largest, the block "
           "that comes next gives as many of its first elements as the last one lacks.",
-      .options = {{.name = "block",
-                   .fallback = std::int64_t{256},
-                   .min = 1,
-                   .max = 65536,
-                   .choices = {},
-                   .meaning = "elements of a block; a tensor is cut from its first one on"}},
+      .options = {WholeOption("block", 256, 1, 65536,
+                              "elements of a block; a tensor is cut from its first one on")},
       .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<BlockTopK>(static_cast<std::size_t>(IntOption(resolved, "block")));
       }};

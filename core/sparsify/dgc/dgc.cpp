@@ -15,35 +15,158 @@
 //              times upper_bound, and again.
 //   too few    (below lower_bound * K): the threshold times lower_bound, and again.
 //   at last    the first K by position, whatever their magnitudes. (exact_trim: the K largest.)
-#include "core/sparsify/dgc/dgc.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "core/base/cpu.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/sparsify/dgc/dgc_device.hpp"
-#include "core/sparsify/dgc/dgc_rule.hpp"
+#include "core/sparsify/descriptors.hpp"
+#include "core/sparsify/dgc/dgc_kernels.hpp"
 #include "core/sparsify/scan/largest.hpp"
+#include "core/sparsify/scan_device/collect_kernels.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
 
-class Dgc final : public Sparsifier {
+struct DgcOptions {
+  double sample_ratio;
+  double upper_bound;
+  double lower_bound;
+  std::int64_t max_iterations;
+  bool resample;
+  bool strided;
+  bool exact_trim;
+};
+
+std::size_t CeilProduct(std::size_t n, double factor) {
+  const auto product = static_cast<std::size_t>(std::ceil(static_cast<double>(n) * factor));
+  return std::clamp<std::size_t>(product, 1, n);
+}
+
+struct DgcSample {
+  std::size_t stride = 1;
+  std::size_t samples = 0;  // nominal: a strided sample may hold one more
+};
+
+DgcSample PlanDgcSample(std::size_t n, double density, double sample_ratio) {
+  const std::size_t wanted = CeilProduct(n, sample_ratio);
+  const auto enough = static_cast<std::size_t>(std::ceil(2.0 / density));
+  if (wanted == n || n <= enough) return {1, n};
+  const std::size_t least = std::max(wanted, enough);
+  // An odd stride, one more than a multiple of 32 to begin with, does not beat with rows of a
+  // matrix. It comes down to 1 at the latest, where all n >= least elements are sampled.
+  DgcSample plan;
+  plan.stride = (n + 32 * least - 1) / (32 * least) * 32 + 1;
+  while ((plan.samples = n / plan.stride) < least) plan.stride -= 8;
+  return plan;
+}
+
+gpu::DgcRule RuleOf(const DeviceInput& input, double density, const TensorInfo& info,
+                    const DgcOptions& options, std::uint64_t seed, const DeviceSlot& slot) {
+  const std::size_t n = input.n;
+  const std::size_t k = CeilProduct(n, density);
+  const DgcSample sample = PlanDgcSample(n, density, options.sample_ratio);
+  const RandomStream stream(seed, info.id, info.step);
+  const bool all = sample.samples == n;
+  const bool strided = all || options.strided;
+  const std::uint64_t start = all || !strided ? 0 : stream.Below(sample.stride, 0);
+  const std::size_t taken =
+      strided ? (n - start + sample.stride - 1) / sample.stride : sample.samples;
+  gpu::DgcRule rule{.k = 0,
+                    .rank = 0,
+                    .samples = 0,
+                    .stride = 0,
+                    .start = 0,
+                    .strided = strided,
+                    .corrected = !all,
+                    .resample = options.resample,
+                    .exact_trim = options.exact_trim,
+                    .most = 0,
+                    .max_iterations = options.max_iterations,
+                    .upper_bound = options.upper_bound,
+                    .lower_bound = options.lower_bound,
+                    .stream = stream};
+  rule.k = static_cast<std::uint32_t>(k);
+  rule.rank = static_cast<std::uint32_t>(std::min(CeilProduct(sample.samples, density), taken));
+  rule.samples = static_cast<std::uint32_t>(taken);
+  rule.stride = static_cast<std::uint32_t>(sample.stride);
+  rule.start = static_cast<std::uint32_t>(start);
+  rule.most = static_cast<std::uint32_t>(std::min(slot.capacity, CandidateCapacity(n, k)));
+  return rule;
+}
+
+// Candidates that tell, as a rule, what the rule comes to.
+std::size_t WantedBy(const gpu::DgcRule& rule, std::size_t n) {
+  const double least = 1 + 6 / std::sqrt(static_cast<double>(rule.rank));
+  const double wanted = std::max(least, rule.upper_bound) * static_cast<double>(rule.k) + 1;
+  return wanted < static_cast<double>(n) ? static_cast<std::size_t>(wanted) : n;
+}
+
+// Selects what Dgc::Select does, bit for bit. Precondition: fewer than n elements are wanted.
+//   warm   or null; decides the time taken, never the result.
+// Launches: one for kOneBlock elements or fewer, else seven, of which three do nothing as a rule.
+void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, double density,
+                       const TensorInfo& info, const DgcOptions& options, std::uint64_t seed,
+                       WarmWords* warm, const DeviceSlot& slot) {
+  const Stream& stream = context.stream;
+  const gpu::DgcRule rule = RuleOf(input, density, info, options, seed, slot);
+  if (input.n <= kOneBlock) {
+    const gpu::DeviceSource source = gpu::SourceOf(input);
+    const gpu::SendTarget target = gpu::TargetOf(input, slot);
+    if (input.n <= kOneBlock / 4) {
+      gpu::Launch(stream, 1, gpu::DgcOfSmall<256>{rule, source, target}, context.only_if);
+    } else {
+      gpu::Launch(stream, 1, gpu::DgcOfSmall<1024>{rule, source, target}, context.only_if);
+    }
+    return;
+  }
+
+  const std::size_t wanted = WantedBy(rule, input.n);
+  auto* const words = context.workspace->Get<gpu::DgcWords>(stream, kUseStep, 1);
+  DeviceScan scan = PrepareScan(context, input, info, rule.k, slot,
+                                {.wanted = wanted,
+                                 .warm = warm,
+                                 .capacity = CandidateCapacity(input.n, wanted),
+                                 .own = reinterpret_cast<std::uint32_t*>(words),
+                                 .own_size = sizeof(*words) / sizeof(std::uint32_t)});
+  scan.warm = nullptr;  // learns here
+  if (!rule.strided) {
+    constexpr std::size_t kAtOnce = gpu::DgcFromRandom::kEach * gpu::DgcFromRandom::kThreads;
+    const std::size_t lists = std::clamp<std::size_t>(rule.samples / kAtOnce, 1, kMostSpans);
+    gpu::Launch(stream, lists,
+                gpu::DgcFromRandom{rule, gpu::SourceOf(input), scan.control, words, scan.list},
+                scan.active());
+  }
+  CollectOnDevice(context, scan);
+  const std::size_t blocks = gpu::LookingBlocks(scan.capacity);
+  gpu::Launch(stream, 2 * blocks,
+              gpu::DgcDecide{rule, scan.control, words, gpu::CandidatesOf(scan), scan.list,
+                             slot.report, warm, static_cast<std::uint32_t>(wanted)},
+              scan.active());
+  const std::size_t spans = std::min(kExactSpans, scan.plan.chunks);
+  gpu::Launch(stream, (gpu::kKeyDigits + 1) * spans + 1,
+              gpu::DgcFromAll{rule, scan.input.x(), input.n, static_cast<std::uint32_t>(spans),
+                              scan.control, words, slot.report},
+              &words->slow);
+  RecollectOnDevice(context, scan);
+  SendReaching(context, scan, slot);
+}
+
+class Dgc final : public DeviceScanSparsifier {
  public:
   Dgc(const DgcOptions& options, std::uint64_t seed) : options_(options), seed_(seed) {}
 
   std::string_view name() const noexcept override { return "dgc"; }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t n = input.n;
-    const std::size_t k = CeilProduct(n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == n) return SelectAll(context, input, info, slot);
+  std::size_t Kept(std::size_t n, double density) const override { return CeilProduct(n, density); }
 
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
+    const auto [density, k] = aim;
+    const std::size_t n = input.n;
     const DgcSample plan = PlanDgcSample(n, density, options_.sample_ratio);
     const Estimate estimate = FromSample(context, input, info, plan, density);
     float threshold = estimate.threshold;
@@ -92,21 +215,15 @@ class Dgc final : public Sparsifier {
     }
   }
 
-  bool SelectsOnDevice() const noexcept override { return true; }
-
   std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
                                                    Device device) const override {
     return std::make_unique<DeviceWarmState>(device);
   }
 
-  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
-                      const TensorInfo& info, SparsifierState* state,
-                      DeviceSlot& slot) const override {
-    const std::size_t n = std::max<std::size_t>(source.gradient.size, 1);
-    const std::size_t k = CeilProduct(n, density);
-    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
-    if (k == n) return SelectAllOnDevice(context, input, slot);
-    SelectDgcOnDevice(context, input, density, info, options_, seed_, WarmWordsOf(state), slot);
+  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, const Aim& aim, SparsifierState* state,
+                          DeviceSlot& slot) const override {
+    SelectDgcOnDevice(context, input, aim.density, info, options_, seed_, WarmWordsOf(state), slot);
   }
 
  private:
@@ -194,7 +311,6 @@ SparsifierDescriptor DgcDescriptor() {
       .paper = "Lin et al., ICLR 2018",
       .revision = 1,
       .exact_count = false,
-      .index_shared = false,
       // Of log(count / k) over 240 selections at density 0.01: Gaussian and Laplace data, n =
       // 20,000, 100,000 and 500,000 (the test Dgc.SelectionModelHolds measures it).
       .selection_model = {-0.025, 0.053},
@@ -204,43 +320,27 @@ SparsifierDescriptor DgcDescriptor() {
           "An empty selection, or one that overflows its slot, becomes an exact top-k. "
           "exact_trim = true keeps the largest instead of the first by position.",
       .options =
-          {{.name = "sample_ratio",
-            .fallback = 0.01,
-            .min = 0.01,
-            .max = 1,
-            .choices = {},
-            .meaning = "fraction of the elements that is sampled for the threshold"},
+          {NumberOption("sample_ratio", 0.01, 0.01, 1,
+                        "fraction of the elements that is sampled for the threshold"),
            {.name = "upper_bound",
             .fallback = 1.3,
             .min = 1.0001,
             .max = 100,
-            .choices = {},
             .meaning =
                 "counts above this multiple of K are corrected; also the step of correction"},
            {.name = "lower_bound",
             .fallback = 0.8,
             .min = 0.01,
             .max = 0.9999,
-            .choices = {},
             .meaning =
                 "counts below this multiple of K are corrected; also the step of correction"},
-           {.name = "max_iterations",
-            .fallback = std::int64_t{10},
-            .min = 0,
-            .max = 1000,
-            .choices = {},
-            .meaning = "most corrections of the threshold"},
-           {.name = "resample",
-            .fallback = true,
-            .choices = {},
-            .meaning = "too many: keep the K largest of them instead of raising the threshold"},
-           {.name = "strided",
-            .fallback = true,
-            .choices = {},
-            .meaning = "sample with a stride from a random start instead of at random positions"},
+           WholeOption("max_iterations", 10, 0, 1000, "most corrections of the threshold"),
+           FlagOption("resample", true,
+                      "too many: keep the K largest of them instead of raising the threshold"),
+           FlagOption("strided", true,
+                      "sample with a stride from a random start instead of at random positions"),
            {.name = "exact_trim",
             .fallback = false,
-            .choices = {},
             .meaning =
                 "at last keep the K largest instead of the first K by position (a deviation)"}},
       .make = Make,

@@ -19,7 +19,6 @@
 #include <cstdint>
 
 #include "core/base/random_stream.hpp"
-#include "core/sparsify/scan_device/digit_kernels.hpp"
 #include "core/sparsify/scan_device/rank_kernels.hpp"
 #include "core/sparsify/scan_device/send_kernels.hpp"
 #include "core/sparsify/scan_device/small_tensor_kernels.hpp"

@@ -11,13 +11,13 @@
 //   estimate   t = m + z s; |x| > t is selected.
 //   paper      at most three selections: fewer than 2k/3 halve t, more than 4k/3 raise it by half;
 //              the last selection is sent.
-#include "core/sparsify/gaussiank/gaussiank.hpp"
-
 #include <algorithm>
 
-#include "core/sparsify/gaussiank/gaussiank_device.hpp"
-#include "core/sparsify/gaussiank/gaussiank_estimate.hpp"
+#include "core/sparsify/descriptors.hpp"
+#include "core/sparsify/gaussiank/gaussiank_kernels.hpp"
 #include "core/sparsify/scan/corrected.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
@@ -26,73 +26,75 @@ double Estimate(const Statistics& statistics, double density) {
   return GaussianThreshold(statistics, TwoSidedNormalQuantile(density));
 }
 
-class GaussianK final : public Sparsifier {
+// x has more than k elements; z: TwoSidedNormalQuantile of the density.
+//
+// Cost: one pass over x.
+void SelectGaussianOnDevice(const DeviceContext& context, const DeviceInput& input,
+                            const TensorInfo& info, std::size_t k, double z, WarmWords* warm,
+                            const DeviceSlot& slot) {
+  DeviceScan scan = PrepareScan(context, input, info, k, slot, Correcting(input.n, k, warm));
+  CollectAndMeasureOnDevice<false>(context, scan, gpu::AimAtGaussian{z, CorrectionOf(scan)});
+  RecollectOnDevice(context, scan);
+  SendReaching(context, scan, slot);
+}
+
+// As in the paper. Cost: three passes over x.
+void SelectGaussianPaperOnDevice(const DeviceContext& context, const DeviceInput& input,
+                                 const TensorInfo& info, std::size_t k, double z,
+                                 const DeviceSlot& slot) {
+  auto* const step = context.workspace->Get<gpu::GaussianStep>(context.stream, kUseStep, 1);
+  DeviceScan scan = PrepareScan(context, input, info, k, slot, NothingCollected());
+  CollectAndMeasureOnDevice<false>(context, scan, gpu::ListTries{z, step});
+  scan = PrepareScan(context, scan.input, info, k, slot, NothingCollected());
+  CollectAndMeasureOnDevice<true>(context, scan, gpu::ChooseTry{k, step}, {}, &step->tries);
+  scan = PrepareScan(context, scan.input, info, k, slot, Reaching(input.n, k, &step->key, slot));
+  CollectOnDevice(context, scan);
+  SendReaching(context, scan, slot);
+}
+
+class GaussianK final : public WarmSparsifier {
  public:
   std::string_view name() const noexcept override { return "gaussiank"; }
 
-  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
-    return std::make_unique<WarmState>(n);
-  }
-
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* state, Slot& slot) const override {
     WarmBound* const bound = BoundOf(state);
     Statistics statistics;
-    const Candidates candidates = CollectAndMeasure(context, input, info, k, bound, &statistics);
-    SendCorrected(context, input, info, candidates, Estimate(statistics, density), k, bound, slot);
+    const Candidates candidates =
+        CollectAndMeasure(context, input, info, aim.k, bound, &statistics);
+    SendCorrected(context, input, info, candidates, Estimate(statistics, aim.density), aim.k, bound,
+                  slot);
   }
 
-  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
-                                                   Device device) const override {
-    return std::make_unique<DeviceWarmState>(device);
-  }
-
-  bool SelectsOnDevice() const noexcept override { return true; }
-
-  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
-                      const TensorInfo& info, SparsifierState* state,
-                      DeviceSlot& slot) const override {
-    const std::size_t k = KeptOf(source, density);
-    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
-    if (k == input.n) return SelectAllOnDevice(context, input, slot);
-    SelectGaussianOnDevice(context, input, info, k, TwoSidedNormalQuantile(density),
+  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, const Aim& aim, SparsifierState* state,
+                          DeviceSlot& slot) const override {
+    SelectGaussianOnDevice(context, input, info, aim.k, TwoSidedNormalQuantile(aim.density),
                            WarmWordsOf(state), slot);
   }
 };
 
-class GaussianKPaper final : public Sparsifier {
+class GaussianKPaper final : public DeviceScanSparsifier {
  public:
   std::string_view name() const noexcept override { return "gaussiank@paper"; }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
-    const double t = Estimate(Measure(context, input, info), density);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
+    const double t = Estimate(Measure(context, input, info), aim.density);
     const GaussianWalk walk;
     std::uint32_t keys[kGaussianTries];
     std::size_t counts[kGaussianTries];
     for (std::size_t i = 0; i < kGaussianTries; ++i) keys[i] = KeyAbove(t * walk.factors[i]);
     CountReaching(context, input, keys, counts);
-    const std::size_t at = walk.Last(k, [&](std::size_t i) { return counts[i]; });
-    TakeReaching(context, input, info, keys[at], k, slot);
+    const std::size_t at = walk.Last(aim.k, [&](std::size_t i) { return counts[i]; });
+    TakeReaching(context, input, info, keys[at], aim.k, slot);
   }
 
-  bool SelectsOnDevice() const noexcept override { return true; }
-
-  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
-                      const TensorInfo& info, SparsifierState* /*state*/,
-                      DeviceSlot& slot) const override {
-    const std::size_t k = KeptOf(source, density);
-    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
-    if (k == input.n) return SelectAllOnDevice(context, input, slot);
-    SelectGaussianPaperOnDevice(context, input, info, k, TwoSidedNormalQuantile(density), slot);
+  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, const Aim& aim, SparsifierState* /*state*/,
+                          DeviceSlot& slot) const override {
+    SelectGaussianPaperOnDevice(context, input, info, aim.k, TwoSidedNormalQuantile(aim.density),
+                                slot);
   }
 };
 
@@ -104,14 +106,12 @@ SparsifierDescriptor GaussianKDescriptor() {
       .paper = "Shi et al., arXiv 1911.08772, 2019",
       .revision = 2,
       .exact_count = false,
-      .index_shared = false,
       // On random data and a small network's gradients (SelectionModels.OfCorrectedEstimatesHold).
       .selection_model = {0, 0.003},
       .contraction = CorrectedFraction,
       .deviations =
           "Where the estimate's count is more than 2 % beside k, the k largest are sent instead "
           "of what the paper's steps of halving and raising the threshold lead to.",
-      .options = {},
       .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<GaussianK>();
       },
@@ -125,11 +125,9 @@ SparsifierDescriptor GaussianKPaperDescriptor() {
       .paper = "Shi et al., arXiv 1911.08772, 2019",
       .revision = 1,
       .exact_count = false,
-      .index_shared = false,
       .selection_model = {0.787, 1.728},
       .contraction = OneElement,
       .deviations = "An empty selection, or one that overflows its slot, becomes an exact top-k.",
-      .options = {},
       .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<GaussianKPaper>();
       },

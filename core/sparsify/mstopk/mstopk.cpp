@@ -14,17 +14,17 @@
 //
 // A count decides only on which side of the (k + 1)-th magnitude t lies, so that one is found among
 // the candidates of a single pass, and the bisection reads no data at all.
-#include "core/sparsify/mstopk/mstopk.hpp"
-
 #include <algorithm>
 #include <bit>
 
 #include "core/base/cpu.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/sparsify/mstopk/mstopk_bracket.hpp"
-#include "core/sparsify/mstopk/mstopk_device.hpp"
+#include "core/sparsify/descriptors.hpp"
+#include "core/sparsify/mstopk/mstopk_kernels.hpp"
 #include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/scan/largest.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
@@ -58,22 +58,49 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
   slot.count = taken;
 }
 
-class MsTopK final : public Sparsifier {
+// x has more than k elements. Takes its bound from a sample in every step: one that is too high
+// would change what is selected, not only the time it takes.
+//
+// Cost: one pass over x, a second one where the bracket reaches below the candidates.
+void SelectMsTopKOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, std::size_t k, std::int64_t iterations,
+                          std::uint64_t seed, const DeviceSlot& slot) {
+  auto* const step = context.workspace->Get<gpu::MsTopKStep>(context.stream, kUseStep, 1);
+  ScanOptions options = Correcting(input.n, k, nullptr);
+  options.own = &step->counts.listed;
+  options.own_size = sizeof(step->counts) / sizeof(std::uint32_t);
+  DeviceScan scan = PrepareScan(context, input, info, k, slot, options);
+  CollectAndMeasureOnDevice<false>(context, scan, gpu::NoteRange{step});
+
+  const gpu::CandidateArrays candidates = gpu::CandidatesOf(scan);
+  const auto count = static_cast<std::uint32_t>(k);
+  const std::size_t blocks = std::clamp<std::size_t>(scan.capacity / 4096, 1, kMostCounting);
+  gpu::Launch(context.stream, blocks,
+              gpu::FindBracket{iterations, count, scan.control, candidates, scan.list, step},
+              scan.active());
+  RecollectOnDevice(context, scan);
+  gpu::Launch(context.stream, blocks,
+              gpu::CountBracket{RandomStream(seed, info.id, info.step), count,
+                                static_cast<std::uint32_t>(CandidateCapacity(input.n, k)),
+                                scan.control, candidates, step, slot.report},
+              scan.active());
+  gpu::Launch(context.stream, scan.plan.spans,
+              gpu::SendBracket{count, static_cast<std::uint32_t>(scan.plan.chunks),
+                               static_cast<std::uint32_t>(scan.plan.chunks_per_span), scan.control,
+                               candidates, step, gpu::TargetOf(input, slot)},
+              &step->counts.send);
+  Send(context, scan, slot);
+}
+
+class MsTopK final : public WarmSparsifier {
  public:
   MsTopK(std::int64_t iterations, std::uint64_t seed) : iterations_(iterations), seed_(seed) {}
 
   std::string_view name() const noexcept override { return "mstopk"; }
 
-  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
-    return std::make_unique<WarmState>(n);
-  }
-
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* state, Slot& slot) const override {
+    const std::size_t k = aim.k;
     WarmBound* const bound = BoundOf(state);
     Statistics statistics;
     const Candidates first = CollectAndMeasure(context, input, info, k, bound, &statistics);
@@ -105,20 +132,15 @@ class MsTopK final : public Sparsifier {
     Learn(first, key, k, bound);
   }
 
-  bool SelectsOnDevice() const noexcept override { return true; }
-
   std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
                                                    Device /*device*/) const override {
     return nullptr;
   }
 
-  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
-                      const TensorInfo& info, SparsifierState* /*state*/,
-                      DeviceSlot& slot) const override {
-    const std::size_t k = KeptOf(source, density);
-    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
-    if (k == input.n) return SelectAllOnDevice(context, input, slot);
-    SelectMsTopKOnDevice(context, input, info, k, iterations_, seed_, slot);
+  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, const Aim& aim, SparsifierState* /*state*/,
+                          DeviceSlot& slot) const override {
+    SelectMsTopKOnDevice(context, input, info, aim.k, iterations_, seed_, slot);
   }
 
  private:
@@ -133,18 +155,13 @@ SparsifierDescriptor MsTopKDescriptor() {
           .paper = "Shi et al., MLSys 2021",
           .revision = 2,
           .exact_count = true,
-          .index_shared = false,
-          .selection_model = {},
           .contraction = KeptFraction,
           .deviations =
-              "The run of elements from inside the bracket goes on at its first element after its "
-              "last. More than 2k + 65536 elements at or above the bracket become an exact top-k.",
-          .options = {{.name = "iterations",
-                       .fallback = std::int64_t{30},
-                       .min = 1,
-                       .max = 64,
-                       .choices = {},
-                       .meaning = "halvings of the range between mean and maximum magnitude"}},
+              "The run of elements from inside the bracket goes on at its first element after "
+              "its last. More than 2k + 65536 elements at or above the bracket become an exact "
+              "top-k.",
+          .options = {WholeOption("iterations", 30, 1, 64,
+                                  "halvings of the range between mean and maximum magnitude")},
           .make = [](const Options& resolved, std::uint64_t seed) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<MsTopK>(IntOption(resolved, "iterations"), seed);
           }};

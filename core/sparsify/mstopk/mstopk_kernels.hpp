@@ -1,5 +1,5 @@
-// Holds the kernels of MSTopK (mstopk.cpp describes the method), beside the passes of
-// scan_kernels.hpp:
+// Computes MSTopK's bracket around the k-th magnitude, on the host and on devices, and holds its
+// kernels (mstopk.cpp describes the method), beside the passes of scan_kernels.hpp:
 //
 //   FindBracket  128 blocks  keys in the histogram's bin of the (k + 1)-th magnitude into a list;
 //                            the last block finds that key and bisects
@@ -14,8 +14,37 @@
 #include <cstdint>
 
 #include "core/base/random_stream.hpp"
-#include "core/sparsify/mstopk/mstopk_bracket.hpp"
-#include "core/sparsify/scan_device/measure_on_device.hpp"
+#include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/scan_device/statistics_kernels.hpp"
+
+namespace sparfuse {
+
+struct Bracket {
+  std::uint32_t upper = kInfinityKey;  // all that reach it are sent
+  std::uint32_t lower = 0;
+};
+
+// next: the key of the (k + 1)-th magnitude.
+SPARFUSE_HOST_DEVICE Bracket Bisect(double mean, double max, std::uint32_t next,
+                                    std::int64_t iterations) {
+  Bracket bracket;
+  double low = 0;
+  double high = 1;
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    const double r = 0.5 * (low + high);
+    const std::uint32_t key = KeyAtLeast(mean + r * (max - mean));
+    if (key > next) {
+      high = r;
+      bracket.upper = key;
+    } else {
+      low = r;
+      bracket.lower = key;
+    }
+  }
+  return bracket;
+}
+
+}  // namespace sparfuse
 
 namespace sparfuse::gpu {
 

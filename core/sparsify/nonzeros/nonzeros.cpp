@@ -6,35 +6,31 @@
 //
 // The density does not choose: it is the part that is expected not to be 0, for plans and models;
 // at density 1 all is sent. Where the slot has no room for all, k by magnitude are sent.
-#include "core/sparsify/nonzeros/nonzeros.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <numeric>
 
 #include "core/base/cpu.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/largest.hpp"
 #include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
 
 constexpr std::uint32_t kSmallestKey = 1;  // of the smallest denormal; 0 and -0 have 0
 
-class Nonzeros final : public Sparsifier {
+class Nonzeros final : public ScanSparsifier {
  public:
   std::string_view name() const noexcept override { return kNonzeros; }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
     const std::size_t chunks = (input.n + ChunkSize(input.n) - 1) / ChunkSize(input.n);
     // begins[c]: where chunk c's elements go in the slot. One thread, which takes chunks in order,
     // finds it on the way where the slot holds any number.
-    const auto begins = WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, chunks + 1);
+    const auto begins = WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, chunks + 1);
     begins[0] = 0;
     const bool counted = context.pool->threads() > 1 || slot.capacity < input.n;
     if (counted) {
@@ -42,7 +38,7 @@ class Nonzeros final : public Sparsifier {
       CountChunks(context, input, begins);
       if (begins[chunks] > slot.capacity) {
         ++context.counters->overflows;
-        SelectLargest(context, input, info, k, 0, slot);
+        SelectLargest(context, input, info, aim.k, 0, slot);
         return;
       }
     }
@@ -117,7 +113,6 @@ SparsifierDescriptor NonzerosDescriptor() {
           .paper = "Wang et al., Zen, OSDI 2025",
           .revision = 1,
           .exact_count = false,
-          .index_shared = false,
           // As many as the density says that there are. Between batches of 256 to 4,096 words of a
           // text, drawn as runs of 1 to 64, the number of different words deviates by 2 to 6 %.
           .selection_model = {0, 0.04},
@@ -126,7 +121,6 @@ SparsifierDescriptor NonzerosDescriptor() {
               "The count follows the data: the density is the part that is expected not "
               "to be 0, for plans and models, and chooses nothing, but that density 1 "
               "sends zeros, too, and an overflow of the slot sends an exact top-k.",
-          .options = {},
           .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<Nonzeros>();
           },

@@ -7,25 +7,22 @@
 #include <utility>
 
 #include "core/sparsify/scan/largest.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
 
-class Published final : public Sparsifier {
+class Published final : public ScanSparsifier {
  public:
   Published(std::string_view name, std::function<void(const PublishedCall&)> rule)
       : name_(name), rule_(std::move(rule)) {}
 
   std::string_view name() const noexcept override { return name_; }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name_, context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name_, info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
     AddPending(context, input, info);
-    rule_({name_, context, input, info, density, k, slot});
+    rule_({name_, context, input, info, aim.density, aim.k, slot});
   }
 
  private:
@@ -120,12 +117,6 @@ double PublishedCall::KthMagnitude() const {
   float kth = std::numeric_limits<float>::max();
   for (std::size_t i = 0; i < k; ++i) kth = std::min(kth, std::abs(slot.values.data[i]));
   return static_cast<double>(kth);
-}
-
-double OneOfAll(std::span<const std::int64_t> shape, double /*density*/) {
-  double n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<double>(extent);
-  return 1 / n;
 }
 
 }  // namespace sparfuse

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/sparsify/scan/statistics.hpp"
+#include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
@@ -38,9 +38,6 @@ std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors();
 std::vector<SparsifierDescriptor> PublishedSidcoDescriptors();
 std::vector<SparsifierDescriptor> PublishedThresholdDescriptors();
 std::vector<SparsifierDescriptor> PublishedRandomKDescriptors();
-
-// 1 / n: what holds of every selection of one or more of the largest elements.
-double OneOfAll(std::span<const std::int64_t> shape, double density);
 
 // max(1, trunc(product)).
 std::size_t TruncatedCount(double product);
@@ -98,11 +95,11 @@ struct PublishedCall {
 };
 
 // Runs body(part, begin, end) over chunks of x and returns their parts, in order; valid until the
-// next use of kUseKeys.
+// next use of kUseChunkParts.
 template <class Part, class Body>
 std::span<const Part> ForChunks(const PublishedCall& call, const Body& body) {
   const std::size_t chunks = (call.input.n + kChunk - 1) / kChunk;
-  const auto parts = WorkspaceArray<Part>(*call.context.workspace, kUseKeys, chunks);
+  const auto parts = WorkspaceArray<Part>(*call.context.workspace, kUseChunkParts, chunks);
   call.context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
     parts[c] = {};
     body(parts[c], c * kChunk, std::min(call.input.n, (c + 1) * kChunk));

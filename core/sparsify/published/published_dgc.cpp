@@ -149,7 +149,7 @@ constexpr Form kGrace = {
     },
     {-0.249, 0.917},
     true,
-    OneOfAll,
+    OneElement,
     "In GRACE's code: samples n / 100 with replacement, corrects up to ten times by 1.3 and 0.7, "
     "and never cuts to size. Sends 0.95 +- 0.17 times k."};
 constexpr Form kAdtopk = {
@@ -159,7 +159,7 @@ constexpr Form kAdtopk = {
     },
     {0.195, 0.588},
     true,
-    OneOfAll,
+    OneElement,
     "In ADTopk's code: as dgc@grace, with two corrections. Sends 1.3 +- 0.7 times k."};
 constexpr Form kSaf = {
     "dgc@saf",
@@ -168,7 +168,7 @@ constexpr Form kSaf = {
     },
     {0.195, 0.588},
     true,
-    OneOfAll,
+    OneElement,
     "In SAFusion's code: samples k with replacement, corrects twice by 1.3 and 0.7, and never cuts "
     "to size. Sends 1.3 +- 0.7 times k."};
 constexpr Form kSsf = {
@@ -178,7 +178,7 @@ constexpr Form kSsf = {
     },
     {0.11, 0.561},
     true,
-    OneOfAll,
+    OneElement,
     "In SSFusion's code: samples k with replacement, corrects up to ten times by 1.2 and 0.8, and "
     "never cuts to size. Sends 0.95 +- 0.1 times k."};
 constexpr Form kWfbp = {
@@ -188,7 +188,7 @@ constexpr Form kWfbp = {
     },
     {4.6, 0.015},
     true,
-    OneOfAll,
+    OneElement,
     "In the code of WFBP: sends nearly everything. Its threshold is the smallest of k sampled "
     "magnitudes, corrected twice by 1.3: 99.8 times k at a density of 0.01."};
 constexpr Form kSidco = {
@@ -196,7 +196,7 @@ constexpr Form kSidco = {
     SelectSidco,
     {-0.184, 0.433},
     false,
-    OneOfAll,
+    OneElement,
     "In SIDCo's code: samples n / 100 without replacement, |x| > threshold; above 4k/3 elements "
     "the k largest of them, too few are not corrected. Sends 0.92 +- 0.22 times k."};
 constexpr Form kPool = {
@@ -216,17 +216,14 @@ SparsifierDescriptor Describe() {
           .paper = "Lin et al., ICLR 2018",
           .revision = 1,
           .exact_count = false,
-          .index_shared = false,
           .selection_model = kForm.model,
           .contraction = kForm.contraction,
           .deviations = kForm.deviations,
-          .options = {},
           .make =
               [](const Options&, std::uint64_t seed) {
                 return MakePublished(
                     kForm.name, [seed](const PublishedCall& call) { kForm.select(call, seed); });
               },
-          .aliases = {},
           .unbounded_count = kForm.unbounded_count,
           .reusable_threshold = kForm.contraction != Nothing};
 }

@@ -32,7 +32,7 @@ std::unique_ptr<Sparsifier> MakeGraceDist(const Options& /*resolved*/, std::uint
 
 // 1 - (1 - 1/n)^k: how likely an element is drawn at all.
 double DrawnFraction(std::span<const std::int64_t> shape, double density) {
-  const double one = OneOfAll(shape, density);
+  const double one = OneElement(shape, density);
   const double k = KeptFraction(shape, density) / one;
   return -std::expm1(k * std::log1p(-one));
 }
@@ -46,13 +46,11 @@ std::vector<SparsifierDescriptor> PublishedRandomKDescriptors() {
        .revision = 1,
        .exact_count = true,
        .index_shared = true,
-       .selection_model = {},
        .contraction = KeptFraction,
        .deviations =
            "As in the code of SAFusion, WFBP and GRACE: keyed by the sum of the bytes of the "
            "tensor's name and the step (here also by the seed), so that tensors whose names have "
            "equal sums select equal positions, and neighbouring sums repeat a step later.",
-       .options = {},
        .make = MakeSaf,
        .aliases = {"randomk@wfbp", "randomk@grace"}},
       {.name = "randomk@grace-dist",
@@ -66,7 +64,6 @@ std::vector<SparsifierDescriptor> PublishedRandomKDescriptors() {
            "As in GRACE's code for distributed PyTorch: k draws with replacement, keyed as in "
            "randomk@saf. There an element that is drawn twice is sent twice; here it is sent once, "
            "so that about density / 2 of the k are missing.",
-       .options = {},
        .make = MakeGraceDist,
        .aliases = {}},
   };

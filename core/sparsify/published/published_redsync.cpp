@@ -73,15 +73,13 @@ std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors() {
       .paper = "Fang et al., JPDC 2019",
       .revision = 1,
       .exact_count = false,
-      .index_shared = false,
       .selection_model = {-0.403, 1.01},
-      .contraction = OneOfAll,
+      .contraction = OneElement,
       .deviations =
           "In the code of SAFusion, SSFusion, ADTopk and SIDCo: a binary search of three counts at "
           "most, which raises the threshold where it has k/2 to k elements and ends with whatever "
           "the last one has: about 0.5 / 0.8 / 0.5 times k of Gaussian / Laplace / Student t (3) "
           "data, and next to nothing beside an outlier. Thresholds are not kept from step to step.",
-      .options = {},
       .make = MakeBinary,
       .aliases = {"redsync@ssf", "redsync@adtopk", "redsync@sidco"},
       .unbounded_count = true,

@@ -252,10 +252,8 @@ std::unique_ptr<Sparsifier> MakeRepo(const Options& resolved, std::uint64_t /*se
 }
 
 OptionSpec FitOption(std::vector<std::string> choices) {
-  return {.name = "fit",
-          .fallback = std::string("exponential"),
-          .choices = std::move(choices),
-          .meaning = "distribution that is fitted to the magnitudes"};
+  return ChoiceOption("fit", "exponential", std::move(choices),
+                      "distribution that is fitted to the magnitudes");
 }
 
 }  // namespace
@@ -266,13 +264,12 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
       .paper = "Abdelmoniem et al., MLSys 2021",
       .revision = 1,
       .exact_count = false,
-      .index_shared = false,
       .selection_model = {-0.868, 1.698},
-      .contraction = OneOfAll,
+      .contraction = OneElement,
       .deviations =
-          "In the code of SAFusion, SSFusion, WFBP and ADTopk: one stage, never adapted. With fit "
-          "= exponential it sends 0.02 / 1.0 / 1.5 times k of Gaussian / Laplace / Student t (3) "
-          "data, pareto 1.6 / 1.0 / 0.8, gamma 0.5 / 1.0 / 1.6.",
+          "In the code of SAFusion, SSFusion, WFBP and ADTopk: one stage, never adapted. With "
+          "fit = exponential it sends 0.02 / 1.0 / 1.5 times k of Gaussian / Laplace / Student t "
+          "(3) data, pareto 1.6 / 1.0 / 0.8, gamma 0.5 / 1.0 / 1.6.",
       .options = {FitOption({"exponential", "pareto", "gamma"})},
       .make = MakeSaf,
       .aliases = {"sidco@ssf", "sidco@wfbp", "sidco@adtopk"},
@@ -281,33 +278,22 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
   SparsifierDescriptor repo = saf;
   repo.name = "sidco@repo";
   repo.deviations =
-      "In SIDCo's own code: the number of stages of all tensors is adapted together, from the mean "
-      "density of five selections in a row, so that it depends on their order; that state is the "
-      "sparsifier's, one for a rank, not the tensor's. One stage by default: exponential sends "
-      "0.02 / 1.0 / 1.5 times k of Gaussian / Laplace / Student t (3) data, two stages 0.6 / 1.0 / "
-      "1.2, three 1.1 / 1.0 / 0.7. The changes of direction of stages -2 and -3 are this project's "
-      "reading.";
+      "In SIDCo's own code: the number of stages of all tensors is adapted together, from the "
+      "mean density of five selections in a row, so that it depends on their order; that state "
+      "is the sparsifier's, one for a rank, not the tensor's. One stage by default: exponential "
+      "sends 0.02 / 1.0 / 1.5 times k of Gaussian / Laplace / Student t (3) data, two stages 0.6 "
+      "/ 1.0 / 1.2, three 1.1 / 1.0 / 0.7. The changes of direction of stages -2 and -3 are this "
+      "project's reading.";
   repo.options = {
       FitOption({"exponential", "pareto", "gamma", "normal"}),
-      {.name = "stages",
-       .fallback = std::int64_t{1},
-       .min = -3,
-       .max = 64,
-       .choices = {},
-       .meaning = "number of fits; 0: as stage_density asks for; -1, -2, -3: adapted to "
-                  "the counts, the last two with changes of direction"},
-      {.name = "stage_density",
-       .fallback = 0.25,
-       .min = 0.001,
-       .max = 0.999,
-       .choices = {},
-       .meaning = "fraction that a later stage keeps of the one before it, with "
-                  "stages = 0"},
-      {.name = "approximate_gamma",
-       .fallback = false,
-       .choices = {},
-       .meaning = "fit = gamma: an asymptotic form of the quantile, which the code "
-                  "without error feedback uses, instead of the exact one"}};
+      WholeOption("stages", 1, -3, 64,
+                  "number of fits; 0: as stage_density asks for; -1, -2, -3: adapted to the "
+                  "counts, the last two with changes of direction"),
+      NumberOption("stage_density", 0.25, 0.001, 0.999,
+                   "fraction that a later stage keeps of the one before it, with stages = 0"),
+      FlagOption("approximate_gamma", false,
+                 "fit = gamma: an asymptotic form of the quantile, which the code without error "
+                 "feedback uses, instead of the exact one")};
   repo.make = MakeRepo;
   repo.aliases = {};
   return {std::move(saf), std::move(repo)};

@@ -38,34 +38,25 @@ std::vector<SparsifierDescriptor> PublishedThresholdDescriptors() {
        .paper = "Strom, Interspeech 2015",
        .revision = 1,
        .exact_count = false,
-       .index_shared = false,
        .selection_model = {-0.006, 0.006},
-       .contraction = OneOfAll,
+       .contraction = OneElement,
        .deviations =
-           "As in the code of WFBP, ADTopk and Ok-Topk: what is above the k-th magnitude, so k - 1 "
-           "elements, or fewer where several equal it.",
-       .options = {},
+           "As in the code of WFBP, ADTopk and Ok-Topk: what is above the k-th magnitude, so k - "
+           "1 elements, or fewer where several equal it.",
        .make = MakeWfbp,
        .aliases = {"threshold@adtopk", "threshold@oktopk"}},
       {.name = "threshold@grace-dist",
        .paper = "Strom, Interspeech 2015",
        .revision = 1,
        .exact_count = false,
-       .index_shared = false,
        .selection_model = {1.844, 1.813},
-       .contraction = OneOfAll,
+       .contraction = OneElement,
        .deviations =
-           "As in GRACE's code for distributed PyTorch: |x| >= the smaller of tau and the largest "
-           "element by sign, so that data without positive elements is sent whole. The density "
-           "asked for has no influence.",
-       .options = {{.name = "tau",
-                    .fallback = 0.01,
-                    .min = 0,
-                    .max = 1e30,
-                    .choices = {},
-                    .meaning = "magnitudes from here on are sent"}},
+           "As in GRACE's code for distributed PyTorch: |x| >= the smaller of tau and the "
+           "largest element by sign, so that data without positive elements is sent whole. The "
+           "density asked for has no influence.",
+       .options = {NumberOption("tau", 0.01, 0, 1e30, "magnitudes from here on are sent")},
        .make = MakeGraceDist,
-       .aliases = {},
        .unbounded_count = true},
   };
 }

@@ -10,6 +10,11 @@
 #include <bit>
 
 #include "core/base/cpu.hpp"
+#include "core/device/launch.hpp"
+#include "core/sparsify/descriptors.hpp"
+#include "core/sparsify/randomk/randomk_kernels.hpp"
+#include "core/sparsify/scan_device/position_bitmap_device.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 
@@ -45,7 +50,7 @@ void TakeBitmap(const SelectContext& context, SelectInput& input,
   };
   // Where each chunk's elements go in the slot. A chunk begins with a word; one thread, which takes
   // the chunks in order, need not count.
-  const auto starts = WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, chunks + 1);
+  const auto starts = WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, chunks + 1);
   starts[0] = 0;
   if (context.pool->threads() > 1) {
     context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
@@ -116,19 +121,44 @@ void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomS
 
 namespace {
 
-class RandomK final : public Sparsifier {
+constexpr double kRest = 8192;  // draws that one block does in its first round
+constexpr unsigned kMaxRounds = kBitmapScratchWords;
+
+// As SelectRandom of an x that is pending, on a device: draws positions in rounds, then sends the
+// elements there.
+void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& source,
+                          const RandomStream& stream, std::size_t k, DeviceSlot& slot) {
+  const std::size_t n = source.gradient.size;
+  const bool drawn_are_sent = k <= n / 2;
+  const std::size_t count = drawn_are_sent ? k : n - k;
+  const DeviceBitmap bitmap = ClearDeviceBitmap(context, n);
+  const gpu::Draws draws{stream, n, static_cast<std::uint32_t>(count), bitmap.bits, bitmap.words};
+  // Rounds of the whole device, as long as there is work for it. A draw hits a position that is
+  // already marked with probability count / n at most: that share of a round's draws is repeated.
+  unsigned round = 0;
+  auto missing = static_cast<double>(count);
+  for (; missing > kRest && round < kMaxRounds; ++round) {
+    const auto blocks =
+        static_cast<std::size_t>(missing) / (gpu::DrawRound::kThreads * gpu::DrawRound::kDraws) + 1;
+    gpu::Launch(context.stream, blocks, gpu::DrawRound{draws, round}, context.only_if);
+    missing *= static_cast<double>(count) / static_cast<double>(n);
+  }
+  if (count > 0) {
+    gpu::Launch(context.stream, 1, gpu::DrawRest{draws, round}, context.only_if);
+  }
+  TakeBitmapOnDevice(context, source, bitmap, drawn_are_sent ? SetBits::kSent : SetBits::kKept,
+                     Sum::kPending, slot);
+}
+
+class RandomK final : public ScanSparsifier {
  public:
   explicit RandomK(std::uint64_t seed) : seed_(seed) {}
 
   std::string_view name() const noexcept override { return "randomk"; }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
-    SelectRandom(context, input, RandomStream(seed_, info.id, info.step), k, slot, &info);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
+    SelectRandom(context, input, RandomStream(seed_, info.id, info.step), aim.k, slot, &info);
   }
 
   void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
@@ -157,10 +187,7 @@ SparsifierDescriptor RandomKDescriptor() {
           .revision = 1,
           .exact_count = true,
           .index_shared = true,
-          .selection_model = {},
           .contraction = KeptFraction,
-          .deviations = "",
-          .options = {},
           .make = Make};
 }
 

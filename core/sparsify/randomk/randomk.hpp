@@ -1,14 +1,12 @@
-// Describes the sparsifier `randomk`, the same indices on every rank, and draws sets of random
-// positions as bitmaps: reading a bitmap back in order sorts the positions for nothing.
+// Draws sets of random positions as bitmaps: reading a bitmap back in order sorts the positions for
+// nothing. The sparsifier `randomk` sends the same set on every rank.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "core/base/random_stream.hpp"
-#include "core/sparsify/device_selection.hpp"
 #include "core/sparsify/scan/scan.hpp"
-#include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
 
@@ -37,15 +35,9 @@ void TakeBitmap(const SelectContext& context, SelectInput& input,
 void SelectRandom(const SelectContext& context, SelectInput& input, const RandomStream& stream,
                   std::size_t k, Slot& slot, const TensorInfo* unchecked = nullptr);
 
-// As SelectRandom of an x that is pending, on a device.
-void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& source,
-                          const RandomStream& stream, std::size_t k, DeviceSlot& slot);
-
 // The elements at `count` positions that are drawn with replacement: as many as differ.
 // Preconditions: nothing is pending; 1 <= count <= slot.capacity.
 void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomStream& stream,
                  std::size_t count, Slot& slot);
-
-SparsifierDescriptor RandomKDescriptor();
 
 }  // namespace sparfuse

@@ -11,33 +11,24 @@
 //              k elements exceed.
 //   selection  the k largest of those. No threshold (X = M, or fewer than k above the mean): the k
 //              largest of all.
-#include "core/sparsify/redsync/redsync.hpp"
-
 #include <algorithm>
 #include <iterator>
 
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/largest.hpp"
 #include "core/sparsify/scan/statistics.hpp"
-#include "core/sparsify/scan/warm_bound.hpp"
-#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
 
-class RedSync final : public Sparsifier {
+class RedSync final : public WarmSparsifier {
  public:
   std::string_view name() const noexcept override { return "redsync"; }
 
-  std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
-    return std::make_unique<WarmState>(n);
-  }
-
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* state, Slot& slot) const override {
+    const std::size_t k = aim.k;
     WarmBound* const bound = BoundOf(state);
     if (bound == nullptr || bound->unused()) {
       const std::uint32_t key = Search(context, input, info, k, slot);
@@ -45,19 +36,6 @@ class RedSync final : public Sparsifier {
       return;
     }
     SelectLargestWarm(context, input, info, k, bound, slot);
-  }
-
-  bool SelectsOnDevice() const noexcept override { return true; }
-
-  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
-                                                   Device device) const override {
-    return std::make_unique<DeviceWarmState>(device);
-  }
-
-  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
-                      const TensorInfo& info, SparsifierState* state,
-                      DeviceSlot& slot) const override {
-    SelectTopKOnDevice(name(), context, source, density, info, state, slot);
   }
 
  private:
@@ -91,14 +69,11 @@ SparsifierDescriptor RedSyncDescriptor() {
           .paper = "Fang et al., JPDC 2019",
           .revision = 1,
           .exact_count = true,
-          .index_shared = false,
-          .selection_model = {},
           .contraction = KeptFraction,
           .deviations =
               "The search ends at the mean. After the first step, and on a device in every step, "
               "the last k-th magnitude or a sample bounds the search instead, which changes the "
               "time and not the selection.",
-          .options = {},
           .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<RedSync>();
           }};

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/sparsify/reused_threshold/reused_threshold_device.hpp"
+#include "core/device/launch.hpp"
+#include "core/sparsify/reused_threshold/reused_threshold_kernels.hpp"
 #include "core/sparsify/scan/scan.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
 
 namespace sparfuse {
 namespace {
@@ -20,6 +23,69 @@ struct ReusedState final : SparsifierState {
   double density = 0;           // that the threshold is for
   std::size_t aim = 0;          // half of it to twice as many may reach the threshold
 };
+
+struct ReusedDeviceState final : SparsifierState {
+  ReusedDeviceState(std::unique_ptr<SparsifierState> inner, Device device)
+      : inner(std::move(inner)), words(1, device, "a reused threshold") {}
+  std::unique_ptr<SparsifierState> inner;
+  std::uint64_t calls = 0;  // wanted or not: whether they are, the host does not know
+  double density = 0;       // that the threshold is for
+  Buffer<ReusedWords> words;
+};
+
+// residual: where x lies after the pass, or null; then `inner` has cleared what it has sent.
+void EstimateAndLearn(const Sparsifier& inner, const DeviceContext& context,
+                      const SelectSource& source, double density, const TensorInfo& info,
+                      ReusedDeviceState& state, DeviceSlot& slot, float* residual) {
+  inner.SelectOnDevice(context, source, density, info, state.inner.get(), slot);
+  state.density = density;
+  const std::size_t count = inner.Count(source.gradient.size, info.shape, density);
+  const std::size_t blocks =
+      std::clamp<std::size_t>(slot.capacity / 4096, 1, gpu::LearnReused::kMostBlocks);
+  gpu::Launch(
+      context.stream, blocks,
+      gpu::LearnReused{state.words.data(), count, slot.indices, slot.values, slot.report, residual},
+      context.only_if);
+}
+
+// `inner` selects, and its threshold is learned.
+void EstimateReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
+                            const SelectSource& source, double density, const TensorInfo& info,
+                            ReusedDeviceState& state, DeviceSlot& slot) {
+  EstimateAndLearn(inner, context, source, density, info, state, slot, nullptr);
+}
+
+// What reaches the threshold; `inner` selects where that is too little or too much.
+void SelectReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
+                          const SelectSource& source, double density, const TensorInfo& info,
+                          ReusedDeviceState& state, DeviceSlot& slot) {
+  const std::size_t count = inner.Count(source.gradient.size, info.shape, density);
+  const DeviceInput input =
+      BeginSelectOnDevice(inner.name(), context, source, density, info, slot, count);
+  ReusedWords* const words = state.words.data();
+  ScanOptions options;
+  options.bound = &words->key;
+  options.own = &words->again;
+  options.own_size = 1;
+  options.capacity = std::min(input.n, slot.capacity);
+  DeviceScan scan = PrepareScan(context, input, info, count, slot, options);
+  CollectOnDevice(context, scan);
+  gpu::Launch(context.stream, 1,
+              gpu::ReuseGuard{scan.control, words, static_cast<std::uint32_t>(scan.capacity),
+                              static_cast<std::uint32_t>(slot.capacity), slot.report},
+              scan.active());
+  Send(context, scan, slot);
+
+  DeviceContext again = context;
+  again.only_if = &words->again;
+  if (input.residual == nullptr) {
+    EstimateAndLearn(inner, again, source, density, info, state, slot, nullptr);
+    return;
+  }
+  // The pass has left x in the residual: `inner` selects from that, and what it sent is cleared.
+  const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
+  EstimateAndLearn(inner, again, x, density, info, state, slot, input.residual);
+}
 
 class ReusedThreshold final : public Sparsifier {
  public:

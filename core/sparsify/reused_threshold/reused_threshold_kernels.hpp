@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "core/sparsify/scan_device/collect_with_measure.hpp"
+#include "core/sparsify/scan_device/collect_kernels.hpp"
 #include "core/sparsify/scan_device/rank_kernels.hpp"
 
 namespace sparfuse {

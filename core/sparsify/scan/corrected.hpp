@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/sparsify/scan/largest.hpp"
 #include "core/sparsify/scan/statistics.hpp"
-#include "core/sparsify/scan/warm_bound.hpp"
 
 namespace sparfuse {
 

@@ -260,7 +260,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
     std::size_t ties_kept;  // of this run
     std::size_t ties;
   };
-  const auto emissions = WorkspaceArray<Emission>(*context.workspace, kUseSample,
+  const auto emissions = WorkspaceArray<Emission>(*context.workspace, kUseEmissions,
                                                   candidates.chunks.size() * (kChunk / kBlock));
   std::size_t at = 0;
   const std::uint32_t* next = keys.data();

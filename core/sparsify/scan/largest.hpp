@@ -1,6 +1,10 @@
-// Selects exactly the k largest magnitudes: total order |x| descending, index ascending.
+// Selects exactly the k largest magnitudes (total order |x| descending, index ascending), and
+// guesses a lower bound of them: a little below the last step's k-th.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -44,5 +48,89 @@ Bound SampledBound(const SelectContext& context, const SelectInput& input, const
 // The rank-th largest of stored candidates. Precondition: 1 <= rank <= candidates.count.
 std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
                         std::size_t rank);
+
+// The k-th magnitude moves slowly from step to step: 3 % below the last one it is almost always
+// reached by k elements, and by few more. Under error feedback the residual piles up just below the
+// k-th magnitude, and 3 % can be many: the margin follows the number of candidates that it gave.
+// Beside a pass over a large tensor a sample takes no time, and it knows better.
+class WarmBound {
+ public:
+  // n: elements of the tensor.
+  explicit WarmBound(std::size_t n) : large_(n >= kLarge) {}
+
+  // A key to start the next step with; 0: none is known.
+  std::uint32_t key() const { return key_; }
+
+  // Where the next k-th magnitude is expected, if there is a key to start with.
+  std::uint32_t kth() const { return key_ > 0 ? std::bit_cast<std::uint32_t>(last_) : kNoKey; }
+
+  // Nothing has been learned yet.
+  bool unused() const { return unused_; }
+
+  // After a step: the key of its k-th magnitude, how many elements reached key(), and whether they
+  // were too few or too many.
+  void Learn(std::uint32_t kth_key, std::uint64_t candidates, std::size_t k, bool failed) {
+    unused_ = false;
+    if (key_ > 0) {
+      const double surplus = static_cast<double>(candidates) / static_cast<double>(k);
+      if (failed) {
+        margin_ *= 4;
+        pause_ = next_pause_;
+        next_pause_ = std::min(2 * next_pause_, kMaxPause);
+      } else if (surplus > 1.5) {
+        margin_ *= 0.85f;
+      } else if (surplus < 1.1) {
+        margin_ *= 1.5f;
+      }
+      if (!failed) next_pause_ = 1;
+    } else if (pause_ > 0) {
+      --pause_;
+    }
+    margin_ = std::clamp(margin_, kMinMargin, kMaxMargin);
+    // A magnitude that moves fast, as in the first steps of error feedback, says little of the
+    // next.
+    const float kth = std::bit_cast<float>(kth_key);
+    const bool steady = std::abs(kth - last_) <= kMaxMargin * last_;
+    key_ = !large_ && steady && pause_ == 0 ? std::bit_cast<std::uint32_t>(kth * (1 - margin_)) : 0;
+    last_ = kth;
+  }
+
+ private:
+  static constexpr float kMaxMargin = 0.03f;
+  static constexpr float kMinMargin = 0.0005f;
+  static constexpr std::uint32_t kMaxPause = 64;  // steps
+  static constexpr std::size_t kLarge = std::size_t{1} << 22;
+
+  bool large_;
+  bool unused_ = true;
+  std::uint32_t key_ = 0;
+  float last_ = 0;  // k-th magnitude of the step before
+  float margin_ = kMaxMargin;
+  std::uint32_t pause_ = 0;  // steps without a bound yet; doubles with each failure in a row
+  std::uint32_t next_pause_ = 1;
+};
+
+// The state of a sparsifier that remembers nothing else.
+struct WarmState final : SparsifierState {
+  explicit WarmState(std::size_t n) : bound(n) {}
+  WarmBound bound;
+};
+
+// Null where there is no state.
+inline WarmBound* BoundOf(SparsifierState* state) {
+  return state == nullptr ? nullptr : &static_cast<WarmState*>(state)->bound;
+}
+
+// SelectLargest from the bound (or null), which learns how it fared.
+inline void SelectLargestWarm(const SelectContext& context, SelectInput& input,
+                              const TensorInfo& info, std::size_t k, WarmBound* bound, Slot& slot) {
+  const SelectCounters before = *context.counters;
+  const std::uint32_t key =
+      bound == nullptr ? SelectLargest(context, input, info, k, 0, slot)
+                       : SelectLargest(context, input, info, k, bound->key(), slot, bound->kth());
+  if (bound == nullptr) return;
+  bound->Learn(key, context.counters->candidates - before.candidates, k,
+               context.counters->fallbacks != before.fallbacks);
+}
 
 }  // namespace sparfuse

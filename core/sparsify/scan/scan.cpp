@@ -126,7 +126,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   // Where all is measured, nothing added and nothing finite reaches the bound.
   const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
   std::span<Statistics> parts;  // added up in index order, whoever measures them
-  if (statistics != nullptr) parts = WorkspaceArray<Statistics>(workspace, kUseKeys, chunks);
+  if (statistics != nullptr) parts = WorkspaceArray<Statistics>(workspace, kUseChunkParts, chunks);
 
   context.pool->ParallelFor(chunks, [&](std::size_t c, int worker) {
     const auto w = static_cast<std::size_t>(worker);

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "core/sparsify/scan/simd/select_kernels.hpp"
-#include "core/sparsify/select_arguments.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

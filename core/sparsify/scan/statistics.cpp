@@ -67,7 +67,7 @@ void CountReaching(const SelectContext& context, const SelectInput& input,
   const std::size_t chunk_size = ChunkSize(input.n);
   const std::size_t chunks = (input.n + chunk_size - 1) / chunk_size;
   using Counts = std::size_t[kCountedKeys];
-  const auto parts = WorkspaceArray<Counts>(*context.workspace, kUseKeys, chunks);
+  const auto parts = WorkspaceArray<Counts>(*context.workspace, kUseChunkParts, chunks);
   context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
     std::fill(std::begin(parts[c]), std::end(parts[c]), std::size_t{0});
     const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
@@ -114,7 +114,7 @@ void SendCandidates(const SelectContext& context, const SelectInput& input,
                     const Candidates& candidates, std::uint32_t key, Slot& slot) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   const auto starts =
-      WorkspaceArray<std::size_t>(*context.workspace, kUseKeys, candidates.chunks.size());
+      WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, candidates.chunks.size());
   std::size_t total = 0;
   for (std::size_t c = 0; c < candidates.chunks.size(); ++c) {
     starts[c] = total;

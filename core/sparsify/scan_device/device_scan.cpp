@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/sparsify/scan_device/collect_with_measure.hpp"
+#include "core/sparsify/scan_device/collect_kernels.hpp"
 #include "core/sparsify/scan_device/scan_kernels.hpp"
 #include "core/sparsify/scan_device/small_tensor_kernels.hpp"
 
@@ -155,16 +155,6 @@ void Send(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot
 
 void SendReaching(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot& slot) {
   LaunchSend(context, scan, slot, true);
-}
-
-void SelectTopKOnDevice(std::string_view sparsifier, const DeviceContext& context,
-                        const SelectSource& source, double density, const TensorInfo& info,
-                        SparsifierState* state, const DeviceSlot& slot) {
-  const std::size_t k = KeptOf(source, density);
-  const DeviceInput input =
-      BeginSelectOnDevice(sparsifier, context, source, density, info, slot, k);
-  if (k == input.n) return SelectAllOnDevice(context, input, slot);
-  SelectLargestOnDevice(context, input, info, k, WarmWordsOf(state), slot);
 }
 
 }  // namespace sparfuse

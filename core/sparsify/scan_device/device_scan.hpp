@@ -21,6 +21,7 @@
 
 #include "core/device/launch.hpp"
 #include "core/sparsify/device_selection.hpp"
+#include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
@@ -43,12 +44,6 @@ DeviceInput BeginSelectOnDevice(std::string_view sparsifier, const DeviceContext
                                 const SelectSource& source, double density, const TensorInfo& info,
                                 const DeviceSlot& slot, std::size_t k);
 
-// KeptCount of what is selected from, and 1 where that is empty, which is refused as the selection
-// begins.
-inline std::size_t KeptOf(const SelectSource& source, double density) {
-  return KeptCount(std::max<std::size_t>(source.gradient.size, 1), density);
-}
-
 // Sends all of x: density 1.
 void SelectAllOnDevice(const DeviceContext& context, const DeviceInput& input,
                        const DeviceSlot& slot);
@@ -64,12 +59,6 @@ inline constexpr std::size_t kOneBlock = 16384;
 void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& input,
                            const TensorInfo& info, std::size_t k, WarmWords* warm,
                            const DeviceSlot& slot);
-
-// SelectOnDevice of a sparsifier that keeps the k = KeptCount largest; with a DeviceWarmState or
-// without.
-void SelectTopKOnDevice(std::string_view sparsifier, const DeviceContext& context,
-                        const SelectSource& source, double density, const TensorInfo& info,
-                        SparsifierState* state, const DeviceSlot& slot);
 
 // --- How a pass is cut -------------------------------------------------------------------------
 
@@ -235,7 +224,8 @@ struct NoMeasure {
 
 // The elements of x that reach control->lo, into the arrays of candidates; their number and their
 // histogram; what is not finite, into the report. The pending addition is done, and nothing is
-// pending any more. One launch. A measure of one's own: collect_with_measure.hpp.
+// pending any more. One launch. A measure of one's own: CollectWithMeasure, in
+// collect_kernels.hpp.
 void CollectOnDevice(const DeviceContext& context, DeviceScan& scan);
 
 // The same once more where a kernel of the caller has asked for it (WantRecollected in
@@ -254,5 +244,54 @@ void Send(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot
 // is raised, where it is more than the slot holds or was stored, `overflows`; at most one of the
 // two. Two launches. Precondition: least and most are set.
 void SendReaching(const DeviceContext& context, const DeviceScan& scan, const DeviceSlot& slot);
+
+// For a pass that measures and collects nothing.
+inline ScanOptions NothingCollected() {
+  ScanOptions options;
+  options.lo = kInfinityKey;
+  options.capacity = 1;
+  return options;
+}
+
+// How many candidates to collect so that what any threshold selects, if its count is k to within
+// CountTolerance, is among them.
+inline std::size_t NeededToCorrect(std::size_t n, std::size_t k) {
+  return std::min(k + CountTolerance(k) + 1, n);
+}
+
+// For a scan after which SendReaching sends what is above an estimate if that is k to within
+// CountTolerance, else the k largest.
+inline ScanOptions Correcting(std::size_t n, std::size_t k, WarmWords* warm) {
+  const std::size_t tolerance = CountTolerance(k);
+  ScanOptions options;
+  options.wanted = NeededToCorrect(n, k);
+  options.warm = warm;
+  options.capacity = CandidateCapacity(n, options.wanted);
+  options.least = static_cast<std::uint32_t>(k - tolerance);
+  options.most = static_cast<std::uint32_t>(k + tolerance);
+  options.estimate_may_miss = true;
+  return options;
+}
+
+// For a scan after which SendReaching sends everything that reaches a key, unless that is nothing
+// or more than the slot holds.
+inline ScanOptions Reaching(std::size_t n, std::size_t k, std::uint32_t key,
+                            const DeviceSlot& slot) {
+  ScanOptions options;
+  options.lo = key;
+  options.key = key;
+  options.capacity = std::min(n, std::max(slot.capacity, CandidateCapacity(n, k)));
+  options.least = 1;
+  options.most = static_cast<std::uint32_t>(slot.capacity);
+  return options;
+}
+
+// The same where the key is a word on the device.
+inline ScanOptions Reaching(std::size_t n, std::size_t k, const std::uint32_t* key,
+                            const DeviceSlot& slot) {
+  ScanOptions options = Reaching(n, k, 0u, slot);
+  options.bound = key;
+  return options;
+}
 
 }  // namespace sparfuse

@@ -1,4 +1,5 @@
-// Joins the kernels of device_scan.hpp, and says what they cost.
+// Joins the kernels of device_scan.hpp and says what they cost; the first of them zeroes a scan's
+// control and finds its bound, the last sends the k largest by passes over all of x.
 //
 // Expected on an H200 (4.8 TB/s, of which a read gets about 4.3; 132 multiprocessors), not
 // measured; n = 25.6M at 1 %, without feedback:
@@ -31,7 +32,210 @@
 // indices, ties included, which theirs leaves open.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/random_stream.hpp"
+#include "core/sparsify/scan/sample.hpp"
 #include "core/sparsify/scan_device/collect_kernels.hpp"
-#include "core/sparsify/scan_device/prepare_kernels.hpp"
-#include "core/sparsify/scan_device/send_exact_kernels.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/device_source.hpp"
+#include "core/sparsify/scan_device/rank_kernels.hpp"
 #include "core/sparsify/scan_device/send_kernels.hpp"
+
+namespace sparfuse::gpu {
+
+inline constexpr std::size_t kMostSampled = 16384;
+
+// Zeroes a control and finds control->lo: from the step before, from a sample, or 0.
+struct Prepare {
+  static constexpr const char* kName = "Prepare";
+  static constexpr int kThreads = 512;
+  using Shared = RankShared;
+
+  ScanControl* control;
+  const std::uint32_t* only_if;
+  const WarmWords* warm;
+  DeviceSource source;
+  RandomStream stream;
+  std::uint32_t lines;  // of the sample
+  std::uint32_t rank;   // of the bound in the sample; 0: the bound is `lo`
+  std::uint32_t* own;   // of the caller, zeroed in any case
+  std::uint32_t own_size;
+  const std::uint32_t* bound;
+  std::uint32_t lo;  // this and what follows: of the control, as ScanOptions says
+  std::uint32_t key;
+  std::uint32_t least;
+  std::uint32_t most;
+  std::uint32_t estimate_may_miss;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    const unsigned thread = block.thread();
+    const bool wanted = only_if == nullptr || *only_if != 0;
+    Zero(block, own, own_size);
+    if (wanted) {
+      Zero(block, control->bins, kScanBins);
+      Zero(block, control->measured, kMostSpans);
+      Zero(block, control->counted, kMostCounting);
+      Zero(block, control->refined, kMostCounting);
+      Zero(block, control->exact_bins, 3 * kExactBins);
+      Zero(block, control->exact_done, 3 * kExactSpans);
+      Zero(block, control->exact_sums, kExactSpans);
+      Zero(block, control->sums, kMostSpans);
+    }
+    const std::uint32_t warm_key = wanted && warm != nullptr ? warm->key : 0;
+    const std::uint32_t given = wanted && bound != nullptr ? *bound : lo;
+    std::uint32_t from = warm_key > 0 ? warm_key : given;
+    if (wanted && warm_key == 0 && rank > 0) from = Sampled(block, shared);
+    if (thread != 0) return;
+    control->active = wanted ? 1 : 0;
+    control->exact = 0;
+    control->recollect = 0;
+    if (!wanted) return;
+    control->lo = from;
+    control->warm = warm_key > 0 ? 1 : 0;
+    control->count = 0;
+    control->key = bound != nullptr ? given : key;
+    control->least = least;
+    control->most = most;
+    control->estimate_may_miss = estimate_may_miss;
+    control->first = 0;
+    control->reaching = 0;
+    control->mode = SendMode::kLargest;
+    control->limit = 0;
+    control->cut = 0;
+    control->listed = 0;
+    control->decided = 0;
+    control->ready = 0;
+  }
+
+ private:
+  template <class Block, class T>
+  static SPARFUSE_DEVICE void Zero(Block& block, T* words, std::size_t count) {
+    for (std::size_t i = block.thread(); i < count; i += Block::kThreads) words[i] = 0;
+  }
+
+  // Of a stratified random sample of 64-byte lines.
+  template <class Block>
+  SPARFUSE_DEVICE std::uint32_t Sampled(Block& block, Shared& shared) const {
+    constexpr unsigned kEach = kMostSampled / kThreads;
+    constexpr unsigned kTogether = 8;  // with feedback; else all
+    static_assert(kMostSampled / kLine <= kDigits);
+    FindSampledLines(block, stream, source.n, lines, shared.bins);
+    const unsigned sampled = lines * static_cast<unsigned>(kLine);
+    float x[kEach];
+    for (unsigned first = 0; first < kEach; first += kTogether) {
+      source.Load<kTogether>(
+          [&](unsigned e) {
+            const unsigned s = (first + e) * kThreads + block.thread();
+            return SampledElement(shared.bins, s < sampled ? s : sampled - 1);
+          },
+          x + first);
+    }
+    block.Sync();  // the lines' place is that of the histogram
+
+    constexpr int kCoarse = 9;  // of a key: 2^-14 of the magnitude
+    return static_cast<std::uint32_t>(
+        CutOfRank(block, shared, 31, kCoarse, rank, [&](const auto& count) {
+          for (unsigned e = 0; e < kEach; ++e) {
+            if (e * kThreads + block.thread() < sampled) count(KeyOf(x[e]));
+          }
+        }));
+  }
+};
+
+// Four phases of `spans` blocks: a histogram of each of three digits of the keys, then the elements
+// are sent in index order.
+struct SendExact {
+  static constexpr const char* kName = "SendExact";
+  static constexpr int kThreads = 512;
+  static constexpr unsigned kEach = 8;
+  static_assert(kExactBins == kDigits);
+  struct Shared {
+    std::uint32_t bins[kDigits];
+    BinShared bin;
+  };
+
+  const float* x;
+  std::uint64_t n;
+  ScanControl* control;
+  WarmWords* warm;
+  std::uint32_t k;
+  std::uint32_t spans;
+  std::uint64_t span_size;
+  SendTarget slot;
+
+  template <class Block>
+  SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
+    const unsigned phase = block.block() / spans;
+    const unsigned span = block.block() % spans;
+    const std::uint64_t begin = span * span_size;
+    const std::uint64_t end = begin + span_size < n ? begin + span_size : n;
+    if (phase > 0) Await(block, control->exact_done + (phase - 1) * kExactSpans, spans);
+    const KeyPrefix found = FindPrefix(block, shared.bin, control->exact_bins, phase, k);
+    if (phase < kKeyDigits) {
+      AddDigits(block, shared.bins, control->exact_bins, phase, found.prefix, begin, end,
+                [&](std::uint64_t i) { return x[i]; });
+      Announce(block, control->exact_done + phase * kExactSpans + span);
+    } else {
+      Emit(block, span, begin, end, found.prefix, found.rank);
+    }
+  }
+
+ private:
+  // All elements above `key` and the first `ties` that equal it.
+  template <class Block>
+  SPARFUSE_DEVICE void Emit(Block& block, unsigned span, std::uint64_t begin, std::uint64_t end,
+                            std::uint32_t key, std::uint32_t ties) const {
+    std::uint32_t above = 0;
+    std::uint32_t equal = 0;
+    for (std::uint64_t i = begin; i < end; i += kThreads * kEach) {
+      std::uint32_t keys[kEach];
+      for (unsigned e = 0; e < kEach; ++e) {
+        const std::uint64_t at = i + e * kThreads + block.thread();
+        keys[e] = at < end ? KeyOf(x[at]) : kNoKey;
+      }
+      for (const std::uint32_t own : keys) {
+        above += static_cast<std::uint32_t>(own > key && own != kNoKey);
+        equal += static_cast<std::uint32_t>(own == key);
+      }
+    }
+    // Equal elements in the upper half, which sums of no more than n cannot leave.
+    const std::uint64_t sum = block.Sum(std::uint64_t{equal} << 32 | above);
+    std::uint64_t before = SumBefore(block, control->exact_sums, span, sum);
+    for (std::uint64_t i = begin; i < end; i += kThreads * kEach) {
+      const std::uint64_t at = i + block.thread() * kEach;
+      float own[kEach];
+      for (unsigned e = 0; e < kEach; ++e) own[e] = at + e < end ? x[at + e] : 0;
+      std::uint64_t count = 0;
+      for (unsigned e = 0; e < kEach; ++e) count += Counted(own[e], key, at + e < end);
+      std::uint64_t total = 0;
+      std::uint64_t place = before + block.ExclusiveSum(count, &total);
+      before += total;
+      for (unsigned e = 0; e < kEach; ++e) {
+        const std::uint64_t one = Counted(own[e], key, at + e < end);
+        const auto ties_before = static_cast<std::uint32_t>(place >> 32);
+        const std::uint32_t to =
+            static_cast<std::uint32_t>(place) + (ties_before < ties ? ties_before : ties);
+        if (one == 1 || (one > 1 && ties_before < ties)) {
+          slot.indices[to] = static_cast<std::uint32_t>(at + e);
+          slot.values[to] = own[e];
+          if (slot.residual != nullptr) slot.residual[at + e] = 0;
+        }
+        place += one;
+      }
+    }
+    if (span != spans - 1 || block.thread() != 0) return;
+    slot.report->count = k;
+    Learn(warm, control->warm != 0, key, control->count, k, true);
+  }
+
+  static SPARFUSE_DEVICE std::uint64_t Counted(float value, std::uint32_t key, bool valid) {
+    const std::uint32_t own = KeyOf(value);
+    if (!valid || own < key) return 0;
+    return own > key ? 1 : std::uint64_t{1} << 32;
+  }
+};
+
+}  // namespace sparfuse::gpu

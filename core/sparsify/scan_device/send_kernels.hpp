@@ -13,7 +13,7 @@
 namespace sparfuse::gpu {
 
 // After a step: the key of its k-th magnitude, how many elements reached the bound, and whether
-// they were too few or too many. WarmBound::Learn (warm_bound.hpp), for tensors of any size.
+// they were too few or too many. WarmBound::Learn (largest.hpp), for tensors of any size.
 SPARFUSE_DEVICE void Learn(WarmWords* words, bool from_warm, std::uint32_t kth_key,
                            std::uint32_t candidates, std::uint32_t k, bool failed) {
   constexpr float kMaxMargin = 0.03f;

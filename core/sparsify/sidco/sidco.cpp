@@ -19,18 +19,19 @@
 //                logarithm, the later ones as pareto.
 //   adaptive     every 5 steps: one stage less where the estimates selected more than 1.2 k on
 //                average, one more where less than 0.8 k.
-#include "core/sparsify/sidco/sidco.hpp"
-
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "core/base/cpu.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/corrected.hpp"
 #include "core/sparsify/scan/largest.hpp"
 #include "core/sparsify/scan/sample.hpp"
-#include "core/sparsify/sidco/sidco_device.hpp"
-#include "core/sparsify/sidco/sidco_fits.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
+#include "core/sparsify/sidco/sidco_kernels.hpp"
 
 namespace sparfuse {
 namespace {
@@ -44,7 +45,109 @@ struct SidcoState final : SparsifierState {
   SidcoMemory memory;
 };
 
-class Sidco final : public Sparsifier {
+struct SidcoDeviceState final : SparsifierState {
+  explicit SidcoDeviceState(Device device)
+      : memory(1, device, "SIDCo's stages"), bound(1, device, "the warm start of a selection") {}
+  Buffer<SidcoMemory> memory;  // all zero at first
+  int most_stages = 1;         // that it may have come to, which the host does not know
+  Buffer<WarmWords> bound;
+};
+
+gpu::SidcoSettings SettingsOf(const SidcoOptions& options, double density) {
+  return {options.fit, static_cast<std::uint32_t>(options.stages), options.first_ratio, density};
+}
+
+// Of the last step, or of this one alone, behind what its kernels tell one another.
+struct Words {
+  gpu::SidcoStep* step;
+  SidcoMemory* memory;
+};
+Words WordsOf(const DeviceContext& context, const SidcoDeviceState* state) {
+  struct Both {
+    gpu::SidcoStep step;
+    SidcoMemory memory;
+  };
+  auto* const both = context.workspace->Get<Both>(context.stream, kUseStep, 1);
+  return {&both->step, state == nullptr ? &both->memory : state->memory.data()};
+}
+
+void LaunchAdapt(const DeviceContext& context, const DeviceScan& scan, const Words& words,
+                 double density) {
+  gpu::Launch(context.stream, 1,
+              gpu::SidcoAdapt{density, scan.input.n, static_cast<std::uint32_t>(scan.k),
+                              static_cast<std::uint32_t>(scan.capacity), words.memory, words.step,
+                              scan.control},
+              scan.active());
+}
+
+// x has more than k elements; state: or null.
+//
+// Cost: one pass over x. Where the boundaries between stages are not known from the step before,
+// one block fits them to a sample, of tensors below kFitSampledFrom elements to all of x, and to
+// all of a larger one where the sample has not enough elements that are not zero.
+void SelectSidcoOnDevice(const DeviceContext& context, const DeviceInput& input,
+                         const TensorInfo& info, const SidcoOptions& options, double density,
+                         std::size_t k, SidcoDeviceState* state, const DeviceSlot& slot) {
+  const Words words = WordsOf(context, state);
+  const gpu::SidcoSettings settings = SettingsOf(options, density);
+  WarmWords* const warm = state == nullptr ? nullptr : state->bound.data();
+  const std::size_t sampled =
+      input.n < kFitSampledFrom ? 0 : std::min(input.n / kFitSampledShare, kFitMostSampled);
+
+  DeviceScan scan = PrepareScan(context, input, info, k, slot, Correcting(input.n, k, warm));
+  gpu::Launch(context.stream, 1,
+              gpu::SidcoBegin{settings, state != nullptr, words.memory, words.step,
+                              gpu::SourceOf(input), RandomStream(0, info.id, info.step),
+                              static_cast<std::uint32_t>(sampled / kLine)},
+              scan.active());
+  CollectAndMeasureOnDevice<true>(
+      context, scan, gpu::AimAtFit{settings, words.memory, words.step, CorrectionOf(scan)},
+      settings.Measured(), &words.step->tails);
+  RecollectOnDevice(context, scan);
+  SendReaching(context, scan, slot);
+  if (options.adaptive && state != nullptr) LaunchAdapt(context, scan, words, density);
+}
+
+// As in the paper. Cost: a pass over x for each stage, and one.
+void SelectSidcoPaperOnDevice(const DeviceContext& context, const DeviceInput& input,
+                              const TensorInfo& info, const SidcoOptions& options, double density,
+                              std::size_t k, SidcoDeviceState* state, const DeviceSlot& slot) {
+  const Words words = WordsOf(context, state);
+  const gpu::SidcoSettings settings = SettingsOf(options, density);
+  int most = options.stages;
+  if (options.adaptive && state != nullptr) {
+    const int adapted = static_cast<int>(std::ceil(-std::log2(density)));
+    state->most_stages = std::clamp(adapted, state->most_stages, kMaxStages);
+    most = std::max(most, state->most_stages);
+  }
+  DeviceInput x = input;
+  for (int stage = 0; stage < most; ++stage) {
+    DeviceContext pass = context;
+    ScanOptions of_pass = NothingCollected();
+    if (stage > 0) {
+      pass.only_if = &words.step->wanted[stage];
+    } else {
+      of_pass.own = words.step->wanted;
+      of_pass.own_size = std::size(words.step->wanted);
+    }
+    DeviceScan scan = PrepareScan(pass, x, info, k, slot, of_pass);
+    if (stage == 0) {
+      gpu::Launch(context.stream, 1,
+                  gpu::SidcoPaperBegin{settings, state != nullptr, words.memory, words.step},
+                  scan.active());
+    }
+    const gpu::FitStage fit{settings, stage, words.memory, words.step};
+    CollectAndMeasureOnDevice<true>(pass, scan, fit, settings.Measured(), &words.step->tails);
+    x = scan.input;
+  }
+  DeviceScan scan =
+      PrepareScan(context, x, info, k, slot, Reaching(input.n, k, &words.step->key, slot));
+  CollectOnDevice(context, scan);
+  SendReaching(context, scan, slot);
+  if (options.adaptive && state != nullptr) LaunchAdapt(context, scan, words, density);
+}
+
+class Sidco final : public DeviceScanSparsifier {
  public:
   Sidco(const SidcoOptions& options, bool corrected) : options_(options), corrected_(corrected) {}
 
@@ -56,20 +159,17 @@ class Sidco final : public Sparsifier {
     return state;
   }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* state, Slot& slot) const override {
+    const std::size_t k = aim.k;
     SidcoState stateless(input.n);
     stateless.memory.stages = options_.stages;
     SidcoState& own = state == nullptr ? stateless : *static_cast<SidcoState*>(state);
-    const SidcoPlan plan(own.memory.stages, options_.first_ratio, density);
+    const SidcoPlan plan(own.memory.stages, options_.first_ratio, aim.density);
     const double selected = corrected_ ? Corrected(context, input, info, plan, k, own, slot)
                                        : AsEstimated(context, input, info, plan, k, slot);
     if (options_.adaptive && !std::isnan(selected)) {
-      own.memory.Adapt(selected / static_cast<double>(k), density);
+      own.memory.Adapt(selected / static_cast<double>(k), aim.density);
     }
   }
 
@@ -78,16 +178,12 @@ class Sidco final : public Sparsifier {
     return std::make_unique<SidcoDeviceState>(device);
   }
 
-  bool SelectsOnDevice() const noexcept override { return true; }
-
-  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
-                      const TensorInfo& info, SparsifierState* state,
-                      DeviceSlot& slot) const override {
-    const std::size_t k = KeptOf(source, density);
-    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
-    if (k == input.n) return SelectAllOnDevice(context, input, slot);
+  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, const Aim& aim, SparsifierState* state,
+                          DeviceSlot& slot) const override {
     const auto select = corrected_ ? SelectSidcoOnDevice : SelectSidcoPaperOnDevice;
-    select(context, input, info, options_, density, k, static_cast<SidcoDeviceState*>(state), slot);
+    select(context, input, info, options_, aim.density, aim.k,
+           static_cast<SidcoDeviceState*>(state), slot);
   }
 
  private:
@@ -204,7 +300,6 @@ SparsifierDescriptor Descriptor(bool corrected) {
       .paper = "Abdelmoniem et al., MLSys 2021",
       .revision = corrected ? 3 : 1,
       .exact_count = false,
-      .index_shared = false,
       // The first on random data and a small network's gradients
       // (SelectionModels.OfCorrectedEstimatesHold).
       .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.311, 1.096},
@@ -217,28 +312,16 @@ SparsifierDescriptor Descriptor(bool corrected) {
                 "beside k, the k largest are sent. Stages adapt for each tensor on its own."
               : "An empty selection, or one that overflows its slot, becomes an exact top-k. "
                 "Stages adapt for each tensor on its own.",
-      .options = {{.name = "fit",
-                   .fallback = std::string("exponential"),
-                   .choices = {"exponential", "pareto", "gamma"},
-                   .meaning = "distribution of the magnitudes: exponential, generalised Pareto, "
-                              "or gamma with Pareto in the later stages"},
-                  {.name = "stages",
-                   .fallback = std::int64_t{1},
-                   .min = 1,
-                   .max = kMaxStages,
-                   .choices = {},
-                   .meaning = "fits one above the other, in the first steps"},
-                  {.name = "adaptive",
-                   .fallback = true,
-                   .choices = {},
-                   .meaning = "every 5 steps a stage more or less, as the estimates selected "
-                              "below 0.8 k or above 1.2 k"},
-                  {.name = "first_ratio",
-                   .fallback = 0.25,
-                   .min = 0.01,
-                   .max = 0.9,
-                   .choices = {},
-                   .meaning = "density after the first of several stages"}},
+      .options = {ChoiceOption("fit", "exponential", {"exponential", "pareto", "gamma"},
+                               "distribution of the magnitudes: exponential, generalised Pareto, "
+                               "or gamma with Pareto in the later stages"),
+                  WholeOption("stages", 1, 1, kMaxStages,
+                              "fits one above the other, in the first steps"),
+                  FlagOption("adaptive", true,
+                             "every 5 steps a stage more or less, as the estimates selected "
+                             "below 0.8 k or above 1.2 k"),
+                  NumberOption("first_ratio", 0.25, 0.01, 0.9,
+                               "density after the first of several stages")},
       .make = corrected ? Make<true> : Make<false>,
       .aliases =
           corrected ? std::vector<std::string_view>{"sidco-exp"} : std::vector<std::string_view>{},

@@ -5,41 +5,32 @@
 //              compressed communication framework for distributed machine learning", ICDCS 2021.
 // Deviations:  values are sent, not signs times tau; where nothing exceeds tau, or the slot
 //              overflows, an exact top-k at the density is sent.
-#include "core/sparsify/threshold/threshold.hpp"
-
 #include <algorithm>
 
+#include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan/corrected.hpp"
-#include "core/sparsify/scan_device/threshold_scan.hpp"
+#include "core/sparsify/scan_device/device_scan.hpp"
+#include "core/sparsify/scan_device/scan_sparsifier.hpp"
 
 namespace sparfuse {
 namespace {
 
-class Threshold final : public Sparsifier {
+class Threshold final : public DeviceScanSparsifier {
  public:
   explicit Threshold(float tau) : tau_(tau) {}
 
   std::string_view name() const noexcept override { return "threshold"; }
 
-  void Select(const SelectContext& context, const SelectSource& source, double density,
-              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectInput input = BeginSelect(name(), context, source, density, info, slot);
-    const std::size_t k = KeptCount(input.n, density);
-    RequireRoom(name(), info, slot, k);
-    if (k == input.n) return SelectAll(context, input, info, slot);
-    TakeReaching(context, input, info, KeyAbove(tau_), k, slot);
+  void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
+    TakeReaching(context, input, info, KeyAbove(tau_), aim.k, slot);
   }
 
-  bool SelectsOnDevice() const noexcept override { return true; }
-
-  void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
-                      const TensorInfo& info, SparsifierState* /*state*/,
-                      DeviceSlot& slot) const override {
-    const std::size_t k = KeptOf(source, density);
-    const DeviceInput input = BeginSelectOnDevice(name(), context, source, density, info, slot, k);
-    if (k == input.n) return SelectAllOnDevice(context, input, slot);
-    DeviceScan scan =
-        PrepareScan(context, input, info, k, slot, Reaching(input.n, k, KeyAbove(tau_), slot));
+  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, const Aim& aim, SparsifierState* /*state*/,
+                          DeviceSlot& slot) const override {
+    DeviceScan scan = PrepareScan(context, input, info, aim.k, slot,
+                                  Reaching(input.n, aim.k, KeyAbove(tau_), slot));
     CollectOnDevice(context, scan);
     SendReaching(context, scan, slot);
   }
@@ -56,19 +47,14 @@ SparsifierDescriptor ThresholdDescriptor() {
       .paper = "Strom, Interspeech 2015",
       .revision = 1,
       .exact_count = false,
-      .index_shared = false,
       .selection_model = {1.844, 1.813},
       .contraction = OneElement,
       .deviations =
           "Values are sent as they are, not as a sign times tau. The count follows tau and the "
           "data, not the density: only a tensor without an element above tau, density 1, and an "
           "overflow of the slot send an exact top-k at the density.",
-      .options = {{.name = "tau",
-                   .fallback = 0.01,
-                   .min = 0,
-                   .max = 1e30,
-                   .choices = {},
-                   .meaning = "threshold: elements with |x| > tau are sent"}},
+      .options = {NumberOption("tau", 0.01, 0, 1e30,
+                               "threshold: elements with |x| > tau are sent")},
       .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<Threshold>(static_cast<float>(DoubleOption(resolved, "tau")));
       },

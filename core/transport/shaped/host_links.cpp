@@ -3,16 +3,61 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
 #include <new>
+#include <span>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/transport/shaped/port.hpp"
+#include "core/transport/group.hpp"
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {
+
+static_assert(std::is_trivial_v<Port>, "zeroed memory must be a port");
+
+std::int64_t Port::Send(std::int64_t now, std::int64_t duration) {
+  const std::int64_t departure = std::max(now, send_free_);
+  send_free_ = departure + duration;
+  return departure;
+}
+
+bool Port::Expect(std::int64_t now, std::uint64_t id, std::int64_t arrival, std::int64_t duration) {
+  std::span messages = std::span(messages_).first(std::min<std::size_t>(expected_, kMostOnTheWay));
+  // What has passed delays nothing that arrives from now on.
+  const auto waiting =
+      std::ranges::find_if(messages, [now](const Message& message) { return message.end > now; });
+  const auto end = std::move(waiting, messages.end(), messages.begin());
+  expected_ = static_cast<std::uint64_t>(end - messages.begin());
+  if (expected_ == kMostOnTheWay) return false;
+
+  messages = std::span(messages_).first(expected_ + 1);
+  const auto place = std::upper_bound(
+      messages.begin(), messages.end() - 1, arrival,
+      [](std::int64_t time, const Message& message) { return time < message.arrival; });
+  std::move_backward(place, messages.end() - 1, messages.end());
+  *place = {arrival, duration, 0, id};
+  ++expected_;
+  std::int64_t free_from = place == messages.begin() ? arrival : std::prev(place)->end;
+  for (auto message = place; message != messages.end(); ++message) {
+    message->end = std::max(message->arrival, free_from) + message->duration;
+    free_from = message->end;
+  }
+  return true;
+}
+
+std::int64_t Port::EndOf(std::uint64_t id) const {
+  const auto messages = std::span(messages_).first(std::min<std::size_t>(expected_, kMostOnTheWay));
+  const auto message = std::ranges::find(messages, id, &Message::id);
+  return message == messages.end() ? kPassed : message->end;
+}
 
 // What lies in the shared memory, with the ports behind it: the ranks' own, then the nodes'.
 struct HostLinks::Segment {
@@ -100,6 +145,50 @@ std::int64_t HostLinks::EndOf(int source, int destination, std::uint64_t id) {
   const LinkClass link = topology_.LinkBetween(source, destination);
   const Held held(segment_, deadline_);
   return segment_.port(PortOf(destination, link)).EndOf(id);
+}
+
+namespace {
+
+constexpr int kTag = 0;
+constexpr int kTries = 40;
+constexpr std::size_t kBytes = 2u << 20;  // long against what it takes to look at a message
+
+// The least of all ranks' values; nobody is behind anybody who has not come here.
+double LeastOf(Communicator& world, double own, std::chrono::milliseconds deadline) {
+  std::vector<double> values(static_cast<std::size_t>(world.size()), own);
+  std::vector<std::unique_ptr<Request>> sends;
+  std::vector<std::unique_ptr<Request>> receives;
+  for (int peer = 0; peer < world.size(); ++peer) {
+    if (peer == world.rank()) continue;
+    const auto theirs = std::span(values).subspan(static_cast<std::size_t>(peer), 1);
+    receives.push_back(world.Irecv(peer, kTag, std::as_writable_bytes(theirs)));
+    sends.push_back(world.Isend(peer, kTag, std::as_bytes(std::span(&own, 1))));
+  }
+  AwaitPeers(world, receives, sends, deadline, "the host's rate");
+  return std::ranges::min(values);
+}
+
+}  // namespace
+
+double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds deadline) {
+  if (world.size() == 1) return std::numeric_limits<double>::infinity();
+  const std::vector<std::byte> out(kBytes);
+  std::vector<std::byte> in(kBytes);
+  const int next = (world.rank() + 1) % world.size();
+  const int previous = (world.rank() + world.size() - 1) % world.size();
+  double best = 0, least = LeastOf(world, 0, deadline);
+  for (int i = 0; i < kTries && least < wanted; ++i) {
+    const std::int64_t start = MonotonicNanoseconds();
+    std::vector<std::unique_ptr<Request>> receives;
+    std::vector<std::unique_ptr<Request>> sends;
+    receives.push_back(world.Irecv(previous, kTag, in));
+    sends.push_back(world.Isend(next, kTag, out));
+    AwaitPeers(world, receives, sends, deadline, "the host's rate");
+    const auto nanoseconds = static_cast<double>(MonotonicNanoseconds() - start);
+    best = std::max(best, 8.0 * kBytes / nanoseconds);
+    least = LeastOf(world, best, deadline);
+  }
+  return least;
 }
 
 }  // namespace sparfuse

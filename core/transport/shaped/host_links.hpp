@@ -1,4 +1,5 @@
-// Holds the links that all ranks of a host emulate together, in memory that they share.
+// Holds the links that all ranks of a host emulate together, in memory that they share: ports,
+// which are plain numbers without a clock or a lock, and what the ranks can pass on to one another.
 #pragma once
 
 #include <array>
@@ -12,6 +13,43 @@
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {
+
+// A full-duplex port: the network card that the ranks of a node share, or a rank's own link within
+// its node. Each direction carries one message at a time, first in first out: by the order of Send
+// on the way out, by the order of arrival on the way in. Times and durations are in nanoseconds.
+//
+// Lies in memory that processes share and is not synchronised; zeroed memory is a port that nothing
+// has passed. A process that ends in the middle of a call spoils times of messages and nothing
+// else.
+class Port {
+ public:
+  static constexpr std::size_t kMostOnTheWay = 4096;
+  // What EndOf says of messages that have passed.
+  static constexpr std::int64_t kPassed = 0;
+
+  // When the first byte leaves, which is `now` or when the last byte of what was sent before has
+  // left.
+  std::int64_t Send(std::int64_t now, std::int64_t duration);
+  // Expects message `id` at `arrival`, which is later than `now`: nothing that has begun to pass is
+  // moved. False, and nothing is done, where kMostOnTheWay have not passed yet.
+  [[nodiscard]] bool Expect(std::int64_t now, std::uint64_t id, std::int64_t arrival,
+                            std::int64_t duration);
+  // When the last byte of `id` has passed inwards, by what is expected so far: what is expected
+  // later and arrives earlier moves it back.
+  std::int64_t EndOf(std::uint64_t id) const;
+
+ private:
+  struct Message {
+    std::int64_t arrival;
+    std::int64_t duration;
+    std::int64_t end;
+    std::uint64_t id;
+  };
+
+  std::int64_t send_free_;
+  std::uint64_t expected_;                       // of messages_
+  std::array<Message, kMostOnTheWay> messages_;  // by arrival, equal ones as they were expected
+};
 
 struct LinkShape {
   double gbps = 0;           // of each direction, 10^9 bit/s
@@ -59,5 +97,13 @@ class HostLinks {
   SharedMemory memory_;
   Segment& segment_;
 };
+
+// 10^9 bit/s that every rank gets from another while all send at once: the best of a few messages
+// of the rank for which that is least, equal on all ranks. Ends as soon as `wanted` is reached;
+// else tries for a while, since others may use the host for a moment. Infinite for one rank.
+//
+// Collective over `world`, on whose tag 0 nothing else is under way, and blocking: `deadline`
+// bounds each wait. Cost: milliseconds where `wanted` is reached, else some hundred.
+double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds deadline);
 
 }  // namespace sparfuse

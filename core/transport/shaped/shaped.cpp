@@ -10,7 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/transport/group.hpp"
-#include "core/transport/shaped/host_rate.hpp"
+#include "core/transport/shaped/host_links.hpp"
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {

@@ -6,11 +6,11 @@
 #include <functional>
 #include <optional>
 
-#include "baselines/cupcake/cupcake_solver.hpp"
-#include "baselines/espresso/espresso_solver.hpp"
+#include "baselines/cupcake/cupcake.hpp"
+#include "baselines/espresso/espresso_planner.hpp"
 #include "baselines/hipress/secopa.hpp"
-#include "baselines/mg-wfbp/mg_wfbp_solver.hpp"
-#include "baselines/omgs/omgs_solver.hpp"
+#include "baselines/mg-wfbp/mg_wfbp.hpp"
+#include "baselines/omgs/omgs.hpp"
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/catalog.hpp"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "core/sparsify/nonzeros/nonzeros.hpp"
+#include "core/sparsify/descriptors.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/own_clusters.hpp"

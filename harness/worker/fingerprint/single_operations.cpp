@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "baselines/powersgd/matrix_product.hpp"
+#include "core/device/matrix_product.hpp"
 #include "core/device/runtime.hpp"
 #include "core/feedback/norm/norm.hpp"
 #include "harness/catalog/python_file.hpp"

@@ -1,12 +1,13 @@
 // Tests Cupcake's boundary against every boundary, its golden times, and its planner against the
 // solver.
+#include "baselines/cupcake/cupcake.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
-#include "baselines/cupcake/cupcake_solver.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "baselines/espresso/espresso_solver.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 

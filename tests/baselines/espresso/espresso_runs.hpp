@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "baselines/espresso/espresso_paths.hpp"
-#include "baselines/espresso/espresso_solver.hpp"
+#include "baselines/espresso/espresso_planner.hpp"
 #include "core/collective/collective.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"

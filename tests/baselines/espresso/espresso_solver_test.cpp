@@ -1,13 +1,12 @@
 // Tests Espresso's planner by plans that its published form makes: of VGG16's published times, and
 // by how many tensors of other models it sends in which way.
-#include "baselines/espresso/espresso_solver.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <vector>
 
+#include "baselines/espresso/espresso_planner.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::baselines {

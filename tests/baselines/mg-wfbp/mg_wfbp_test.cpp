@@ -1,12 +1,13 @@
 // Tests MG-WFBP's solver against golden plans, all partitions of small layouts and the timeline
 // that it assumes, and its planner against the solver.
+#include "baselines/mg-wfbp/mg_wfbp.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 #include <random>
 
-#include "baselines/mg-wfbp/mg_wfbp_solver.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"

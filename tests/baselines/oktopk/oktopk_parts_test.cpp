@@ -1,5 +1,7 @@
 // Tests the parts of Ok-Topk's all-reduce by hand: votes on regions, split and reduce, and
 // balanced blocks.
+#include "baselines/oktopk/oktopk_parts.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,9 +9,6 @@
 #include <numeric>
 #include <random>
 
-#include "baselines/oktopk/balanced_blocks.hpp"
-#include "baselines/oktopk/regions.hpp"
-#include "baselines/oktopk/split_and_reduce.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse {

@@ -1,11 +1,12 @@
 // Tests OMGS-SGD's solver against golden plans and the timeline that it assumes, and its planner
 // against the solver.
+#include "baselines/omgs/omgs.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "baselines/omgs/omgs_solver.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"

@@ -1,6 +1,4 @@
 // Tests PowerSGD as a collective against its steps taken by hand, and what it sends.
-#include "baselines/powersgd/powersgd_collective.hpp"
-
 #include <gtest/gtest.h>
 
 #include <random>

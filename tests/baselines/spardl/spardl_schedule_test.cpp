@@ -8,7 +8,6 @@
 
 #include "baselines/registry.hpp"
 #include "baselines/spardl/spardl_blocks.hpp"
-#include "baselines/spardl/spardl_count.hpp"
 #include "core/cost/cost_model.hpp"
 #include "tests/support/timed_tensors.hpp"
 

@@ -8,10 +8,8 @@
 #include <random>
 #include <set>
 
-#include "baselines/zen/hash_bitmap.hpp"
 #include "baselines/zen/hash_lists.hpp"
 #include "baselines/zen/partition.hpp"
-#include "baselines/zen/servers.hpp"
 #include "core/base/error.hpp"
 
 namespace sparfuse {

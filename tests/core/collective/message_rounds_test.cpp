@@ -1,7 +1,7 @@
 // Tests by hand what a round is made of.
-#include "core/collective/message_rounds.hpp"
-
 #include <gtest/gtest.h>
+
+#include "core/collective/rounds.hpp"
 
 namespace sparfuse {
 namespace {

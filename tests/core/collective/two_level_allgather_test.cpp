@@ -1,7 +1,5 @@
 // Tests the rounds of an all-gather in two levels: by hand, and against the algorithm played with
 // names of payloads.
-#include "core/collective/two_level_allgather.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
 #include "core/cost/collective_costs.hpp"
 #include "core/cost/cost_model.hpp"
 

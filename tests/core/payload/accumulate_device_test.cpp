@@ -189,18 +189,15 @@ TEST_P(AccumulateDevice, WorksElementByElementFromAnyPlaceOn) {
   for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{4},
                               std::size_t{4097}, std::size_t{10'001}}) {
     for (const std::size_t offset : {0, 1, 2}) {
-      std::vector<float> x(n), y(n), sum(n), scaled(n);
+      std::vector<float> x(n), y(n), scaled(n);
       for (std::size_t i = 0; i < n; ++i) {
         x[i] = normal(random);
         y[i] = normal(random);
-        sum[i] = x[i] + y[i];
         scaled[i] = x[i] * 0.3f;
       }
       for (const std::size_t other : {offset, std::size_t{0}}) {
         const DeviceArray<float> from(stream(), x, offset);
         const DeviceArray<float> to(stream(), y, other);
-        AddIntoOnDevice(stream(), from.read(), to.view());
-        EXPECT_EQ(to.ToHost(), sum);
         ScaleDenseOnDevice(stream(), from.read(), 0.3f, to.view());
         EXPECT_EQ(to.ToHost(), scaled);
         const DeviceArray<std::uint32_t> not_finite(stream(), 1);

@@ -7,7 +7,6 @@
 
 #include "core/cost/authors_tables.hpp"
 #include "core/fusion/plan_times.hpp"
-#include "core/safusion/authors_planner.hpp"
 #include "core/safusion/planner.hpp"
 #include "tests/support/model_layouts.hpp"
 #include "tests/support/planning.hpp"

@@ -1,10 +1,9 @@
 // Tests block top-k by its definition, on integers, of which sums of squares are exact.
-#include "core/sparsify/block-topk/block_topk.hpp"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "core/sparsify/descriptors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "core/device/emulated/emulated_launch.hpp"
-#include "core/sparsify/scan_device/collect_with_measure.hpp"
-#include "core/sparsify/scan_device/device_sample.hpp"
+#include "core/sparsify/scan/sample.hpp"
+#include "core/sparsify/scan_device/collect_kernels.hpp"
 #include "core/sparsify/scan_device/send_kernels.hpp"
 #include "tests/support/device_selection.hpp"
 

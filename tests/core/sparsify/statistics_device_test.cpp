@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "core/device/emulated/emulated_launch.hpp"
-#include "core/sparsify/gaussiank/gaussiank_estimate.hpp"
+#include "core/sparsify/gaussiank/gaussiank_kernels.hpp"
 #include "core/sparsify/scan/statistics.hpp"
-#include "core/sparsify/scan_device/measure_on_device.hpp"
-#include "core/sparsify/sidco/sidco_fits.hpp"
+#include "core/sparsify/scan_device/statistics_kernels.hpp"
+#include "core/sparsify/sidco/sidco_kernels.hpp"
 #include "tests/support/device_selection.hpp"
 #include "tests/support/statistics_oracle.hpp"
 

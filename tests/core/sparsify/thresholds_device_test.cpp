@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/base/error.hpp"
-#include "core/sparsify/sidco/sidco_fits.hpp"
+#include "core/sparsify/sidco/sidco_kernels.hpp"
 #include "tests/support/device_selection.hpp"
 
 namespace sparfuse {

@@ -1,6 +1,4 @@
 // Tests that what recorded workloads sleep is what the committed profile has.
-#include "workloads/recorded/recorded_times.hpp"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -9,6 +7,7 @@
 #include "tests/support/source_directory.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/models/layers.hpp"
+#include "workloads/recorded/recorded_workload.hpp"
 
 namespace sparfuse::workloads {
 namespace {

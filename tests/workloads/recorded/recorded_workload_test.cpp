@@ -15,7 +15,6 @@
 #include "tests/support/workload_state.hpp"
 #include "workloads/models/layers.hpp"
 #include "workloads/optimizer/optimizer.hpp"
-#include "workloads/recorded/recorded_times.hpp"
 
 namespace sparfuse::workloads {
 namespace {

@@ -1,12 +1,12 @@
 // Tests what passes a port of an emulated network, by plain numbers.
-#include "core/transport/shaped/port.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "core/transport/shaped/host_links.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,0 +1,106 @@
+#include "baselines/omgs/omgs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/fusion/plan_times.hpp"
+
+namespace sparfuse::baselines {
+namespace {
+
+// The unit that is open. Seconds since backward began.
+struct OpenUnit {
+  std::size_t elements = 0;
+  double begin = 0;             // when the lane begins its backward
+  double backward_seconds = 0;  // of all its tensors
+};
+
+}  // namespace
+
+std::vector<std::size_t> OmgsUnits(const ReadyTensors& tensors, const SecondsOfElements& select,
+                                   const SecondsOfElements& exchange, OmgsFirstPair first_pair) {
+  CheckReadyTensors(tensors, "OMGS-SGD");
+  std::vector<std::size_t> units = {1};
+  OpenUnit open{tensors.elements[0], 0, tensors.backward_seconds[0]};
+  double link_free = 0;
+  for (std::size_t t = 1; t < tensors.elements.size(); ++t) {
+    const std::size_t next = tensors.elements[t];
+    const std::size_t both = open.elements + next;
+    const double selected = open.begin + open.backward_seconds + select(open.elements);
+    const double sent = std::max(link_free, selected);
+    const double waits = tensors.backward_seconds[t] + select(both) - select(open.elements) -
+                         select(next) - (sent - selected);
+    const double saves = exchange(open.elements) + exchange(next) - exchange(both);
+    if (waits < saves && !(t == 1 && first_pair == OmgsFirstPair::kMerged)) {
+      ++units.back();
+      open.elements = both;
+      open.backward_seconds += tensors.backward_seconds[t];
+    } else {
+      units.push_back(1);
+      link_free = sent + exchange(open.elements);
+      open = {next, selected, tensors.backward_seconds[t]};
+    }
+  }
+  if (first_pair == OmgsFirstPair::kMerged && units.size() > 1) {
+    units[1] += units[0];
+    units.erase(units.begin());
+  }
+  return units;
+}
+
+double OmgsSelectionSeconds(double topk_seconds, std::size_t elements) {
+  const auto x = static_cast<double>(elements);
+  return topk_seconds * x * std::log2(x);
+}
+
+double OmgsAllGathers::operator()(std::size_t elements) const {
+  const double gathered_bytes = 4.0 * ranks * (density * static_cast<double>(elements));
+  return 2 * (alpha_seconds + seconds_per_byte * gathered_bytes);
+}
+
+namespace {
+
+constexpr std::string_view kName = "omgs";
+
+class Omgs final : public Planner {
+ public:
+  explicit Omgs(OmgsFirstPair first_pair) : first_pair_(first_pair) {}
+  std::string_view name() const noexcept override { return kName; }
+
+  Plan MakePlan(const PlanInput& input) const override {
+    const MergedTimes times(input, kName);
+    return PlanOfLengths(
+        OmgsUnits(
+            times.tensors(), [&](std::size_t elements) { return times.Select(elements); },
+            [&](std::size_t elements) { return times.Exchange(elements); }, first_pair_),
+        input);
+  }
+
+ private:
+  OmgsFirstPair first_pair_;
+};
+
+}  // namespace
+
+const PlannerDescriptor kOmgsPlanner = {
+    .name = kName,
+    .summary = "merges gradients where waiting and selecting together cost less than is saved",
+    .source = "Shi et al., OMGS-SGD, INFOCOM 2020",
+    .revision = 1,
+    .options = {ChoiceOption(
+        "solver", "paper", {"paper", "published"},
+        "the paper's algorithm, or the published code's, which merges the first two tensors in "
+        "any case and decides about others as if it had not")},
+    .make = [](const Options& options) -> std::unique_ptr<Planner> {
+      return std::make_unique<Omgs>(StringOption(options, "solver") == "paper"
+                                        ? OmgsFirstPair::kDecided
+                                        : OmgsFirstPair::kMerged);
+    },
+    .needs_profile = [](const Options&) { return true; },
+    .deviations =
+        "Selections and exchanges are timed by the profile instead of by the paper's formulas. The "
+        "copy of a gradient into its buffer counts as its backward."};
+
+}  // namespace sparfuse::baselines

@@ -1,0 +1,55 @@
+// Decides which gradients OMGS-SGD merges before it selects from them (those for which waiting and
+// selecting together cost less than the messages save), and plans so with times of a profile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/fusion/plan.hpp"
+#include "core/fusion/ready_tensors.hpp"
+
+namespace sparfuse::baselines {
+
+// What becomes of the first two tensors in ready order.
+enum class OmgsFirstPair : std::uint8_t {
+  kDecided,  // merged where it pays, as any two: the paper's algorithm
+  // One unit in any case, while later merges are decided as if the first were sent by itself: the
+  // published code, whose loop begins one tensor late.
+  kMerged,
+};
+
+// [units] how many tensors each unit has, in ready order; they add up to those given. One lane runs
+// backward and selections in turn, the other one exchange at a time.
+//
+// In ready order, a unit of x elements that would be selected by s and sent from c on takes the
+// next gradient, of y elements and b seconds of backward, if
+//   b + select(x + y) - select(x) - select(y) - (c - s) < exchange(x) + exchange(y)
+//                                                         - exchange(x + y).
+// The comparison is of neighbours, and there is no promise about other partitions.
+//
+// Source: Shi et al., OMGS-SGD, INFOCOM 2020. Pure; a few calls of `select` and `exchange` for each
+// tensor. Throws Error{kConfig} as CheckReadyTensors.
+std::vector<std::size_t> OmgsUnits(const ReadyTensors& tensors, const SecondsOfElements& select,
+                                   const SecondsOfElements& exchange,
+                                   OmgsFirstPair first_pair = OmgsFirstPair::kDecided);
+
+// The paper's model of top-k among `elements`: topk_seconds * x * log2(x).
+double OmgsSelectionSeconds(double topk_seconds, std::size_t elements);
+
+// The published model of sending what is kept of x elements: one all-gather of values and one of
+// indices, each of which takes alpha_seconds and seconds_per_byte for every byte that a rank
+// gathers, 2 (alpha + beta * 4 * ranks * density * x).
+struct OmgsAllGathers {
+  double alpha_seconds = 0;
+  double seconds_per_byte = 0;
+  double density = 1;
+  int ranks = 1;
+
+  double operator()(std::size_t elements) const;
+};
+
+// Selections and exchanges of merged sizes are the profile's.
+extern const PlannerDescriptor kOmgsPlanner;
+
+}  // namespace sparfuse::baselines
