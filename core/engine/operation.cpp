@@ -16,33 +16,6 @@ const Ordering& Op::order() const {
   return std::visit([](const auto& of) -> const Ordering& { return of.order; }, request);
 }
 
-Lane Op::lane() const {
-  return std::visit(
-      []<class Request>(const Request& of) {
-        if constexpr (requires { of.lane; }) return of.lane;
-        return Lane::kCompute;
-      },
-      request);
-}
-
-Channel Op::channel() const {
-  return std::visit(
-      []<class Request>(const Request& of) {
-        if constexpr (requires { of.channel; }) return of.channel;
-        return Channel::kControl;
-      },
-      request);
-}
-
-Handle Op::summed() const {
-  return std::visit(
-      []<class Request>(const Request& of) -> Handle {
-        if constexpr (requires { of.exchange; }) return of.exchange;
-        return 0;
-      },
-      request);
-}
-
 const std::string& Op::label() const {
   static const std::string kNone;
   return If<ExchangeRequest>() ? exchange().label : kNone;

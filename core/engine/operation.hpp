@@ -21,8 +21,11 @@ struct Op {
   std::variant<PackRequest, SparsifyRequest, ExchangeRequest, NegotiateRequest, MergeRequest,
                ApplyRequest, TimerRequest>
       request;
-  std::vector<Range> parts = {};    // that it is of: ascending, none touching the next
-  std::uint64_t payload_bytes = 0;  // of a selection or an exchange: what this rank contributes
+  Lane lane = Lane::kCompute;           // of local operations
+  Channel channel = Channel::kControl;  // of those that communicate
+  Handle summed = 0;                    // the exchange whose sum a Merge or an Apply takes
+  std::vector<Range> parts = {};        // that it is of: ascending, none touching the next
+  std::uint64_t payload_bytes = 0;      // of a selection or an exchange: what this rank contributes
 
   std::vector<Handle> exchanges = {};  // that it comes after
   std::uint32_t waits_for = 0;  // operations that it starts after and that it still waits for
@@ -48,9 +51,6 @@ struct Op {
   bool communicates() const { return If<ExchangeRequest>() || If<NegotiateRequest>(); }
   bool sparse() const { return If<ExchangeRequest>() && exchange().sparse(); }
   const Ordering& order() const;
-  Lane lane() const;        // of local operations
-  Channel channel() const;  // of those that communicate
-  Handle summed() const;    // the exchange whose sum a Merge or an Apply takes; else 0
   const std::string& label() const;
   Range range() const;           // from the first of `parts` to the last
   std::size_t elements() const;  // of `parts`

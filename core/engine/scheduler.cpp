@@ -62,9 +62,13 @@ void StepScheduler::ResetStep() {
 
 template <class Request>
 Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
-  ops_.push_back({.request = std::move(request), .parts = std::move(parts)});
+  Op& self = ops_.emplace_back();
   const auto handle = static_cast<Handle>(ops_.size());
-  Op& self = ops_.back();
+  if constexpr (requires { request.lane; }) self.lane = request.lane;
+  if constexpr (requires { request.channel; }) self.channel = request.channel;
+  if constexpr (requires { request.exchange; }) self.summed = request.exchange;
+  self.request = std::move(request);
+  self.parts = std::move(parts);
   const auto wait_for = [&](Handle other) {
     assert(other >= 1 && other < handle);
     Op& first = op(other);
@@ -80,7 +84,7 @@ Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
     ++self.waits_for;
   };
   for (const Handle other : self.order().after) wait_for(other);
-  if (self.summed() != 0) wait_for(self.summed());
+  if (self.summed != 0) wait_for(self.summed);
   if (const auto* exchange = self.If<ExchangeRequest>()) {
     for (const Handle other : exchange->selections()) wait_for(other);
     if (exchange->forwarded() != 0) wait_for(exchange->forwarded());
@@ -90,7 +94,7 @@ Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
     ++ordered_.open;
   }
   if (self.communicates()) {
-    channels_[static_cast<std::size_t>(self.channel())].queue.push_back(handle);
+    channels_[static_cast<std::size_t>(self.channel)].queue.push_back(handle);
   }
   if (self.waits_for == 0) Release(handle);
   return handle;
@@ -100,7 +104,7 @@ void StepScheduler::Release(Handle handle) {
   Op& ready = op(handle);
   if (const auto* timer = ready.If<TimerRequest>()) return StartTimerOp(handle, timer->seconds);
   if (ready.communicates()) {
-    if (exchange_host_seconds_ <= 0) return AdvanceChannel(ready.channel());
+    if (exchange_host_seconds_ <= 0) return AdvanceChannel(ready.channel);
     ++ready.waits_for;  // for the host
     host_.queue.push_back(handle);
     return PrepareNextOnHost();
@@ -144,7 +148,7 @@ void StepScheduler::PrepareNextOnHost() {
   StartTimer(exchange_host_seconds_, [this, prepared] {
     host_.busy = false;
     --op(prepared).waits_for;
-    AdvanceChannel(op(prepared).channel());
+    AdvanceChannel(op(prepared).channel);
     PrepareNextOnHost();
   });
 }
@@ -164,8 +168,8 @@ void StepScheduler::Finish(Handle handle) {
     if (--op(dependent).waits_for == 0) Release(dependent);
   }
   if (finished.communicates()) {
-    channels_[static_cast<std::size_t>(finished.channel())].busy = false;
-    AdvanceChannel(finished.channel());
+    channels_[static_cast<std::size_t>(finished.channel)].busy = false;
+    AdvanceChannel(finished.channel);
   }
   if (!finished.If<TimerRequest>()) {
     --done_.open;

@@ -223,7 +223,7 @@ void LiveEngine::StartLocal(Handle handle, Op& started) {
     live.selection = &selections_.Prepare(*sparsify, DensityNow(sparsify->density),
                                           lanes_->OnStream(started) ? config_.device : Device{});
   }
-  if (started.summed() != 0) live.exchange = Live(started.summed()).exchange;
+  if (started.summed != 0) live.exchange = Live(started.summed).exchange;
   lanes_->Start(live);
 }
 
@@ -233,7 +233,7 @@ bool LiveEngine::StreamsOrder(const Op& first, const Op& second) const {
 
 // What the compute stream is given after an Apply of its own comes after it.
 bool LiveEngine::OrderedByStream(const Op& apply) const {
-  return lanes_->OnStream(apply) && apply.lane() == Lane::kCompute;
+  return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
 }
 
 void LiveEngine::StartTimerOp(Handle handle, double seconds) {
@@ -340,13 +340,13 @@ void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
       CollectiveOf(exchange.exchange(), config_.dense_collective, config_.sparse_collective);
   const Range range = exchange.range();
   const auto [entry, made] =
-      range_memory_.try_emplace({&collective, exchange.channel(), range.begin, range.end});
+      range_memory_.try_emplace({&collective, exchange.channel, range.begin, range.end});
   RangeMemory& memory = entry->second;
   if (made && collective.traits().by_tensor) {
     memory.tensors = TensorsOfExchange(layout(), range);
   }
   buffers.shape.tensors = memory.tensors;
-  if (made) memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel()));
+  if (made) memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
   buffers.state = memory.state.get();
 }
 

@@ -77,17 +77,17 @@ void RequireFiniteSums(const ExchangeState& exchange) {
 }  // namespace
 
 Communicator& LiveEngine::ChannelOf(const Op& exchange) {
-  const auto& channel = channels_[static_cast<std::size_t>(exchange.channel())];
+  const auto& channel = channels_[static_cast<std::size_t>(exchange.channel)];
   if (channel) return *channel;
   SPARFUSE_THROW(kUnsupported, "exchange " + exchange.label() + " on channel " +
-                                   std::string(ChannelName(exchange.channel())) +
+                                   std::string(ChannelName(exchange.channel)) +
                                    ", which the transport lacks: it has one rank a node, the "
                                    "strategy's topology " +
                                    std::to_string(topology().ranks_per_node));
 }
 
 int LiveEngine::NextTag(const Op& exchange) {
-  int& next = next_tag_[static_cast<std::size_t>(exchange.channel())];
+  int& next = next_tag_[static_cast<std::size_t>(exchange.channel)];
   return (next++ % kTagBlocks) * kTagsPerExchange;
 }
 

@@ -76,8 +76,8 @@ std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
 int ModelCluster::NeededFor(const Op& op) const {
   const int ranks = config_.topology.ranks;
   const int per_node = config_.topology.ranks_per_node;
-  const bool within = IsWithinNode(op.channel());
-  const bool between = IsBetweenNodes(op.channel());
+  const bool within = IsWithinNode(op.channel);
+  const bool between = IsBetweenNodes(op.channel);
   int needed = simulated_;
   // Roots differ from shard to shard; forwarded payloads differ where received ones do.
   if (const auto* exchange = op.If<ExchangeRequest>()) {
@@ -116,7 +116,7 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
   const Topology& topology = config_.topology;
   if (followed()) needed_ = std::max(needed_, NeededFor(op));
   if (!enough()) return;
-  const Channel channel = op.channel();
+  const Channel channel = op.channel;
   GroupKey group{channel, 0};
   int size = simulated_;
   if (IsWithinNode(channel)) {

@@ -38,7 +38,7 @@ void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic
   const Op& done = op(handle);
   const bool negotiate = !done.If<ExchangeRequest>();
   Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
-        std::string(ChannelName(done.channel())), done.label(), began, done.payload_bytes);
+        std::string(ChannelName(done.channel)), done.label(), began, done.payload_bytes);
   CountExchange(done, traffic, given, result, record_);
   if (!negotiate) results_[handle] = result;
   Finish(handle);
@@ -60,7 +60,7 @@ void ModelRank::Trace(SpanKind kind, std::string lane, std::string label, double
 }
 
 void ModelRank::StartLocal(Handle handle, Op& started) {
-  const Lane lane = started.lane();
+  const Lane lane = started.lane;
   lanes_[static_cast<std::size_t>(lane)].queue.push_back(handle);
   lane == Lane::kCompute ? WakeCompute() : WakeLane(lane);
 }
@@ -171,8 +171,8 @@ double ModelRank::LocalSeconds(Handle handle) {
     return cost.dispatch_seconds + (SelectionSeconds(*sparsify) + CodingSeconds(*sparsify)) *
                                        (sparsify->lane == Lane::kSide ? cost.side_slowdown : 1);
   }
-  const ExchangeResult& result = results_[started.summed()];
-  const ExchangeRequest& exchange = op(started.summed()).exchange();
+  const ExchangeResult& result = results_[started.summed];
+  const ExchangeRequest& exchange = op(started.summed).exchange();
   if (!exchange.sparse() || result.dense) return cost.dispatch_seconds + cost.scale_seconds(n);
   std::size_t elements = started.elements();
   if (const auto* to_owners = std::get_if<ToOwners>(&exchange.pattern)) {

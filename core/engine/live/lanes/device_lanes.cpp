@@ -13,7 +13,6 @@
 #include "core/engine/live/lanes/device_timeline.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/lanes/offload_lane.hpp"
-#include "core/engine/live/lanes/selection_copies.hpp"
 #include "core/feedback/momentum/momentum_device.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/quantize/coding/payload_coding_device.hpp"
@@ -129,8 +128,8 @@ class DeviceLanes final : public Lanes {
 
   // Only selections go to the host lane: packing and averaging move memory of the device.
   bool OnStream(const Op& local) const override {
-    if (local.If<SparsifyRequest>()) return local.lane() != Lane::kHost;
-    return local.If<PackRequest>() || local.summed() != 0;
+    if (local.If<SparsifyRequest>()) return local.lane != Lane::kHost;
+    return local.If<PackRequest>() || local.summed != 0;
   }
 
   void Start(LiveOp& local) override {
@@ -175,7 +174,7 @@ class DeviceLanes final : public Lanes {
   void Enqueue(LiveOp& started) {
     const Handle handle = started.handle;
     Op& op = *started.op;
-    StreamLane& lane = LaneOf(op.lane());
+    StreamLane& lane = LaneOf(op.lane);
     OpReport& report = *reports_.OnDevice(handle);
     Enqueued& enqueued = Of(handle);
     enqueued.stream = lane.stream;
@@ -214,7 +213,7 @@ class DeviceLanes final : public Lanes {
     for (const ExchangeState* exchange : started.behind) {
       gpu::StreamWait(stream, *exchange->device.ready);
     }
-    if (op.summed() != 0) return;
+    if (op.summed != 0) return;
     // A gradient is valid in the order of the compute stream.
     if (stream == compute_.stream) return;
     if (op.If<PackRequest>() || step_.ReadsGradient(op.range())) {
@@ -327,7 +326,7 @@ class DeviceLanes final : public Lanes {
   void TakeSelection(const OpReport& report, LiveOp& sparsify) {
     Selection& selection = *sparsify.selection;
     Op& op = *sparsify.op;
-    SelectCounters& counters = LaneOf(op.lane()).counters;
+    SelectCounters& counters = LaneOf(op.lane).counters;
     if (selection.whole) {
       if (report.slot.not_finite != 0)
         TakeReport(report.slot, selection.info, &counters);  // throws

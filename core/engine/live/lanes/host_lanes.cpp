@@ -79,7 +79,7 @@ class HostLanes final : public Lanes {
   }
 
   void Start(LiveOp& local) override {
-    const Lane which = local.op->lane();
+    const Lane which = local.op->lane;
     if (which == Lane::kCompute) {
       {
         std::lock_guard lock(mutex_);
