@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "baselines/espresso/espresso_planner.hpp"
@@ -98,33 +99,32 @@ class Chain {
     const bool flat = node_.members == 1;
     const Group& servers = flat ? all_ : nodes_;
     const Range shard = flat ? range_ : ShardOf(range_, node_.member, node_.members);
+    const auto halves = [f16](std::string_view residual) {
+      return f16 ? std::optional(Halves{residual}) : std::nullopt;
+    };
     Handle done = 0;
     if (!flat) {
-      done = Dense(node_.out, Pattern::kReduceScatter, range_, f16, kLocal, std::move(packed), 1);
+      done = Dense(node_.out, SumShards{range_, halves(kLocal)}, std::move(packed), 1);
       packed = {done};
     }
     const bool alone = !flat && nodes_.members == 1;
     if (shard.size() > 0 && !alone) {
-      done = Dense(servers.out, Pattern::kReduceScatter, shard, f16, flat ? kLocal : kNode,
-                   std::move(packed), flat ? 1 : 0);
-      done = Dense(servers.back, Pattern::kAllGather, shard, f16, kServer, {done});
+      done = Dense(servers.out, SumShards{shard, halves(flat ? kLocal : kNode)}, std::move(packed),
+                   flat ? 1 : 0);
+      done = Dense(servers.back, GatherShards{shard, halves(kServer)}, {done});
     }
     if (flat) return done;
     // What has come back from other nodes are halves already, of which nothing is taken.
-    return Dense(node_.back, Pattern::kAllGather, range_, f16, alone ? kServer : "", {done});
+    return Dense(node_.back, GatherShards{range_, halves(alone ? kServer : "")}, {done});
   }
 
  private:
-  Handle Dense(Channel channel, Pattern pattern, Range range, bool f16, std::string_view residual,
-               std::vector<Handle> after, int counts = 0) {
-    return engine_.Exchange({.ranges = {range},
+  Handle Dense(Channel channel, Pattern pattern, std::vector<Handle> after, int counts = 0) {
+    return engine_.Exchange({.pattern = std::move(pattern),
                              .channel = channel,
-                             .pattern = pattern,
-                             .f16 = f16,
-                             .residual = residual,
                              .counts = counts,
                              .label = label_,
-                             .order = {.after = std::move(after), .then = {}}});
+                             .order = {.after = std::move(after)}});
   }
 
   Handle Select(Range range, std::string_view residual, std::vector<Handle> after) {
@@ -132,15 +132,16 @@ class Chain {
                              .density = unit_.density,
                              .lane = lane_,
                              .residual = residual,
-                             .order = {.after = std::move(after), .then = {}}});
+                             .order = {.after = std::move(after)}});
   }
   Handle Merge(Handle exchange) { return engine_.Merge({.exchange = exchange, .lane = lane_}); }
 
   // Leaves the node's sum of this rank's shard in the flat gradient.
   Handle SumWithin(Within within, Range shard, std::vector<Handle> packed) {
     if (within == Within::kDense || within == Within::kHalves) {
-      return Dense(node_.out, Pattern::kReduceScatter, range_, within == Within::kHalves, kLocal,
-                   std::move(packed));
+      SumShards sum{range_};
+      if (within == Within::kHalves) sum.halves = Halves{kLocal};
+      return Dense(node_.out, sum, std::move(packed));
     }
     const int parts = within == Within::kToFirst ? 1 : PartsOf(range_, node_.members);
     const Handle sent = Push(node_, range_, parts, 0, kLocal, packed);
@@ -158,10 +159,8 @@ class Chain {
     for (int j = 0; j < parts; ++j) {
       selections.push_back(Select(ShardOf(range, j, parts), residual, after));
     }
-    return engine_.Exchange({.selections = std::move(selections),
+    return engine_.Exchange({.pattern = ToOwners{std::move(selections), owner},
                              .channel = group.out,
-                             .pattern = Pattern::kReduceScatter,
-                             .owner = owner,
                              .counts = counts_,
                              .label = label_});
   }
@@ -171,62 +170,64 @@ class Chain {
               std::vector<Handle> after) {
     if (between == Between::kGathered) {
       const Handle selected = Select(range, residual, std::move(after));
-      return engine_.Exchange(
-          {.selections = {selected}, .channel = group.out, .counts = counts_, .label = label_});
+      return engine_.Exchange({.pattern = SparseSum{{selected}},
+                               .channel = group.out,
+                               .counts = counts_,
+                               .label = label_});
     }
     const bool rooted = between == Between::kByRoot;
     const int root = engine_.topology().LocalRankOf(engine_.rank()) % group.members;
     const int parts = rooted ? 1 : PartsOf(range, group.members);
     const int owner = rooted ? root : 0;
     const Handle pushed = Push(group, range, parts, owner, residual, after);
-    ExchangeRequest pull;
-    pull.shared = SharedRange{range, ShardOf(range, 0, parts).size(), unit_.density};
-    pull.channel = group.back;
-    pull.pattern = rooted ? Pattern::kFromOwner : Pattern::kSum;
-    pull.owner = owner;
-    pull.counts = 0;
-    pull.label = label_;
-    pull.order.after = {pushed};
+    SharedPart given;
     const int part = (group.member + group.members - owner) % group.members;
     if (part < parts) {
-      pull.selections = {Select(ShardOf(range, part, parts), kServer, {Merge(pushed)})};
+      given = Selected{Select(ShardOf(range, part, parts), kServer, {Merge(pushed)})};
     }
-    return engine_.Exchange(std::move(pull));
+    const SharedRange shared{range, ShardOf(range, 0, parts).size(), unit_.density};
+    return Pull(group.back, shared, rooted ? std::optional(owner) : std::nullopt, given, pushed);
+  }
+
+  // Brings what members give of the range to all: the members' sum, or what `owner` gives.
+  Handle Pull(Channel channel, const SharedRange& shared, std::optional<int> owner,
+              SharedPart given, Handle after) {
+    return engine_.Exchange({.pattern = owner ? Pattern(FromOwner{shared, *owner, given})
+                                              : Pattern(SharedSum{shared, given}),
+                             .channel = channel,
+                             .counts = 0,
+                             .label = label_,
+                             .order = {.after = {after}}});
   }
 
   // All ranks of the node get what `between` has brought of their shards.
   Handle SendBack(const Path& path, Range shard, Handle between) {
     if (path.back == Back::kDense) {
       const Handle merged = shard.size() > 0 ? Merge(between) : between;
-      return Dense(node_.back, Pattern::kAllGather, range_, false, kLocal, {merged});
+      return Dense(node_.back, GatherShards{range_}, {merged});
     }
     const bool first = path.within == Within::kToFirst;
     const Range largest = first ? range_ : ShardOf(range_, 0, node_.members);
-    ExchangeRequest back;
-    back.shared = SharedRange{range_, largest.size(), unit_.density};
-    back.channel = node_.back;
-    back.pattern = first ? Pattern::kFromOwner : Pattern::kSum;
-    back.counts = 0;
-    back.label = label_;
-    back.order.after = {between};
+    SharedRange shared{range_, largest.size(), unit_.density};
+    SharedPart given;
     if (path.back == Back::kAsItCame) {
       if (path.between == Between::kGathered)
-        back.shared->parts = static_cast<std::size_t>(nodes_.members);
+        shared.parts = static_cast<std::size_t>(nodes_.members);
       if (path.between == Between::kByOwners) {
         const int parts = PartsOf(largest, nodes_.members);
-        back.shared->largest = ShardOf(largest, 0, parts).size();
-        back.shared->parts = static_cast<std::size_t>(parts);
+        shared.largest = ShardOf(largest, 0, parts).size();
+        shared.parts = static_cast<std::size_t>(parts);
       }
-      if (shard.size() > 0) back.forwarded = between;
+      if (shard.size() > 0) given = Forwarded{between};
     } else if (shard.size() > 0) {
-      back.selections = {engine_.Sparsify({.range = shard,
-                                           .density = unit_.density,
-                                           .lane = lane_,
-                                           .residual = kServer,
-                                           .copy_of = node_.member,
-                                           .order = {.after = {Merge(between)}, .then = {}}})};
+      given = Selected{engine_.Sparsify({.range = shard,
+                                         .density = unit_.density,
+                                         .lane = lane_,
+                                         .residual = kServer,
+                                         .copy_of = node_.member,
+                                         .order = {.after = {Merge(between)}}})};
     }
-    return engine_.Exchange(std::move(back));
+    return Pull(node_.back, shared, first ? std::optional(0) : std::nullopt, given, between);
   }
 
   Engine& engine_;
@@ -246,12 +247,12 @@ Handle EspressoPaths::SendBehind(Engine& engine, const Unit& unit, Range range,
 }
 
 Handle EspressoPaths::SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange) {
+  const Range range = engine.layout().RangeOf(unit.first, unit.last);
   if (unit.path == kByServers || unit.path == kHalvesByServers) {
-    const Range range = engine.layout().RangeOf(unit.first, unit.last);
     return Chain(engine, unit, range, std::move(exchange.label))
         .ByServers(unit.path == kHalvesByServers, std::move(exchange.order.after));
   }
-  exchange.f16 = unit.path == kHalves;
+  if (unit.path == kHalves) exchange.pattern = HalvesSum{range};
   return engine.Exchange(std::move(exchange));
 }
 

@@ -58,10 +58,9 @@ class HorovodCycle final : public Strategy {
       } while (last < end &&
                bytes + sizeof(float) * static_cast<double>(engine.layout().tensor(last).numel) <=
                    threshold_bytes_);
-      ExchangeRequest exchange;
-      exchange.ranges = {engine.layout().RangeOf(launched_, last)};
-      exchange.label = "fusion " + std::to_string(fused_++);
-      apply_.Launched(engine, engine.Exchange(std::move(exchange)));
+      const Range fused = engine.layout().RangeOf(launched_, last);
+      apply_.Launched(engine, engine.Exchange({.pattern = DenseSum{{fused}},
+                                               .label = "fusion " + std::to_string(fused_++)}));
       launched_ = last;
     }
   }

@@ -19,30 +19,26 @@ Handle NodeShards::SendBehind(Engine& engine, const Unit& unit, Range range,
   if (where.ranks_per_node == 1) {
     return UnitStrategy::SendBehind(engine, unit, range, std::move(packed), std::move(label));
   }
-  Handle summed = engine.Exchange({.ranges = {range},
+  Handle summed = engine.Exchange({.pattern = SumShards{range},
                                    .channel = Channel::kIntraNode,
-                                   .pattern = Pattern::kReduceScatter,
                                    .counts = 0,
                                    .label = label,
-                                   .order = {.after = std::move(packed), .then = {}}});
+                                   .order = {.after = std::move(packed)}});
   const Range shard = ShardOf(range, where.LocalRankOf(engine.rank()), where.ranks_per_node);
   if (shard.size() > 0) {
-    const Handle selected = engine.Sparsify({.range = shard,
-                                             .density = unit.density,
-                                             .lane = unit.lane,
-                                             .order = {.after = {summed}, .then = {}}});
-    const Handle sent = engine.Exchange({.selections = {selected},
+    const Handle selected = engine.Sparsify(
+        {.range = shard, .density = unit.density, .lane = unit.lane, .order = {.after = {summed}}});
+    const Handle sent = engine.Exchange({.pattern = SparseSum{{selected}},
                                          .channel = Channel::kInterNode,
                                          .counts = where.ranks_per_node,
                                          .label = label});
     summed = engine.Merge({.exchange = sent, .lane = unit.lane});
   }
-  return engine.Exchange({.ranges = {range},
+  return engine.Exchange({.pattern = GatherShards{range},
                           .channel = Channel::kIntraNodeBack,
-                          .pattern = Pattern::kAllGather,
                           .counts = 0,
                           .label = std::move(label),
-                          .order = {.after = {summed}, .then = {}}});
+                          .order = {.after = {summed}}});
 }
 
 const StrategyDescriptor kNodeShards = {

@@ -3,6 +3,27 @@
 #include "core/collective/collective.hpp"
 
 namespace sparfuse {
+namespace {
+
+template <class... Cases>
+struct Match : Cases... {
+  using Cases::operator()...;
+};
+
+}  // namespace
+
+const Ordering& Op::order() const {
+  return std::visit([](const auto& of) -> const Ordering& { return of.order; }, request);
+}
+
+const std::string& Op::label() const {
+  static const std::string kNone;
+  return If<ExchangeRequest>() ? exchange().label : kNone;
+}
+
+Range Op::range() const {
+  return parts.empty() ? Range{} : Range{parts.front().begin, parts.back().end};
+}
 
 std::size_t Op::elements() const {
   std::size_t sum = 0;
@@ -10,23 +31,35 @@ std::size_t Op::elements() const {
   return sum;
 }
 
-const Collective& CollectiveOf(const Op& exchange, const std::shared_ptr<const Collective>& dense,
+const Collective& CollectiveOf(const ExchangeRequest& exchange,
+                               const std::shared_ptr<const Collective>& dense,
                                const std::shared_ptr<const Collective>& sparse) {
-  switch (exchange.pattern) {
-    case Pattern::kReduceScatter:
-      if (exchange.sparse) return SparseReduceScatter();
-      return exchange.f16 ? F16ReduceScatter() : RingReduceScatter();
-    case Pattern::kAllGather:
-      return exchange.f16 ? F16AllGather() : RingAllGather();
-    case Pattern::kFromOwner:
-      return SparseBroadcast();
-    case Pattern::kSum:
-      break;
-  }
-  if (exchange.f16) return F16AllReduce();
   static const auto kGathered = CoreCollective("sparse-allgather");
-  if (exchange.sparse && exchange.shared && exchange.shared->parts > 1) return *kGathered;
-  return exchange.sparse ? *sparse : *dense;
+  using Does = const Collective&;
+  return std::visit(
+      Match{[&](const DenseSum&) -> Does { return *dense; },
+            [](const HalvesSum&) -> Does { return F16AllReduce(); },
+            [](const SumShards& of) -> Does {
+              return of.halves ? F16ReduceScatter() : RingReduceScatter();
+            },
+            [](const GatherShards& of) -> Does {
+              return of.halves ? F16AllGather() : RingAllGather();
+            },
+            [&](const SparseSum&) -> Does { return *sparse; },
+            [](const ToOwners&) -> Does { return SparseReduceScatter(); },
+            [&](const SharedSum& of) -> Does { return of.shared.parts > 1 ? *kGathered : *sparse; },
+            [](const FromOwner&) -> Does { return SparseBroadcast(); }},
+      exchange.pattern);
+}
+
+std::vector<ExchangedTensor> TensorsOfExchange(const GradientLayout& layout, Range range) {
+  std::vector<ExchangedTensor> tensors;
+  for (const std::size_t t : layout.TensorsIn(range)) {
+    const TensorEntry& tensor = layout.tensor(t);
+    tensors.push_back(
+        {static_cast<std::uint32_t>(t), tensor.offset - range.begin, tensor.numel, tensor.shape});
+  }
+  return tensors;
 }
 
 }  // namespace sparfuse

@@ -18,25 +18,24 @@ Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
     selections.push_back(engine.Sparsify({.range = ShardOf(range, j, parts),
                                           .density = unit.density,
                                           .lane = unit.lane,
-                                          .order = {.after = packed, .then = {}}}));
+                                          .order = {.after = packed}}));
   }
-  const Handle pushed = engine.Exchange(
-      {.selections = std::move(selections), .pattern = Pattern::kReduceScatter, .label = label});
-  ExchangeRequest pull;
-  pull.shared = SharedRange{range, ShardOf(range, 0, parts).size(), unit.density};
-  pull.channel = Channel::kDataBack;
-  pull.counts = 0;
-  pull.label = std::move(label);
-  pull.order.after = {pushed};
+  const Handle pushed =
+      engine.Exchange({.pattern = ToOwners{std::move(selections)}, .label = label});
+  SharedSum pull{{range, ShardOf(range, 0, parts).size(), unit.density}};
   if (engine.rank() < parts) {
     const Handle merged = engine.Merge({.exchange = pushed, .lane = unit.lane});
-    pull.selections = {engine.Sparsify({.range = ShardOf(range, engine.rank(), parts),
-                                        .density = unit.density,
-                                        .lane = unit.lane,
-                                        .residual = server_residual_ ? "server" : "",
-                                        .order = {.after = {merged}, .then = {}}})};
+    pull.given = Selected{engine.Sparsify({.range = ShardOf(range, engine.rank(), parts),
+                                           .density = unit.density,
+                                           .lane = unit.lane,
+                                           .residual = server_residual_ ? "server" : "",
+                                           .order = {.after = {merged}}})};
   }
-  return engine.Exchange(std::move(pull));
+  return engine.Exchange({.pattern = pull,
+                          .channel = Channel::kDataBack,
+                          .counts = 0,
+                          .label = std::move(label),
+                          .order = {.after = {pushed}}});
 }
 
 const StrategyDescriptor kOwnedParts = {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/fusion/lane.hpp"
@@ -42,8 +43,8 @@ constexpr bool IsBetweenNodes(Channel channel) {
 // Common to all requests: it starts when every handle in `after` is done; `then` runs on the event
 // thread when it is done itself.
 struct Ordering {
-  std::vector<Handle> after;
-  Continuation then;
+  std::vector<Handle> after = {};
+  Continuation then = {};
 };
 
 struct PackRequest {  // copies a tensor's gradient into the flat gradient
@@ -66,57 +67,96 @@ struct SparsifyRequest {  // selects from a range of the flat gradient, with err
   Ordering order = {};
 };
 
-// What an exchange leaves with the members of its channel.
-enum class Pattern : std::uint8_t {
-  kSum,  // all have the sum, which Apply averages or Merge puts back
-  // Dense, of one range, of which shard j (core/collective/shards.hpp) belongs to member j: each
-  // has the sum of its shard, in the flat gradient. Sparse: selection j belongs to member
-  // `owner` + j, around, who has the sum over all members' selections of that range, for Merge;
-  // there may be fewer than members.
-  kReduceScatter,
-  kAllGather,  // dense alone: each has all shards; each gave its own, from the flat gradient
-  kFromOwner,  // sparse alone: all have what member `owner` gave, of `shared`
+// What is sent is rounded to halves, of floats that are added up. What rounding takes goes into
+// `residual`, where the method has feedback; without a name it is lost.
+struct Halves {
+  std::string_view residual = "local";
 };
 
-// A range of which members give different parts, or none: what its owners have summed. Members that
-// own no part of a sparse reduce-scatter give none.
+// --- Dense exchanges: of packed ranges of the flat gradient, equal on all members.
+
+struct DenseSum {             // all have the sum, which Apply averages
+  std::vector<Range> ranges;  // ascending and disjoint
+};
+struct HalvesSum {  // the same of one range
+  Range range;
+  Halves halves = {};
+};
+// Shard j (core/collective/shards.hpp) belongs to member j, who has its sum, in the flat gradient.
+struct SumShards {
+  Range range;
+  std::optional<Halves> halves = {};
+};
+struct GatherShards {  // all have all shards; each gave its own, from the flat gradient
+  Range range;
+  std::optional<Halves> halves = {};
+};
+
+// --- Sparse exchanges: of finished selections, which are waited for in any case.
+
+struct SparseSum {                 // all have the sum, which Apply averages or Merge puts back
+  std::vector<Handle> selections;  // ascending and disjoint ranges, equal on all members
+};
+// Selection j belongs to member `owner` + j, around, who has the sum over all members' selections
+// of that range, for Merge. There may be fewer than members.
+struct ToOwners {
+  std::vector<Handle> selections;  // as a SparseSum's
+  int owner = 0;
+};
+
+// A range of which members give different parts, or none: what its owners have summed.
 struct SharedRange {
   Range range;              // equal on all members
   std::size_t largest = 0;  // elements of the largest part that a member gives
   double density = 1.0;     // that each is selected with
   std::size_t parts = 1;    // that a member gives: more than one only of what it forwards
 };
+struct Selected {
+  Handle selection = 0;
+};
+struct Forwarded {  // sent on as it came: what a sparse exchange of a part has brought here
+  Handle exchange = 0;
+};
+using SharedPart = std::variant<std::monostate, Selected, Forwarded>;
+
+struct SharedSum {  // all have the sum of what members give
+  SharedRange shared;
+  SharedPart given = {};
+};
+struct FromOwner {  // all have what member `owner` gives; the others give nothing
+  SharedRange shared;
+  int owner = 0;
+  SharedPart given = {};
+};
+
+// What the members of a channel give, and what an exchange leaves with them.
+using Pattern = std::variant<DenseSum, HalvesSum, SumShards, GatherShards, SparseSum, ToOwners,
+                             SharedSum, FromOwner>;
 
 struct ExchangeRequest {
-  // Dense: what this exchange sums, packed ranges of the flat gradient, ascending and disjoint.
-  std::vector<Range> ranges = {};
-  // Sparse: Sparsify handles whose ranges are ascending and disjoint; their ranges are summed.
-  std::vector<Handle> selections = {};
-  // Of a sparse sum where members' selections differ in their ranges, or a member has none.
-  std::optional<SharedRange> shared = {};
+  Pattern pattern;
   Channel channel = Channel::kData;
-  Pattern pattern = Pattern::kSum;
-  // With `shared`, instead of selections: what this sparse exchange of a part of the range has
-  // brought here is sent on as it came.
-  Handle forwarded = 0;
-  int owner = 0;  // of the patterns that have one
-  // Dense: what is sent is rounded to halves, of floats that are added up. What rounding takes goes
-  // into `residual`, where the method has feedback; without a name it is lost.
-  bool f16 = false;
-  std::string_view residual = "local";
   // How often what this rank gives counts as what it contributes (StepRecord::selected). Of a chain
   // where something is selected first: 0 of sums on the way there, and of all that comes after; g
   // of the g-th that each rank of a node selects from the sum of its g ranks.
   int counts = 1;
   std::string label = {};  // for the timeline: "unit 3"
-  Ordering order = {};     // the selections are waited for in any case
+  Ordering order = {};
+
+  // What its pattern says of these; else none, and 0.
+  bool sparse() const;
+  const Halves* halves() const;
+  std::span<const Handle> selections() const;
+  const SharedRange* shared() const;
+  Handle forwarded() const;
+  int owner() const;
 };
 
 struct NegotiateRequest {  // element-wise maximum of small integers over all ranks
   std::vector<std::int64_t> values;
   Channel channel = Channel::kControl;
-  std::vector<Handle> after;
-  std::function<void(std::span<const std::int64_t>)> then;
+  std::function<void(std::span<const std::int64_t>)> then = {};
+  Ordering order = {};
 };
 
 struct MergeRequest {  // sum of an exchange -> the flat gradient, a source of what comes after
@@ -129,6 +169,11 @@ struct ApplyRequest {  // sum of an exchange over all ranks -> average, ready fo
   Handle exchange = 0;
   Lane lane = Lane::kCompute;
   Ordering order = {};  // the exchange is waited for in any case
+};
+
+struct TimerRequest {
+  double seconds = 0;
+  Ordering order = {};
 };
 
 }  // namespace sparfuse

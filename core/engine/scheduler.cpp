@@ -13,13 +13,6 @@ std::string_view LaneName(Lane lane) {
   return kNames[static_cast<std::size_t>(lane)];
 }
 
-std::string_view ChannelName(Channel channel) {
-  static constexpr std::string_view kNames[] = {
-      "control",         "data",      "intra-node",     "inter-node",
-      "intra-node-back", "data-back", "inter-node-back"};
-  return kNames[static_cast<std::size_t>(channel)];
-}
-
 StepScheduler::StepScheduler(GradientLayout layout, Plan plan, Topology topology, int rank,
                              double exchange_host_seconds)
     : layout_(std::move(layout)),
@@ -53,9 +46,9 @@ int StepScheduler::MemberOf(Channel channel) const {
   return IsBetweenNodes(channel) ? topology_.NodeOf(rank_) : rank_;
 }
 
-std::size_t StepScheduler::PartOf(const Op& exchange) const {
+std::size_t StepScheduler::PartOf(const ExchangeRequest& exchange) const {
   const int members = TopologyOf(exchange.channel).ranks;
-  return static_cast<std::size_t>((MemberOf(exchange.channel) + members - exchange.owner) %
+  return static_cast<std::size_t>((MemberOf(exchange.channel) + members - exchange.owner()) %
                                   members);
 }
 
@@ -67,14 +60,19 @@ void StepScheduler::ResetStep() {
   complete_ = false;
 }
 
-Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
-  ops_.push_back(std::move(added));
+template <class Request>
+Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
+  Op& self = ops_.emplace_back();
   const auto handle = static_cast<Handle>(ops_.size());
-  Op& self = ops_.back();
+  if constexpr (requires { request.lane; }) self.lane = request.lane;
+  if constexpr (requires { request.channel; }) self.channel = request.channel;
+  if constexpr (requires { request.exchange; }) self.summed = request.exchange;
+  self.request = std::move(request);
+  self.parts = std::move(parts);
   const auto wait_for = [&](Handle other) {
     assert(other >= 1 && other < handle);
     Op& first = op(other);
-    if (first.kind == OpKind::kExchange) self.exchanges.push_back(other);
+    if (first.If<ExchangeRequest>()) self.exchanges.push_back(other);
     if (first.done) return;
     if (StreamsOrder(first, self)) {
       self.stream_predecessors.push_back(other);
@@ -85,15 +83,17 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
     }
     ++self.waits_for;
   };
-  for (const Handle other : after) wait_for(other);
-  for (const Handle other : self.selections) wait_for(other);
-  if (self.exchange != 0) wait_for(self.exchange);
-  if (self.forwarded != 0) wait_for(self.forwarded);
-  if (self.kind != OpKind::kTimer) {
+  for (const Handle other : self.order().after) wait_for(other);
+  if (self.summed != 0) wait_for(self.summed);
+  if (const auto* exchange = self.If<ExchangeRequest>()) {
+    for (const Handle other : exchange->selections()) wait_for(other);
+    if (exchange->forwarded() != 0) wait_for(exchange->forwarded());
+  }
+  if (!self.If<TimerRequest>()) {
     ++done_.open;
     ++ordered_.open;
   }
-  if (self.kind == OpKind::kExchange || self.kind == OpKind::kNegotiate) {
+  if (self.communicates()) {
     channels_[static_cast<std::size_t>(self.channel)].queue.push_back(handle);
   }
   if (self.waits_for == 0) Release(handle);
@@ -102,28 +102,23 @@ Handle StepScheduler::Add(Op added, const std::vector<Handle>& after) {
 
 void StepScheduler::Release(Handle handle) {
   Op& ready = op(handle);
-  switch (ready.kind) {
-    case OpKind::kExchange:
-    case OpKind::kNegotiate:
-      if (exchange_host_seconds_ <= 0) return AdvanceChannel(ready.channel);
-      ++ready.waits_for;  // for the host
-      host_.queue.push_back(handle);
-      return PrepareNextOnHost();
-    case OpKind::kTimer:
-      return StartTimerOp(handle, ready);
-    default:
-      break;
+  if (const auto* timer = ready.If<TimerRequest>()) return StartTimerOp(handle, timer->seconds);
+  if (ready.communicates()) {
+    if (exchange_host_seconds_ <= 0) return AdvanceChannel(ready.channel);
+    ++ready.waits_for;  // for the host
+    host_.queue.push_back(handle);
+    return PrepareNextOnHost();
   }
   StartLocal(handle, ready);
   ready.started = true;
   for (const Handle successor : ready.stream_successors) {
     if (--op(successor).waits_for == 0) Release(successor);
   }
-  if (ready.kind == OpKind::kApply && OrderedByStream(ready)) TakeAsOrdered(ready);
+  if (ready.If<ApplyRequest>() && OrderedByStream(ready)) TakeAsOrdered(ready);
 }
 
 void StepScheduler::TakeAsOrdered(const Op& over) {
-  if (over.kind == OpKind::kApply) ordered_.applied += over.elements();
+  if (over.If<ApplyRequest>()) ordered_.applied += over.elements();
   --ordered_.open;
   if (ordered_.applied == layout_.numel() && ordered_.open == 0) StepApplied();
 }
@@ -135,13 +130,14 @@ void StepScheduler::AdvanceChannel(Channel which) {
   if (op(head).waits_for > 0) return;
   channel.queue.pop_front();
   channel.busy = true;
-  if (op(head).kind == OpKind::kExchange) {
-    for (const Handle part : op(head).selections) op(head).payload_bytes += op(part).payload_bytes;
-    if (!op(head).sparse) {
-      op(head).payload_bytes = (op(head).f16 ? 2 : sizeof(float)) * op(head).elements();
+  Op& next = op(head);
+  if (const auto* exchange = next.If<ExchangeRequest>()) {
+    for (const Handle part : exchange->selections()) next.payload_bytes += op(part).payload_bytes;
+    if (!exchange->sparse()) {
+      next.payload_bytes = (exchange->halves() ? 2 : sizeof(float)) * next.elements();
     }
   }
-  StartExchange(head, op(head));
+  StartExchange(head, next);
 }
 
 void StepScheduler::PrepareNextOnHost() {
@@ -161,21 +157,23 @@ void StepScheduler::Finish(Handle handle) {
   Op& finished = op(handle);
   assert(!finished.done);
   finished.done = true;
-  if (finished.kind == OpKind::kApply) done_.applied += finished.elements();
+  if (finished.If<ApplyRequest>()) done_.applied += finished.elements();
   // Continuations come before dependents: what a strategy asks for now is queued before what was
   // only waiting, in both engines.
-  if (finished.then) finished.then();
-  if (finished.then_values) finished.then_values(finished.values);
+  if (finished.order().then) finished.order().then();
+  if (const auto* agreed = finished.If<NegotiateRequest>(); agreed && agreed->then) {
+    agreed->then(agreed->values);
+  }
   for (const Handle dependent : finished.dependents) {
     if (--op(dependent).waits_for == 0) Release(dependent);
   }
-  if (finished.kind == OpKind::kExchange || finished.kind == OpKind::kNegotiate) {
+  if (finished.communicates()) {
     channels_[static_cast<std::size_t>(finished.channel)].busy = false;
     AdvanceChannel(finished.channel);
   }
-  if (finished.kind != OpKind::kTimer) {
+  if (!finished.If<TimerRequest>()) {
     --done_.open;
-    if (finished.kind != OpKind::kApply || !OrderedByStream(finished)) TakeAsOrdered(finished);
+    if (!finished.If<ApplyRequest>() || !OrderedByStream(finished)) TakeAsOrdered(finished);
   }
   if (!complete_ && done_.applied == layout_.numel() && done_.open == 0) {
     complete_ = true;
@@ -184,58 +182,19 @@ void StepScheduler::Finish(Handle handle) {
 }
 
 Handle StepScheduler::Pack(PackRequest request) {
-  Op pack;
-  pack.kind = OpKind::kPack;
-  pack.lane = request.lane;
-  pack.tensor = request.tensor;
-  pack.range = layout_.tensor(request.tensor).range();
-  pack.then = std::move(request.order.then);
-  return Add(std::move(pack), request.order.after);
+  const Range range = layout_.tensor(request.tensor).range();
+  return Add(std::move(request), {range});
 }
 
 Handle StepScheduler::Sparsify(SparsifyRequest request) {
-  Op sparsify;
-  sparsify.kind = OpKind::kSparsify;
-  sparsify.lane = request.lane;
-  sparsify.range = request.range;
-  sparsify.density = request.density;
-  sparsify.residual = request.residual;
-  sparsify.as_rank = request.copy_of.value_or(rank_);
-  sparsify.copies = sparsify.as_rank != rank_;
-  sparsify.then = std::move(request.order.then);
-  return Add(std::move(sparsify), request.order.after);
+  if (request.copy_of == rank_) request.copy_of.reset();
+  const Range range = request.range;
+  return Add(std::move(request), {range});
 }
 
-namespace {
-
-// members: of the exchange's channel.
-void CheckExchange(const Op& exchange, int members) {
-  const auto require = [&](bool holds, const char* expected) {
-    if (holds) return;
-    SPARFUSE_THROW(kInternal, exchange.label + ", an exchange on channel " +
-                                  std::string(ChannelName(exchange.channel)) + ": expected " +
-                                  expected);
-  };
-  const Pattern pattern = exchange.pattern;
-  require(!exchange.parts.empty(), "a range, or selections, of at least one element");
-  require((pattern == Pattern::kSum && !exchange.f16) || exchange.parts.size() == 1,
-          "one range of a pattern other than a sum, and of halves");
-  require(!exchange.sparse || (pattern != Pattern::kAllGather && !exchange.f16),
-          "dense ranges of an all-gather, and of halves");
-  require(exchange.shared || (exchange.forwarded == 0 && pattern != Pattern::kFromOwner),
-          "a shared range of what is forwarded, or given by one member");
-  require(exchange.owner >= 0 && exchange.owner < members, "an owner among the members");
-}
-
-}  // namespace
-
-Handle StepScheduler::Exchange(ExchangeRequest request) {
-  Op exchange;
-  exchange.kind = OpKind::kExchange;
-  exchange.channel = request.channel;
-  exchange.pattern = request.pattern;
-  exchange.selections = std::move(request.selections);
-  const auto add = [&parts = exchange.parts](const Range& range) {
+std::vector<Range> StepScheduler::PartsOf(const ExchangeRequest& exchange) const {
+  std::vector<Range> parts;
+  const auto add = [&parts](const Range& range) {
     if (range.size() == 0) return;
     if (!parts.empty() && parts.back().end == range.begin) {
       parts.back().end = range.end;
@@ -243,64 +202,51 @@ Handle StepScheduler::Exchange(ExchangeRequest request) {
       parts.push_back(range);
     }
   };
-  for (const Range& range : request.ranges) add(range);
-  for (const Handle selection : exchange.selections) add(op(selection).range);
-  exchange.shared = request.shared;
-  exchange.forwarded = request.forwarded;
-  exchange.owner = request.owner;
-  exchange.f16 = request.f16;
-  exchange.counts = request.counts;
-  exchange.residual = request.residual;
-  exchange.sparse = exchange.shared || !exchange.selections.empty();
-  if (exchange.shared) exchange.parts = {exchange.shared->range};
-  exchange.label = std::move(request.label);
-  CheckExchange(exchange, TopologyOf(exchange.channel).ranks);
-  exchange.range = {exchange.parts.front().begin, exchange.parts.back().end};
-  exchange.then = std::move(request.order.then);
-  return Add(std::move(exchange), request.order.after);
+  std::visit(
+      [&]<class Kind>(const Kind& of) {
+        if constexpr (requires { of.ranges; }) std::ranges::for_each(of.ranges, add);
+        if constexpr (requires { of.range; }) add(of.range);
+        if constexpr (requires { of.shared; }) add(of.shared.range);
+        if constexpr (requires { of.selections; }) {
+          for (const Handle selection : of.selections) add(op(selection).range());
+        }
+      },
+      exchange.pattern);
+  return parts;
 }
 
-Handle StepScheduler::Negotiate(NegotiateRequest request) {
-  Op negotiate;
-  negotiate.kind = OpKind::kNegotiate;
-  negotiate.channel = request.channel;
-  negotiate.values = std::move(request.values);
-  negotiate.then_values = std::move(request.then);
-  return Add(std::move(negotiate), request.after);
+Handle StepScheduler::Exchange(ExchangeRequest request) {
+  std::vector<Range> parts = PartsOf(request);
+  const auto require = [&](bool holds, const char* expected) {
+    if (holds) return;
+    SPARFUSE_THROW(kInternal, request.label + ", an exchange on channel " +
+                                  std::string(ChannelName(request.channel)) + ": expected " +
+                                  expected);
+  };
+  require(!parts.empty(), "a range, or selections, of at least one element");
+  require(request.owner() >= 0 && request.owner() < TopologyOf(request.channel).ranks,
+          "an owner among the members");
+  return Add(std::move(request), std::move(parts));
 }
 
-Op StepScheduler::OfExchange(OpKind kind, Handle exchange, Lane lane) const {
-  Op local;
-  local.kind = kind;
-  local.lane = lane;
-  local.exchange = exchange;
-  local.range = op(exchange).range;
-  local.parts = op(exchange).parts;
-  return local;
-}
+Handle StepScheduler::Negotiate(NegotiateRequest request) { return Add(std::move(request)); }
 
 Handle StepScheduler::Merge(MergeRequest request) {
-  Op merge = OfExchange(OpKind::kMerge, request.exchange, request.lane);
-  merge.then = std::move(request.order.then);
-  return Add(std::move(merge), request.order.after);
+  std::vector<Range> parts = op(request.exchange).parts;
+  return Add(std::move(request), std::move(parts));
 }
 
 Handle StepScheduler::Apply(ApplyRequest request) {
-  Op apply = OfExchange(OpKind::kApply, request.exchange, request.lane);
-  apply.then = std::move(request.order.then);
-  return Add(std::move(apply), request.order.after);
+  std::vector<Range> parts = op(request.exchange).parts;
+  return Add(std::move(request), std::move(parts));
 }
 
 Handle StepScheduler::StartTimer(double seconds, Continuation then) {
-  Op timer;
-  timer.kind = OpKind::kTimer;
-  timer.seconds = seconds;
-  timer.then = std::move(then);
-  return Add(std::move(timer), {});
+  return Add(TimerRequest{seconds, {.then = std::move(then)}});
 }
 
 std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
-  assert(op(sparsified).kind == OpKind::kSparsify && op(sparsified).done);
+  assert(op(sparsified).If<SparsifyRequest>() && op(sparsified).done);
   return op(sparsified).payload_bytes;
 }
 
@@ -310,10 +256,10 @@ std::string StepScheduler::DescribeUnfinished() const {
   std::string text = std::to_string(done_.applied) + " of " + std::to_string(layout_.numel()) +
                      " elements applied";
   for (const Op& each : ops_) {
-    if (each.done || each.kind == OpKind::kTimer) continue;
-    text += "; first unfinished: " + std::string(kKinds[static_cast<std::size_t>(each.kind)]) +
-            " " + each.label + " of elements [" + std::to_string(each.range.begin) + ", " +
-            std::to_string(each.range.end) + ")";
+    if (each.done || each.If<TimerRequest>()) continue;
+    text += "; first unfinished: " + std::string(kKinds[each.request.index()]) + " " +
+            each.label() + " of elements [" + std::to_string(each.range().begin) + ", " +
+            std::to_string(each.range().end) + ")";
     break;
   }
   return text;

@@ -54,15 +54,15 @@ class StepScheduler : public Engine {
   Topology TopologyOf(Channel channel) const;
   // This rank's place among them.
   int MemberOf(Channel channel) const;
-  // The part of a sparse kReduceScatter that this rank owns, of which there may be none.
-  std::size_t PartOf(const Op& exchange) const;
+  // The selection of a ToOwners whose range this rank owns, of which there may be none.
+  std::size_t PartOf(const ExchangeRequest& exchange) const;
   // Between steps: what follows goes by another plan of the same layout.
   void SetPlan(Plan plan);
 
   // The operation's dependencies are done; do it, then call Finish(handle) in a reaction.
   virtual void StartLocal(Handle handle, Op& op) = 0;
-  virtual void StartExchange(Handle handle, Op& op) = 0;  // kExchange and kNegotiate
-  virtual void StartTimerOp(Handle handle, Op& op) = 0;
+  virtual void StartExchange(Handle handle, Op& op) = 0;  // or negotiation
+  virtual void StartTimerOp(Handle handle, double seconds) = 0;
   // Streams keep the two in order: `second`, a local operation, may be started once `first` has
   // been.
   virtual bool StreamsOrder(const Op& /*first*/, const Op& /*second*/) const { return false; }
@@ -83,12 +83,13 @@ class StepScheduler : public Engine {
   std::string DescribeUnfinished() const;
 
  private:
-  Handle Add(Op op, const std::vector<Handle>& after);
+  template <class Request>
+  Handle Add(Request request, std::vector<Range> parts = {});
+  std::vector<Range> PartsOf(const ExchangeRequest& exchange) const;
   void Release(Handle handle);
   void TakeAsOrdered(const Op& over);
   void AdvanceChannel(Channel channel);
   void PrepareNextOnHost();
-  Op OfExchange(OpKind kind, Handle exchange, Lane lane) const;
 
   GradientLayout layout_;
   Plan plan_;

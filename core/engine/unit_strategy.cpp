@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/engine/node_shards.hpp"
-#include "core/engine/owned_parts.hpp"
-
 namespace sparfuse {
 
 void UnitStrategy::StepBegin(Engine& engine) {
@@ -66,16 +63,17 @@ void UnitStrategy::Launch(Engine& engine, const Message& message) {
                                       std::move(local), std::move(exchange.label)));
   }
   if (unit.sparsified == Sparsified::kAhead && !message.reduced) {
-    exchange.selections = local;
-  } else {
-    for (const std::size_t t : message.tensors) {
-      exchange.ranges.push_back(engine.layout().tensor(t).range());
-    }
-    std::ranges::sort(exchange.ranges, {}, &Range::begin);  // where dense tensors are apart
-    exchange.order.after = local;
-    return apply_.Launched(engine, SendDense(engine, unit, std::move(exchange)));
+    exchange.pattern = SparseSum{std::move(local)};
+    return apply_.Launched(engine, engine.Exchange(std::move(exchange)));
   }
-  apply_.Launched(engine, engine.Exchange(std::move(exchange)));
+  DenseSum sum;
+  for (const std::size_t t : message.tensors) {
+    sum.ranges.push_back(engine.layout().tensor(t).range());
+  }
+  std::ranges::sort(sum.ranges, {}, &Range::begin);  // where dense tensors are apart
+  exchange.pattern = std::move(sum);
+  exchange.order.after = std::move(local);
+  apply_.Launched(engine, SendDense(engine, unit, std::move(exchange)));
 }
 
 Handle UnitStrategy::SendBehind(Engine& engine, const Unit& unit, Range range,
@@ -83,8 +81,8 @@ Handle UnitStrategy::SendBehind(Engine& engine, const Unit& unit, Range range,
   const Handle selected = engine.Sparsify({.range = range,
                                            .density = unit.density,
                                            .lane = unit.lane,
-                                           .order = {.after = std::move(packed), .then = {}}});
-  return engine.Exchange({.selections = {selected}, .label = std::move(label)});
+                                           .order = {.after = std::move(packed)}});
+  return engine.Exchange({.pattern = SparseSum{{selected}}, .label = std::move(label)});
 }
 
 Handle UnitStrategy::SendDense(Engine& engine, const Unit& /*unit*/, ExchangeRequest exchange) {
@@ -92,43 +90,5 @@ Handle UnitStrategy::SendDense(Engine& engine, const Unit& /*unit*/, ExchangeReq
 }
 
 void UnitStrategy::BackwardEnd(Engine& engine) { apply_.BackwardEnd(engine); }
-
-std::span<const StrategyDescriptor> CoreStrategies() {
-  constexpr auto kMake = [](const Options&) -> std::unique_ptr<Strategy> {
-    return std::make_unique<UnitStrategy>();
-  };
-  static const std::vector<StrategyDescriptor> kStrategies = {
-      {"dense-units",
-       "all-reduce of each unit when its last gradient is ready",
-       "Li et al., PyTorch Distributed, VLDB 2020",
-       1,
-       "",
-       Sparsified::kNever,
-       {},
-       kMake,
-       true},
-      {"ahead",
-       "each tensor is sparsified when it is ready; a unit is sent when it is complete",
-       "SAFusion, HPDC 2025, section 3",
-       1,
-       "",
-       Sparsified::kAhead,
-       {},
-       kMake,
-       true},
-      {"behind",
-       "tensors are fused first; a unit is sparsified and sent when it is complete",
-       "SAFusion, HPDC 2025, section 2",
-       1,
-       "",
-       Sparsified::kBehind,
-       {},
-       kMake,
-       true},
-      kNodeShards,
-      kOwnedParts,
-  };
-  return kStrategies;
-}
 
 }  // namespace sparfuse

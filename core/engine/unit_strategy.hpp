@@ -28,8 +28,8 @@ class UnitStrategy : public Strategy {
   //   packed  once these are done, they are in the flat gradient
   virtual Handle SendBehind(Engine& engine, const Unit& unit, Range range,
                             std::vector<Handle> packed, std::string label);
-  // The same of one that is sent dense: `exchange` says its ranges, when they are packed, and the
-  // label.
+  // The same of one that is sent dense: `exchange` is a DenseSum, which says when its ranges are
+  // packed, and the label.
   virtual Handle SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange);
 
  private:

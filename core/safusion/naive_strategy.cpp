@@ -69,11 +69,10 @@ class SafusionNaive final : public Strategy {
 
   void Close(Engine& engine) {
     engine.EndWait(Label());
-    ExchangeRequest exchange;
-    exchange.selections.assign(selections_.begin() + static_cast<std::ptrdiff_t>(first_),
-                               selections_.begin() + static_cast<std::ptrdiff_t>(end_));
-    exchange.label = Label();
-    apply_.Launched(engine, engine.Exchange(std::move(exchange)));
+    SparseSum sum;
+    sum.selections.assign(selections_.begin() + static_cast<std::ptrdiff_t>(first_),
+                          selections_.begin() + static_cast<std::ptrdiff_t>(end_));
+    apply_.Launched(engine, engine.Exchange({.pattern = std::move(sum), .label = Label()}));
     ++buffers_;
     first_ = counted_ = end_;
     open_bytes_ = 0;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/engine/exchanged_tensors.hpp"
 #include "core/transport/priority.hpp"
 
 namespace sparfuse {
@@ -155,6 +154,7 @@ void LiveEngine::React(const Event& event) {
   switch (event.kind) {
     case EventKind::kStepBegin: {
       ResetStep();
+      live_.clear();
       selections_.BeginStep();
       exchanges_used_ = 0;
       waits_.clear();
@@ -173,8 +173,8 @@ void LiveEngine::React(const Event& event) {
       return config_.strategy->BackwardEnd(*this);
     case EventKind::kDone: {
       const auto handle = static_cast<Handle>(event.value);
-      lanes_->Take(handle, op(handle));
-      Account(op(handle));
+      lanes_->Take(Live(handle));
+      Account(Live(handle));
       return Finish(handle);
     }
     case EventKind::kStepTimeout:
@@ -184,20 +184,20 @@ void LiveEngine::React(const Event& event) {
   }
 }
 
-void LiveEngine::Account(const Op& done) {
-  if (done.kind == OpKind::kSparsify) {
+void LiveEngine::Account(const LiveOp& done) {
+  if (done.selection != nullptr) {
     record_.tensors_missing += done.selection->missing;
-  } else if (done.kind == OpKind::kExchange) {
-    const ExchangeState& state = *done.exchange_state;
+  } else if (done.op->If<ExchangeRequest>()) {
+    const ExchangeState& state = *done.exchange;
     ++record_.exchanges;
-    record_.payload_bytes += done.payload_bytes;
-    record_.selected += static_cast<std::uint64_t>(done.counts) * state.elements;
+    record_.payload_bytes += done.op->payload_bytes;
+    record_.selected += static_cast<std::uint64_t>(done.op->exchange().counts) * state.elements;
     record_.sent_bytes += state.traffic.bytes_sent;
     record_.received_bytes += state.traffic.bytes_received;
     record_.messages_sent += state.traffic.messages_sent;
     record_.served += state.buffers.served;
     record_.returned += state.buffers.returned.size() / kSparseElementBytes;
-    if (done.sparse && config_.sparse_collective->traits().sums) {
+    if (done.op->sparse() && config_.sparse_collective->traits().sums) {
       record_.summed += state.buffers.sums.size();
       for (const auto payload : state.buffers.payloads) {
         record_.summed += payload.size() / kSparseElementBytes;
@@ -206,17 +206,25 @@ void LiveEngine::Account(const Op& done) {
   }
 }
 
+LiveOp& LiveEngine::Live(Handle handle) {
+  if (live_.size() < handle) live_.resize(handle);
+  return live_[handle - 1];
+}
+
+std::vector<const ExchangeState*> LiveEngine::Behind(const Op& started) {
+  std::vector<const ExchangeState*> behind;
+  for (const Handle exchange : started.exchanges) behind.push_back(Live(exchange).exchange);
+  return behind;
+}
+
 void LiveEngine::StartLocal(Handle handle, Op& started) {
-  if (started.kind == OpKind::kSparsify) {
-    started.density = DensityNow(started.density);
-    started.selection =
-        &selections_.Prepare(started, lanes_->OnStream(started) ? config_.device : Device{});
+  LiveOp& live = Live(handle) = {handle, &started, nullptr, nullptr, Behind(started)};
+  if (const auto* sparsify = started.If<SparsifyRequest>()) {
+    live.selection = &selections_.Prepare(*sparsify, DensityNow(sparsify->density),
+                                          lanes_->OnStream(started) ? config_.device : Device{});
   }
-  if (started.exchange != 0) started.exchange_state = op(started.exchange).exchange_state;
-  for (const Handle exchange : started.exchanges) {
-    started.behind.push_back(op(exchange).exchange_state);
-  }
-  lanes_->Start(handle, started);
+  if (started.summed != 0) live.exchange = Live(started.summed).exchange;
+  lanes_->Start(live);
 }
 
 bool LiveEngine::StreamsOrder(const Op& first, const Op& second) const {
@@ -228,9 +236,9 @@ bool LiveEngine::OrderedByStream(const Op& apply) const {
   return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
 }
 
-void LiveEngine::StartTimerOp(Handle handle, Op& timer) {
+void LiveEngine::StartTimerOp(Handle handle, double seconds) {
   const auto delay =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timer.seconds));
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   {
     std::lock_guard lock(mutex_);
     timers_.emplace(Clock::now() + delay, handle);
@@ -249,50 +257,15 @@ void LiveEngine::StepComplete() {
 }
 
 void LiveEngine::StartExchange(Handle handle, Op& started) {
-  ExchangeState* state = nullptr;
-  if (started.kind == OpKind::kExchange) {
-    if (exchanges_used_ == exchanges_.size())
-      exchanges_.push_back(std::make_unique<ExchangeState>());
-    state = exchanges_[exchanges_used_++].get();
-    state->parts.clear();
-    ExchangeShape shape{started.range.size(), 0, step_.number};
-    for (const Handle part : started.selections) {
-      state->parts.push_back(op(part).selection);
-      shape.kept += op(part).selection->kept;
-    }
-    state->sparse = started.sparse;
-    state->shared_capacity.reset();
-    if (started.shared) {
-      started.shared->density = DensityNow(started.shared->density);
-      state->shared_capacity = selections_.Capacity(*started.shared);
-      shape.kept = selections_.Kept(started.range, started.shared->density);
-    }
-    state->forwarded = nullptr;
-    if (started.forwarded != 0) {
-      const Op& brought = op(started.forwarded);
-      state->forwarded = brought.exchange_state;
-      state->forwarded_base = static_cast<std::uint32_t>(brought.range.begin - started.range.begin);
-    }
-    shape.owner = static_cast<std::size_t>(started.owner);
-    state->buffers.rounded = {};
-    if (started.f16) state->buffers.rounded = selections_.RoundedOf(started);
-    state->owned.reset();
-    state->buffers.part_begins.clear();
-    if (started.sparse && started.pattern == Pattern::kReduceScatter) OwnParts(started, *state);
-    state->buffers.shape = shape;
-    if (started.sparse) Remember(started, state->buffers);
-    for (const Handle before : started.exchanges) {
-      started.behind.push_back(op(before).exchange_state);
-    }
-    started.exchange_state = state;
-  }
+  ExchangeState* const state = started.If<ExchangeRequest>() ? &PrepareExchange(started) : nullptr;
+  Live(handle) = {handle, &started, nullptr, state, {}};
   {
     std::lock_guard lock(mutex_);
     ++communicating_;
   }
   loop_.Start(
       [this, &started, state](Communicator&) {
-        return state == nullptr ? RunNegotiate(started) : RunExchange(started, *state);
+        return state == nullptr ? RunNegotiate(started) : RunExchange(*state);
       },
       [this, handle](std::exception_ptr error) {
         if (error) {
@@ -307,27 +280,70 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       });
 }
 
-// Part j is that of the j-th member from the first owner on.
-void LiveEngine::OwnParts(const Op& exchange, ExchangeState& state) {
-  for (const Selection* part : state.parts) {
-    state.buffers.part_begins.push_back(
-        static_cast<std::uint32_t>(part->range.begin - exchange.range.begin));
+ExchangeState& LiveEngine::PrepareExchange(Op& exchange) {
+  if (exchanges_used_ == exchanges_.size()) exchanges_.push_back(std::make_unique<ExchangeState>());
+  ExchangeState& state = *exchanges_[exchanges_used_++];
+  state.op = &exchange;
+  state.behind = Behind(exchange);
+  state.buffers.shape = {exchange.range().size(),
+                         0,
+                         step_.number,
+                         {},
+                         static_cast<std::size_t>(exchange.exchange().owner())};
+  state.buffers.rounded = {};
+  if (const Halves* halves = exchange.exchange().halves()) {
+    state.buffers.rounded =
+        selections_.RoundedOf(exchange.range(), halves->residual, exchange.label());
   }
-  state.buffers.part_begins.push_back(static_cast<std::uint32_t>(exchange.range.size()));
-  const std::size_t own = PartOf(exchange);
-  if (own < state.parts.size()) state.owned = state.parts[own]->range;
+  if (exchange.sparse()) PreparePayload(exchange, state);
+  return state;
+}
+
+void LiveEngine::PreparePayload(const Op& exchange, ExchangeState& state) {
+  const ExchangeRequest& request = exchange.exchange();
+  const Range range = exchange.range();
+  ExchangeBuffers& buffers = state.buffers;
+  Payload& payload = state.payload;
+  payload.parts.clear();
+  payload.forwarded = nullptr;
+  payload.shared_capacity.reset();
+  payload.sums_of.reset();
+  buffers.part_begins.clear();
+  for (const Handle part : request.selections()) {
+    payload.parts.push_back(Live(part).selection);
+    buffers.shape.kept += Live(part).selection->kept;
+  }
+  if (request.forwarded() != 0) payload.forwarded = Live(request.forwarded()).exchange;
+  if (request.shared() != nullptr) {
+    SharedRange shared = *request.shared();
+    shared.density = DensityNow(shared.density);
+    payload.shared_capacity = selections_.Capacity(shared);
+    payload.sums_of = {range};
+    buffers.shape.kept = selections_.Kept(range, shared.density);
+  }
+  if (std::holds_alternative<ToOwners>(request.pattern)) {
+    for (const Selection* part : payload.parts) {
+      buffers.part_begins.push_back(static_cast<std::uint32_t>(part->range.begin - range.begin));
+    }
+    buffers.part_begins.push_back(static_cast<std::uint32_t>(range.size()));
+    const std::size_t own = PartOf(request);
+    payload.sums_of.emplace();
+    if (own < payload.parts.size()) payload.sums_of->push_back(payload.parts[own]->range);
+  }
+  Remember(exchange, buffers);
 }
 
 // Gives the collective what it remembers of the exchange's range. A chain may sum a range by
 // several collectives.
 void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   const Collective& collective =
-      CollectiveOf(exchange, config_.dense_collective, config_.sparse_collective);
-  const auto [entry, made] = range_memory_.try_emplace(
-      {&collective, exchange.channel, exchange.range.begin, exchange.range.end});
+      CollectiveOf(exchange.exchange(), config_.dense_collective, config_.sparse_collective);
+  const Range range = exchange.range();
+  const auto [entry, made] =
+      range_memory_.try_emplace({&collective, exchange.channel, range.begin, range.end});
   RangeMemory& memory = entry->second;
   if (made && collective.traits().by_tensor) {
-    memory.tensors = TensorsOfExchange(layout(), exchange.range);
+    memory.tensors = TensorsOfExchange(layout(), range);
   }
   buffers.shape.tensors = memory.tensors;
   if (made) memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));

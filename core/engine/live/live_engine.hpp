@@ -132,20 +132,23 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // In reactions.
   void StartLocal(Handle handle, Op& op) override;
   void StartExchange(Handle handle, Op& op) override;
-  void StartTimerOp(Handle handle, Op& op) override;
+  void StartTimerOp(Handle handle, double seconds) override;
   bool StreamsOrder(const Op& first, const Op& second) const override;
   bool OrderedByStream(const Op& apply) const override;
   void StepApplied() override;
   void StepComplete() override;
   void React(const Event& event);
-  void Account(const Op& op);
+  void Account(const LiveOp& done);
   // What is remembered of a range from step to step.
   struct RangeMemory {
     std::vector<ExchangedTensor> tensors;
     std::unique_ptr<CollectiveState> state;
   };
+  LiveOp& Live(Handle handle);
+  std::vector<const ExchangeState*> Behind(const Op& started);
+  ExchangeState& PrepareExchange(Op& exchange);
+  void PreparePayload(const Op& exchange, ExchangeState& state);
   void Remember(const Op& exchange, ExchangeBuffers& buffers);
-  void OwnParts(const Op& exchange, ExchangeState& state);
   double DensityNow(double planned) const;
 
   // Any thread.
@@ -170,7 +173,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
 
   // Communication thread.
   Task SplitChannels(Communicator& world);
-  Task RunExchange(Op& op, ExchangeState& state);
+  Task RunExchange(ExchangeState& state);
   Task RunNegotiate(Op& op);
   Communicator& ChannelOf(const Op& op);
   int NextTag(const Op& op);
@@ -185,6 +188,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::unique_ptr<ExchangeStaging> staging_;  // communication thread
   std::array<std::unique_ptr<Communicator>, kChannels> channels_;
   std::array<int, kChannels> next_tag_{};
+  std::deque<LiveOp> live_;                                // reactions; by handle
   std::vector<std::unique_ptr<ExchangeState>> exchanges_;  // reactions
   std::size_t exchanges_used_ = 0;
   // Of sparse exchanges, by collective, channel and range. Made in reactions; of the communication

@@ -16,10 +16,10 @@ constexpr int kTagBlocks = 1024;
 
 // By formula: what a backend sends cannot be seen.
 Traffic NativeTraffic(const Collective& collective, const Communicator& communicator,
-                      const Op& exchange, const ExchangeState& state) {
+                      const ExchangeState& state) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   ExchangeSizes sizes{state.buffers.shape, {}, {}};
-  sizes.payload_bytes.assign(ranks, exchange.payload_bytes);
+  sizes.payload_bytes.assign(ranks, state.op->payload_bytes);
   if (collective.descriptor().payload == PayloadKind::kSparse) {
     const auto& payloads = state.buffers.payloads;
     if (payloads.size() != ranks) {
@@ -43,8 +43,9 @@ Traffic NativeTraffic(const Collective& collective, const Communicator& communic
 void SetApart(ExchangeState& state) {
   std::size_t bytes = 0;
   for (const auto payload : state.buffers.payloads) bytes += payload.size();
-  if (state.apart.size() < bytes) state.apart = Buffer<std::byte>(bytes);
-  std::byte* to = state.apart.data();
+  Buffer<std::byte>& apart = state.payload.apart;
+  if (apart.size() < bytes) apart = Buffer<std::byte>(bytes);
+  std::byte* to = apart.data();
   std::vector<std::span<const std::byte>> payloads;
   for (const auto payload : state.buffers.payloads) {
     const SparsePayload all = ViewSparsePayload(payload);
@@ -63,13 +64,14 @@ void SetApart(ExchangeState& state) {
 }
 
 // What ranks have summed overflows on all of them alike.
-void RequireFiniteSums(const Op& exchange, const ExchangeBuffers& buffers) {
+void RequireFiniteSums(const ExchangeState& exchange) {
   const auto check = [&](std::span<const float> values) {
     if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) return;
-    SPARFUSE_THROW(kNumeric, exchange.label + ": the sum over ranks has a NaN or an infinity");
+    SPARFUSE_THROW(kNumeric,
+                   exchange.op->label() + ": the sum over ranks has a NaN or an infinity");
   };
-  check(buffers.sums);
-  for (const auto payload : buffers.payloads) check(ViewSparsePayload(payload).values);
+  check(exchange.buffers.sums);
+  for (const auto payload : exchange.buffers.payloads) check(ViewSparsePayload(payload).values);
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ void RequireFiniteSums(const Op& exchange, const ExchangeBuffers& buffers) {
 Communicator& LiveEngine::ChannelOf(const Op& exchange) {
   const auto& channel = channels_[static_cast<std::size_t>(exchange.channel)];
   if (channel) return *channel;
-  SPARFUSE_THROW(kUnsupported, "exchange " + exchange.label + " on channel " +
+  SPARFUSE_THROW(kUnsupported, "exchange " + exchange.label() + " on channel " +
                                    std::string(ChannelName(exchange.channel)) +
                                    ", which the transport lacks: it has one rank a node, the "
                                    "strategy's topology " +
@@ -89,18 +91,20 @@ int LiveEngine::NextTag(const Op& exchange) {
   return (next++ % kTagBlocks) * kTagsPerExchange;
 }
 
-Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
+Task LiveEngine::RunExchange(ExchangeState& state) {
+  const Op& op = *state.op;
+  const ExchangeRequest& request = op.exchange();
   const Collective& collective =
-      CollectiveOf(exchange, config_.dense_collective, config_.sparse_collective);
-  Communicator& channel = ChannelOf(exchange);
+      CollectiveOf(request, config_.dense_collective, config_.sparse_collective);
+  Communicator& channel = ChannelOf(op);
   Communicator& communicator = collective.descriptor().host_memory ? channel.host() : channel;
   const double begin = step_.Now();
   const Traffic before = Total(communicator.traffic());
-  const int tag = NextTag(exchange);
-  co_await staging_->Gather(communicator, exchange, state);
+  const int tag = NextTag(op);
+  co_await staging_->Gather(communicator, state);
   const bool sums = collective.traits().sums;
-  if (sums && (state.coded || state.whole_bytes > 0)) {
-    SPARFUSE_THROW(kInternal, exchange.label +
+  if (sums && op.sparse() && (state.payload.coded || state.payload.whole_bytes > 0)) {
+    SPARFUSE_THROW(kInternal, request.label +
                                   ": payloads are summed on the way: expected no coding, and no "
                                   "tensors that travel whole");
   }
@@ -111,19 +115,19 @@ Task LiveEngine::RunExchange(Op& exchange, ExchangeState& state) {
   state.buffers.seen.clear();
   state.buffers.served = 0;
   co_await collective.Run(communicator, state.buffers, tag);
-  if (sums) RequireFiniteSums(exchange, state.buffers);
-  if (exchange.shared && exchange.shared->parts > 1) SetApart(state);
-  co_await staging_->Deliver(communicator, exchange, state);
-  state.traffic = collective.descriptor().native
-                      ? NativeTraffic(collective, communicator, exchange, state)
-                      : Total(communicator.traffic()) - before;
-  step_.timeline.Add({SpanKind::kExchange, std::string(ChannelName(exchange.channel)),
-                      exchange.label, begin, step_.Now(), exchange.payload_bytes});
+  if (sums) RequireFiniteSums(state);
+  if (request.shared() != nullptr && request.shared()->parts > 1) SetApart(state);
+  co_await staging_->Deliver(communicator, state);
+  state.traffic = collective.descriptor().native ? NativeTraffic(collective, communicator, state)
+                                                 : Total(communicator.traffic()) - before;
+  step_.timeline.Add({SpanKind::kExchange, std::string(ChannelName(request.channel)), request.label,
+                      begin, step_.Now(), op.payload_bytes});
 }
 
-Task LiveEngine::RunNegotiate(Op& negotiate) {
+Task LiveEngine::RunNegotiate(Op& op) {
+  auto& negotiate = *op.If<NegotiateRequest>();
   const double begin = step_.Now();
-  co_await AllReduceMax(ChannelOf(negotiate).host(), negotiate.values, NextTag(negotiate));
+  co_await AllReduceMax(ChannelOf(op).host(), negotiate.values, NextTag(op));
   step_.timeline.Add({SpanKind::kNegotiate, std::string(ChannelName(negotiate.channel)), "", begin,
                       step_.Now(), negotiate.values.size() * sizeof(std::int64_t)});
 }

@@ -1,4 +1,4 @@
-// Holds what a LiveEngine knows of a selection and of an exchange.
+// Holds what a LiveEngine knows of selections, of exchanges and of operations that have begun.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include "core/collective/collective.hpp"
 #include "core/device/device.hpp"
 #include "core/device/runtime.hpp"
+#include "core/engine/operation.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/sparsify/sparsifier.hpp"
@@ -43,9 +44,10 @@ struct Selection {
   SlotReport* report = nullptr;  // on a device
   bool whole = false;            // travels as `encoded`, not in the slot
   bool accumulated = false;      // its collective selects: x is all in the residual
-  std::size_t kept = 0;          // elements that are to be selected
-  std::size_t coded_bytes = 0;   // of `coded`
-  std::uint64_t missing = 0;     // tensors of which nothing was selected
+  double density = 1.0;
+  std::size_t kept = 0;         // elements that are to be selected
+  std::size_t coded_bytes = 0;  // of `coded`
+  std::uint64_t missing = 0;    // tensors of which nothing was selected
 };
 
 inline DeviceSlot DeviceSlotOf(const Selection& selection) {
@@ -90,30 +92,47 @@ struct DeviceExchange {
   const gpu::GpuEvent* gathered_there = nullptr;
 };
 
-struct ExchangeState {
-  ExchangeBuffers buffers;
-  bool sparse = false;
+struct ExchangeState;
+
+// What a rank sends in a sparse exchange: whole tensors, then what has indices.
+struct Payload {
   std::vector<const Selection*> parts;
-  std::vector<Range> indexed;  // of parts with indices, neighbours joined
-  Buffer<float> dense;         // where several ranges are reduced as one
+  const ExchangeState* forwarded = nullptr;  // instead of selections: has brought what is sent on
+  // Where members give unlike ranges: room for the most that one of them gives, and where in the
+  // flat gradient this rank gets sums.
+  std::optional<std::size_t> shared_capacity;
+  std::optional<std::vector<Range>> sums_of;
+
+  // By MeasurePayload.
+  std::vector<Range> indexed;    // gets sums of elements with indices; neighbours joined
+  std::size_t capacity = 0;      // elements with indices that one rank may send
+  std::size_t with_indices = 0;  // that this rank sends
+  std::size_t whole_bytes = 0;   // of whole tensors; equal on all ranks
+  bool coded = false;            // what has indices is coded (payload_coding.hpp)
+
   Buffer<std::byte> own;
   Buffer<std::byte> gathered;
-  std::size_t capacity = 0;  // elements with indices that one rank may send
-  // Where parts have an owner each, or are given by one: what this rank owns, and of what is given
-  // the most elements that one of them may have.
-  std::optional<Range> owned;
-  std::optional<std::size_t> shared_capacity;
-  // What is sent on as it came: the exchange that brought it, and where its range begins in this
-  // one's; null: selections are sent.
-  const ExchangeState* forwarded = nullptr;
-  std::uint32_t forwarded_base = 0;
-  Buffer<std::byte> apart;       // payloads that have come one behind the other
-  std::size_t with_indices = 0;  // that this rank sends
-  std::size_t elements = 0;      // that this rank sends, those of whole tensors included
-  std::size_t whole_bytes = 0;   // of whole tensors, which begin a payload; equal on all ranks
-  bool coded = false;            // what has indices is coded (payload_coding.hpp)
+  Buffer<std::byte> apart;  // payloads that have come one behind the other
+};
+
+struct ExchangeState {
+  Op* op = nullptr;                          // of this step
+  std::vector<const ExchangeState*> behind;  // that it comes after
+  ExchangeBuffers buffers;
+  Payload payload;           // of sparse exchanges
+  Buffer<float> dense;       // where several ranges are reduced as one
+  std::size_t elements = 0;  // that this rank sends, those of whole tensors included
   Traffic traffic;
   DeviceExchange device;
+};
+
+// What a LiveEngine knows of an operation that has been started.
+struct LiveOp {
+  Handle handle = 0;
+  Op* op = nullptr;
+  Selection* selection = nullptr;            // that a Sparsify makes
+  ExchangeState* exchange = nullptr;         // that it is, or whose sum it takes
+  std::vector<const ExchangeState*> behind;  // that a local operation comes after
 };
 
 }  // namespace sparfuse

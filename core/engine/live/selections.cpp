@@ -21,19 +21,17 @@ void Selections::BeginStep() {
   rounded_.clear();
 }
 
-std::span<float> Selections::RoundedOf(const Op& exchange) {
-  const TensorEntry& tensor = step_.layout.tensor(step_.layout.PositionOf(exchange.range.begin));
-  if (config_.feedback.kind == FeedbackKind::kNone || !tensor.feedback ||
-      exchange.residual.empty()) {
+std::span<float> Selections::RoundedOf(Range range, std::string_view residual,
+                                       const std::string& label) {
+  const TensorEntry& tensor = step_.layout.tensor(step_.layout.PositionOf(range.begin));
+  if (config_.feedback.kind == FeedbackKind::kNone || !tensor.feedback || residual.empty()) {
     return {};
   }
-  const Range range = exchange.range;
-  if (!rounded_.emplace(range.begin, range.end, exchange.residual).second) {
-    SPARFUSE_THROW(kInternal, exchange.label + " is rounded twice in step " +
-                                  std::to_string(step_.number) + " for the residual \"" +
-                                  std::string(exchange.residual) + "\"");
+  if (!rounded_.emplace(range.begin, range.end, residual).second) {
+    SPARFUSE_THROW(kInternal, label + " is rounded twice in step " + std::to_string(step_.number) +
+                                  " for the residual \"" + std::string(residual) + "\"");
   }
-  const std::span<float> rounded = residuals_.Get(exchange.residual, range, Device{}).host();
+  const std::span<float> rounded = residuals_.Get(residual, range, Device{}).host();
   const auto decay = static_cast<float>(config_.feedback.decay);
   if (decay != 1) {
     for (float& value : rounded) value *= decay;
@@ -41,7 +39,7 @@ std::span<float> Selections::RoundedOf(const Op& exchange) {
   return rounded;
 }
 
-Selection& Selections::Prepare(const Op& sparsify, Device where) {
+Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, Device where) {
   const Range range = sparsify.range;
   Selection& selection = selections_[{range.begin, range.end, std::string(sparsify.residual)}];
   const std::size_t first = step_.layout.PositionOf(range.begin);
@@ -64,12 +62,13 @@ Selection& Selections::Prepare(const Op& sparsify, Device where) {
                                   std::string(sparsify.residual) + "\"");
   }
   selection.selected = true;
-  PrepareSlot(sparsify, selection);
+  selection.density = density;
+  PrepareSlot(selection);
   selection.info.step = step_.number;
   const bool feedback =
       config_.feedback.kind != FeedbackKind::kNone && tensor.feedback && !sparsify.residual.empty();
   selection.residual = selection.velocity = {};
-  PlacedStore& residuals = sparsify.copies ? copies_ : residuals_;
+  PlacedStore& residuals = sparsify.copy_of ? copies_ : residuals_;
   if (feedback) selection.residual = residuals.Get(sparsify.residual, range, where);
   if (feedback && config_.feedback.kind == FeedbackKind::kMomentum) {
     selection.velocity = velocities_.Get(sparsify.residual, range, where);
@@ -87,11 +86,11 @@ Selection& Selections::Prepare(const Op& sparsify, Device where) {
   return selection;
 }
 
-void Selections::PrepareSlot(const Op& sparsify, Selection& selection) {
-  const std::size_t n = sparsify.range.size();
+void Selections::PrepareSlot(Selection& selection) {
+  const std::size_t n = selection.range.size();
   selection.kept = n;
   const std::string what = "the selection of " + selection.name;
-  selection.whole = config_.dense_quantizer != nullptr && sparsify.density >= 1;
+  selection.whole = config_.dense_quantizer != nullptr && selection.density >= 1;
   if (selection.whole) {
     selection.slot = {};
     const std::size_t bytes = config_.dense_quantizer->EncodedBytes(n);
@@ -103,16 +102,16 @@ void Selections::PrepareSlot(const Op& sparsify, Selection& selection) {
   if (accumulates_) {  // nothing is selected here
     selection.slot = {};
     if (config_.sparsifier == nullptr) return;
-    selection.kept = Kept(n, selection.info.shape, sparsify.density);
-    selection.slot.capacity = Room(n, selection.info.shape, sparsify.density);
+    selection.kept = Kept(n, selection.info.shape, selection.density);
+    selection.slot.capacity = Room(n, selection.info.shape, selection.density);
     return;
   }
   if (!config_.sparsifier) {
     SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
   }
   // Equal on all ranks, which have room for one another's payloads: it follows from the density.
-  selection.kept = Kept(n, selection.info.shape, sparsify.density);
-  const std::size_t capacity = Room(n, selection.info.shape, sparsify.density);
+  selection.kept = Kept(n, selection.info.shape, selection.density);
+  const std::size_t capacity = Room(n, selection.info.shape, selection.density);
   if (selection.indices.size() < capacity) {
     selection.indices = Buffer<std::uint32_t>(capacity, selection.device, what);
     selection.values = Buffer<float>(capacity, selection.device, what);

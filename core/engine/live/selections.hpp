@@ -28,11 +28,11 @@ class Selections {
   void BeginStep();
   // What `sparsify` selects into on device `where`, ready for this step. Throws Error{kInternal}
   // when this step has selected its range for the same residual before.
-  Selection& Prepare(const Op& sparsify, Device where);
-  // What rounding has taken of the range of an exchange in halves, ready for this step; empty
+  Selection& Prepare(const SparsifyRequest& sparsify, double density, Device where);
+  // What rounding has taken of the range of exchange `label` in halves, ready for this step; empty
   // without feedback. On the host, where it is rounded. Throws Error{kInternal} when this step has
   // rounded the range for the same residual before: that would have decayed twice.
-  std::span<float> RoundedOf(const Op& exchange);
+  std::span<float> RoundedOf(Range range, std::string_view residual, const std::string& label);
   // How many elements of a range are to be selected; a range that is a whole tensor has its shape.
   std::size_t Kept(Range range, double density) const;
   // Room for what a member gives of a shared range, whichever of its parts that is.
@@ -46,7 +46,7 @@ class Selections {
   std::span<const float> Velocity(Range range) { return velocities_.ReadAll(range); }
 
  private:
-  void PrepareSlot(const Op& sparsify, Selection& selection);
+  void PrepareSlot(Selection& selection);
   std::size_t Kept(std::size_t n, std::span<const std::int64_t> shape, double density) const;
   std::size_t Room(std::size_t n, std::span<const std::int64_t> shape, double density) const;
 

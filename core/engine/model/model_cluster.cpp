@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "core/engine/exchanged_tensors.hpp"
 #include "core/engine/model/model_rank.hpp"
 #include "core/engine/model/selected_count.hpp"
 
@@ -74,23 +73,26 @@ std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
   return result;
 }
 
-int ModelCluster::NeededFor(const Op& exchange) const {
+int ModelCluster::NeededFor(const Op& op) const {
   const int ranks = config_.topology.ranks;
   const int per_node = config_.topology.ranks_per_node;
-  const bool within = IsWithinNode(exchange.channel);
+  const bool within = IsWithinNode(op.channel);
+  const bool between = IsBetweenNodes(op.channel);
   int needed = simulated_;
   // Roots differ from shard to shard; forwarded payloads differ where received ones do.
-  if (exchange.owner != 0 || exchange.pattern == Pattern::kFromOwner) return ranks;
-  if (exchange.forwarded != 0 && PayloadsDiffer(config_)) return ranks;
-  if (exchange.sparse && exchange.pattern == Pattern::kReduceScatter && !within) {
-    // Of equal place on a node that owns nothing.
-    const auto owners = static_cast<int>(exchange.selections.size());
-    needed = std::max(
-        needed, IsBetweenNodes(exchange.channel) ? (owners + 1) * per_node : owners + per_node);
+  if (const auto* exchange = op.If<ExchangeRequest>()) {
+    if (exchange->owner() != 0 || std::holds_alternative<FromOwner>(exchange->pattern))
+      return ranks;
+    if (exchange->forwarded() != 0 && PayloadsDiffer(config_)) return ranks;
+    if (std::holds_alternative<ToOwners>(exchange->pattern) && !within) {
+      // Of equal place on a node that owns nothing.
+      const auto owners = static_cast<int>(exchange->selections().size());
+      needed = std::max(needed, between ? (owners + 1) * per_node : owners + per_node);
+    }
   }
-  if (within || IsBetweenNodes(exchange.channel)) {
+  if (within || between) {
     if (ranks % per_node != 0) return ranks;
-    if (within && exchange.sparse && PayloadsDiffer(config_)) return ranks;
+    if (within && op.sparse() && PayloadsDiffer(config_)) return ranks;
     needed = (needed + per_node - 1) / per_node * per_node;
   }
   return std::min(needed, ranks);
@@ -114,16 +116,17 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
   const Topology& topology = config_.topology;
   if (followed()) needed_ = std::max(needed_, NeededFor(op));
   if (!enough()) return;
-  GroupKey group{op.channel, 0};
+  const Channel channel = op.channel;
+  GroupKey group{channel, 0};
   int size = simulated_;
-  if (IsWithinNode(op.channel)) {
+  if (IsWithinNode(channel)) {
     group.second = topology.NodeOf(rank);
-    size = ranks_[static_cast<std::size_t>(rank)]->TopologyOf(op.channel).ranks;
-  } else if (IsBetweenNodes(op.channel)) {
+    size = ranks_[static_cast<std::size_t>(rank)]->TopologyOf(channel).ranks;
+  } else if (IsBetweenNodes(channel)) {
     group.second = topology.LocalRankOf(rank);
     size = (simulated_ - group.second + topology.ranks_per_node - 1) / topology.ranks_per_node;
   }
-  const std::size_t index = next_meeting_[{op.channel, rank}]++;
+  const std::size_t index = next_meeting_[{channel, rank}]++;
   const auto key = std::pair(group, index);
   std::vector<Member>& meeting = meetings_[key];
   meeting.push_back({rank, handle, &op});
@@ -153,7 +156,8 @@ std::vector<Contribution> ModelCluster::GivenBy(const GroupKey& group,
     const auto like = static_cast<std::size_t>(
         std::ranges::find(members, LeaderOf(rank), &Member::rank) - members.begin());
     // Which part a rank gives goes by the rank, so that a leader gives none.
-    if (members[like].op->shared && !members[like].op->selections.empty()) {
+    const auto* exchange = members[like].op->If<ExchangeRequest>();
+    if (exchange && exchange->shared() && !exchange->selections().empty()) {
       needed_ = config_.topology.ranks;
     }
     if (PayloadsDiffer(config_)) {
@@ -167,23 +171,29 @@ std::vector<Contribution> ModelCluster::GivenBy(const GroupKey& group,
 
 RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topology) const {
   const Op& first = *meeting.members.front().op;
-  if (first.kind == OpKind::kNegotiate) return AllReduceMaxRounds(first.values.size(), topology);
+  if (const auto* negotiate = first.If<NegotiateRequest>()) {
+    return AllReduceMaxRounds(negotiate->values.size(), topology);
+  }
+  const ExchangeRequest& exchange = first.exchange();
+  const Range range = first.range();
   ExchangeSizes sizes;
-  sizes.shape = {first.range.size(),
+  sizes.shape = {range.size(),
                  meeting.given.front().kept,
                  step_,
                  {},
-                 static_cast<std::size_t>(first.owner)};
-  if (first.shared) sizes.shape.kept = KeptCount(config_, first.range, first.shared->density);
+                 static_cast<std::size_t>(exchange.owner())};
+  if (const SharedRange* shared = exchange.shared()) {
+    sizes.shape.kept = KeptCount(config_, range, shared->density);
+  }
   for (const Contribution& given : meeting.given) {
     sizes.payload_bytes.push_back(given.payload_bytes);
     sizes.part_bytes.push_back(given.part_bytes);
   }
   const Collective& collective =
-      CollectiveOf(first, config_.dense_collective, config_.sparse_collective);
+      CollectiveOf(exchange, config_.dense_collective, config_.sparse_collective);
   std::vector<ExchangedTensor> tensors;
-  if (first.sparse && collective.traits().by_tensor) {
-    tensors = TensorsOfExchange(config_.layout, first.range);
+  if (first.sparse() && collective.traits().by_tensor) {
+    tensors = TensorsOfExchange(config_.layout, range);
   }
   sizes.shape.tensors = tensors;
   collective.Expect(config_.overlap, topology, sizes);
@@ -199,8 +209,8 @@ SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
 CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& rounds) const {
   const CostModel& cost = config_.cost;
   // Halves go around a ring of ours, whatever the library has.
-  const bool dense = exchange.kind == OpKind::kExchange && !exchange.sparse && !exchange.f16 &&
-                     exchange.pattern == Pattern::kSum;
+  const bool dense = exchange.If<ExchangeRequest>() &&
+                     std::holds_alternative<DenseSum>(exchange.exchange().pattern);
   CostModel::Phases phases =
       dense ? cost.PhasesOf(rounds, config_.dense_collective->descriptor(), exchange.payload_bytes)
             : cost.PhasesOf(rounds);
@@ -236,13 +246,15 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
   const auto rounds = std::make_shared<RoundPlan>(RoundsOf(*meeting, topology));
   const Op& first = *meeting->members.front().op;
   const CostModel::Phases phases = PhasesOf(first, *rounds);
-  if (first.kind == OpKind::kNegotiate) {
-    std::vector<std::int64_t> agreed = first.values;
+  if (const auto* negotiate = first.If<NegotiateRequest>()) {
+    std::vector<std::int64_t> agreed = negotiate->values;
     for (const Member& member : meeting->members) {
-      for (std::size_t i = 0; i < agreed.size(); ++i)
-        agreed[i] = std::max(agreed[i], member.op->values[i]);
+      const auto& asked = member.op->If<NegotiateRequest>()->values;
+      std::ranges::transform(agreed, asked, agreed.begin(), std::ranges::max);
     }
-    for (const Member& member : meeting->members) member.op->values = agreed;
+    for (const Member& member : meeting->members) {
+      member.op->If<NegotiateRequest>()->values = agreed;
+    }
   }
   for (const Member& member : meeting->members)
     MachineOf(member.rank).Use(phases.cpu_seconds, [] {});
@@ -291,12 +303,13 @@ void ModelCluster::Finish(const GroupKey& group, const Meeting& meeting, const R
   for (const Contribution& given : meeting.given) entries += given.elements;
   if (rounds.sums) entries = *rounds.sums;
   const Op& first = *meeting.members.front().op;
-  const bool own_parts = first.sparse && first.pattern == Pattern::kReduceScatter;
+  const auto* exchange = first.If<ExchangeRequest>();
+  const auto* to_owners = exchange ? std::get_if<ToOwners>(&exchange->pattern) : nullptr;
   for (std::size_t i = 0; i < meeting.given.size(); ++i) {
-    if (own_parts) {
+    if (to_owners) {
       const std::size_t ranks = meeting.given.size();
-      entries =
-          EntriesOfPart(meeting.given, (i + ranks - static_cast<std::size_t>(first.owner)) % ranks);
+      entries = EntriesOfPart(meeting.given,
+                              (i + ranks - static_cast<std::size_t>(to_owners->owner)) % ranks);
     }
     const ExchangeResult result{entries, rounds.sums.has_value(), rounds.dense_sums,
                                 rounds.served.empty() ? 0 : rounds.served[i]};

@@ -82,7 +82,7 @@ class ModelCluster {
   bool followed() const { return simulated_ < config_.topology.ranks; }
   bool enough() const { return needed_ <= simulated_; }
   // How many of the first ranks must be simulated for the others to follow through this exchange.
-  int NeededFor(const Op& exchange) const;
+  int NeededFor(const Op& op) const;
   // The rank that a rank follows; a simulated one itself.
   int LeaderOf(int rank) const;
   // Member `member` of a group, as a rank.

@@ -9,15 +9,15 @@ namespace sparfuse {
 
 void CountExchange(const Op& exchange, const Traffic& traffic, const Contribution& given,
                    const ExchangeResult& result, StepRecord& record) {
-  if (exchange.kind == OpKind::kNegotiate) return;
+  if (!exchange.If<ExchangeRequest>()) return;
   ++record.exchanges;
   record.payload_bytes += given.payload_bytes;
-  record.selected += static_cast<std::uint64_t>(exchange.counts) * given.elements;
+  record.selected += static_cast<std::uint64_t>(exchange.exchange().counts) * given.elements;
   record.sent_bytes += traffic.bytes_sent;
   record.received_bytes += traffic.bytes_received;
   record.messages_sent += traffic.messages_sent;
   record.served += result.served;
-  if (result.summed && exchange.sparse) record.summed += result.entries;
+  if (result.summed && exchange.sparse()) record.summed += result.entries;
 }
 
 ModelRank::ModelRank(ModelCluster& cluster, int rank, bool traced)
@@ -36,9 +36,9 @@ void ModelRank::Begin() {
 void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic,
                              const Contribution& given, const ExchangeResult& result) {
   const Op& done = op(handle);
-  const bool negotiate = done.kind == OpKind::kNegotiate;
+  const bool negotiate = !done.If<ExchangeRequest>();
   Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
-        std::string(ChannelName(done.channel)), done.label, began, done.payload_bytes);
+        std::string(ChannelName(done.channel)), done.label(), began, done.payload_bytes);
   CountExchange(done, traffic, given, result, record_);
   if (!negotiate) results_[handle] = result;
   Finish(handle);
@@ -60,12 +60,9 @@ void ModelRank::Trace(SpanKind kind, std::string lane, std::string label, double
 }
 
 void ModelRank::StartLocal(Handle handle, Op& started) {
-  lanes_[static_cast<std::size_t>(started.lane)].queue.push_back(handle);
-  if (started.lane == Lane::kCompute) {
-    WakeCompute();
-  } else {
-    WakeLane(started.lane);
-  }
+  const Lane lane = started.lane;
+  lanes_[static_cast<std::size_t>(lane)].queue.push_back(handle);
+  lane == Lane::kCompute ? WakeCompute() : WakeLane(lane);
 }
 
 void ModelRank::StartExchange(Handle handle, Op& started) {
@@ -74,22 +71,24 @@ void ModelRank::StartExchange(Handle handle, Op& started) {
 
 Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   const ModelConfig& config = cluster_.config();
-  if (!exchange.sparse) return {exchange.elements(), exchange.elements(), exchange.payload_bytes};
+  if (!exchange.sparse()) return {exchange.elements(), exchange.elements(), exchange.payload_bytes};
   Contribution given;
-  if (exchange.forwarded != 0) {
-    given.elements = results_.at(exchange.forwarded).entries;
+  const ExchangeRequest& request = exchange.exchange();
+  if (request.forwarded() != 0) {
+    given.elements = results_.at(request.forwarded()).entries;
     given.payload_bytes = given.elements * kSparseElementBytes;
     return given;
   }
   std::uint64_t whole_bytes = 0;
   std::size_t whole_elements = 0;
   ExpectedSelection coded;  // of selections that are coded one by one
-  for (const Handle selection : exchange.selections) {
-    const Op& part = op(selection);
+  const bool to_owners = std::holds_alternative<ToOwners>(request.pattern);
+  for (const Handle selection : request.selections()) {
+    const SparsifyRequest& part = Selecting(selection);
     const std::uint64_t bytes = SelectionBytes(part, rank);
-    given.kept += KeptCount(config, part);
+    given.kept += KeptCount(config, part.range, part.density);
     given.payload_bytes += bytes;
-    if (exchange.pattern == Pattern::kReduceScatter) given.part_bytes.push_back(bytes);
+    if (to_owners) given.part_bytes.push_back(bytes);
     if (IsCodedAlone(part)) {
       const auto [elements, coded_bytes] =
           ExpectSelection(config.coding, SelectedElements(part, rank), part.range.size());
@@ -106,7 +105,7 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
     given.payload_bytes = whole_bytes + coded.bytes;
   } else if (config.coding != PayloadCoding{} && whole_elements < exchange.elements()) {
     given.payload_bytes =
-        whole_bytes + ExpectedPayloadBytes(config.coding, selected, exchange.range.size());
+        whole_bytes + ExpectedPayloadBytes(config.coding, selected, exchange.range().size());
   }
   const bool selects = config.sparse_collective->traits().selects;
   given.elements = selects ? given.kept : whole_elements + selected;
@@ -118,8 +117,8 @@ std::uint64_t ModelRank::PayloadBytes(Handle sparsified) const {
   return StepScheduler::PayloadBytes(sparsified);
 }
 
-void ModelRank::StartTimerOp(Handle handle, Op& timer) {
-  cluster_.simulation().After(timer.seconds, [this, handle] {
+void ModelRank::StartTimerOp(Handle handle, double seconds) {
+  cluster_.simulation().After(seconds, [this, handle] {
     if (phase_ == Phase::kEnded) return;
     Finish(handle);
     WakeCompute();
@@ -165,32 +164,26 @@ void ModelRank::Work(Lane which) {
 double ModelRank::LocalSeconds(Handle handle) {
   Op& started = op(handle);
   const CostModel& cost = cluster_.config().cost;
-  const auto n =
-      static_cast<double>(started.exchange != 0 ? started.elements() : started.range.size());
-  switch (started.kind) {
-    case OpKind::kPack:
-      return cost.dispatch_seconds + cost.pack_seconds(n);
-    case OpKind::kSparsify:
-      started.payload_bytes = SelectionBytes(started, rank());
-      return cost.dispatch_seconds + (SelectionSeconds(started) + CodingSeconds(started)) *
-                                         (started.lane == Lane::kSide ? cost.side_slowdown : 1);
-    default: {
-      const ExchangeResult& result = results_[started.exchange];
-      const Op& exchange = op(started.exchange);
-      const bool own_part = exchange.sparse && exchange.pattern == Pattern::kReduceScatter;
-      const std::size_t elements =
-          own_part ? op(exchange.selections[PartOf(exchange)]).range.size() : started.elements();
-      const bool dense = !exchange.sparse || result.dense;
-      return cost.dispatch_seconds +
-             (dense ? cost.scale_seconds(n)
-                    : DecodingSeconds(exchange) +
-                          cost.DecompressSeconds(Coder(), elements, result.entries,
-                                                 TopologyOf(exchange.channel).ranks));
-    }
+  const auto n = static_cast<double>(started.elements());
+  if (started.If<PackRequest>()) return cost.dispatch_seconds + cost.pack_seconds(n);
+  if (const auto* sparsify = started.If<SparsifyRequest>()) {
+    started.payload_bytes = SelectionBytes(*sparsify, rank());
+    return cost.dispatch_seconds + (SelectionSeconds(*sparsify) + CodingSeconds(*sparsify)) *
+                                       (sparsify->lane == Lane::kSide ? cost.side_slowdown : 1);
   }
+  const ExchangeResult& result = results_[started.summed];
+  const ExchangeRequest& exchange = op(started.summed).exchange();
+  if (!exchange.sparse() || result.dense) return cost.dispatch_seconds + cost.scale_seconds(n);
+  std::size_t elements = started.elements();
+  if (const auto* to_owners = std::get_if<ToOwners>(&exchange.pattern)) {
+    elements = Selecting(to_owners->selections[PartOf(exchange)]).range.size();
+  }
+  return cost.dispatch_seconds +
+         (DecodingSeconds(exchange) + cost.DecompressSeconds(Coder(), elements, result.entries,
+                                                             TopologyOf(exchange.channel).ranks));
 }
 
-std::uint64_t ModelRank::SelectionBytes(const Op& sparsify, int rank) const {
+std::uint64_t ModelRank::SelectionBytes(const SparsifyRequest& sparsify, int rank) const {
   const ModelConfig& config = cluster_.config();
   const std::size_t n = sparsify.range.size();
   if (IsWhole(sparsify)) return config.dense_quantizer->EncodedBytes(n);
@@ -199,7 +192,7 @@ std::uint64_t ModelRank::SelectionBytes(const Op& sparsify, int rank) const {
   return SelectedCount(config, sparsify, rank, cluster_.step()) * kSparseElementBytes;
 }
 
-double ModelRank::SelectionSeconds(const Op& sparsify) const {
+double ModelRank::SelectionSeconds(const SparsifyRequest& sparsify) const {
   const ModelConfig& config = cluster_.config();
   const std::size_t n = sparsify.range.size();
   if (IsWhole(sparsify)) return config.cost.EncodeSeconds(config.dense_quantizer->name(), n);
@@ -217,26 +210,26 @@ double ModelRank::SelectionSeconds(const Op& sparsify) const {
   return config.cost.SelectionSeconds(config.sparsifier, n, sparsify.density);
 }
 
-bool ModelRank::IsCodedAlone(const Op& sparsify) const {
+bool ModelRank::IsCodedAlone(const SparsifyRequest& sparsify) const {
   return cluster_.config().coding.of_selections() && !IsWhole(sparsify);
 }
 
-std::size_t ModelRank::SelectedElements(const Op& sparsify, int rank) const {
+std::size_t ModelRank::SelectedElements(const SparsifyRequest& sparsify, int rank) const {
   return static_cast<std::size_t>(SelectionBytes(sparsify, rank) / kSparseElementBytes);
 }
 
-double ModelRank::CodingSeconds(const Op& sparsify) const {
+double ModelRank::CodingSeconds(const SparsifyRequest& sparsify) const {
   const ModelConfig& config = cluster_.config();
   if (!IsCodedAlone(sparsify)) return 0;
   return config.cost.selection_coding.Seconds(
       WorkOfEncoding(config.coding, SelectedElements(sparsify, rank()), sparsify.range.size()));
 }
 
-double ModelRank::DecodingSeconds(const Op& exchange) const {
+double ModelRank::DecodingSeconds(const ExchangeRequest& exchange) const {
   const ModelConfig& config = cluster_.config();
   double seconds = 0;
-  for (const Handle selection : exchange.selections) {
-    const Op& part = op(selection);
+  for (const Handle selection : exchange.selections()) {
+    const SparsifyRequest& part = Selecting(selection);
     if (!IsCodedAlone(part)) continue;
     seconds += config.cost.selection_coding.Seconds(
         WorkOfDecoding(config.coding, SelectedElements(part, rank()), part.range.size()));
@@ -251,7 +244,7 @@ std::string_view ModelRank::Coder() const {
              : std::string_view(config.sparsifier);
 }
 
-bool ModelRank::IsWhole(const Op& sparsify) const {
+bool ModelRank::IsWhole(const SparsifyRequest& sparsify) const {
   return cluster_.config().dense_quantizer != nullptr && sparsify.density >= 1;
 }
 
@@ -259,10 +252,10 @@ void ModelRank::EndWork(Lane lane, Handle handle, double began) {
   const Op& done = op(handle);
   SpanKind kind = SpanKind::kDecompress;
   std::string label;
-  if (done.kind == OpKind::kPack) {
+  if (const auto* pack = done.If<PackRequest>()) {
     kind = SpanKind::kPack;
-    label = layout().tensor(done.tensor).name;
-  } else if (done.kind == OpKind::kSparsify) {
+    label = layout().tensor(pack->tensor).name;
+  } else if (done.If<SparsifyRequest>()) {
     kind = SpanKind::kSparsify;
   }
   if (lane == Lane::kCompute) {

@@ -47,7 +47,7 @@ class ModelRank final : public StepScheduler {
 
   void StartLocal(Handle handle, Op& started) override;
   void StartExchange(Handle handle, Op& started) override;
-  void StartTimerOp(Handle handle, Op& timer) override;
+  void StartTimerOp(Handle handle, double seconds) override;
   void StepComplete() override { complete_ = true; }
 
   double Now() const { return cluster_.simulation().now(); }
@@ -62,15 +62,18 @@ class ModelRank final : public StepScheduler {
   void Work(Lane which);
   void EndWork(Lane lane, Handle handle, double began);
   double LocalSeconds(Handle handle);
-  double SelectionSeconds(const Op& sparsify) const;
+  const SparsifyRequest& Selecting(Handle selection) const {
+    return *op(selection).If<SparsifyRequest>();
+  }
+  double SelectionSeconds(const SparsifyRequest& sparsify) const;
   // Of selections that are coded one by one: the elements that this one sends; seconds of coding
   // it, and of decoding those of all ranks.
-  bool IsCodedAlone(const Op& sparsify) const;
-  std::size_t SelectedElements(const Op& sparsify, int rank) const;
-  double CodingSeconds(const Op& sparsify) const;
-  double DecodingSeconds(const Op& exchange) const;
-  std::uint64_t SelectionBytes(const Op& sparsify, int rank) const;
-  bool IsWhole(const Op& sparsify) const;
+  bool IsCodedAlone(const SparsifyRequest& sparsify) const;
+  std::size_t SelectedElements(const SparsifyRequest& sparsify, int rank) const;
+  double CodingSeconds(const SparsifyRequest& sparsify) const;
+  double DecodingSeconds(const ExchangeRequest& exchange) const;
+  std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, int rank) const;
+  bool IsWhole(const SparsifyRequest& sparsify) const;
   std::string_view Coder() const;
 
   // One piece of forward, backward or update on the compute lane, then `next`.

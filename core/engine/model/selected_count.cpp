@@ -30,10 +30,6 @@ std::uint64_t KeyOf(std::string_view residual) {
 
 }  // namespace
 
-std::size_t KeptCount(const ModelConfig& config, const Op& sparsify) {
-  return KeptCount(config, sparsify.range, sparsify.density);
-}
-
 std::size_t KeptCount(const ModelConfig& config, Range range, double density) {
   const std::size_t n = range.size();
   if (density >= 1) return n;
@@ -48,13 +44,13 @@ bool PayloadsDiffer(const ModelConfig& config) {
   return config.selection.sigma != 0 && !config.index_shared;
 }
 
-std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int rank,
+std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify, int rank,
                           std::uint64_t step) {
   const std::size_t n = sparsify.range.size();
-  const std::size_t k = KeptCount(config, sparsify);
+  const std::size_t k = KeptCount(config, sparsify.range, sparsify.density);
   const SelectionModel& model = config.selection;
   if (model.sigma == 0 && model.mean == 0) return k;
-  const int of = sparsify.copies ? sparsify.as_rank : rank;
+  const int of = sparsify.copy_of.value_or(rank);
   const std::uint64_t who = config.index_shared ? 0 : static_cast<std::uint64_t>(of) + 1;
   const auto uniform = [&](std::uint64_t draw) {
     return UniformOf(

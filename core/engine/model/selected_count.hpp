@@ -9,18 +9,17 @@
 
 namespace sparfuse {
 
-// How many elements a kSparsify operation is to keep: all of a tensor that is not sparsified.
-std::size_t KeptCount(const ModelConfig& config, const Op& sparsify);
-// Of a range: one that is a whole tensor has its shape.
+// How many elements of a range are to be kept: all of a tensor that is not sparsified; a range that
+// is a whole tensor has its shape.
 std::size_t KeptCount(const ModelConfig& config, Range range, double density);
 
 // Whether ranks select unlike counts.
 bool PayloadsDiffer(const ModelConfig& config);
 
-// How many elements `rank` selects in a kSparsify operation: the sparsifier's own count, with
+// How many elements `rank` selects: the sparsifier's own count, with
 // config.selection's spread about it. The same for equal arguments, whatever was drawn before; for
 // all ranks where config.index_shared.
-std::size_t SelectedCount(const ModelConfig& config, const Op& sparsify, int rank,
+std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify, int rank,
                           std::uint64_t step);
 
 }  // namespace sparfuse

@@ -2,7 +2,6 @@
 // operation at once, with waits for what it comes after on another one. The host lane is an
 // OffloadLane.
 #include <algorithm>
-#include <cassert>
 #include <deque>
 #include <string>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "core/engine/live/lanes/device_timeline.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/lanes/offload_lane.hpp"
-#include "core/engine/live/lanes/selection_copies.hpp"
 #include "core/feedback/momentum/momentum_device.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/quantize/coding/payload_coding_device.hpp"
@@ -130,50 +128,34 @@ class DeviceLanes final : public Lanes {
 
   // Only selections go to the host lane: packing and averaging move memory of the device.
   bool OnStream(const Op& local) const override {
-    switch (local.kind) {
-      case OpKind::kPack:
-      case OpKind::kMerge:
-      case OpKind::kApply:
-        return true;
-      case OpKind::kSparsify:
-        return local.lane != Lane::kHost;
-      default:
-        return false;
-    }
+    if (local.If<SparsifyRequest>()) return local.lane != Lane::kHost;
+    return local.If<PackRequest>() || local.summed != 0;
   }
 
-  void Start(Handle handle, Op& local) override {
-    if (OnStream(local)) return Enqueue(handle, local);
+  void Start(LiveOp& local) override {
+    if (OnStream(*local.op)) return Enqueue(local);
     if (local.behind.size() > 1) {
       SPARFUSE_THROW(
           kUnsupported,
           "a selection on the host lane of what several exchanges have left on a device");
     }
     const gpu::GpuEvent* ready = local.behind.empty() ? nullptr : local.behind[0]->device.ready;
-    if (step_.ReadsGradient(local.range)) ready = AnnouncedOf(local);
-    offload_.Start(handle, local, ready);
+    if (step_.ReadsGradient(local.op->range())) ready = AnnouncedOf(*local.op);
+    offload_.Start(local, ready);
   }
 
-  void Take(Handle handle, Op& local) override {
-    if (!OnStream(local)) return;
-    Of(handle).done = true;
-    const OpReport& report = reports_.OnHost(handle);
-    switch (local.kind) {
-      case OpKind::kPack:
-        if (report.slot.not_finite != 0) {
-          SPARFUSE_THROW(kNumeric, "gradient of " + step_.layout.tensor(local.tensor).name +
-                                       " has a NaN or an infinity at step " +
-                                       std::to_string(step_.number));
-        }
-        break;
-      case OpKind::kSparsify:
-        TakeSelection(report, Of(handle), local);
-        break;
-      default:
-        assert(local.kind == OpKind::kMerge || local.kind == OpKind::kApply);
-        CheckPayloadFault(report.fault);
-        break;
+  void Take(LiveOp& local) override {
+    if (!OnStream(*local.op)) return;
+    Of(local.handle).done = true;
+    const OpReport& report = reports_.OnHost(local.handle);
+    if (const auto* pack = local.op->If<PackRequest>()) {
+      if (report.slot.not_finite == 0) return;
+      SPARFUSE_THROW(kNumeric, "gradient of " + step_.layout.tensor(pack->tensor).name +
+                                   " has a NaN or an infinity at step " +
+                                   std::to_string(step_.number));
     }
+    if (local.selection != nullptr) return TakeSelection(report, local);
+    CheckPayloadFault(report.fault);
   }
 
  private:
@@ -181,7 +163,7 @@ class DeviceLanes final : public Lanes {
   StreamLane& LaneOf(Lane lane) { return lane == Lane::kCompute ? compute_ : side_; }
 
   const gpu::GpuEvent* AnnouncedOf(const Op& local) const {
-    return announced_[step_.layout.PositionOf(local.range.begin)];
+    return announced_[step_.layout.PositionOf(local.range().begin)];
   }
 
   Enqueued& Of(Handle handle) {
@@ -189,8 +171,10 @@ class DeviceLanes final : public Lanes {
     return enqueued_[handle - 1];
   }
 
-  void Enqueue(Handle handle, Op& started) {
-    StreamLane& lane = LaneOf(started.lane);
+  void Enqueue(LiveOp& started) {
+    const Handle handle = started.handle;
+    Op& op = *started.op;
+    StreamLane& lane = LaneOf(op.lane);
     OpReport& report = *reports_.OnDevice(handle);
     Enqueued& enqueued = Of(handle);
     enqueued.stream = lane.stream;
@@ -198,24 +182,19 @@ class DeviceLanes final : public Lanes {
     span.lane = LaneName(&lane == &compute_ ? Lane::kCompute : Lane::kSide);
     WaitBefore(started, lane.stream);
     const gpu::GpuEvent& begin = timeline_.Begin(lane.stream);
-    switch (started.kind) {
-      case OpKind::kPack:
-        span.kind = SpanKind::kPack;
-        span.label = step_.layout.tensor(started.tensor).name;
-        Pack(started, lane.stream, report);
-        break;
-      case OpKind::kSparsify:
-        span.kind = SpanKind::kSparsify;
-        span.label = started.selection->name;
-        Sparsify(started, lane, report, enqueued);
-        break;
-      default:
-        assert(started.kind == OpKind::kMerge || started.kind == OpKind::kApply);
-        span.kind = SpanKind::kDecompress;
-        TakeSum(started, lane, report);
-        break;
+    if (const auto* pack = op.If<PackRequest>()) {
+      span.kind = SpanKind::kPack;
+      span.label = step_.layout.tensor(pack->tensor).name;
+      Pack(pack->tensor, lane.stream, report);
+    } else if (started.selection != nullptr) {
+      span.kind = SpanKind::kSparsify;
+      span.label = started.selection->name;
+      Sparsify(*started.selection, lane, report, enqueued);
+    } else {
+      span.kind = SpanKind::kDecompress;
+      TakeSum(*started.exchange, op.If<MergeRequest>() != nullptr, lane, report);
     }
-    enqueued.end = &timeline_.End(lane.stream, begin, std::move(span), started.payload_bytes);
+    enqueued.end = &timeline_.End(lane.stream, begin, std::move(span), op.payload_bytes);
     gpu::StreamWait(lane.reports.view(), *enqueued.end);
     reports_.Fetch(lane.reports.view(), handle);
     lane.completions.Add(events_.Record(lane.reports.view()),
@@ -225,34 +204,35 @@ class DeviceLanes final : public Lanes {
                          });
   }
 
-  void WaitBefore(const Op& started, const Stream& stream) {
-    for (const Handle other : started.stream_predecessors) {
+  void WaitBefore(const LiveOp& started, const Stream& stream) {
+    const Op& op = *started.op;
+    for (const Handle other : op.stream_predecessors) {
       const Enqueued& before = Of(other);
       if (before.stream != stream && !before.done) gpu::StreamWait(stream, *before.end);
     }
     for (const ExchangeState* exchange : started.behind) {
       gpu::StreamWait(stream, *exchange->device.ready);
     }
-    if (started.exchange != 0) return;
+    if (op.summed != 0) return;
     // A gradient is valid in the order of the compute stream.
     if (stream == compute_.stream) return;
-    if (started.kind == OpKind::kPack || step_.ReadsGradient(started.range)) {
-      gpu::StreamWait(stream, *AnnouncedOf(started));
+    if (op.If<PackRequest>() || step_.ReadsGradient(op.range())) {
+      gpu::StreamWait(stream, *AnnouncedOf(op));
     }
   }
 
-  void Pack(const Op& pack, const Stream& stream, OpReport& report) {
-    const std::span<const float> gradient = step_.gradients[pack.tensor];
+  void Pack(std::size_t tensor, const Stream& stream, OpReport& report) {
+    const std::span<const float> gradient = step_.gradients[tensor];
+    const Range range = step_.layout.tensor(tensor).range();
     CopyFiniteOnDevice(stream, {gradient.data(), gradient.size(), stream},
-                       {step_.flat.data() + pack.range.begin, pack.range.size(), stream},
+                       {step_.flat.data() + range.begin, range.size(), stream},
                        &report.slot.not_finite);
-    step_.packed[pack.tensor] = 1;
+    step_.packed[tensor] = 1;
   }
 
   // --- selection ---
 
-  void Sparsify(Op& sparsify, StreamLane& lane, OpReport& report, Enqueued& enqueued) {
-    Selection& selection = *sparsify.selection;
+  void Sparsify(Selection& selection, StreamLane& lane, OpReport& report, Enqueued& enqueued) {
     const Stream& stream = lane.stream;
     selection.report = &report.slot;
     selection.source.stream = selection.residual.stream = selection.velocity.stream = stream;
@@ -268,7 +248,7 @@ class DeviceLanes final : public Lanes {
     if (selection.whole) {
       Encode(selection, lane, report);
     } else {
-      Select(selection, sparsify.density, lane, report);
+      Select(selection, lane, report);
     }
     if (step_.verify) enqueued.copies->CopyAfter(stream, selection);
   }
@@ -290,15 +270,16 @@ class DeviceLanes final : public Lanes {
                                 selection.velocity, lane.growth.view(lane.stream));
   }
 
-  void Select(Selection& selection, double density, StreamLane& lane, OpReport& report) {
+  void Select(Selection& selection, StreamLane& lane, OpReport& report) {
     const LiveConfig& config = setup_.config;
     const Stream& stream = lane.stream;
     SelectCounters counters;  // the report has them
     const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
     const DeviceContext context{stream, &lane.workspace, nullptr, &host};
     DeviceSlot slot = DeviceSlotOf(selection);
-    config.sparsifier->SelectOnDevice(context, {selection.source, selection.residual}, density,
-                                      selection.info, selection.state.get(), slot);
+    config.sparsifier->SelectOnDevice(context, {selection.source, selection.residual},
+                                      selection.density, selection.info, selection.state.get(),
+                                      slot);
     DeviceSpan<const float> unsent = selection.source;
     if (selection.residual.size > 0) unsent.data = selection.residual.data;
     CountMissingOnDevice(stream, lane.workspace, unsent, slot, BoundsOf(selection, stream),
@@ -342,35 +323,37 @@ class DeviceLanes final : public Lanes {
     return {selection.bounds_on_device.data(), selection.bounds.size(), stream};
   }
 
-  void TakeSelection(const OpReport& report, const Enqueued& enqueued, Op& sparsify) {
+  void TakeSelection(const OpReport& report, LiveOp& sparsify) {
     Selection& selection = *sparsify.selection;
-    SelectCounters& counters = LaneOf(sparsify.lane).counters;
+    Op& op = *sparsify.op;
+    SelectCounters& counters = LaneOf(op.lane).counters;
     if (selection.whole) {
       if (report.slot.not_finite != 0)
         TakeReport(report.slot, selection.info, &counters);  // throws
-      sparsify.payload_bytes = selection.encoded.size();
+      op.payload_bytes = selection.encoded.size();
     } else {
       selection.slot.count = TakeReport(report.slot, selection.info, &counters);
-      sparsify.payload_bytes = selection.slot.count * kSparseElementBytes;
+      op.payload_bytes = selection.slot.count * kSparseElementBytes;
     }
     selection.missing = report.missing;
+    const Enqueued& enqueued = Of(sparsify.handle);
     if (enqueued.copies) enqueued.copies->Check(setup_.checks, selection);
   }
 
   // --- sums ---
 
   // Averaged, or as it is into the flat gradient.
-  void TakeSum(const Op& op, StreamLane& lane, OpReport& report) {
-    const ExchangeState& exchange = *op.exchange_state;
+  void TakeSum(const ExchangeState& exchange, bool merges, StreamLane& lane, OpReport& report) {
+    const Op& op = *exchange.op;
+    const Range whole = op.range();
     const Stream& stream = lane.stream;
-    const bool merges = op.kind == OpKind::kMerge;
     const float scale = merges ? 1.0f : 1.0f / static_cast<float>(setup_.workers);
     float* const values = merges ? step_.flat.data() : step_.averaged.data();
     const auto target = [&](const Range& range) {
       if (!merges) touched_.Forget(range);
       return DeviceSpan<float>{values + range.begin, range.size(), stream};
     };
-    if (!exchange.sparse) {
+    if (!op.sparse()) {
       for (const Range& part : op.parts) {
         ScaleDenseOnDevice(stream, {step_.flat.data() + part.begin, part.size(), stream}, scale,
                            target(part));
@@ -379,9 +362,9 @@ class DeviceLanes final : public Lanes {
     }
     if (exchange.device.sums != nullptr) {
       for (const Range& part : op.parts) {
-        ScaleDenseOnDevice(
-            stream, {exchange.device.sums + (part.begin - op.range.begin), part.size(), stream},
-            scale, target(part));
+        ScaleDenseOnDevice(stream,
+                           {exchange.device.sums + (part.begin - whole.begin), part.size(), stream},
+                           scale, target(part));
       }
       return;
     }
@@ -389,7 +372,7 @@ class DeviceLanes final : public Lanes {
     const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
     const DeviceContext context{stream, &lane.workspace, nullptr, &host};
     std::size_t from = 0;
-    for (const Selection* part : exchange.parts) {
+    for (const Selection* part : exchange.payload.parts) {
       if (!part->whole) continue;
       std::vector<const std::byte*> encoded;
       for (const std::byte* begin : exchange.device.begins) encoded.push_back(begin + from);
@@ -397,9 +380,9 @@ class DeviceLanes final : public Lanes {
           context, encoded, scale, target(part->range), exchange.device.fault.data());
       from += part->encoded.size();
     }
-    for (const Range& range : exchange.indexed) {
+    for (const Range& range : exchange.payload.indexed) {
       AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,
-                               {range.begin - op.range.begin, op.range.size()}, scale,
+                               {range.begin - whole.begin, whole.size()}, scale,
                                {values + range.begin, range.size(), stream},
                                exchange.device.fault.data(),
                                merges ? nullptr : touched_.Of(range, stream));

@@ -1,5 +1,5 @@
-// Holds device resources of a LiveEngine's lanes: result words copied back to the host, and bits of
-// the averaged gradient that sparse sums touch.
+// Holds device resources of a LiveEngine's lanes: result words copied back to the host, bits of the
+// averaged gradient that sparse sums touch, and copies of selections that are checked.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,8 @@
 
 #include "core/device/runtime.hpp"
 #include "core/engine/engine.hpp"
+#include "core/engine/live/live_state.hpp"
+#include "core/engine/live/selection_checks.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/sparsify/device_selection.hpp"
 
@@ -16,10 +18,10 @@ namespace sparfuse {
 
 // Result words that an operation leaves on the device, copied to the host. All zero at first.
 struct OpReport {
-  SlotReport slot;            // kSparsify; of a pack not_finite
+  SlotReport slot;            // of a selection; of a pack not_finite
   std::uint64_t missing = 0;  // tensors of which nothing was selected
-  std::uint64_t fault = 0;    // kApply: as AccumulateSparseOnDevice's
-  float clip = 0;             // kSparsify: what clipping multiplies the gradient with
+  std::uint64_t fault = 0;    // of a sum: as AccumulateSparseOnDevice's
+  float clip = 0;             // of a selection: what clipping multiplies the gradient with
 };
 
 // A report for each operation of a step. Grown in blocks, and used again by the next step.
@@ -69,6 +71,24 @@ class TouchedRanges {
   Device device_;
   std::map<std::size_t, Entry> entries_;  // by begin
   bool changing_ = false;                 // ranges differ from step to step
+};
+
+// Copies what a device selects from and what it selects to the host, to be checked there: of one
+// selection in a step that verifies, in the order of `stream`.
+class SelectionCopies {
+ public:
+  // Before it is selected from.
+  SelectionCopies(const Stream& stream, const Selection& selection);
+  void CopyAfter(const Stream& stream, const Selection& selection);
+  // When the stream has made the copies, and the selection's count is known.
+  void Check(SelectionChecks& checks, const Selection& selection) const;
+
+ private:
+  std::vector<float> source_, residual_;  // before
+  std::vector<float> unsent_;             // after
+  std::vector<std::uint32_t> indices_;
+  std::vector<float> values_;
+  std::vector<std::byte> encoded_;
 };
 
 }  // namespace sparfuse

@@ -1,6 +1,5 @@
 // Runs lanes on the host: the compute lane is the thread of the training loop, the others are
 // threads of their own.
-#include <cassert>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -61,15 +60,15 @@ class HostLanes final : public Lanes {
   }
 
   Handle Work() override {
-    Queued next;
+    LiveOp* next = nullptr;
     {
       std::lock_guard lock(mutex_);
       next = queue_.front();
       queue_.pop_front();
     }
     if (waiting_) EndPart(SpanKind::kExposed, "");
-    since_ = compute_.Do(*next.op);
-    return next.handle;
+    since_ = compute_.Do(*next);
+    return next->handle;
   }
 
   double EndStep() override { return step_.Now(); }
@@ -79,20 +78,21 @@ class HostLanes final : public Lanes {
     host_.thread.Stop();
   }
 
-  void Start(Handle handle, Op& local) override {
-    if (local.lane == Lane::kCompute) {
+  void Start(LiveOp& local) override {
+    const Lane which = local.op->lane;
+    if (which == Lane::kCompute) {
       {
         std::lock_guard lock(mutex_);
-        queue_.push_back({handle, &local});
+        queue_.push_back(&local);
       }
       return events_.ComputeWorkQueued();
     }
-    ThreadLane& lane = local.lane == Lane::kSide ? side_ : host_;
-    lane.thread.Add([this, &lane, handle, &local] {
+    ThreadLane& lane = which == Lane::kSide ? side_ : host_;
+    lane.thread.Add([this, &lane, &local] {
       if (events_.Failed()) return;
       try {
         lane.work.Do(local);
-        events_.Done(handle);
+        events_.Done(local.handle);
       } catch (...) {
         events_.Fail(std::current_exception());
       }
@@ -100,10 +100,6 @@ class HostLanes final : public Lanes {
   }
 
  private:
-  struct Queued {
-    Handle handle = 0;
-    Op* op = nullptr;
-  };
   struct ThreadLane {
     ThreadLane(const LaneSetup& setup, Lane lane) : work(setup, lane, pool) {}
 
@@ -120,7 +116,7 @@ class HostLanes final : public Lanes {
   double since_ = 0;  // end of the last span on the compute lane
   bool waiting_ = false;
   std::mutex mutex_;
-  std::deque<Queued> queue_;  // of the compute lane
+  std::deque<LiveOp*> queue_;  // of the compute lane
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "core/engine/live/lanes/host_work.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,48 +11,46 @@
 
 namespace sparfuse {
 
-double HostWork::Do(Op& local) {
+double HostWork::Do(LiveOp& local) {
   LiveStep& step = setup_.step;
+  Op& op = *local.op;
   const double begin = step.Now();
-  SpanKind kind = SpanKind::kPack;
+  SpanKind kind = SpanKind::kDecompress;
   std::string label;
-  switch (local.kind) {
-    case OpKind::kPack:
-      Pack(local);
-      label = step.layout.tensor(local.tensor).name;
-      break;
-    case OpKind::kSparsify:
-      kind = SpanKind::kSparsify;
-      Sparsify(local);
-      label = local.selection->name;
-      break;
-    default:
-      assert(local.kind == OpKind::kMerge || local.kind == OpKind::kApply);
-      kind = SpanKind::kDecompress;
-      TakeSum(local);
-      break;
+  if (const auto* pack = op.If<PackRequest>()) {
+    kind = SpanKind::kPack;
+    label = step.layout.tensor(pack->tensor).name;
+    Pack(pack->tensor);
+  } else if (op.If<SparsifyRequest>()) {
+    kind = SpanKind::kSparsify;
+    label = local.selection->name;
+    op.payload_bytes = Sparsify(*local.selection);
+  } else if (op.If<MergeRequest>()) {
+    TakeSum(*local.exchange, {step.flat.host(), 1.0f});
+  } else {
+    TakeSum(*local.exchange, {step.averaged.host(), 1.0f / static_cast<float>(setup_.workers)});
   }
   const double end = step.Now();
   step.timeline.Add(
-      {kind, std::string(LaneName(lane_)), std::move(label), begin, end, local.payload_bytes});
+      {kind, std::string(LaneName(lane_)), std::move(label), begin, end, op.payload_bytes});
   return end;
 }
 
-void HostWork::Pack(const Op& pack) {
+void HostWork::Pack(std::size_t tensor) {
   LiveStep& step = setup_.step;
-  if (!CopyFinite(step.gradients[pack.tensor],
-                  step.flat.host().subspan(pack.range.begin, pack.range.size()), pool_)) {
-    SPARFUSE_THROW(kNumeric, "gradient of " + step.layout.tensor(pack.tensor).name +
+  const Range range = step.layout.tensor(tensor).range();
+  if (!CopyFinite(step.gradients[tensor], step.flat.host().subspan(range.begin, range.size()),
+                  pool_)) {
+    SPARFUSE_THROW(kNumeric, "gradient of " + step.layout.tensor(tensor).name +
                                  " has a NaN or an infinity at step " +
                                  std::to_string(step.number));
   }
-  step.packed[pack.tensor] = 1;
+  step.packed[tensor] = 1;
 }
 
 // --- selection ---
 
-void HostWork::Sparsify(Op& sparsify) {
-  Selection& selection = *sparsify.selection;
+std::uint64_t HostWork::Sparsify(Selection& selection) {
   const bool verify = setup_.step.verify;
   if (selection.velocity.size > 0) CorrectMomentum(selection);
   if (setup_.config.feedback.decay != 1) {
@@ -69,23 +66,22 @@ void HostWork::Sparsify(Op& sparsify) {
   }
   if (selection.whole) {
     Encode(selection);
-    sparsify.payload_bytes = selection.encoded.size();
     if (verify) setup_.checks.CheckWhole(x, selection.encoded.host(), residual);
-    return;
+    return selection.encoded.size();
   }
   if (selection.accumulated) {
     Accumulate(selection);
   } else {
-    Select(selection, sparsify.density);
+    Select(selection);
   }
   const std::size_t count = selection.slot.count;
-  sparsify.payload_bytes = count * kSparseElementBytes;
   if (verify) {
     setup_.checks.CheckSelected(
         x, selection,
         {selection.slot.indices.host().first(count), selection.slot.values.host().first(count)},
         residual.empty() ? source : residual);
   }
+  return count * kSparseElementBytes;
 }
 
 void HostWork::CorrectMomentum(Selection& selection) {
@@ -100,12 +96,12 @@ void HostWork::CorrectMomentum(Selection& selection) {
   selection.source = {grown.data(), grown.size(), {}};
 }
 
-void HostWork::Select(Selection& selection, double density) {
+void HostWork::Select(Selection& selection) {
   const LiveConfig& config = setup_.config;
   const SelectContext context{&pool_, &workspace_, &counters_, {}};
   const SelectSource source{selection.source, selection.residual};
-  config.sparsifier->Select(context, source, density, selection.info, selection.state.get(),
-                            selection.slot);
+  config.sparsifier->Select(context, source, selection.density, selection.info,
+                            selection.state.get(), selection.slot);
   Code(selection);
   selection.missing = CountMissing(selection);
   if (selection.velocity.size > 0) {
@@ -172,29 +168,26 @@ std::uint64_t HostWork::CountMissing(const Selection& selection) const {
 
 // --- sums ---
 
-void HostWork::TakeSum(const Op& op) {
-  const ExchangeState& exchange = *op.exchange_state;
-  const Target to{op.kind == OpKind::kMerge ? setup_.step.flat.host() : setup_.step.averaged.host(),
-                  op.kind == OpKind::kMerge ? 1.0f : 1.0f / static_cast<float>(setup_.workers)};
-  if (!exchange.sparse) return TakeReduced(op, to);
-  if (!exchange.buffers.sums.empty()) return TakeSums(op, to);
-  if (exchange.whole_bytes > 0) TakeWhole(exchange, to);
-  if (exchange.capacity > 0) TakeSelected(op, to);
+void HostWork::TakeSum(const ExchangeState& exchange, const Target& to) {
+  if (!exchange.op->sparse()) return TakeReduced(exchange, to);
+  if (!exchange.buffers.sums.empty()) return TakeSums(exchange, to);
+  if (exchange.payload.whole_bytes > 0) TakeWhole(exchange, to);
+  if (exchange.payload.capacity > 0) TakeSelected(exchange, to);
 }
 
-void HostWork::TakeReduced(const Op& op, const Target& to) {
+void HostWork::TakeReduced(const ExchangeState& exchange, const Target& to) {
   std::size_t from = 0;
-  for (const Range& part : op.parts) {
-    ScaleDense(op.exchange_state->buffers.dense.subspan(from, part.size()), to.scale, to.At(part),
-               pool_);
+  for (const Range& part : exchange.op->parts) {
+    ScaleDense(exchange.buffers.dense.subspan(from, part.size()), to.scale, to.At(part), pool_);
     from += part.size();
   }
 }
 
-void HostWork::TakeSums(const Op& op, const Target& to) {
-  for (const Range& part : op.parts) {
-    ScaleDense(op.exchange_state->buffers.sums.subspan(part.begin - op.range.begin, part.size()),
-               to.scale, to.At(part), pool_);
+void HostWork::TakeSums(const ExchangeState& exchange, const Target& to) {
+  const std::size_t begin = exchange.op->range().begin;
+  for (const Range& part : exchange.op->parts) {
+    ScaleDense(exchange.buffers.sums.subspan(part.begin - begin, part.size()), to.scale,
+               to.At(part), pool_);
   }
 }
 
@@ -202,7 +195,7 @@ void HostWork::TakeWhole(const ExchangeState& exchange, const Target& to) {
   RequireWhole(exchange);
   std::vector<std::span<const std::byte>> encoded(exchange.buffers.payloads.size());
   std::size_t from = 0;
-  for (const Selection* part : exchange.parts) {
+  for (const Selection* part : exchange.payload.parts) {
     if (!part->whole) continue;
     for (std::size_t rank = 0; rank < encoded.size(); ++rank) {
       encoded[rank] = exchange.buffers.payloads[rank].subspan(from, part->encoded.size());
@@ -214,36 +207,37 @@ void HostWork::TakeWhole(const ExchangeState& exchange, const Target& to) {
 }
 
 // Indices are relative to the exchange's first element.
-void HostWork::TakeSelected(const Op& op, const Target& to) {
-  const ExchangeState& exchange = *op.exchange_state;
+void HostWork::TakeSelected(const ExchangeState& exchange, const Target& to) {
+  const Range whole = exchange.op->range();
+  const Payload& sent = exchange.payload;
   const auto& received = exchange.buffers.payloads;
-  if (exchange.coded) decoded_.Reserve(received.size() * exchange.capacity);
+  if (sent.coded) decoded_.Reserve(received.size() * sent.capacity);
   std::vector<SparsePayload> payloads;
   payloads.reserve(received.size());
   for (std::size_t rank = 0; rank < received.size(); ++rank) {
-    const auto payload = received[rank].subspan(exchange.whole_bytes);
-    payloads.push_back(exchange.coded ? Decode(op, payload, rank) : ViewSparsePayload(payload));
+    const auto payload = received[rank].subspan(sent.whole_bytes);
+    payloads.push_back(sent.coded ? Decode(exchange, payload, rank) : ViewSparsePayload(payload));
   }
-  for (const Range& range : exchange.indexed) {
-    AccumulateSparse(payloads, {range.begin - op.range.begin, op.range.size()}, to.scale,
-                     to.At(range), pool_);
+  for (const Range& range : sent.indexed) {
+    AccumulateSparse(payloads, {range.begin - whole.begin, whole.size()}, to.scale, to.At(range),
+                     pool_);
   }
 }
 
-SparsePayload HostWork::Decode(const Op& op, std::span<const std::byte> payload, std::size_t rank) {
-  const ExchangeState& exchange = *op.exchange_state;
+SparsePayload HostWork::Decode(const ExchangeState& exchange, std::span<const std::byte> payload,
+                               std::size_t rank) {
+  const Range whole = exchange.op->range();
+  const std::size_t capacity = exchange.payload.capacity;
   const PayloadCoding& coding = setup_.config.coding;
-  const std::size_t begin = rank * exchange.capacity;
-  const std::span<std::uint32_t> indices =
-      decoded_.indices.host().subspan(begin, exchange.capacity);
-  const std::span<float> values = decoded_.values.host().subspan(begin, exchange.capacity);
-  if (!coding.of_selections()) return DecodePayload(payload, op.range.size(), indices, values);
+  const auto indices = decoded_.indices.host().subspan(rank * capacity, capacity);
+  const auto values = decoded_.values.host().subspan(rank * capacity, capacity);
+  if (!coding.of_selections()) return DecodePayload(payload, whole.size(), indices, values);
   std::size_t count = 0;
-  for (const Selection* part : exchange.parts) {
+  for (const Selection* part : exchange.payload.parts) {
     if (part->whole) continue;
     const auto decoded = coder_.Decode(payload, part->range.size(), indices.subspan(count),
                                        values.subspan(count), pool_);
-    const auto base = static_cast<std::uint32_t>(part->range.begin - op.range.begin);
+    const auto base = static_cast<std::uint32_t>(part->range.begin - whole.begin);
     for (std::uint32_t& index : indices.subspan(count, decoded.payload.indices.size())) {
       index += base;
     }

@@ -17,15 +17,15 @@ class HostWork {
       : setup_(setup), lane_(lane), pool_(pool) {}
 
   // Does the operation and adds its span. Returns the time of its end.
-  double Do(Op& local);
+  double Do(LiveOp& local);
 
   const SelectCounters& counters() const noexcept { return counters_; }
 
  private:
-  void Pack(const Op& pack);
-  void Sparsify(Op& sparsify);
+  void Pack(std::size_t tensor);
+  std::uint64_t Sparsify(Selection& selection);  // payload bytes
   void CorrectMomentum(Selection& selection);
-  void Select(Selection& selection, double density);
+  void Select(Selection& selection);
   void Code(Selection& selection);
   void Accumulate(Selection& selection);
   void Encode(Selection& selection);
@@ -36,12 +36,13 @@ class HostWork {
     float scale;
     std::span<float> At(Range range) const { return values.subspan(range.begin, range.size()); }
   };
-  void TakeSum(const Op& op);
-  void TakeReduced(const Op& op, const Target& to);
-  void TakeSums(const Op& op, const Target& to);
+  void TakeSum(const ExchangeState& exchange, const Target& to);
+  void TakeReduced(const ExchangeState& exchange, const Target& to);
+  void TakeSums(const ExchangeState& exchange, const Target& to);
   void TakeWhole(const ExchangeState& exchange, const Target& to);
-  void TakeSelected(const Op& op, const Target& to);
-  SparsePayload Decode(const Op& op, std::span<const std::byte> payload, std::size_t rank);
+  void TakeSelected(const ExchangeState& exchange, const Target& to);
+  SparsePayload Decode(const ExchangeState& exchange, std::span<const std::byte> payload,
+                       std::size_t rank);
 
   const LaneSetup setup_;
   Lane lane_;

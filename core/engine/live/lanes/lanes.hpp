@@ -78,9 +78,9 @@ class Lanes {
   // A stream does the operation: it is ordered with others as soon as it is started.
   virtual bool OnStream(const Op& /*local*/) const { return false; }
   // Does the operation, sooner or later; LaneEvents::Done says when it has been done.
-  virtual void Start(Handle handle, Op& local) = 0;
+  virtual void Start(LiveOp& local) = 0;
   // The operation is done: takes what it reports. Throws what it reports as an error.
-  virtual void Take(Handle /*handle*/, Op& /*local*/) {}
+  virtual void Take(LiveOp& /*local*/) {}
 };
 
 // Lanes of setup.config.device.

@@ -29,8 +29,8 @@ OffloadLane::OffloadLane(const LaneSetup& setup, gpu::EventPool& events)
       work_(setup, Lane::kHost, pool_),
       ring_(setup.config.device, setup.step.layout.largest_tensor()) {}
 
-void OffloadLane::Start(Handle handle, Op& sparsify, const gpu::GpuEvent* ready) {
-  Queued next{handle, &sparsify, ready, nullptr};
+void OffloadLane::Start(LiveOp& sparsify, const gpu::GpuEvent* ready) {
+  Queued next{&sparsify, ready, nullptr};
   {
     std::lock_guard lock(mutex_);
     // Else those before it wait for room.
@@ -65,7 +65,7 @@ void OffloadLane::SelectNext() {
                                         [](const Queued& queued) { return !queued.slot; });
       if (waiting != queue_.end()) CopyToRing(*waiting);
     }
-    lane_events_.Done(next.handle);
+    lane_events_.Done(next.op->handle);
   } catch (...) {
     lane_events_.Fail(std::current_exception());
   }

@@ -45,14 +45,13 @@ class OffloadLane {
   OffloadLane(const LaneSetup& setup, gpu::EventPool& events);
 
   // A reaction. ready: of what `sparsify` selects from; null: it is valid already.
-  void Start(Handle handle, Op& sparsify, const gpu::GpuEvent* ready);
+  void Start(LiveOp& sparsify, const gpu::GpuEvent* ready);
   void Stop() noexcept { thread_.Stop(); }
   const SelectCounters& counters() const noexcept { return work_.counters(); }
 
  private:
   struct Queued {
-    Handle handle = 0;
-    Op* op = nullptr;
+    LiveOp* op = nullptr;
     const gpu::GpuEvent* ready = nullptr;
     OffloadRing::Slot* slot = nullptr;  // null: it waits for room in the ring
   };

@@ -1,14 +1,17 @@
 // Stages exchanges of a device's memory. Over a host communicator messages lie in pinned memory:
 // copies to and from it have streams of their own, and a coroutine that waits for one is polled.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
 #include "core/device/completion_thread.hpp"
-#include "core/engine/live/staging/event_request.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
 #include "core/feedback/returned_device.hpp"
@@ -16,6 +19,36 @@
 
 namespace sparfuse {
 namespace {
+
+// Lets a coroutine of the communication thread wait for a device: complete when a stream has come
+// to a point. Test throws what waiting for the event threw.
+class EventRequest final : public Request {
+ public:
+  // wake: called on the thread of `completions` when Test has something new to say.
+  EventRequest(gpu::CompletionThread& completions, const gpu::GpuEvent& event,
+               std::function<void()> wake)
+      : told_(std::make_shared<Told>()) {
+    completions.Add(event, [told = told_, wake = std::move(wake)](std::exception_ptr error) {
+      told->error = std::move(error);
+      told->reached.store(true, std::memory_order_release);
+      wake();
+    });
+  }
+  bool Test() override {
+    if (!told_->reached.load(std::memory_order_acquire)) return false;
+    if (told_->error) std::rethrow_exception(told_->error);
+    return true;
+  }
+  std::size_t bytes() const noexcept override { return 0; }
+  int peer() const noexcept override { return -1; }
+
+ private:
+  struct Told {
+    std::atomic<bool> reached{false};
+    std::exception_ptr error;
+  };
+  std::shared_ptr<Told> told_;  // also the completion thread's: a request may be given up
+};
 
 // A Buffer or a PinnedBuffer. By half at least: making one waits for the device, and where an
 // exchange differs from step to step every new maximum would, in the middle of backward.
@@ -30,12 +63,11 @@ void Grow(AnyBuffer& buffer, std::size_t size, Device device, std::string_view w
 bool OnHost(const Selection& selection) { return selection.device.kind == DeviceKind::kHost; }
 
 std::uint32_t BaseOf(const Selection& part, const Op& exchange) {
-  return static_cast<std::uint32_t>(part.range.begin - exchange.range.begin);
+  return static_cast<std::uint32_t>(part.range.begin - exchange.range().begin);
 }
 
-bool AnyOnHost(const ExchangeState& state) {
-  return std::any_of(state.parts.begin(), state.parts.end(),
-                     [](const Selection* part) { return OnHost(*part); });
+bool AnyOnHost(const Payload& payload) {
+  return std::ranges::any_of(payload.parts, [](const Selection* part) { return OnHost(*part); });
 }
 
 class DeviceStaging final : public ExchangeStaging {
@@ -50,25 +82,25 @@ class DeviceStaging final : public ExchangeStaging {
         out_(device_, gpu::Priority::kHigh),
         in_(device_, gpu::Priority::kHigh) {}
 
-  Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) override {
+  Task Gather(Communicator& communicator, ExchangeState& state) override {
     state.device.ready = state.device.gathered_there = nullptr;
-    for (const ExchangeState* before : exchange.behind) {
+    for (const ExchangeState* before : state.behind) {
       gpu::StreamWait(out_.view(), *before->device.ready);
     }
-    if (!exchange.sparse) return GatherDense(communicator, exchange, state);
-    return GatherPayload(communicator, exchange, state);
+    if (!state.op->sparse()) return GatherDense(communicator, state);
+    return GatherPayload(communicator, state);
   }
 
-  Task Deliver(Communicator& communicator, const Op& exchange, ExchangeState& state) override {
+  Task Deliver(Communicator& communicator, ExchangeState& state) override {
     // A communicator of one rank has moved nothing, and waited for nothing.
     if (state.device.gathered_there != nullptr) {
       gpu::StreamWait(in_.view(), *state.device.gathered_there);
     }
-    if (!exchange.sparse) {
-      DeliverDense(exchange, state, StaysOnDevice(communicator));
+    if (!state.op->sparse()) {
+      DeliverDense(state, StaysOnDevice(communicator));
     } else {
-      DeliverPayloads(exchange, state, StaysOnDevice(communicator));
-      if (!state.buffers.returned.empty()) TakeBack(exchange, state);
+      DeliverPayloads(state, StaysOnDevice(communicator));
+      if (!state.buffers.returned.empty()) TakeBack(state);
     }
     state.device.ready = &events_.Record(in_.view());
     co_return;
@@ -90,17 +122,19 @@ class DeviceStaging final : public ExchangeStaging {
   // Until what out_ was given is done. The loop, which may sleep, is woken then.
   Task Reach() {
     std::vector<std::unique_ptr<Request>> requests;
-    requests.push_back(std::make_unique<gpu::EventRequest>(reached_, events_.Record(out_.view()),
-                                                           [this] { loop_.Wake(); }));
+    requests.push_back(std::make_unique<EventRequest>(reached_, events_.Record(out_.view()),
+                                                      [this] { loop_.Wake(); }));
     co_await Complete(std::move(requests));
   }
 
   // --- what is sent ---
 
-  Task GatherPayload(Communicator& communicator, Op& exchange, ExchangeState& state) {
-    MeasurePayload(setup_, exchange, state);
-    if (!state.parts.empty() && state.parts.front()->accumulated) {
-      SPARFUSE_THROW(kUnsupported, exchange.label +
+  Task GatherPayload(Communicator& communicator, ExchangeState& state) {
+    MeasurePayload(setup_, state);
+    const Op& op = *state.op;
+    const Payload& payload = state.payload;
+    if (!payload.parts.empty() && payload.parts.front()->accumulated) {
+      SPARFUSE_THROW(kUnsupported, op.label() +
                                        ": its collective selects from what has accumulated on a "
                                        "device; expected device \"cpu\"");
     }
@@ -108,99 +142,104 @@ class DeviceStaging final : public ExchangeStaging {
     ExchangeBuffers& buffers = state.buffers;
     const std::size_t room = buffers.capacity_bytes * setup_.workers;
     const bool stays = StaysOnDevice(communicator);
-    if (state.forwarded != nullptr && stays) {
-      SPARFUSE_THROW(kUnsupported, exchange.label +
+    if (payload.forwarded != nullptr && stays) {
+      SPARFUSE_THROW(kUnsupported, op.label() +
                                        ": its channel sends from a device what another has brought "
                                        "to the host; expected transport \"mpi\" or \"threads\"");
     }
-    const bool merged_on_host = AnyOnHost(state) || state.forwarded != nullptr;
+    const bool merged_on_host = AnyOnHost(payload) || payload.forwarded != nullptr;
     if (merged_on_host || !stays) {
-      Grow(at.own, buffers.capacity_bytes, device_, "the payload of " + exchange.label);
+      Grow(at.own, buffers.capacity_bytes, device_, "the payload of " + op.label());
     }
     if (merged_on_host) {
-      co_await MergeOnHost(exchange, state);
+      co_await MergeOnHost(state);
     } else {
-      co_await MergeOnDevice(exchange, state);
+      co_await MergeOnDevice(state);
     }
     if (stays) {
       if (merged_on_host) {
-        Grow(at.sent, buffers.capacity_bytes, device_, "the payload of " + exchange.label);
-        gpu::CopyAsync(out_.view(), at.sent.data(), at.own.data(), exchange.payload_bytes);
+        Grow(at.sent, buffers.capacity_bytes, device_, "the payload of " + op.label());
+        gpu::CopyAsync(out_.view(), at.sent.data(), at.own.data(), op.payload_bytes);
       }
       WaitForGathered(communicator, at);
-      Grow(at.received, room, device_, "the payloads received for " + exchange.label);
-      buffers.own = {at.sent.data(), exchange.payload_bytes};
+      Grow(at.received, room, device_, "the payloads received for " + op.label());
+      buffers.own = {at.sent.data(), op.payload_bytes};
       buffers.gathered = {at.received.data(), room};
       co_return;
     }
     if (!merged_on_host) {
-      gpu::CopyAsync(out_.view(), at.own.data(), at.sent.data(), exchange.payload_bytes);
+      gpu::CopyAsync(out_.view(), at.own.data(), at.sent.data(), op.payload_bytes);
       co_await Reach();
     }
-    Grow(at.gathered, room, device_, "the payloads received for " + exchange.label);
-    buffers.own = at.own.span().first(exchange.payload_bytes);
+    Grow(at.gathered, room, device_, "the payloads received for " + op.label());
+    buffers.own = at.own.span().first(op.payload_bytes);
     buffers.gathered = at.gathered.span().first(room);
   }
 
   // Whole tensors, then what has indices, in at.sent.
-  Task MergeOnDevice(Op& exchange, ExchangeState& state) {
+  Task MergeOnDevice(ExchangeState& state) {
+    Op& op = *state.op;
+    const Payload& payload = state.payload;
     DeviceExchange& at = state.device;
     const Stream& stream = out_.view();
-    Grow(at.sent, state.buffers.capacity_bytes, device_, "the payload of " + exchange.label);
-    Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
+    Grow(at.sent, state.buffers.capacity_bytes, device_, "the payload of " + op.label());
+    Grow(at.words, setup_.workers + 2, device_, "the counts of " + op.label());
     std::byte* whole = at.sent.data();
     std::vector<MergePart> parts;
-    for (const Selection* part : state.parts) {
+    for (const Selection* part : payload.parts) {
       if (part->whole) {
         gpu::CopyAsync(stream, whole, part->encoded.data(), part->encoded.size());
         whole += part->encoded.size();
       } else {
-        parts.push_back({DeviceSlotOf(*part), BaseOf(*part, exchange)});
+        parts.push_back({DeviceSlotOf(*part), BaseOf(*part, op)});
       }
     }
-    exchange.payload_bytes = state.whole_bytes + state.with_indices * kSparseElementBytes;
+    op.payload_bytes = payload.whole_bytes + payload.with_indices * kSparseElementBytes;
     if (parts.empty()) co_return;
-    MergedPayload merged{reinterpret_cast<std::uint32_t*>(whole), nullptr, state.capacity,
+    MergedPayload merged{reinterpret_cast<std::uint32_t*>(whole), nullptr, payload.capacity,
                          at.words.data() + setup_.workers};
-    if (!state.coded) {
+    if (!payload.coded) {
       MergeSlotsOnDevice(stream, out_workspace_, parts, merged);
       co_return;
     }
-    Grow(at.merged, state.capacity * kSparseElementBytes, device_,
-         "the elements of " + exchange.label);
+    Grow(at.merged, payload.capacity * kSparseElementBytes, device_,
+         "the elements of " + op.label());
     Grow(at.own_bytes, 1, device_, "the bytes of a payload");
     merged.indices = reinterpret_cast<std::uint32_t*>(at.merged.data());
-    merged.values = reinterpret_cast<float*>(merged.indices + state.capacity);
+    merged.values = reinterpret_cast<float*>(merged.indices + payload.capacity);
     MergeSlotsOnDevice(stream, out_workspace_, parts, merged);
     std::uint32_t* const bytes = at.words.data() + setup_.workers + 1;
-    EncodePayloadOnDevice(stream, out_workspace_, setup_.coding,
-                          {merged.indices, merged.values, state.with_indices, nullptr},
-                          exchange.range.size(),
-                          {whole, state.buffers.capacity_bytes - state.whole_bytes, stream}, bytes);
+    EncodePayloadOnDevice(
+        stream, out_workspace_, setup_.coding,
+        {merged.indices, merged.values, payload.with_indices, nullptr}, op.range().size(),
+        {whole, state.buffers.capacity_bytes - payload.whole_bytes, stream}, bytes);
     gpu::CopyAsync(stream, at.own_bytes.data(), bytes, sizeof(std::uint32_t));
     co_await Reach();
-    exchange.payload_bytes = state.whole_bytes + at.own_bytes[0];
+    op.payload_bytes = payload.whole_bytes + at.own_bytes[0];
   }
 
   // The same in at.own, where some parts were selected on the host.
-  Task MergeOnHost(Op& exchange, ExchangeState& state) {
+  Task MergeOnHost(ExchangeState& state) {
+    Op& op = *state.op;
+    const Payload& payload = state.payload;
     DeviceExchange& at = state.device;
-    if (state.coded) {
-      Grow(at.merged_indices, state.capacity, device_, "the elements of " + exchange.label);
-      Grow(at.merged_values, state.capacity, device_, "the elements of " + exchange.label);
+    if (payload.coded) {
+      Grow(at.merged_indices, payload.capacity, device_, "the elements of " + op.label());
+      Grow(at.merged_values, payload.capacity, device_, "the elements of " + op.label());
     }
     std::byte* whole = at.own.data();
-    auto* const indices = state.coded ? at.merged_indices.data()
-                                      : reinterpret_cast<std::uint32_t*>(whole + state.whole_bytes);
-    auto* const values = state.coded ? at.merged_values.data()
-                                     : reinterpret_cast<float*>(indices + state.with_indices);
+    auto* const indices = payload.coded
+                              ? at.merged_indices.data()
+                              : reinterpret_cast<std::uint32_t*>(whole + payload.whole_bytes);
+    auto* const values = payload.coded ? at.merged_values.data()
+                                       : reinterpret_cast<float*>(indices + payload.with_indices);
     const auto fetch = [&](const Selection& part, void* to, const void* from, std::size_t bytes) {
       if (!OnHost(part)) return gpu::CopyAsync(out_.view(), to, from, bytes);
       if (bytes > 0) std::memcpy(to, from, bytes);
     };
-    std::size_t merged = state.forwarded == nullptr ? 0 : CopyForwarded(state, indices, values);
+    std::size_t merged = CopyForwarded(op.range(), payload, indices, values);
     const std::size_t forwarded = merged;
-    for (const Selection* part : state.parts) {
+    for (const Selection* part : payload.parts) {
       if (part->whole) {
         fetch(*part, whole, part->encoded.data(), part->encoded.size());
         whole += part->encoded.size();
@@ -213,39 +252,40 @@ class DeviceStaging final : public ExchangeStaging {
     }
     co_await Reach();
     merged = forwarded;
-    for (const Selection* part : state.parts) {
+    for (const Selection* part : payload.parts) {
       if (part->whole) continue;
-      const std::uint32_t base = BaseOf(*part, exchange);
+      const std::uint32_t base = BaseOf(*part, op);
       for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] += base;
       merged += part->slot.count;
     }
-    exchange.payload_bytes =
-        state.whole_bytes +
-        (state.coded
+    op.payload_bytes =
+        payload.whole_bytes +
+        (payload.coded
              ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}},
-                             exchange.range.size(), at.own.span().subspan(state.whole_bytes))
+                             op.range().size(), at.own.span().subspan(payload.whole_bytes))
              : merged * kSparseElementBytes);
   }
 
   // Reduced on the host in pinned memory; on the device where it lies, or side by side in a buffer
   // where there are several ranges.
-  Task GatherDense(Communicator& communicator, const Op& exchange, ExchangeState& state) {
-    state.elements = exchange.elements();
+  Task GatherDense(Communicator& communicator, ExchangeState& state) {
+    const Op& op = *state.op;
+    state.elements = op.elements();
     DeviceExchange& at = state.device;
     float* const flat = setup_.flat.data;
     const bool stays = StaysOnDevice(communicator);
-    if (stays && exchange.parts.size() == 1) {
-      state.buffers.dense = {flat + exchange.range.begin, exchange.range.size()};
+    if (stays && op.parts.size() == 1) {
+      state.buffers.dense = {flat + op.range().begin, op.range().size()};
       co_return;
     }
     if (stays) {
-      Grow(at.received, state.elements * sizeof(float), device_, "the sums of " + exchange.label);
+      Grow(at.received, state.elements * sizeof(float), device_, "the sums of " + op.label());
     } else {
-      Grow(at.dense, state.elements, device_, "the sums of " + exchange.label);
+      Grow(at.dense, state.elements, device_, "the sums of " + op.label());
     }
     float* const dense = stays ? reinterpret_cast<float*>(at.received.data()) : at.dense.data();
     float* to = dense;
-    for (const Range& part : exchange.parts) {
+    for (const Range& part : op.parts) {
       gpu::CopyAsync(out_.view(), to, flat + part.begin, part.size() * sizeof(float));
       to += part.size();
     }
@@ -260,18 +300,20 @@ class DeviceStaging final : public ExchangeStaging {
   // --- what came ---
 
   // Back to the flat gradient, where Apply reads it, unless it was reduced there.
-  void DeliverDense(const Op& exchange, const ExchangeState& state, bool stays) {
-    if (stays && exchange.parts.size() == 1) return;
+  void DeliverDense(const ExchangeState& state, bool stays) {
+    const Op& op = *state.op;
+    if (stays && op.parts.size() == 1) return;
     const float* from = state.buffers.dense.data();
-    for (const Range& part : exchange.parts) {
+    for (const Range& part : op.parts) {
       gpu::CopyAsync(in_.view(), setup_.flat.data + part.begin, from, part.size() * sizeof(float));
       from += part.size();
     }
   }
 
   // Of any length: a collective that sums may give one payload of all that its ranks have sent.
-  void CopyToDevice(const Op& exchange, std::span<const std::span<const std::byte>> payloads,
-                    DeviceExchange& at) {
+  void CopyToDevice(ExchangeState& state) {
+    DeviceExchange& at = state.device;
+    const auto& payloads = state.buffers.payloads;
     constexpr std::size_t kAlignment = 16;
     std::vector<std::size_t> begins;
     std::size_t room = 0;
@@ -279,7 +321,7 @@ class DeviceStaging final : public ExchangeStaging {
       begins.push_back(room);
       room += (payload.size() + kAlignment - 1) / kAlignment * kAlignment;
     }
-    Grow(at.received, room, device_, "the payloads received for " + exchange.label);
+    Grow(at.received, room, device_, "the payloads received for " + state.op->label());
     for (std::size_t i = 0; i < payloads.size(); ++i) {
       std::byte* const to = at.received.data() + begins[i];
       gpu::CopyAsync(in_.view(), to, payloads[i].data(), payloads[i].size());
@@ -287,82 +329,85 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
-  void CopySums(const Op& exchange, ExchangeState& state) {
+  void CopySums(ExchangeState& state) {
     const std::span<const float> sums = state.buffers.sums;
-    Grow(state.device.received, sums.size_bytes(), device_, "the sums of " + exchange.label);
+    Grow(state.device.received, sums.size_bytes(), device_, "the sums of " + state.op->label());
     gpu::CopyAsync(in_.view(), state.device.received.data(), sums.data(), sums.size_bytes());
     state.device.sums = reinterpret_cast<const float*>(state.device.received.data());
   }
 
-  void DeliverPayloads(const Op& exchange, ExchangeState& state, bool stays) {
+  void DeliverPayloads(ExchangeState& state, bool stays) {
+    const Payload& payload = state.payload;
     RequireWhole(state);
     DeviceExchange& at = state.device;
     const Stream& stream = in_.view();
     const auto& payloads = state.buffers.payloads;
     const std::size_t ranks = payloads.size();
-    Grow(at.fault, 1, device_, "the state of " + exchange.label);
+    Grow(at.fault, 1, device_, "the state of " + state.op->label());
     gpu::FillAsync(stream, at.fault.data(), 0, sizeof(std::uint64_t));
     at.sums = nullptr;
-    if (!state.buffers.sums.empty()) return CopySums(exchange, state);
+    if (!state.buffers.sums.empty()) return CopySums(state);
     at.begins.assign(ranks, nullptr);
     at.payloads.assign(ranks, {});
     for (std::size_t rank = 0; rank < ranks; ++rank) at.begins[rank] = payloads[rank].data();
-    if (!stays) CopyToDevice(exchange, payloads, at);
-    if (state.coded) return Decode(exchange, state);
+    if (!stays) CopyToDevice(state);
+    if (payload.coded) return Decode(state);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const auto* const indices =
-          reinterpret_cast<const std::uint32_t*>(at.begins[rank] + state.whole_bytes);
-      const std::size_t count = (payloads[rank].size() - state.whole_bytes) / kSparseElementBytes;
+          reinterpret_cast<const std::uint32_t*>(at.begins[rank] + payload.whole_bytes);
+      const std::size_t count = (payloads[rank].size() - payload.whole_bytes) / kSparseElementBytes;
       at.payloads[rank] = {indices, reinterpret_cast<const float*>(indices + count), count,
                            nullptr};
     }
   }
 
-  void Decode(const Op& exchange, ExchangeState& state) {
+  void Decode(ExchangeState& state) {
+    const Op& op = *state.op;
+    const Payload& payload = state.payload;
     DeviceExchange& at = state.device;
     const Stream& stream = in_.view();
     const std::size_t ranks = at.begins.size();
-    Grow(at.decoded, ranks * state.capacity * kSparseElementBytes, device_,
-         "the elements received for " + exchange.label);
-    Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
+    Grow(at.decoded, ranks * payload.capacity * kSparseElementBytes, device_,
+         "the elements received for " + op.label());
+    Grow(at.words, setup_.workers + 2, device_, "the counts of " + op.label());
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       auto* const indices = reinterpret_cast<std::uint32_t*>(
-          at.decoded.data() + rank * state.capacity * kSparseElementBytes);
-      auto* const values = reinterpret_cast<float*>(indices + state.capacity);
+          at.decoded.data() + rank * payload.capacity * kSparseElementBytes);
+      auto* const values = reinterpret_cast<float*>(indices + payload.capacity);
       at.payloads[rank] =
           DecodePayloadOnDevice(stream, in_workspace_, setup_.coding,
-                                {at.begins[rank] + state.whole_bytes,
-                                 state.buffers.payloads[rank].size() - state.whole_bytes, stream},
-                                exchange.range.size(), {indices, state.capacity, stream},
-                                {values, state.capacity, stream}, at.words.data() + rank,
+                                {at.begins[rank] + payload.whole_bytes,
+                                 state.buffers.payloads[rank].size() - payload.whole_bytes, stream},
+                                op.range().size(), {indices, payload.capacity, stream},
+                                {values, payload.capacity, stream}, at.words.data() + rank,
                                 static_cast<int>(rank), at.fault.data());
     }
   }
 
   // What did not survive a collective that drops goes back to where it was selected from.
-  void TakeBack(const Op& exchange, ExchangeState& state) {
+  void TakeBack(ExchangeState& state) {
+    const Op& op = *state.op;
     const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
     const std::size_t count = returned.indices.size();
     const Stream& stream = in_.view();
     DeviceExchange& at = state.device;
-    Grow(at.merged, count * kSparseElementBytes, device_, "what came back of " + exchange.label);
+    Grow(at.merged, count * kSparseElementBytes, device_, "what came back of " + op.label());
     auto* const indices = reinterpret_cast<std::uint32_t*>(at.merged.data());
     gpu::CopyAsync(stream, indices, state.buffers.returned.data(), count * kSparseElementBytes);
     const DevicePayload on_device{indices, reinterpret_cast<const float*>(indices + count), count,
                                   nullptr};
-    Grow(at.words, setup_.workers + 2, device_, "the counts of " + exchange.label);
+    Grow(at.words, setup_.workers + 2, device_, "the counts of " + op.label());
     std::size_t taken = 0;
-    for (const Selection* part : state.parts) {
+    for (const Selection* part : state.payload.parts) {
       if (part->whole) continue;
-      const Range range{part->range.begin - exchange.range.begin,
-                        part->range.end - exchange.range.begin};
+      const Range range{part->range.begin - op.range().begin, part->range.end - op.range().begin};
       const bool on_host = OnHost(*part);
       taken += AddReturned(returned, range, on_host ? part->residual.host() : std::span<float>());
       if (on_host || part->residual.size == 0) continue;
       AddReturnedOnDevice(stream, on_device, range, part->residual,
                           at.words.data() + setup_.workers, at.fault.data());
     }
-    RequireAllTaken(exchange, state, taken);
+    RequireAllTaken(state, taken);
   }
 
   StagingSetup setup_;

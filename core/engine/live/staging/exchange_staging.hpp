@@ -20,11 +20,11 @@ class ExchangeStaging {
   virtual ~ExchangeStaging() = default;
 
   // Makes of what this rank sends what a collective works on, state.buffers; sets
-  // exchange.payload_bytes and what `state` says of a payload. The selections, or the packed
+  // state.op->payload_bytes and what `state` says of a payload. The selections, or the packed
   // ranges, are done.
-  virtual Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) = 0;
+  virtual Task Gather(Communicator& communicator, ExchangeState& state) = 0;
   // Puts what the collective left where Apply reads it, and what it gave back into the residuals.
-  virtual Task Deliver(Communicator& communicator, const Op& exchange, ExchangeState& state) = 0;
+  virtual Task Deliver(Communicator& communicator, ExchangeState& state) = 0;
   // Call between steps, from any thread. After it returns, no callback uses this step's events.
   virtual void EndStep() {}
 };
@@ -43,14 +43,15 @@ std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup);
 std::unique_ptr<ExchangeStaging> MakeDeviceStaging(const StagingSetup& setup, ProgressLoop& loop,
                                                    gpu::EventPool& events);
 
-// Sums the parts up: capacities, counts and ranges of `state`, sizes of state.buffers.
-void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState& state);
-// Where payloads are sent on as they came: lays them side by side, the first indices of all first,
-// and returns how many elements that are. They lie in host memory.
-std::size_t CopyForwarded(const ExchangeState& state, std::uint32_t* indices, float* values);
+// Sums the parts up: capacities, counts and ranges of the payload, sizes of state.buffers.
+void MeasurePayload(const StagingSetup& setup, ExchangeState& state);
+// Lays what is sent on as it came side by side, the first indices of all first, and returns how
+// many elements that are. It lies in host memory. range: of the exchange.
+std::size_t CopyForwarded(Range range, const Payload& payload, std::uint32_t* indices,
+                          float* values);
 // Throws Error{kComm} when a payload is shorter than the whole tensors that it begins with.
 void RequireWhole(const ExchangeState& state);
 // Throws Error{kInternal} unless all of what came back was `taken` by one of the parts.
-void RequireAllTaken(const Op& exchange, const ExchangeState& state, std::size_t taken);
+void RequireAllTaken(const ExchangeState& state, std::size_t taken);
 
 }  // namespace sparfuse

@@ -15,109 +15,114 @@ class HostStaging final : public ExchangeStaging {
  public:
   explicit HostStaging(const StagingSetup& setup) : setup_(setup) {}
 
-  Task Gather(Communicator& communicator, Op& exchange, ExchangeState& state) override {
-    if (exchange.sparse) {
-      GatherPayload(exchange, static_cast<std::size_t>(communicator.size()), state);
+  Task Gather(Communicator& communicator, ExchangeState& state) override {
+    if (state.op->sparse()) {
+      GatherPayload(static_cast<std::size_t>(communicator.size()), state);
     } else {
-      GatherDense(exchange, state);
+      GatherDense(state);
     }
     co_return;
   }
 
-  Task Deliver(Communicator&, const Op& exchange, ExchangeState& state) override {
-    if (!state.buffers.returned.empty()) TakeBack(exchange, state);
+  Task Deliver(Communicator&, ExchangeState& state) override {
+    if (!state.buffers.returned.empty()) TakeBack(state);
     co_return;
   }
 
  private:
   // Merges the selections into the payload that this rank sends: whole tensors, then what has
   // indices.
-  void GatherPayload(Op& exchange, std::size_t ranks, ExchangeState& state) {
-    MeasurePayload(setup_, exchange, state);
+  void GatherPayload(std::size_t ranks, ExchangeState& state) {
+    MeasurePayload(setup_, state);
     ExchangeBuffers& buffers = state.buffers;
+    Payload& payload = state.payload;
     const std::size_t room = buffers.capacity_bytes * ranks;
-    if (state.own.size() < buffers.capacity_bytes) {
-      state.own = Buffer<std::byte>(buffers.capacity_bytes);
+    if (payload.own.size() < buffers.capacity_bytes) {
+      payload.own = Buffer<std::byte>(buffers.capacity_bytes);
     }
-    if (state.gathered.size() < room) state.gathered = Buffer<std::byte>(room);
+    if (payload.gathered.size() < room) payload.gathered = Buffer<std::byte>(room);
 
-    exchange.payload_bytes =
-        setup_.coding.of_selections() ? JoinCoded(state) : MergeSlots(exchange, state);
-    buffers.own = state.own.host().first(exchange.payload_bytes);
-    buffers.gathered = state.gathered.host().first(room);
+    const std::size_t bytes =
+        setup_.coding.of_selections() ? JoinCoded(payload) : MergeSlots(state.op->range(), payload);
+    state.op->payload_bytes = bytes;
+    buffers.own = payload.own.host().first(bytes);
+    buffers.gathered = payload.gathered.host().first(room);
     buffers.accumulated = {};
-    if (!state.parts.empty() && state.parts.front()->accumulated)
-      buffers.accumulated = AccumulatedOf(exchange, state);
+    if (!payload.parts.empty() && payload.parts.front()->accumulated) {
+      buffers.accumulated = AccumulatedOf(state);
+    }
   }
 
   // Merges selections into one payload, with indices of the exchange's range; returns its bytes.
-  std::size_t MergeSlots(const Op& exchange, ExchangeState& state) {
-    std::byte* whole = state.own.data();
-    if (state.coded) merged_.Reserve(state.capacity);
+  std::size_t MergeSlots(Range range, Payload& payload) {
+    std::byte* whole = payload.own.data();
+    std::byte* const coded = whole + payload.whole_bytes;
+    if (payload.coded) merged_.Reserve(payload.capacity);
     auto* const indices =
-        state.coded ? merged_.indices.data()
-                    : reinterpret_cast<std::uint32_t*>(state.own.data() + state.whole_bytes);
-    auto* const values = state.coded ? merged_.values.data()
-                                     : reinterpret_cast<float*>(indices + state.with_indices);
-    std::size_t merged = state.forwarded == nullptr ? 0 : CopyForwarded(state, indices, values);
-    for (const Selection* part : state.parts) {
+        payload.coded ? merged_.indices.data() : reinterpret_cast<std::uint32_t*>(coded);
+    auto* const values = payload.coded ? merged_.values.data()
+                                       : reinterpret_cast<float*>(indices + payload.with_indices);
+    std::size_t merged = CopyForwarded(range, payload, indices, values);
+    for (const Selection* part : payload.parts) {
       if (part->whole) {
         std::memcpy(whole, part->encoded.data(), part->encoded.size());
         whole += part->encoded.size();
         continue;
       }
-      const auto base = static_cast<std::uint32_t>(part->range.begin - exchange.range.begin);
+      const auto base = static_cast<std::uint32_t>(part->range.begin - range.begin);
       const auto from = part->slot.indices.host();
       for (std::size_t i = 0; i < part->slot.count; ++i) indices[merged + i] = from[i] + base;
       std::copy_n(part->slot.values.data, part->slot.count, values + merged);
       merged += part->slot.count;
     }
-    return state.whole_bytes +
-           (state.coded
-                ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}},
-                                exchange.range.size(), state.own.host().subspan(state.whole_bytes))
+    return payload.whole_bytes +
+           (payload.coded
+                ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}}, range.size(),
+                                payload.own.host().subspan(payload.whole_bytes))
                 : merged * kSparseElementBytes);
   }
 
   // Joins selections that are coded already; returns the bytes written.
-  static std::size_t JoinCoded(ExchangeState& state) {
-    std::byte* whole = state.own.data();
-    std::byte* coded = whole + state.whole_bytes;
-    for (const Selection* part : state.parts) {
+  static std::size_t JoinCoded(Payload& payload) {
+    std::byte* whole = payload.own.data();
+    std::byte* coded = whole + payload.whole_bytes;
+    for (const Selection* part : payload.parts) {
       std::byte*& to = part->whole ? whole : coded;
       const Buffer<std::byte>& from = part->whole ? part->encoded : part->coded;
       const std::size_t bytes = part->whole ? from.size() : part->coded_bytes;
-      if (bytes > static_cast<std::size_t>(state.own.data() + state.own.size() - to)) {
+      if (bytes > static_cast<std::size_t>(payload.own.data() + payload.own.size() - to)) {
         SPARFUSE_THROW(kInternal, "the code of " + part->name + " has " + std::to_string(bytes) +
                                       " bytes, for which its payload has no room");
       }
       std::memcpy(to, from.data(), bytes);
       to += bytes;
     }
-    return static_cast<std::size_t>(coded - state.own.data());
+    return static_cast<std::size_t>(coded - payload.own.data());
   }
 
   // Residuals lie in one array over all tensors: those of neighbours are one span.
-  static std::span<float> AccumulatedOf(const Op& exchange, const ExchangeState& state) {
-    if (state.indexed.size() != 1 || state.whole_bytes > 0) {
-      SPARFUSE_THROW(kUnsupported, exchange.label +
+  static std::span<float> AccumulatedOf(const ExchangeState& state) {
+    const Payload& payload = state.payload;
+    if (payload.indexed.size() != 1 || payload.whole_bytes > 0) {
+      SPARFUSE_THROW(kUnsupported, state.op->label() +
                                        " has gaps: a collective that selects takes units whose "
                                        "tensors are all sparsified");
     }
-    return {state.parts.front()->residual.data, exchange.range.size()};
+    return {payload.parts.front()->residual.data, state.op->range().size()};
   }
 
   // Dense ranges are reduced where they lie, or side by side in a buffer where there are several.
-  void GatherDense(const Op& exchange, ExchangeState& state) {
-    state.elements = exchange.elements();
-    if (exchange.parts.size() == 1) {
-      state.buffers.dense = setup_.flat.host().subspan(exchange.range.begin, exchange.range.size());
+  void GatherDense(ExchangeState& state) {
+    const std::vector<Range>& parts = state.op->parts;
+    state.elements = state.op->elements();
+    if (parts.size() == 1) {
+      state.buffers.dense = setup_.flat.host().subspan(parts[0].begin, parts[0].size());
       return;
     }
     if (state.dense.size() < state.elements) state.dense = Buffer<float>(state.elements);
     state.buffers.dense = state.dense.host().first(state.elements);
     std::size_t to = 0;
-    for (const Range& part : exchange.parts) {
+    for (const Range& part : parts) {
       std::memcpy(state.dense.data() + to, setup_.flat.data + part.begin,
                   part.size() * sizeof(float));
       to += part.size();
@@ -125,16 +130,16 @@ class HostStaging final : public ExchangeStaging {
   }
 
   // What did not survive a collective that drops goes back to where it was selected from.
-  void TakeBack(const Op& exchange, const ExchangeState& state) {
+  void TakeBack(const ExchangeState& state) {
     const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
+    const std::size_t begin = state.op->range().begin;
     std::size_t taken = 0;
-    for (const Selection* part : state.parts) {
+    for (const Selection* part : state.payload.parts) {
       if (part->whole) continue;
-      const Range range{part->range.begin - exchange.range.begin,
-                        part->range.end - exchange.range.begin};
+      const Range range{part->range.begin - begin, part->range.end - begin};
       taken += AddReturned(returned, range, part->residual.host());
     }
-    RequireAllTaken(exchange, state, taken);
+    RequireAllTaken(state, taken);
   }
 
   StagingSetup setup_;
@@ -143,88 +148,86 @@ class HostStaging final : public ExchangeStaging {
 
 }  // namespace
 
-void MeasurePayload(const StagingSetup& setup, const Op& exchange, ExchangeState& state) {
-  state.capacity = state.with_indices = state.elements = state.whole_bytes = 0;
+void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
+  Payload& payload = state.payload;
+  const std::string& label = state.op->label();
+  state.elements = payload.capacity = payload.with_indices = payload.whole_bytes = 0;
   std::size_t coded_bound = 0;  // of selections that are coded one by one
-  state.indexed.clear();
-  for (const Selection* part : state.parts) {
+  payload.indexed.clear();
+  for (const Selection* part : payload.parts) {
     if (part->whole) {
       state.elements += part->range.size();
-      state.whole_bytes += part->encoded.size();
+      payload.whole_bytes += part->encoded.size();
       continue;
     }
     state.elements += part->accumulated ? part->kept : part->slot.count;  // as it is to select
-    state.with_indices += part->slot.count;
-    state.capacity += part->slot.capacity;
+    payload.with_indices += part->slot.count;
+    payload.capacity += part->slot.capacity;
     if (setup.coding.of_selections()) {
       coded_bound += SelectionBytesBound(setup.coding, part->slot.capacity, part->range.size());
     }
     // What lies between ranges is another exchange's, or whole.
-    if (state.indexed.empty() || state.indexed.back().end != part->range.begin) {
-      state.indexed.push_back(part->range);
+    if (payload.indexed.empty() || payload.indexed.back().end != part->range.begin) {
+      payload.indexed.push_back(part->range);
     } else {
-      state.indexed.back().end = part->range.end;
+      payload.indexed.back().end = part->range.end;
     }
   }
-  if (state.forwarded != nullptr) {
-    if (setup.coding != PayloadCoding{} || state.forwarded->coded) {
-      SPARFUSE_THROW(kInternal, exchange.label + ": what is sent on as it came is coded");
+  if (payload.sums_of) payload.indexed = *payload.sums_of;
+  if (payload.forwarded != nullptr) {
+    if (setup.coding != PayloadCoding{} || payload.forwarded->payload.coded) {
+      SPARFUSE_THROW(kInternal, label + ": what is sent on as it came is coded");
     }
-    for (const auto payload : state.forwarded->buffers.payloads) {
-      state.with_indices += payload.size() / kSparseElementBytes;
+    for (const auto each : payload.forwarded->buffers.payloads) {
+      payload.with_indices += each.size() / kSparseElementBytes;
     }
   }
-  if (state.shared_capacity) {  // every rank makes room for the largest
-    state.capacity = *state.shared_capacity;
-    state.indexed = {exchange.range};
-  }
-  if (state.with_indices > state.capacity) {
-    SPARFUSE_THROW(kInternal, exchange.label + ": " + std::to_string(state.with_indices) +
+  payload.capacity = payload.shared_capacity.value_or(payload.capacity);
+  if (payload.with_indices > payload.capacity) {
+    SPARFUSE_THROW(kInternal, label + ": " + std::to_string(payload.with_indices) +
                                   " elements to send, and room for " +
-                                  std::to_string(state.capacity));
+                                  std::to_string(payload.capacity));
   }
-  if (exchange.pattern == Pattern::kReduceScatter) {
-    state.indexed.clear();
-    if (state.owned) state.indexed = {*state.owned};
-  }
-  state.coded = setup.coding != PayloadCoding{} && state.capacity > 0;
+  payload.coded = setup.coding != PayloadCoding{} && payload.capacity > 0;
   const std::size_t indexed_bytes =
       setup.coding.of_selections() ? coded_bound
-      : state.coded ? EncodedBytesBound(setup.coding, state.capacity, exchange.range.size())
-                    : state.capacity * kSparseElementBytes;
+      : payload.coded ? EncodedBytesBound(setup.coding, payload.capacity, state.op->range().size())
+                      : payload.capacity * kSparseElementBytes;
   ExchangeBuffers& buffers = state.buffers;
-  buffers.element_bytes = state.coded             ? 1
-                          : state.whole_bytes > 0 ? sizeof(float)
-                                                  : kSparseElementBytes;
-  buffers.capacity_bytes = state.whole_bytes + indexed_bytes;
+  buffers.element_bytes = payload.coded             ? 1
+                          : payload.whole_bytes > 0 ? sizeof(float)
+                                                    : kSparseElementBytes;
+  buffers.capacity_bytes = payload.whole_bytes + indexed_bytes;
 }
 
-std::size_t CopyForwarded(const ExchangeState& state, std::uint32_t* indices, float* values) {
+std::size_t CopyForwarded(Range range, const Payload& payload, std::uint32_t* indices,
+                          float* values) {
+  if (payload.forwarded == nullptr) return 0;
+  const auto base = static_cast<std::uint32_t>(payload.forwarded->op->range().begin - range.begin);
   std::size_t copied = 0;
-  for (const auto bytes : state.forwarded->buffers.payloads) {
-    const SparsePayload payload = ViewSparsePayload(bytes);
-    for (const std::uint32_t index : payload.indices) {
-      indices[copied++] = index + state.forwarded_base;
-    }
-    values = std::ranges::copy(payload.values, values).out;
+  for (const auto bytes : payload.forwarded->buffers.payloads) {
+    const SparsePayload came = ViewSparsePayload(bytes);
+    for (const std::uint32_t index : came.indices) indices[copied++] = index + base;
+    values = std::ranges::copy(came.values, values).out;
   }
   return copied;
 }
 
 void RequireWhole(const ExchangeState& state) {
   const auto& payloads = state.buffers.payloads;
+  const std::size_t whole_bytes = state.payload.whole_bytes;
   for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
-    if (payloads[rank].size() >= state.whole_bytes) continue;
+    if (payloads[rank].size() >= whole_bytes) continue;
     SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
                               std::to_string(payloads[rank].size()) + " bytes: expected at least " +
-                              std::to_string(state.whole_bytes) + " for whole tensors");
+                              std::to_string(whole_bytes) + " for whole tensors");
   }
 }
 
-void RequireAllTaken(const Op& exchange, const ExchangeState& state, std::size_t taken) {
+void RequireAllTaken(const ExchangeState& state, std::size_t taken) {
   const std::size_t returned = state.buffers.returned.size() / kSparseElementBytes;
   if (taken == returned) return;
-  SPARFUSE_THROW(kInternal, exchange.label + ": " + std::to_string(returned) +
+  SPARFUSE_THROW(kInternal, state.op->label() + ": " + std::to_string(returned) +
                                 " elements came back, of which " + std::to_string(taken) +
                                 " lie where something was selected");
 }

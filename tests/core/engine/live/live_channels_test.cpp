@@ -25,11 +25,10 @@ class WithinNodes final : public Strategy {
  public:
   void GradientReady(Engine& engine, std::size_t tensor) override {
     const Handle packed = engine.Pack({.tensor = tensor});
-    ExchangeRequest request;
-    request.ranges = {engine.layout().tensor(tensor).range()};
-    request.channel = Channel::kIntraNode;
-    request.order.after = {packed};
-    engine.Apply({.exchange = engine.Exchange(std::move(request))});
+    const Range range = engine.layout().tensor(tensor).range();
+    engine.Apply({.exchange = engine.Exchange({.pattern = DenseSum{{range}},
+                                               .channel = Channel::kIntraNode,
+                                               .order = {.after = {packed}}})});
   }
 };
 
@@ -130,14 +129,11 @@ class SumsTwice final : public Strategy {
  public:
   void GradientReady(Engine& engine, std::size_t tensor) override {
     const Range range = engine.layout().tensor(tensor).range();
-    const Handle pushed =
-        engine.Exchange({.selections = {engine.Sparsify({.range = range, .density = 0.05})},
-                         .pattern = Pattern::kReduceScatter});
-    const Handle again = engine.Sparsify({.range = range,
-                                          .density = 0.05,
-                                          .residual = "again",
-                                          .order = {.after = {pushed}, .then = {}}});
-    engine.Apply({.exchange = engine.Exchange({.selections = {again}})});
+    const Handle pushed = engine.Exchange(
+        {.pattern = ToOwners{{engine.Sparsify({.range = range, .density = 0.05})}}});
+    const Handle again = engine.Sparsify(
+        {.range = range, .density = 0.05, .residual = "again", .order = {.after = {pushed}}});
+    engine.Apply({.exchange = engine.Exchange({.pattern = SparseSum{{again}}})});
   }
 };
 
@@ -189,37 +185,25 @@ class Asks final : public Strategy {
   std::function<ExchangeRequest(Engine&)> what_;
 };
 
-TEST(LiveChannels, AnExchangeThatItsPatternDoesNotTakeIsRefused) {
+// What a type cannot say.
+TEST(LiveChannels, AnExchangeOfNothingOrOfNoMemberIsRefused) {
   const auto selected = [](Engine& engine) {
-    return std::vector<Handle>{engine.Sparsify({.range = {0, kElements}, .density = 0.05})};
+    return engine.Sparsify({.range = {0, kElements}, .density = 0.05});
   };
-  const std::vector<Range> apart = {{0, 10}, {20, 30}};
-  const std::vector<Range> one = {{0, 10}};
-  const SharedRange shared{{0, kElements}, kElements, 0.05};
   const std::vector<std::pair<std::function<ExchangeRequest(Engine&)>, std::string>> cases = {
       {[](Engine&) { return ExchangeRequest{}; }, "at least one element"},
       {[](Engine&) {
-         return ExchangeRequest{.ranges = {{7, 7}}};
+         return ExchangeRequest{.pattern = DenseSum{{{7, 7}}}};
        },
        "at least one element"},
-      {[&](Engine&) {
-         return ExchangeRequest{.ranges = apart, .pattern = Pattern::kReduceScatter};
-       },
-       "one range"},
-      {[&](Engine&) { return ExchangeRequest{.ranges = apart, .f16 = true}; }, "one range"},
+      {[](Engine&) { return ExchangeRequest{.pattern = ToOwners{}}; }, "at least one element"},
       {[&](Engine& engine) {
-         return ExchangeRequest{.selections = selected(engine), .pattern = Pattern::kAllGather};
+         return ExchangeRequest{.pattern = ToOwners{{selected(engine)}, 1}};
        },
-       "dense ranges"},
-      {[&](Engine& engine) { return ExchangeRequest{.selections = selected(engine), .f16 = true}; },
-       "dense ranges"},
+       "an owner among the members"},
       {[&](Engine& engine) {
-         return ExchangeRequest{.selections = selected(engine), .pattern = Pattern::kFromOwner};
-       },
-       "a shared range"},
-      {[&](Engine&) { return ExchangeRequest{.ranges = one, .forwarded = 1}; }, "a shared range"},
-      {[&](Engine& engine) {
-         return ExchangeRequest{.selections = selected(engine), .shared = shared, .owner = 1};
+         const SharedRange shared{{0, kElements}, kElements, 0.05};
+         return ExchangeRequest{.pattern = FromOwner{shared, -1, Selected{selected(engine)}}};
        },
        "an owner among the members"}};
   for (const auto& [what, expected] : cases) {
@@ -238,18 +222,17 @@ TEST(LiveChannels, AnExchangeThatItsPatternDoesNotTakeIsRefused) {
 TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
   const SharedRange little{{0, kElements}, 10, 0.001};  // at most its ten elements
   const auto selected = [](Engine& engine) {
-    return std::vector<Handle>{engine.Sparsify({.range = {0, kElements}, .density = 0.05})};
+    return engine.Sparsify({.range = {0, kElements}, .density = 0.05});
   };
   const std::vector<std::function<ExchangeRequest(Engine&)>> cases = {
       [&](Engine& engine) {
-        return ExchangeRequest{.selections = selected(engine), .shared = little};
+        return ExchangeRequest{.pattern = SharedSum{little, Selected{selected(engine)}}};
       },
       [&](Engine& engine) {
-        const Handle brought = engine.Exchange({.selections = selected(engine)});
-        return ExchangeRequest{.shared = little,
+        const Handle brought = engine.Exchange({.pattern = SparseSum{{selected(engine)}}});
+        return ExchangeRequest{.pattern = SharedSum{little, Forwarded{brought}},
                                .channel = Channel::kDataBack,
-                               .forwarded = brought,
-                               .order = {.after = {brought}, .then = {}}};
+                               .order = {.after = {brought}}};
       }};
   for (const auto& what : cases) {
     const auto error = ErrorOf([&] {

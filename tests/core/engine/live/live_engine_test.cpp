@@ -40,12 +40,8 @@ class LateTimer final : public Strategy {
 
  private:
   void Send(Engine& engine, Range range, Continuation applied) {
-    ExchangeRequest request;
-    request.ranges = {range};
-    request.order.after = packed_;
-    ApplyRequest apply{engine.Exchange(std::move(request))};
-    apply.order.then = std::move(applied);
-    engine.Apply(std::move(apply));
+    const Handle sum = engine.Exchange({.pattern = DenseSum{{range}}, .order = {.after = packed_}});
+    engine.Apply({.exchange = sum, .order = {.then = std::move(applied)}});
   }
 
   std::vector<Handle> packed_;

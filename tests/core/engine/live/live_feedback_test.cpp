@@ -363,9 +363,7 @@ class SelectsAgain final : public Strategy {
 
  private:
   static Handle Send(Engine& engine, Handle selection) {
-    ExchangeRequest request;
-    request.selections = {selection};
-    return engine.Exchange(std::move(request));
+    return engine.Exchange({.pattern = SparseSum{{selection}}});
   }
 
   double density_;

@@ -17,15 +17,13 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
     const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
     const auto staging =
         MakeDeviceStaging({{}, 1, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
-    Op exchange;
-    exchange.kind = OpKind::kExchange;
+    Op exchange{.request = ExchangeRequest{}};
     ExchangeState state;
+    state.op = &exchange;
     std::vector<std::size_t> made;
     for (std::size_t n = 100; n <= 400; ++n) {
-      exchange.range = {0, n};
-      exchange.parts = {exchange.range};
-      loop.RunBlocking(
-          [&](Communicator& world) { return staging->Gather(world, exchange, state); });
+      exchange.parts = {{0, n}};
+      loop.RunBlocking([&](Communicator& world) { return staging->Gather(world, state); });
       EXPECT_EQ(state.buffers.dense.size(), n);
       const std::size_t size = state.device.dense.size();
       if (made.empty() || made.back() != size) made.push_back(size);
@@ -46,16 +44,13 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
         MakeDeviceStaging({{}, 3, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
     std::vector<std::byte> sums(kElements * kSparseElementBytes);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
-    Op exchange;
-    exchange.kind = OpKind::kExchange;
-    exchange.sparse = true;
-    exchange.range = {0, flat.size()};
-    exchange.selections = {1};
+    Op exchange{.request = ExchangeRequest{.pattern = SparseSum{{1}}}, .parts = {{0, flat.size()}}};
     ExchangeState state;
-    state.capacity = kCapacity;
+    state.op = &exchange;
+    state.payload.capacity = kCapacity;
     state.buffers.capacity_bytes = kCapacity * kSparseElementBytes;
     state.buffers.payloads = {sums};
-    loop.RunBlocking([&](Communicator& world) { return staging->Deliver(world, exchange, state); });
+    loop.RunBlocking([&](Communicator& world) { return staging->Deliver(world, state); });
     state.device.ready->Wait();
     ASSERT_GE(state.device.received.size(), sums.size());
     ASSERT_EQ(state.device.payloads.size(), 1u);

@@ -19,39 +19,35 @@ class NodeOwners final : public UnitStrategy {
                     std::string) override {
     const Topology& where = engine.topology();
     const int node = where.NodeOf(engine.rank());
-    Handle last = engine.Exchange({.ranges = {range},
+    Handle last = engine.Exchange({.pattern = SumShards{range},
                                    .channel = Channel::kIntraNode,
-                                   .pattern = Pattern::kReduceScatter,
-                                   .order = {.after = std::move(packed), .then = {}}});
+                                   .order = {.after = std::move(packed)}});
     const Range shard = ShardOf(range, where.LocalRankOf(engine.rank()), where.ranks_per_node);
     const int parts = static_cast<int>(std::min<std::size_t>(unit.partitions, shard.size()));
     if (parts > 0) {
-      ExchangeRequest push;
-      push.channel = Channel::kInterNode;
-      push.pattern = Pattern::kReduceScatter;
+      ToOwners push;
       for (int j = 0; j < parts; ++j) {
         push.selections.push_back(engine.Sparsify({.range = ShardOf(shard, j, parts),
                                                    .density = unit.density,
-                                                   .order = {.after = {last}, .then = {}}}));
+                                                   .order = {.after = {last}}}));
       }
-      const Handle pushed = engine.Exchange(std::move(push));
-      ExchangeRequest pull;
-      pull.channel = Channel::kInterNode;
-      pull.shared = SharedRange{shard, ShardOf(shard, 0, parts).size(), unit.density};
-      pull.order.after = {pushed};
+      const Handle pushed =
+          engine.Exchange({.pattern = std::move(push), .channel = Channel::kInterNode});
+      SharedSum pull{{shard, ShardOf(shard, 0, parts).size(), unit.density}};
       if (node < parts) {
         const Handle merged = engine.Merge({.exchange = pushed});
-        pull.selections = {engine.Sparsify({.range = ShardOf(shard, node, parts),
-                                            .density = unit.density,
-                                            .residual = "server",
-                                            .order = {.after = {merged}, .then = {}}})};
+        pull.given = Selected{engine.Sparsify({.range = ShardOf(shard, node, parts),
+                                               .density = unit.density,
+                                               .residual = "server",
+                                               .order = {.after = {merged}}})};
       }
-      last = engine.Merge({.exchange = engine.Exchange(std::move(pull))});
+      last = engine.Merge(
+          {.exchange = engine.Exchange(
+               {.pattern = pull, .channel = Channel::kInterNode, .order = {.after = {pushed}}})});
     }
-    return engine.Exchange({.ranges = {range},
+    return engine.Exchange({.pattern = GatherShards{range},
                             .channel = Channel::kIntraNodeBack,
-                            .pattern = Pattern::kAllGather,
-                            .order = {.after = {last}, .then = {}}});
+                            .order = {.after = {last}}});
   }
 };
 

@@ -253,10 +253,9 @@ class TwoResiduals final : public Strategy {
   void GradientReady(Engine& engine, std::size_t tensor) override {
     const Range range = engine.layout().tensor(tensor).range();
     for (const char* residual : {"local", "inter"}) {
-      ExchangeRequest request;
-      request.selections = {
-          engine.Sparsify({.range = range, .density = 0.1, .residual = residual})};
-      exchanges_.push_back(engine.Exchange(std::move(request)));
+      const Handle selected =
+          engine.Sparsify({.range = range, .density = 0.1, .residual = residual});
+      exchanges_.push_back(engine.Exchange({.pattern = SparseSum{{selected}}}));
     }
   }
   void BackwardEnd(Engine& engine) override { engine.Apply({.exchange = exchanges_.front()}); }

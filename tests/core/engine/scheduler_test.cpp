@@ -1,0 +1,163 @@
+// Tests what the scheduler makes of requests: parts, payload bytes, order, and the collective that
+// each pattern takes.
+#include "core/engine/scheduler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Starts what it is asked for, and ends it when a test says so.
+class Recorder final : public StepScheduler {
+ public:
+  explicit Recorder(Topology topology = {4, 2}, int rank = 1)
+      : StepScheduler(Layout(), {{Unit{0, 3}}}, topology, rank) {
+    ResetStep();
+  }
+
+  using StepScheduler::Finish;
+  using StepScheduler::op;
+  using StepScheduler::PartOf;
+
+  void BeginWait(std::string) override {}
+  void EndWait(const std::string&) override {}
+
+  std::vector<Handle> started;
+  bool complete = false;
+
+ private:
+  static GradientLayout Layout() {
+    GradientLayout layout;
+    for (const std::size_t n : {10, 20, 30}) {
+      layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
+    }
+    return layout;
+  }
+  void StartLocal(Handle handle, Op&) override { started.push_back(handle); }
+  void StartExchange(Handle handle, Op&) override { started.push_back(handle); }
+  void StartTimerOp(Handle handle, double) override { started.push_back(handle); }
+  void StepComplete() override { complete = true; }
+};
+
+TEST(Scheduler, NeighboursAreOnePart) {
+  Recorder step;
+  const Handle sum = step.Exchange({.pattern = DenseSum{{{0, 10}, {10, 10}, {10, 30}, {40, 60}}}});
+  EXPECT_EQ(step.op(sum).parts, (std::vector<Range>{{0, 30}, {40, 60}}));
+  EXPECT_EQ(step.op(sum).range(), (Range{0, 60}));
+  EXPECT_EQ(step.op(sum).elements(), 50u);
+  EXPECT_EQ(step.op(step.Apply({.exchange = sum})).parts, step.op(sum).parts);
+}
+
+TEST(Scheduler, AnExchangeIsOfItsSelectionsOrOfWhatIsShared) {
+  Recorder step;
+  const Handle a = step.Sparsify({.range = {0, 10}});
+  const Handle b = step.Sparsify({.range = {30, 60}});
+  const Handle sum = step.Exchange({.pattern = SparseSum{{a, b}}});
+  EXPECT_EQ(step.op(sum).parts, (std::vector<Range>{{0, 10}, {30, 60}}));
+  const Handle shared = step.Exchange({.pattern = SharedSum{{{0, 60}, 30}, Selected{b}}});
+  EXPECT_EQ(step.op(shared).parts, (std::vector<Range>{{0, 60}}));
+}
+
+TEST(Scheduler, HalvesAreHalfTheBytes) {
+  Recorder step;
+  const Handle whole = step.Exchange({.pattern = DenseSum{{{0, 60}}}});
+  const Handle halves =
+      step.Exchange({.pattern = HalvesSum{{0, 60}}, .channel = Channel::kDataBack});
+  EXPECT_EQ(step.op(whole).payload_bytes, 240u);
+  EXPECT_EQ(step.op(halves).payload_bytes, 120u);
+}
+
+TEST(Scheduler, WhatAnExchangeGivesComesBeforeIt) {
+  Recorder step;
+  const Handle selected = step.Sparsify({.range = {0, 60}});
+  const Handle brought = step.Exchange({.pattern = SparseSum{{selected}}});
+  const Handle sent_on = step.Exchange(
+      {.pattern = FromOwner{{{0, 60}, 60}, 0, Forwarded{brought}}, .channel = Channel::kDataBack});
+  EXPECT_EQ(step.started, (std::vector{selected}));
+  step.op(selected).payload_bytes = 16;
+  step.Finish(selected);
+  EXPECT_EQ(step.op(brought).payload_bytes, 16u);
+  EXPECT_EQ(step.started, (std::vector{selected, brought}));
+  step.Finish(brought);
+  EXPECT_EQ(step.started, (std::vector{selected, brought, sent_on}));
+  EXPECT_EQ(step.op(sent_on).exchanges, (std::vector{brought}));
+}
+
+TEST(Scheduler, AStepEndsWithItsLastElement) {
+  Recorder step;
+  std::vector<std::int64_t> agreed;
+  const Handle vote = step.Negotiate(
+      {.values = {3}, .then = [&](auto values) { agreed.assign(values.begin(), values.end()); }});
+  const Handle sum = step.Exchange({.pattern = DenseSum{{{0, 60}}}});
+  const Handle apply = step.Apply({.exchange = sum});
+  for (const Handle each : {vote, sum}) step.Finish(each);
+  EXPECT_EQ(agreed, (std::vector<std::int64_t>{3}));
+  EXPECT_FALSE(step.complete);
+  step.Finish(apply);
+  EXPECT_TRUE(step.complete);
+}
+
+// On rank 1, local rank 1 of nodes of two.
+TEST(Scheduler, PartsGoRoundFromTheirFirstOwner) {
+  const Recorder step;
+  EXPECT_EQ(step.PartOf({.pattern = ToOwners{{}, 0}}), 1u);
+  EXPECT_EQ(step.PartOf({.pattern = ToOwners{{}, 3}}), 2u);
+  EXPECT_EQ(step.PartOf({.pattern = ToOwners{{}, 1}, .channel = Channel::kIntraNode}), 0u);
+  EXPECT_EQ(step.PartOf({.pattern = ToOwners{{}, 1}, .channel = Channel::kInterNode}), 1u);
+}
+
+// A copy of this rank's own selection is none.
+TEST(Scheduler, OnlyAnotherRanksSelectionIsACopy) {
+  Recorder step;
+  EXPECT_FALSE(step.op(step.Sparsify({.range = {0, 60}, .copy_of = 1}))
+                   .If<SparsifyRequest>()
+                   ->copy_of.has_value());
+  EXPECT_EQ(step.op(step.Sparsify({.range = {0, 60}, .copy_of = 0})).If<SparsifyRequest>()->copy_of,
+            0);
+}
+
+TEST(Exchange, EachPatternHasItsCollective) {
+  const auto dense = CoreCollective("ring-allreduce");
+  const auto gather = CoreCollective("sparse-allgather");
+  const std::shared_ptr<const Collective> sparse = MakeCollective(gather->descriptor());
+  const Range range{0, 60};
+  const SharedRange shared{range, 30};
+  const SharedRange forwarded{range, 30, 1.0, 2};
+  const std::vector<std::pair<Pattern, const Collective*>> cases = {
+      {DenseSum{{range}}, dense.get()},
+      {HalvesSum{range}, &F16AllReduce()},
+      {SumShards{range}, &RingReduceScatter()},
+      {SumShards{range, Halves{}}, &F16ReduceScatter()},
+      {GatherShards{range}, &RingAllGather()},
+      {GatherShards{range, Halves{}}, &F16AllGather()},
+      {SparseSum{{1}}, sparse.get()},
+      {ToOwners{{1}}, &SparseReduceScatter()},
+      {SharedSum{shared, Selected{1}}, sparse.get()},
+      {FromOwner{shared, 2, Selected{1}}, &SparseBroadcast()}};
+  for (const auto& [pattern, collective] : cases) {
+    const ExchangeRequest exchange{.pattern = pattern};
+    EXPECT_EQ(&CollectiveOf(exchange, dense, sparse), collective) << pattern.index();
+    EXPECT_EQ(exchange.sparse(), pattern.index() >= 4) << pattern.index();
+    EXPECT_EQ(exchange.selections().size(), exchange.sparse() ? 1u : 0u) << pattern.index();
+  }
+  // Payloads that are forwarded must come as they were: a collective that sums would change them.
+  EXPECT_EQ(&CollectiveOf({.pattern = SharedSum{forwarded}}, dense, sparse), gather.get());
+}
+
+TEST(Exchange, OnlyHalvesHaveAResidual) {
+  const Range range{0, 60};
+  EXPECT_EQ(ExchangeRequest{.pattern = DenseSum{{range}}}.halves(), nullptr);
+  EXPECT_EQ(ExchangeRequest{.pattern = SumShards{range}}.halves(), nullptr);
+  EXPECT_EQ((ExchangeRequest{.pattern = HalvesSum{range}}.halves()->residual), "local");
+  EXPECT_EQ((ExchangeRequest{.pattern = GatherShards{range, Halves{"server"}}}.halves()->residual),
+            "server");
+}
+
+}  // namespace
+}  // namespace sparfuse
