@@ -1,0 +1,150 @@
+"""Draws the final metric of methods over a reference's, by workload."""
+
+from matplotlib.patches import Patch
+
+from sparfuse_report import (
+    cells as selection,
+    layout,
+    marks,
+    published as papers,
+    style,
+    tables,
+    wording,
+)
+from sparfuse_report.caption import caption
+from sparfuse_report.drawn import Drawn
+
+TALLEST = 1.6  # where an axis of ratios ends at the latest
+NARROW = 6  # bars in a panel that fits beside another
+
+
+def _reference(part, figure):
+    name = figure.get("reference") or part.reference
+    if not name:
+        raise selection.SpecError(
+            f"part '{part.id}': normalised_bars needs reference = a method of its cells"
+        )
+    return name
+
+
+def _group_words(workload, inside, metric):
+    unit = next((cell.unit(metric) for cell in inside if cell.unit(metric)), "")
+    return f"{workload}\n(perplexity: lower is better)" if "perplex" in unit else str(workload)
+
+
+def normalised_bars(experiment, part, figure, styles):
+    """`y` (the final metric) of each method divided by the reference's, seed by seed."""
+    metric = figure.get("y") or figure.get("metric") or "final_metric"
+    chosen = part.shown(figure)
+    reference = _reference(part, figure)
+    if not any(cell.values(metric) for cell in chosen if cell.method != reference):
+        raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
+    printed, found = papers.Published(figure), marks.Marks()
+    inputs = papers.calibration(chosen)
+    panels = selection.panels(chosen, ["workload", "method"])
+    names = [name for name in styles.sort(cell.method for cell in chosen) if name != reference]
+    many = max(len({cell.workload for cell in inside}) for _, inside in panels)
+    columns = 2 if len(panels) > 1 and many * len(names) <= NARROW else 1
+    made, grid = style.figure(-(-len(panels) // columns), columns, 2.3)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    width = min(0.7 / max(len(names), 1), 0.2)
+    whiskers = dots = cut = False
+    table = tables.Table(
+        ["method", "workload", f"ours / {reference}", "published", "ours / published − 1", "n"]
+    )
+    for (fields, inside), axes in zip(panels, grid.flat):
+        workloads = list(dict.fromkeys(cell.workload for cell in inside))
+        top, rows_of_table = 1.0, []
+        for cell in inside:
+            if cell.method == reference:
+                continue
+            at = workloads.index(cell.workload) + width * (
+                names.index(cell.method) - (len(names) - 1) / 2
+            )
+            ratio = cell.ratio(metric, reference)
+            if ratio is None:
+                why = cell.failure() or f"no {reference}"
+                layout.write_failure(
+                    axes, at, why, style.QUIET if why == "not run" else style.ALARM
+                )
+            else:
+                found.mode(cell.mode)
+                axes.bar(at, ratio.value, width * 0.9, **marks.bar(styles[cell.method], cell.mode))
+                top = max(top, ratio.value)
+                if ratio.low is not None:
+                    whiskers = True
+                    top = max(top, min(ratio.high, TALLEST))
+                    cut = cut or ratio.high > TALLEST
+                    marks.whisker(axes, at, ratio.value, ratio.low, ratio.high)
+                if len(ratio.values) > 1:
+                    dots = True
+                    marks.dots(axes, at, width, list(ratio.values.values()))
+            row = _row(printed, cell)
+            if row:
+                calibrated = papers.is_calibration(row, printed.paper, inputs)
+                found.value(axes, at, width, row.value, row, calibrated)
+                top = max(top, row.value)
+                rows_of_table.append(_table_row(cell, ratio, row, calibrated))
+        marks.level(axes, 1.0, reference)
+        axes.set_xlim(-0.5, len(workloads) - 0.5)
+        axes.set_ylim(0, top * 1.08)
+        axes.set_xticks(
+            range(len(workloads)),
+            [
+                _group_words(name, [c for c in inside if c.workload == name], metric)
+                for name in workloads
+            ],
+        )
+        axes.tick_params(axis="x", length=0)
+        axes.set_ylabel(f"{wording.metric_name(metric)} over {reference}'s")
+        words = selection.panel_words(fields, inside, ("workload",))
+        style.panel_title(axes, *words)
+        if rows_of_table:
+            table.groups.append((words[1], rows_of_table))
+    handles = [Patch(label=name, **styles[name].bar()) for name in names] + found.handles()
+    if dots:
+        handles.append(marks.dot_handle("one seed"))
+    title = figure.get("title") or f"{wording.metric_name(metric)} of methods over {reference}'s"
+    text = caption(
+        chosen,
+        f"Bars: geometric mean over seeds (blocks) of the ratio to {reference} with the same seed"
+        + ("; dots: single seeds." if dots else "."),
+        (
+            "Whiskers: 95 % t interval of the paired log-ratio"
+            + ("; the longest are cut by the axis." if cut else ".")
+            if whiskers
+            else ""
+        ),
+        f"{printed.source()} Other models and data: the order compares." if printed else "",
+    )
+    table.notes += [printed.source()] if printed else []
+    return Drawn(made, title, text, handles, [table] if table.groups else [])
+
+
+def _row(printed, cell):
+    """The published ratio of this method on this workload; None without one."""
+    return next(
+        (
+            row
+            for row in printed.of(cell.workload)
+            if printed.ours(row.method) == cell.method and row.value is not None
+        ),
+        None,
+    )
+
+
+def _table_row(cell, ratio, row, calibrated):
+    apart = wording.NONE
+    if calibrated:
+        apart = "calibration input"
+    elif ratio:
+        apart = f"{100 * (ratio.value / row.value - 1):+.1f}{wording.THIN}%"
+    return [
+        cell.method,
+        str(cell.workload),
+        wording.ratio(ratio),
+        f"{row.value:.3g}x ({row.model}, {row.artifact})",
+        apart,
+        str(cell.n),
+    ]

@@ -1,0 +1,302 @@
+"""Draws bars by method: the breakdown of a step, bytes on the wire."""
+
+import math
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from sparfuse_report import cells as selection, layout, published as papers, style, tables, wording
+from sparfuse_report.caption import caption
+from sparfuse_report.drawn import Drawn
+
+BREAKDOWN = (  # metric, the kind of work whose look it has, words
+    ("forward_seconds", "forward", "forward"),
+    ("backward_seconds", "backward", "backward"),
+    ("sparsify_seconds", "sparsify", "sparsification"),
+    ("decompress_seconds", "decompress", "decompression"),
+    ("exposed_communication_seconds", "exposed_communication", "exposed communication"),
+    ("update_seconds", "update", "update"),
+    ("other_seconds", "other", "other"),
+)
+PUBLISHED_PARTS = {  # a paper's word (SAFusion, Fig. 15) -> kind of work, our metric
+    "Forward": ("forward", "forward_seconds"),
+    "Backward": ("backward", "backward_seconds"),
+    "Sparsification": ("sparsify", "sparsify_seconds"),
+    "NOCT": ("exposed_communication", "exposed_communication_seconds"),
+}
+PALE = {"alpha": 0.45, "linewidth": 0.4}  # published parts
+
+
+def _methods_down(axes, names):
+    """Methods as rows, the first on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+
+
+def _by_method(part, figure, metric):
+    chosen = part.shown(figure)
+    if not any(cell.values(metric) for cell in chosen):
+        raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
+    return chosen, selection.panels(chosen, ["label"])
+
+
+def _rows_of_panels(panels, widest, room, names):
+    rows = layout.arrange(panels, widest)
+    made, grid = style.figure(
+        len(rows), max(len(row) for row in rows), 0.62 + room * len(names), sharey=True
+    )
+    for row, axes_row in zip(rows, grid):
+        for axes in axes_row[len(row) :]:
+            axes.set_visible(False)
+    return made, [
+        (panel, axes) for row, axes_row in zip(rows, grid) for panel, axes in zip(row, axes_row)
+    ]
+
+
+def _write_beside(axes, x, y, text, colour=style.QUIET):
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=6.5,
+        color=colour,
+        annotation_clip=False,
+    )
+
+
+def _write_why(axes, place, cell):
+    quiet = cell.failure() == "not run"
+    _write_beside(axes, 0, place, cell.failure(), style.QUIET if quiet else style.ALARM)
+
+
+def _published_parts(rows, name_of):
+    """{method: {component: Row}} of a breakdown's published numbers."""
+    parts = {}
+    for row in rows:
+        component = row.metric.removeprefix("time/iter:")
+        if component in PUBLISHED_PARTS and row.value is not None:
+            parts.setdefault(name_of(row.method), {})[component] = row
+    return parts
+
+
+def breakdown(experiment, part, figure, styles):
+    """Where the time of a step goes, stacked, one bar a method; a paper's parts under ours."""
+    chosen, panels = _by_method(part, figure, "step_seconds")
+    printed = papers.Published(figure)
+    rows_of, elsewhere = papers.spread(printed, panels, None)
+    inputs = papers.calibration(chosen)
+    parts_of = [_published_parts(rows_of[i], printed.name) for i in range(len(panels))]
+    names = styles.sort(cell.label for cell in chosen)
+    names += dict.fromkeys(name for parts in parts_of for name in parts if name not in names)
+    made, places = _rows_of_panels(
+        [(fields, (inside, parts)) for (fields, inside), parts in zip(panels, parts_of)],
+        2 if printed else 3,
+        0.3 if printed else 0.2,
+        names,
+    )
+    seen = set()
+    table = tables.Table(["method", "part", "ours", "published", "ours / published − 1", "n"])
+    for (fields, (inside, parts)), axes in places:
+        times = [cell.mean("step_seconds") or 0 for cell in inside]
+        times += [_total(theirs) for theirs in parts.values()]
+        scale, unit = wording.seconds_scale(max(times, default=0))
+        longest, rows = 0.0, []
+        for name in names:
+            place = names.index(name)
+            theirs = parts.get(name, {})
+            cell = next((cell for cell in inside if cell.label == name), None)
+            at = place - 0.2 if theirs and cell else place
+            if cell and cell.n:
+                longest = max(
+                    longest, _our_parts(axes, at, 0.36 if theirs else 0.7, cell, scale, seen)
+                )
+            elif cell:
+                _write_why(axes, at, cell)
+            if theirs:
+                calibrated = any(
+                    papers.is_calibration(row, printed.paper, inputs) for row in theirs.values()
+                )
+                at = place + 0.22 if cell else place
+                longest = max(longest, _their_parts(axes, at, theirs, scale, seen, calibrated))
+                rows += _table_rows(name, cell, theirs, printed.paper, inputs)
+        _methods_down(axes, names)
+        axes.set_xlim(0, longest * (1.25 if parts else 1.04) or 1)
+        style.thousands(axes.xaxis)
+        axes.set_xlabel(f"Time of a step ({unit})")
+        style.panel_title(axes, *selection.panel_words(fields, inside))
+        if rows:
+            words = selection.panel_words(fields, inside, full_link=True)
+            table.groups.append((", ".join(word for word in words if word), rows))
+    handles = [style.work_patch(kind, words) for _, kind, words in BREAKDOWN if kind in seen]
+    handles.append(Line2D([], [], color=style.INK, linewidth=1.6, label="step time"))
+    if printed:
+        handles.append(
+            Patch(
+                facecolor="#c0c5ca", edgecolor=style.QUIET, label="pale, below: published", **PALE
+            )
+        )
+    title = figure.get("title") or "Where the time of a step goes, by method"
+    text = caption(
+        chosen,
+        "Bars: for each component the median over steps of the slowest rank, mean over "
+        "blocks; medians need not add up to the step time (tick).",
+        (
+            f"{printed.source()} Its parts are forward, backward, sparsification and NOCT, which is "
+            "exposed communication; the number beside is their sum, not the step."
+            if printed
+            else ""
+        ),
+        papers.settings_words(elsewhere),
+    )
+    table.notes += [printed.source()] if printed else []
+    return Drawn(made, title, text, handles, [table] if table.groups else [])
+
+
+def _our_parts(axes, place, height, cell, scale, seen):
+    """One of our bars; returns where it ends."""
+    left = 0.0
+    for metric, kind, _ in BREAKDOWN:
+        value = (cell.mean(metric) or 0.0) * scale
+        if value > 0:
+            axes.barh(place, value, height, left=left, **style.work(kind))
+            left += value
+            seen.add(kind)
+    step = (cell.mean("step_seconds") or 0.0) * scale
+    axes.plot(
+        [step, step],
+        [place - height * 0.6, place + height * 0.6],
+        color=style.INK,
+        linewidth=1.6,
+        solid_capstyle="butt",
+        zorder=5,
+    )
+    return max(left, step)
+
+
+def _seconds(row):
+    return row.value * {"ms": 1e-3, "s": 1.0}[row.unit]
+
+
+def _total(theirs):
+    return sum(_seconds(row) for row in theirs.values())
+
+
+def _their_parts(axes, place, theirs, scale, seen, calibrated):
+    left = 0.0
+    for component, (kind, _) in PUBLISHED_PARTS.items():
+        if component in theirs:
+            value = _seconds(theirs[component]) * scale
+            look = {**style.work(kind), "edgecolor": style.QUIET, "alpha": PALE["alpha"]}
+            axes.barh(place, value, 0.32, left=left, **look)
+            left += value
+            seen.add(kind)
+    words = f"{wording.number(left)}, calibration input" if calibrated else wording.number(left)
+    _write_beside(axes, left, place, words)
+    return left
+
+
+def _table_rows(name, cell, theirs, paper, inputs):
+    rows = []
+    for component, (_, metric) in PUBLISHED_PARTS.items():
+        row = theirs.get(component)
+        if row is None:
+            continue
+        ours = cell.mean(metric) if cell else None
+        if papers.is_calibration(row, paper, inputs):
+            apart = "calibration input"
+        elif ours is None:
+            apart = wording.NONE
+        else:
+            apart = f"{100 * (ours / _seconds(row) - 1):+.1f}{wording.THIN}%"
+        rows.append(
+            [
+                name,
+                component,
+                wording.NONE if ours is None else wording.quantity(ours, "s"),
+                wording.quantity(_seconds(row), "s"),
+                apart,
+                str(cell.n) if cell else wording.NONE,
+            ]
+        )
+    return rows
+
+
+def bytes_per_step(experiment, part, figure, styles):
+    """Payload and sent bytes per step and rank, on a declared logarithmic axis."""
+    chosen, panels = _by_method(part, figure, "payload_bytes")
+    names = styles.sort(cell.label for cell in chosen)
+    made, places = _rows_of_panels(panels, 3, 0.24, names)
+    looks = (
+        ("payload_bytes", "payload: what the rank contributes", "#7fa3c7", ""),
+        ("sent_bytes", "sent: what it handed to the network, forwards included", "#33475b", "///"),
+    )
+    values = [
+        value
+        for cell in chosen
+        for metric, *_ in looks
+        if (value := cell.mean(metric)) is not None and value > 0
+    ]
+    scale, unit = wording.bytes_scale(max(values))
+    low = 10 ** math.floor(math.log10(min(values) * scale * 0.5))
+    high = max(values) * scale
+    high *= (high / low) ** 0.3  # room for the numbers
+    for (fields, inside), axes in places:
+        axes.set_xscale("log")
+        for cell in inside:
+            place = names.index(cell.label)
+            if not cell.n:
+                quiet = cell.failure() == "not run"
+                colour = style.QUIET if quiet else style.ALARM
+                _write_beside(axes, low, place, cell.failure(), colour)
+                continue
+            for position, (metric, _, colour, hatch) in enumerate(looks):
+                value = cell.mean(metric)
+                if value is not None and value > 0:
+                    axes.barh(
+                        place + 0.36 * (position - 0.5),
+                        value * scale - low,
+                        0.34,
+                        left=low,
+                        facecolor=colour,
+                        hatch=hatch,
+                        linewidth=0.5,
+                        edgecolor="white" if hatch else style.INK,
+                    )
+                    axes.annotate(
+                        wording.quantity(value, "B"),
+                        (value * scale, place + 0.36 * (position - 0.5)),
+                        xytext=(2, 0),
+                        textcoords="offset points",
+                        fontsize=5.6,
+                        va="center_baseline",
+                    )
+        _methods_down(axes, names)
+        axes.set_xlim(low, high)
+        axes.xaxis.set_major_locator(LogLocator(10))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        style.thousands(axes.xaxis)
+        axes.set_xlabel(f"{unit} per step and rank (log scale)")
+        style.panel_title(axes, *selection.panel_words(fields, inside))
+    handles = [
+        Patch(
+            label=words,
+            facecolor=colour,
+            hatch=hatch,
+            linewidth=0.5,
+            edgecolor="white" if hatch else style.INK,
+        )
+        for _, words, colour, hatch in looks
+    ]
+    title = figure.get("title") or "Bytes per step and rank, by method"
+    text = caption(
+        chosen,
+        "Bars: mean over measured steps, ranks and blocks; the axis is logarithmic and "
+        "does not start at zero. Bytes are counted, not timed: they have no interval.",
+    )
+    return Drawn(made, title, text, handles)
