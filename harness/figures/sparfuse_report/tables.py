@@ -18,6 +18,10 @@ class Table:
     groups: list = field(default_factory=list)  # (heading, rows); a row: a list of str or a Failed
     notes: list = field(default_factory=list)
 
+    @property
+    def length(self):
+        return sum(len(rows) for _, rows in self.groups)
+
 
 @dataclass
 class Failed:
@@ -25,6 +29,11 @@ class Failed:
 
     method: str
     why: str
+
+    @property
+    def quiet(self):
+        """Whether nothing went wrong: it did not run, or is excluded."""
+        return self.why == "not run" or self.why.startswith(NONE)
 
 
 def write_csv(found, folder, name):

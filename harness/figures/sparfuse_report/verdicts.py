@@ -1,8 +1,6 @@
-"""Writes the verdicts of claims: a row a claim, worst first, with its settings beside one another."""
+"""Orders the verdicts of claims: a row a claim, worst first, with its settings beside one another."""
 
 import itertools
-
-from sparfuse_report.page import escape, plain_table
 
 MANY = 12  # settings of a claim; of more, the row has their marks alone
 
@@ -57,19 +55,6 @@ def _value_of(claim):
     return claim["ours"].split(" [")[0]
 
 
-def _cells_of_settings(claims):
-    """The settings of one claim as a list of marks."""
-    out = []
-    for claim in claims:
-        mark, look, _ = MARKS[mark_of(claim)]
-        setting, value = escape(_setting_of(claim, claims)), escape(_value_of(claim))
-        if len(claims) > MANY:
-            out.append(f"<li class='{look}' title='{setting}: {value}'>{mark}</li>")
-        else:
-            out.append(f"<li class='{look}'>{mark} {setting} <b>{value}</b></li>")
-    return f"<ul class='settings'>{''.join(out)}</ul>"
-
-
 def _only_one(values, otherwise):
     found = list(dict.fromkeys(values))
     return found[0] if len(found) == 1 else otherwise
@@ -80,42 +65,36 @@ def _range(values):
     return " to ".join(dict.fromkeys([f"{min(values):.3g}", f"{max(values):.3g}"]))
 
 
-def _details(claims):
-    columns = ["setting", "expected", "ours (95 % interval)", "n", "mode", "verdict"]
-    rows = [
-        [_setting_of(claim, claims)]
-        + [str(claim[key]) for key in ("expected", "ours", "n", "mode", "verdict")]
-        for claim in claims
-    ]
-    return (
-        f"<details><summary>{len(claims)} settings: {escape(summary(claims))}</summary>"
-        f"{plain_table(columns, rows)}</details>"
-    )
+class Setting:
+    """A claim of a row: what tells it from the others of its sentence, its value and mark."""
+
+    def __init__(self, claim, others):
+        self.claim, self._others, self.value = claim, others, _value_of(claim)
+        self.mark, self.look, _ = MARKS[mark_of(claim)]
+
+    @property
+    def words(self):
+        return _setting_of(self.claim, self._others)
 
 
-def _row(claims):
-    """One row for what a sentence says of one cell, or of several; `claims` the worst first."""
-    first = claims[0]
-    mark, look, _ = MARKS[mark_of(first)]
-    facts = [
-        first["metric"],
-        "expected " + _only_one((claim["expected"] for claim in claims), "by setting"),
-        ", ".join(dict.fromkeys(claim["mode"] for claim in claims)),
-        "n = " + _range(claim["n"] for claim in claims),
-    ]
-    if len(claims) == 1:
-        sentence = first["quote"]
-        said = f"<p>{escape(first['ours'])}</p><p class='{look}'>{escape(first['verdict'])}</p>"
-    else:
-        sentence = first["sentence"]
-        said = _cells_of_settings(claims) + _details(claims)
-    return (
-        f"<tr><td class='mark {look}'>{mark}</td><td class='claim'>{escape(sentence)}"
-        f"<p class='quiet'>{escape(' · '.join(facts))}</p></td><td>{said}</td></tr>"
-    )
+class Row:
+    """What a sentence says of one cell, or of several; `claims` the worst first."""
+
+    def __init__(self, claims):
+        first = claims[0]
+        self.mark, self.look, _ = MARKS[mark_of(first)]
+        self.sentence = first["quote" if len(claims) == 1 else "sentence"]
+        self.facts = [
+            first["metric"],
+            "expected " + _only_one((claim["expected"] for claim in claims), "by setting"),
+            ", ".join(dict.fromkeys(claim["mode"] for claim in claims)),
+            "n = " + _range(claim["n"] for claim in claims),
+        ]
+        self.settings = [Setting(claim, claims) for claim in claims]
+        self.many, self.summary = len(claims) > MANY, summary(claims)
 
 
-def _rows(parts):
+def rows(parts):
     """A row a sentence and metric of a part, the worst first; so are the settings of each."""
     said = [
         sorted(same, key=badness_of)
@@ -124,26 +103,17 @@ def _rows(parts):
             claims, key=lambda claim: (claim["sentence"], claim["metric"])
         )
     ]
-    return "".join(_row(same) for same in sorted(said, key=lambda same: badness_of(same[0])))
+    return [Row(same) for same in sorted(said, key=lambda same: badness_of(same[0]))]
 
 
-def table(groups):
-    """Of [(heading in HTML, [claims of a part])]: how many verdicts there are of each kind, a row a
-    claim, what the marks mean."""
-    everything = [claim for _, parts in groups for claims in parts for claim in claims]
-    body = "".join(
-        f"<tr class='group'><td colspan='3'>{heading}</td></tr>{_rows(parts)}"
-        for heading, parts in groups
-    )
-    meanings = " ".join(
-        f"{MARKS[word][0]} {word}: {escape(MARKS[word][2])}." for word, _ in counted(everything)
-    )
-    return (
-        f"<p><b>{len(everything)} claim{'s' if len(everything) != 1 else ''}:</b> "
-        f"{escape(summary(everything))}.</p><table class='verdicts'><thead><tr>"
-        "<th scope='col' class='mark'></th><th scope='col'>claim</th>"
-        "<th scope='col'>ours, verdict</th></tr></thead>"
-        f"<tbody>{body}</tbody></table><p class='notes'>{meanings}<br>"
-        "Ratios are geometric means of paired blocks, differences and values are means, each "
-        "with its 95 % t interval. Below five blocks a verdict is preliminary.</p>"
-    )
+class Judged:
+    """Of [(address, name, more, [claims of a part])]: a group each, under a heading whose name leads
+    to the address; how many verdicts there are of each kind, and what their marks mean."""
+
+    def __init__(self, groups):
+        self.claims = [claim for *_, parts in groups for claims in parts for claim in claims]
+        self.summary = summary(self.claims)
+        self.meanings = " ".join(
+            f"{MARKS[word][0]} {word}: {MARKS[word][2]}." for word, _ in counted(self.claims)
+        )
+        self.groups = [(address, name, more, rows(parts)) for address, name, more, parts in groups]

@@ -1,76 +1,70 @@
-"""Makes the site's first page: what is new, and what there are pages of."""
+"""Says what a site's first page shows: what is new, and what there are pages of."""
 
 from sparfuse_report import wording
-from sparfuse_report.page import escape
-from sparfuse_report.web import frame, results
 from sparfuse_report.web.forest import Scale
-from sparfuse_report.web.frame import look_of, mode_badge
-from sparfuse_report.web.table import Column, table
+from sparfuse_report.web.table import Column, Table, count, dates, links, look_of, number, ran, span
 
 NEWEST = 10
-HEADINGS = {
-    "systems": "Systems",
-    "methods": "Methods",
-    "workloads": "Workloads",
-    "experiments": "Experiments",
-    "pairs": "Systems compared",
+WORDS = {
+    "agree": ("agree",),
+    "differ": ("first", "second"),
+    "undecided": ("undecided",),
+    "not comparable": ("not comparable",),
 }
 
 
-def page_of(store):
-    bodies = {
-        "systems": _systems(store),
-        "methods": _methods(store),
-        "workloads": _workloads(store),
-        "experiments": _experiments(store),
-        "pairs": _pairs(store),
-    }
-    sections = [("new", "What is new", [], _newest(store))]
-    sections += [(name, heading, [], bodies[name]) for name, heading in HEADINGS.items() if bodies[name]]
-    trials = sum(system["trials"] for system in store.systems.values())
-    facts = [
-        results.count(len(store.systems), "system"),
-        results.count(len(store.methods), "method"),
-        results.count(len(store.workloads), "workload"),
-        results.count(len(store.experiments), "experiment"),
-        results.count(trials, "trial"),
-    ]
-    return frame.site_page(store, "Results", facts, sections, up="")
-
-
-def _newest(store):
+def shown(store):
     runs = sorted(store.runs, key=lambda run: run["last_utc"], reverse=True)[:NEWEST]
-    columns = [
-        Column("last trial (UTC)", lambda run: escape(run["last_utc"][:16].replace("T", " "))),
-        Column("experiment", lambda run: store.experiment(run["experiment"]).html("")),
-        Column("system", lambda run: store.system(run["system"]).html("")),
-        Column("trials", lambda run: str(run["trials"]), lambda run: run["trials"]),
-    ]
-    return table("newest", columns, runs)
+    newest = ran(store, runs, "last trial (UTC)", "experiment", "system", "trials")
+    newest.name = "newest"
+    trials = sum(system["trials"] for system in store.systems.values())
+    return {
+        "title": "Results",
+        "facts": [
+            count(len(store.systems), "system"),
+            count(len(store.methods), "method"),
+            count(len(store.workloads), "workload"),
+            count(len(store.experiments), "experiment"),
+            count(trials, "trial"),
+        ],
+        "newest": newest,
+        "tables": [
+            ("systems", _systems(store)),
+            ("methods", _methods(store)),
+            ("workloads", _workloads(store)),
+            ("experiments", _experiments(store)),
+            ("pairs", _pairs(store)),
+        ],
+    }
 
 
-def _modes_of(store, cells):
-    modes = {cell.mode for cell in cells}
-    return "".join(mode_badge(mode) for mode in store.modes if mode in modes)
+def _modes(store, of):
+    def modes(row):
+        there = {cell.mode for cell in of(row)}
+        return [mode for mode in store.modes if mode in there]
+
+    return Column("numbers", modes, look="modes")
 
 
-def _size(what, number):
-    return Column(what, lambda row: str(number(row)), number)
+def _several(what, of):
+    """A column that counts what a row's cells are of: "methods"."""
+    return number(what, lambda row: len({getattr(cell, what.removesuffix("s")) for cell in of(row)}))
 
 
 def _systems(store):
-    rows = []
-    for key, system in store.systems.items():
-        rows.append((key, system, store.cells_of(system=key), store.runs_of(system=key)))
-    columns = [
-        Column("system", lambda row: store.system(row[0]).html("")),
-        Column("hardware", lambda row: escape(row[1]["hardware"]), kind="setting"),
-        Column("numbers", lambda row: _modes_of(store, row[2])),
-        _size("experiments", lambda row: len(row[3])),
-        _size("trials", lambda row: row[1]["trials"]),
-        Column("dates", lambda row: results.dates(row[3])),
+    rows = [
+        (key, system, store.cells_of(system=key), store.runs_of(system=key))
+        for key, system in store.systems.items()
     ]
-    return table("all-systems", columns, rows)
+    columns = [
+        links("system", lambda row: store.system(row[0])),
+        Column("hardware", lambda row: row[1]["hardware"], kind="setting"),
+        _modes(store, lambda row: row[2]),
+        number("experiments", lambda row: len(row[3])),
+        number("trials", lambda row: row[1]["trials"]),
+        Column("dates", lambda row: dates(row[3])),
+    ]
+    return Table("all-systems", columns, rows)
 
 
 def _spans(store, cells_of, metric):
@@ -82,59 +76,54 @@ def _spans(store, cells_of, metric):
             name: [cell for cell in cells if cell.mode == mode and cell.metric == metric and cell.ratio]
             for name, cells in cells_of.items()
         }
-        scale = Scale([cell.ratio for cells in have.values() for cell in cells])
         if any(have.values()):
-            columns.append(_span_column(store, mode, have, scale))
+            columns.append(_span(store, mode, have))
     return columns
 
 
-def _span_column(store, mode, have, scale):
-    def words(row):
+def _span(store, mode, have):
+    scale = Scale([cell.ratio for cells in have.values() for cell in cells])
+
+    def lines(row):
         cells = have[row[0]]
-        drawn = scale.strip([cell.ratio for cell in cells])
-        return f"{drawn}<br>{results.span(cells)}" if cells else ""
+        return [(scale.strip([cell.ratio for cell in cells]), ""), (span(cells), "")] if cells else []
 
     def most(row):
         return max((cell.ratio.value for cell in have[row[0]]), default=None)
 
     kind = f"drawing {look_of(mode)}"
-    return Column(f"{mode}, vs {store.reference}", words, most, head=scale.axis(), kind=kind)
+    return Column(f"{mode}, vs {store.reference}", lines, most, "lines", kind, scale)
 
 
 def _methods(store):
     cells_of = {name: store.cells_of(method=name) for name in store.methods}
     rows = [(name, store.methods[name], cells_of[name]) for name in store.methods]
     columns = [
-        Column("method", lambda row: store.method(row[0]).html("")),
-        Column("what it is", lambda row: escape(row[1].get("title", "not known here")), kind="setting"),
-        Column("source", lambda row: escape(row[1].get("source", "")), kind="setting"),
-        _size("systems", lambda row: len({cell.system for cell in row[2]})),
-        _size("workloads", lambda row: len({cell.workload for cell in row[2]})),
+        links("method", lambda row: store.method(row[0])),
+        Column("what it is", lambda row: row[1].get("title", "not known here"), kind="setting"),
+        Column("source", lambda row: row[1].get("source", ""), kind="setting"),
+        _several("systems", lambda row: row[2]),
+        _several("workloads", lambda row: row[2]),
+        *_spans(store, cells_of, "throughput"),
     ]
-    columns += _spans(store, cells_of, "throughput")
-    note = (
-        "<p class='notes'>Throughput over all settings, systems and workloads: the lowest and the "
-        "highest ratio, and of how many. Settings differ; a method's page has each with its interval."
-        "</p>"
-    )
-    return table("all-methods", columns, rows) + note
+    return Table("all-methods", columns, rows)
 
 
 def _workloads(store):
     rows = [(name, fields, store.cells_of(workload=name)) for name, fields in store.workloads.items()]
     columns = [
-        Column("workload", lambda row: store.workload(row[0]).html("")),
-        Column("what it is", lambda row: escape(row[1].get("summary", "not known here")), kind="setting"),
+        links("workload", lambda row: store.workload(row[0])),
+        Column("what it is", lambda row: row[1].get("summary", "not known here"), kind="setting"),
         Column(
             "parameters",
             lambda row: wording.number(row[1]["parameters"]) if "parameters" in row[1] else "",
             lambda row: row[1].get("parameters"),
         ),
-        _size("systems", lambda row: len({cell.system for cell in row[2]})),
-        _size("methods", lambda row: len({cell.method for cell in row[2]})),
-        Column("numbers", lambda row: _modes_of(store, row[2])),
+        _several("systems", lambda row: row[2]),
+        _several("methods", lambda row: row[2]),
+        _modes(store, lambda row: row[2]),
     ]
-    return table("all-workloads", columns, rows)
+    return Table("all-workloads", columns, rows)
 
 
 def _experiments(store):
@@ -143,35 +132,25 @@ def _experiments(store):
         for name in store.experiments
     ]
     columns = [
-        Column("experiment", lambda row: store.experiment(row[0]).html("")),
-        Column("numbers", lambda row: _modes_of(store, row[1])),
-        _size("systems", lambda row: len(row[2])),
-        _size("methods", lambda row: len({cell.method for cell in row[1]})),
-        _size("trials", lambda row: sum(run["trials"] for run in row[2])),
-        Column("dates", lambda row: results.dates(row[2])),
+        links("experiment", lambda row: store.experiment(row[0])),
+        _modes(store, lambda row: row[1]),
+        number("systems", lambda row: len(row[2])),
+        _several("methods", lambda row: row[1]),
+        number("trials", lambda row: sum(run["trials"] for run in row[2])),
+        Column("dates", lambda row: dates(row[2])),
     ]
-    return table("all-experiments", columns, rows)
+    return Table("all-experiments", columns, rows)
 
 
 def _pairs(store):
-    """How often two systems agree; "" where no two have anything in common."""
-    if not store.pairs:
-        return ""
+    """How often two systems agree; None where no two have anything in common."""
 
     def verdicts(word):
-        return _size(word, lambda pair: sum(cell["verdict"] in WORDS[word] for cell in pair["cells"]))
+        return number(word, lambda pair: sum(cell["verdict"] in WORDS[word] for cell in pair["cells"]))
 
     columns = [
-        Column("systems", lambda pair: store.pair(pair).html("")),
-        _size("ratios", lambda pair: len(pair["cells"])),
-        *(verdicts(word) for word in WORDS),
+        links("systems", store.pair),
+        number("ratios", lambda pair: len(pair["cells"])),
+        *map(verdicts, WORDS),
     ]
-    return table("all-pairs", columns, store.pairs)
-
-
-WORDS = {
-    "agree": ("agree",),
-    "differ": ("first", "second"),
-    "undecided": ("undecided",),
-    "not comparable": ("not comparable",),
-}
+    return Table("all-pairs", columns, store.pairs) if store.pairs else None

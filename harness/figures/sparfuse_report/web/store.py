@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 from sparfuse_report.cells import Interval
-from sparfuse_report.page import anchor_of, escape
+from sparfuse_report.page import anchor_of
 
 MODES = ("measured", "emulated", "modelled", "imported")  # in the order of their tables
 
@@ -28,11 +28,6 @@ class Link:
 
     def path(self):
         return f"{self.folder}/{file_name(self.name)}.html"
-
-    def html(self, up, anchor=""):
-        """up: the way from the page that has the link to the site's folder, "" or "../"."""
-        tail = f"#{anchor}" if anchor else ""
-        return f"<a href='{up}{self.path()}{tail}'>{escape(self.words)}</a>"
 
 
 class Cell:
