@@ -77,7 +77,7 @@ class Cell:
         self.workload = wording.workload(self.config["workload"])
         self.label = fields["label"]  # the method's name, with options where these tell two apart
         self.workers, self.mode = self.config["workers"], self.config["mode"]
-        self.density = self.config.get("density")
+        self.density, self.target = self.config.get("density"), self.config.get("target")
 
     def get(self, key):
         """A field of the configuration, of a model table its name alone, or "label"; "link_gbps" and
@@ -213,6 +213,23 @@ class Experiment:
 
     def all_cells(self):
         return [cell for part in self.parts for cell in part.cells]
+
+
+def metric_of(figure, default="throughput"):
+    return figure.get("y") or figure.get("metric") or default
+
+
+def shown_with(part, figure, metric, but=None):
+    """The cells that a figure shows, of which one has the metric that is not of the method `but`."""
+    chosen = part.shown(figure)
+    if not any(cell.values(metric) for cell in chosen if cell.method != but):
+        raise NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
+    return chosen
+
+
+def heading(fields, cells, leave_out=()):
+    """Of a table's group: all that sets a panel apart, its links in full."""
+    return ", ".join(filter(None, panel_words(fields, cells, leave_out, full_link=True)))
 
 
 def panel_keys(cells, placed):

@@ -176,7 +176,7 @@ def draw_pair(found, experiment, part, cells):
     axes.set_xscale("log")
     axes.set_xlim(_limits(cells))
     style.few_ticks(axes.xaxis)
-    axes.set_xlabel(f"Ratio to {found['reference']} within each block")
+    axes.set_xlabel(wording.axis("ratio_in_blocks", reference=found["reference"]))
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=4, label=f"{name}: {side['hardware']}")
         for name, side, colour, marker in zip(
@@ -249,7 +249,7 @@ def draw_slopes(found, experiment, part, cells):
                 axes.annotate(words, (xs[last], values[last]), xytext=(5, 0), va="center",
                               textcoords="offset points", fontsize=6, annotation_clip=False)
         axes.axhline(1, color=style.INK, linewidth=0.7)
-        axes.set_ylabel(f"Ratio to {found['reference']}")
+        axes.set_ylabel(wording.axis("ratio", reference=found["reference"]))
         axes.set_title(_title(setting, each), loc="left", fontsize=8)
     axes.set_xlim(-0.3, len(names) - 0.7)
     ticks = [textwrap.fill(name, NAME) for name in names]

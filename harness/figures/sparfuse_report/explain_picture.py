@@ -6,8 +6,7 @@ import numpy as np
 from matplotlib import patheffects
 
 from sparfuse_report import cells as selection, explain, style, timeline, wording
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report.drawn import Drawn, caption
 
 LABEL_SIZE = 5.6
 CHARACTER = 0.0072  # width of one at that size, as a fraction of the axis
@@ -110,7 +109,7 @@ def timelines(of, over, found):
         )
     _mark_difference(grid[:, 0], [each * scale for each in ends], heights, unit)
     style.thousands(grid[-1, 0].xaxis)
-    grid[-1, 0].set_xlabel(f"Time since the step began on the rank that is shown ({unit})")
+    grid[-1, 0].set_xlabel(wording.axis("since_begin", unit, where="the rank that is shown"))
     change = found["step"]["difference"]["value"]
     factor, of_unit = wording.seconds_scale(abs(change))
     setting = (

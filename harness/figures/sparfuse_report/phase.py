@@ -68,8 +68,8 @@ def draw(found):
     axes.grid(False)
     axes.set_xticks(range(len(columns)), [str(each) for each in columns])
     axes.set_yticks(range(len(rows)), [f"{each:g}" for each in rows])
-    axes.set_xlabel("Workers")
-    axes.set_ylabel("Bandwidth of a card between nodes (Gbit/s)")
+    axes.set_xlabel(wording.axis("workers"))
+    axes.set_ylabel(wording.axis("card_bandwidth", "Gbit/s"))
     handles = [Patch(label=name, facecolor=styles[name].colour) for name in styles.sort(methods)]
     if any(point["undecided"] for point in points):
         handles.append(

@@ -177,6 +177,13 @@ def calibration(cells):
     return cells[0].part.experiment.calibration
 
 
+def apart(ours, theirs, calibrated=False):
+    """A table's word on how far ours is from theirs; either may be None."""
+    if calibrated:
+        return "calibration input"
+    return wording.NONE if ours is None or theirs is None else wording.apart(ours, theirs)
+
+
 def is_calibration(row, paper, inputs):
     """Whether a profile has been fitted to this very number, which then proves nothing."""
     name = f"{paper}/{row.artifact}/{row.method}"

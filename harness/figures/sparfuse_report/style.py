@@ -10,6 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend is chosen first)
+from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
 
 from sparfuse_report import wording  # noqa: E402
@@ -211,20 +212,51 @@ def figure(rows, columns, panel_height, width=WIDTH, **keywords):
     return made, axes
 
 
+def panels(count, columns, panel_height, **keywords):
+    """(figure, its axes): `count` panels in rows of at most `columns`."""
+    columns = min(columns, count)
+    made, grid = figure(-(-count // columns), columns, panel_height, **keywords)
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    return made, list(grid.flat[:count])
+
+
+def rows_of_workloads(found, widest):
+    """[[panel]]: rows are workloads; the rest goes into columns, at most `widest`."""
+    workloads = []
+    for fields, _ in found:
+        if fields.get("workload") not in workloads:
+            workloads.append(fields.get("workload"))
+    rows = []
+    for workload in workloads:
+        row = [panel for panel in found if panel[0].get("workload") == workload]
+        rows += [row[start : start + widest] for start in range(0, len(row), widest)]
+    return rows
+
+
+def entry(label, **look):
+    """Of a legend: a line or marker."""
+    return Line2D([], [], label=label, **look)
+
+
+def note(axes, text, at, offset, **look):
+    """Writes a text so many points beside a place."""
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **look)
+
+
+def write_failure(axes, x, why):
+    """Says along where a bar would stand why there is none."""
+    colour = QUIET if why in ("not run", "exactly 0", "no spans") else ALARM
+    look = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 6, "color": colour}
+    note(axes, f"{why} ", (x, 0), (0, 3), **look)
+
+
 def panel_title(axes, head, rest):
     """Two lines over a panel: what it is about, and under it the rest of its setting."""
     axes.set_title(rest, loc="center", fontsize=7.2, color=QUIET, pad=3.5, x=0, ha="left")
     if head:
-        axes.annotate(
-            head,
-            (0, 1),
-            xycoords="axes fraction",
-            xytext=(0, 13.5 if rest else 4),
-            textcoords="offset points",
-            fontsize=8.2,
-            fontweight="bold",
-            annotation_clip=False,
-        )
+        look = {"fontsize": 8.2, "fontweight": "bold", "annotation_clip": False}
+        note(axes, head, (0, 1), (0, 13.5 if rest else 4), xycoords="axes fraction", **look)
 
 
 def finish(made, title, handles=(), caption=""):

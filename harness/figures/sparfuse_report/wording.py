@@ -39,6 +39,39 @@ METRICS = {  # name -> (what an axis calls it, the unit it has where the store g
     "seconds_to_target": ("Training time to target", "s"),
 }
 
+AXES = {  # what an axis calls what is no metric; a label's {unit} stands where it says
+    "workers": "Workers",
+    "link": "Link",
+    "density": "Density",
+    "workload": "Workload",
+    "method": "Method",
+    "label": "Method",
+    "sparsifier": "Sparsifier",
+    "variant": "Variant",
+    "method_options.planner_options.degree": "Fusion degree",
+    "card_bandwidth": "Bandwidth of a card between nodes",
+    "training_time": "Training time",
+    "training_steps": "Steps",
+    "since_begin": "Time since the step began on {where}",
+    "step": "Time of a step",
+    "step_and_rank": "Time of a step and rank",
+    "trace": "Cumulative over a trace",
+    "bytes_per_step": "{unit} per step and rank",
+    "missing_rate": "Missing tensors",
+    "observed": "Observed step time",
+    "predicted": "Predicted step time",
+    "published": "Published",
+    "off_published": "Predicted / published − 1",
+    "largest_gain": "Largest gain over\nthe variant before",
+    "ratio": "Ratio to {reference}",
+    "ratio_in_blocks": "Ratio to {reference} within each block",
+}
+EVALUATED = {  # in a unit -> what was evaluated
+    "accuracy": "Test accuracy",
+    "perplexity": "Validation perplexity",
+    "f1": "F1 of the words found",
+}
+
 
 def workload(name):
     """A model table by its name alone: "mine" of "table:path/mine.json" and of "table:mine@HASH"."""
@@ -50,6 +83,45 @@ def workload(name):
 
 def metric_name(name):
     return METRICS.get(name, (name.replace("_", " ").capitalize(), ""))[0]
+
+
+def axis(name, unit="", log=False, **more):
+    """The label of an axis: of a metric, of a key of cells, or one of AXES with its words."""
+    words = AXES.get(name)
+    if words is None:
+        words = metric_name(name.split(".")[-1])
+    elif "{unit}" in words:
+        words, unit = words.format(unit=unit), ""
+    elif more:
+        words = words.format(**more)
+    said = ", ".join(filter(None, (unit, "log scale" if log else "")))
+    return f"{words} ({said})" if said else words
+
+
+def over(metric, reference):
+    return f"{metric_name(metric)} over {reference}'s"
+
+
+def evaluated(unit):
+    """What an evaluation in this unit measures."""
+    for word, name in EVALUATED.items():
+        if word in unit.lower():
+            return name
+    return f"Evaluated metric ({unit})" if unit and unit != "1" else "Evaluated metric"
+
+
+def tick(key, value, cell=None):
+    """A tick of the axis `key`; `cell` tells the unshaped link from a declared cluster's own."""
+    if key == "link":
+        if value is None and cell is not None and declared_cluster(cell.config):
+            return "the cluster's"
+        return link({"link": {"gbps": value} if isinstance(value, float) else value})
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def apart(ours, theirs, decimals=1):
+    """How far ours is from theirs: "+2.5 %"."""
+    return f"{100 * (ours / theirs - 1):+.{decimals}f}{THIN}%"
 
 
 def number(value, digits=3):

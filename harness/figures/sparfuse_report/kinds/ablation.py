@@ -2,17 +2,8 @@
 
 from matplotlib.patches import Patch
 
-from sparfuse_report import (
-    cells as selection,
-    layout,
-    marks,
-    published as papers,
-    style,
-    tables,
-    wording,
-)
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report import cells as selection, marks, published as papers, style, tables, wording
+from sparfuse_report.drawn import Drawn, caption
 
 LEAST_SCALE = 5.0  # percent
 STEP_WIDTH = 0.92  # of a group of bars
@@ -37,9 +28,8 @@ class _Steps:
                 self.places.append(cell.get(x))
 
     def cell(self, variant, place):
-        return next(
-            (c for c in self.inside if c.method == variant and c.get(self.x) == place), None
-        )
+        mine = (cell for cell in self.inside if cell.method == variant)
+        return next((cell for cell in mine if cell.get(self.x) == place), None)
 
     def ratio(self, variant, over, place):
         cell = self.cell(variant, place)
@@ -74,12 +64,10 @@ def _published_gains(published, rows, variants, step, x):
 
 def _stated_gain(published, workload, variants, step):
     """The row of a gain "up to" in the text of a paper; None without one."""
+    wanted = [variants[step], variants[step - 1]]
     for row in published.stated(workload):
         gain = row.gain()
-        if gain and [published.ours(name) for name in gain[:2]] == [
-            variants[step],
-            variants[step - 1],
-        ]:
+        if gain and [published.ours(name) for name in gain[:2]] == wanted:
             return row
     return None
 
@@ -103,9 +91,7 @@ def _sequence(axes, steps, styles, found):
             if ratio is None:
                 why = cell.failure() if cell else None
                 why = why or ("not in the file" if cell is None else f"no {variants[0]}")
-                layout.write_failure(
-                    axes, at, why, style.QUIET if why == "not run" else style.ALARM
-                )
+                style.write_failure(axes, at, why)
                 continue
             found.mode(cell.mode)
             axes.bar(at, ratio.value, width * 0.92, **marks.bar(styles[variant], cell.mode))
@@ -116,27 +102,20 @@ def _sequence(axes, steps, styles, found):
             top = max(top, high)
             gain = steps.ratio(variant, variants[position - 1], place) if position else None
             if gain:
-                axes.annotate(
-                    _percent(gain.value).replace(wording.THIN, ""),
-                    (at, high),
-                    xytext=(0, 2),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom",
-                    fontsize=5.8,
-                    rotation=90 if turn else 0,
-                )
+                look = {"ha": "center", "va": "bottom", "fontsize": 5.8, "rotation": 90 if turn else 0}
+                words = _percent(gain.value).replace(wording.THIN, "")
+                style.note(axes, words, (at, high), (0, 2), **look)
     marks.level(axes, 1.0)
     axes.set_ylim(0, top * (1.3 if turn else 1.14))
     axes.set_xlim(-0.5, len(steps.places) - 0.5)
     words = [
-        layout.tick_words(steps.x, place, next(c for c in steps.inside if c.get(steps.x) == place))
+        wording.tick(steps.x, place, next(c for c in steps.inside if c.get(steps.x) == place))
         for place in steps.places
     ]
     axes.set_xticks(range(len(words)), words)
     axes.tick_params(axis="x", length=0)
-    axes.set_xlabel(layout.axis_words(steps.x))
-    axes.set_ylabel(f"{wording.metric_name(steps.metric)} over {variants[0]}'s")
+    axes.set_xlabel(wording.axis(steps.x))
+    axes.set_ylabel(wording.over(steps.metric, variants[0]))
 
 
 def _largest(axes, steps, styles, found, published, rows):
@@ -166,14 +145,14 @@ def _largest(axes, steps, styles, found, published, rows):
     axes.set_ylim(low - (room if low < 0 else 0), high + room)
     axes.set_xlim(0.4, len(steps.variants) - 0.4)
     axes.set_xticks([])
-    axes.set_xlabel("Variant")
-    axes.set_ylabel("Largest gain over\nthe variant before (%)")
+    axes.set_xlabel(wording.axis("variant"))
+    axes.set_ylabel(wording.axis("largest_gain", "%"))
 
 
 def ablation(experiment, part, figure, styles):
     x = figure.get("x", "workers")
     x = "link" if x == "link_gbps" else x
-    metric = figure.get("y") or figure.get("metric") or "throughput"
+    metric = selection.metric_of(figure)
     chosen = part.shown(figure)
     variants = _variants(figure, chosen, styles)
     if len(variants) < 2:
@@ -189,7 +168,7 @@ def ablation(experiment, part, figure, styles):
     rows_of, elsewhere = papers.spread(published, panels, x)
     made, grid = style.figure(len(panels), 2, 2.1, gridspec_kw={"width_ratios": [3.4, 1]})
     table = tables.Table(
-        ["step", layout.axis_words(x).lower(), "gain", "published (figure)", "stated", "n"]
+        ["step", wording.axis(x).lower(), "gain", "published (figure)", "stated", "n"]
     )
     for position, (fields, inside) in enumerate(panels):
         steps = _Steps(inside, variants, x, metric)
@@ -197,13 +176,8 @@ def ablation(experiment, part, figure, styles):
         _sequence(left, steps, styles, found)
         _largest(right, steps, styles, found, published, rows_of[position])
         style.panel_title(left, *selection.panel_words(fields, inside, (x,)))
-        words = selection.panel_words(fields, inside, (x,), full_link=True)
-        table.groups.append(
-            (
-                ", ".join(word for word in words if word),
-                _table_rows(steps, published, rows_of[position]),
-            )
-        )
+        rows = _table_rows(steps, published, rows_of[position])
+        table.groups.append((selection.heading(fields, inside, (x,)), rows))
     handles = [Patch(label=name, **styles[name].bar()) for name in variants] + found.handles()
     title = figure.get("title") or f"What each step from {variants[0]} to {variants[-1]} gains"
     shown = [row for row in published.rows if not row.stated]
@@ -211,7 +185,7 @@ def ablation(experiment, part, figure, styles):
         chosen,
         f"Left: geometric mean over blocks of the ratio to {variants[0]}; above a bar its gain over "
         "the bar before it. Whiskers: 95 % t interval of the paired log-ratio, where there are "
-        f"several blocks. Right: the largest gain of a step over all {layout.axis_words(x).lower()}.",
+        f"several blocks. Right: the largest gain of a step over all {wording.axis(x).lower()}.",
         f'{published.source(shown)} A stated gain is one "up to" in the text.' if published else "",
         papers.settings_words(elsewhere),
     )
@@ -237,14 +211,12 @@ def _table_rows(steps, published, rows):
                 gain = _percent(ratio.value)
             else:
                 gain = (cell.failure() if cell else None) or wording.NONE
-            lines.append(
-                [
-                    f"{variant} over {before}",
-                    layout.tick_words(steps.x, place, cell),
-                    gain,
-                    _percent(theirs[1]) if theirs else wording.NONE,
-                    f"up to {stated.printed}{wording.THIN}%" if stated else wording.NONE,
-                    str(ratio.n) if ratio else wording.NONE,
-                ]
-            )
+            lines.append([
+                f"{variant} over {before}",
+                wording.tick(steps.x, place, cell),
+                gain,
+                _percent(theirs[1]) if theirs else wording.NONE,
+                f"up to {stated.printed}{wording.THIN}%" if stated else wording.NONE,
+                str(ratio.n) if ratio else wording.NONE,
+            ])
     return lines

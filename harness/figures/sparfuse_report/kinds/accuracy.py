@@ -2,17 +2,8 @@
 
 from matplotlib.patches import Patch
 
-from sparfuse_report import (
-    cells as selection,
-    layout,
-    marks,
-    published as papers,
-    style,
-    tables,
-    wording,
-)
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report import cells as selection, marks, published as papers, style, tables, wording
+from sparfuse_report.drawn import Drawn, caption
 
 TALLEST = 1.6  # where an axis of ratios ends at the latest
 NARROW = 6  # bars in a panel that fits beside another
@@ -34,26 +25,21 @@ def _group_words(workload, inside, metric):
 
 def normalised_bars(experiment, part, figure, styles):
     """`y` (the final metric) of each method divided by the reference's, seed by seed."""
-    metric = figure.get("y") or figure.get("metric") or "final_metric"
-    chosen = part.shown(figure)
-    reference = _reference(part, figure)
-    if not any(cell.values(metric) for cell in chosen if cell.method != reference):
-        raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
+    metric, reference = selection.metric_of(figure, "final_metric"), _reference(part, figure)
+    chosen = selection.shown_with(part, figure, metric, but=reference)
     printed, found = papers.Published(figure), marks.Marks()
     inputs = papers.calibration(chosen)
     panels = selection.panels(chosen, ["workload", "method"])
     names = [name for name in styles.sort(cell.method for cell in chosen) if name != reference]
     many = max(len({cell.workload for cell in inside}) for _, inside in panels)
     columns = 2 if len(panels) > 1 and many * len(names) <= NARROW else 1
-    made, grid = style.figure(-(-len(panels) // columns), columns, 2.3)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
+    made, places = style.panels(len(panels), columns, 2.3)
     width = min(0.7 / max(len(names), 1), 0.2)
     whiskers = dots = cut = False
     table = tables.Table(
         ["method", "workload", f"ours / {reference}", "published", "ours / published − 1", "n"]
     )
-    for (fields, inside), axes in zip(panels, grid.flat):
+    for (fields, inside), axes in zip(panels, places):
         workloads = list(dict.fromkeys(cell.workload for cell in inside))
         top, rows_of_table = 1.0, []
         for cell in inside:
@@ -64,10 +50,7 @@ def normalised_bars(experiment, part, figure, styles):
             )
             ratio = cell.ratio(metric, reference)
             if ratio is None:
-                why = cell.failure() or f"no {reference}"
-                layout.write_failure(
-                    axes, at, why, style.QUIET if why == "not run" else style.ALARM
-                )
+                style.write_failure(axes, at, cell.failure() or f"no {reference}")
             else:
                 found.mode(cell.mode)
                 axes.bar(at, ratio.value, width * 0.9, **marks.bar(styles[cell.method], cell.mode))
@@ -89,15 +72,11 @@ def normalised_bars(experiment, part, figure, styles):
         marks.level(axes, 1.0, reference)
         axes.set_xlim(-0.5, len(workloads) - 0.5)
         axes.set_ylim(0, top * 1.08)
-        axes.set_xticks(
-            range(len(workloads)),
-            [
-                _group_words(name, [c for c in inside if c.workload == name], metric)
-                for name in workloads
-            ],
-        )
+        of_workload = [[cell for cell in inside if cell.workload == name] for name in workloads]
+        words = [_group_words(*each, metric) for each in zip(workloads, of_workload)]
+        axes.set_xticks(range(len(workloads)), words)
         axes.tick_params(axis="x", length=0)
-        axes.set_ylabel(f"{wording.metric_name(metric)} over {reference}'s")
+        axes.set_ylabel(wording.over(metric, reference))
         words = selection.panel_words(fields, inside, ("workload",))
         style.panel_title(axes, *words)
         if rows_of_table:
@@ -110,12 +89,10 @@ def normalised_bars(experiment, part, figure, styles):
         chosen,
         f"Bars: geometric mean over seeds (blocks) of the ratio to {reference} with the same seed"
         + ("; dots: single seeds." if dots else "."),
-        (
-            "Whiskers: 95 % t interval of the paired log-ratio"
-            + ("; the longest are cut by the axis." if cut else ".")
-            if whiskers
-            else ""
-        ),
+        "Whiskers: 95 % t interval of the paired log-ratio"
+        + ("; the longest are cut by the axis." if cut else ".")
+        if whiskers
+        else "",
         f"{printed.source()} Other models and data: the order compares." if printed else "",
     )
     table.notes += [printed.source()] if printed else []
@@ -124,27 +101,11 @@ def normalised_bars(experiment, part, figure, styles):
 
 def _row(printed, cell):
     """The published ratio of this method on this workload; None without one."""
-    return next(
-        (
-            row
-            for row in printed.of(cell.workload)
-            if printed.ours(row.method) == cell.method and row.value is not None
-        ),
-        None,
-    )
+    rows = (row for row in printed.of(cell.workload) if printed.ours(row.method) == cell.method)
+    return next((row for row in rows if row.value is not None), None)
 
 
 def _table_row(cell, ratio, row, calibrated):
-    apart = wording.NONE
-    if calibrated:
-        apart = "calibration input"
-    elif ratio:
-        apart = f"{100 * (ratio.value / row.value - 1):+.1f}{wording.THIN}%"
-    return [
-        cell.method,
-        str(cell.workload),
-        wording.ratio(ratio),
-        f"{row.value:.3g}x ({row.model}, {row.artifact})",
-        apart,
-        str(cell.n),
-    ]
+    theirs = f"{row.value:.3g}x ({row.model}, {row.artifact})"
+    apart = papers.apart(ratio and ratio.value, row.value, calibrated)
+    return [cell.method, str(cell.workload), wording.ratio(ratio), theirs, apart, str(cell.n)]

@@ -3,11 +3,8 @@ absolute, and sums it up."""
 
 from dataclasses import dataclass
 
-from matplotlib.lines import Line2D
-
 from sparfuse_report import cells as selection, published as papers, style, tables, wording
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report.drawn import Drawn, caption
 
 APART = 0.03  # published numbers that differ by less have no order
 MISS = 0.10  # errors beyond it are listed one by one
@@ -66,9 +63,8 @@ def _percent(value, sign=""):
 
 def _summary(pairs):
     """How far apart, over all that is no input and by what cells differ in."""
-    table = tables.Table(
-        ["predictions", "n", "median |error|", "90th percentile", "largest", "within their band"]
-    )
+    columns = ["predictions", "n", "median |error|", "90th percentile", "largest", "within their band"]
+    table = tables.Table(columns)
 
     def row(name, some):
         errors = [abs(pair.error) for pair in some]
@@ -88,13 +84,9 @@ def _summary(pairs):
     for key in ("cluster", "method", "workload", "workers"):
         values = list(dict.fromkeys(pair.cell.get(key) for pair in pairs))
         if len(values) > 1:
-            rows = [
-                row(
-                    selection.field_words(key, value),
-                    [pair for pair in pairs if pair.cell.get(key) == value],
-                )
-                for value in values
-            ]
+            of = [[pair for pair in pairs if pair.cell.get(key) == value] for value in values]
+            names = [selection.field_words(key, value) for value in values]
+            rows = list(map(row, names, of))
             table.groups.append((f"By {key}", rows))
     return table
 
@@ -186,7 +178,7 @@ def _misses(pairs, y):
 
 
 def agreement(experiment, part, figure, styles):
-    y = figure.get("y") or figure.get("metric") or "throughput"
+    y = selection.metric_of(figure)
     printed, chosen = papers.Published(figure), part.shown(figure)
     found = _pairs(chosen, printed, y, papers.calibration(chosen))
     counted = [pair for pair in found if not pair.calibrated]
@@ -200,27 +192,20 @@ def agreement(experiment, part, figure, styles):
             if pair.cell.get("cluster") != cluster:
                 continue
             look = styles[pair.cell.label]
-            axes.plot(
-                pair.theirs,
-                100 * pair.error,
-                linestyle="",
-                marker="x" if pair.calibrated else look.marker,
-                markersize=5.4,
-                color=look.colour,
-                zorder=4,
-            )
+            marker = "x" if pair.calibrated else look.marker
+            axes.plot(pair.theirs, 100 * pair.error, linestyle="", marker=marker, markersize=5.4,
+                      color=look.colour, zorder=4)
         axes.set_xscale("log")
-        axes.set_xlabel(f"Published ({found[0].unit})")
+        axes.set_xlabel(wording.axis("published", found[0].unit))
         style.panel_title(axes, str(cluster or ""), "")
-    grid[0][0].set_ylabel("Predicted / published − 1 (%)")
+    grid[0][0].set_ylabel(wording.axis("off_published", "%"))
     handles = [
-        Line2D([], [], linestyle="", marker=look.marker, color=look.colour, label=name)
+        style.entry(name, linestyle="", marker=look.marker, color=look.colour)
         for name in styles.sort({pair.cell.label for pair in found})
         for look in [styles[name]]
     ]
-    handles.append(
-        Line2D([], [], linestyle="", marker="x", color=style.QUIET, label="input: not counted")
-    )
+    cross = {"linestyle": "", "marker": "x", "color": style.QUIET}
+    handles.append(style.entry("input: not counted", **cross))
     errors = [abs(pair.error) for pair in counted]
     title = figure.get("title") or "Predicted against published " + wording.metric_name(y).lower()
     title += f": median error {_percent(quantile(errors, 0.5))} (n = {len(counted)})"

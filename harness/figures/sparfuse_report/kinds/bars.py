@@ -2,13 +2,11 @@
 
 import math
 
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from sparfuse_report import cells as selection, layout, published as papers, style, tables, wording
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report import cells as selection, published as papers, style, tables, wording
+from sparfuse_report.drawn import Drawn, caption
 
 BREAKDOWN = (  # metric, the kind of work whose look it has, words
     ("forward_seconds", "forward", "forward"),
@@ -38,14 +36,12 @@ def _methods_down(axes, names):
 
 
 def _by_method(part, figure, metric):
-    chosen = part.shown(figure)
-    if not any(cell.values(metric) for cell in chosen):
-        raise selection.NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
+    chosen = selection.shown_with(part, figure, metric)
     return chosen, selection.panels(chosen, ["label"])
 
 
 def _rows_of_panels(panels, widest, room, names):
-    rows = layout.arrange(panels, widest)
+    rows = style.rows_of_workloads(panels, widest)
     made, grid = style.figure(
         len(rows), max(len(row) for row in rows), 0.62 + room * len(names), sharey=True
     )
@@ -58,21 +54,13 @@ def _rows_of_panels(panels, widest, room, names):
 
 
 def _write_beside(axes, x, y, text, colour=style.QUIET):
-    axes.annotate(
-        text,
-        (x, y),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=6.5,
-        color=colour,
-        annotation_clip=False,
-    )
+    look = {"va": "center", "fontsize": 6.5, "color": colour, "annotation_clip": False}
+    style.note(axes, text, (x, y), (4, 0), **look)
 
 
-def _write_why(axes, place, cell):
+def _write_why(axes, x, place, cell):
     quiet = cell.failure() == "not run"
-    _write_beside(axes, 0, place, cell.failure(), style.QUIET if quiet else style.ALARM)
+    _write_beside(axes, x, place, cell.failure(), style.QUIET if quiet else style.ALARM)
 
 
 def _published_parts(rows, name_of):
@@ -117,7 +105,7 @@ def breakdown(experiment, part, figure, styles):
                     longest, _our_parts(axes, at, 0.36 if theirs else 0.7, cell, scale, seen)
                 )
             elif cell:
-                _write_why(axes, at, cell)
+                _write_why(axes, 0, at, cell)
             if theirs:
                 calibrated = any(
                     papers.is_calibration(row, printed.paper, inputs) for row in theirs.values()
@@ -128,19 +116,15 @@ def breakdown(experiment, part, figure, styles):
         _methods_down(axes, names)
         axes.set_xlim(0, longest * (1.25 if parts else 1.04) or 1)
         style.thousands(axes.xaxis)
-        axes.set_xlabel(f"Time of a step ({unit})")
+        axes.set_xlabel(wording.axis("step", unit))
         style.panel_title(axes, *selection.panel_words(fields, inside))
         if rows:
-            words = selection.panel_words(fields, inside, full_link=True)
-            table.groups.append((", ".join(word for word in words if word), rows))
+            table.groups.append((selection.heading(fields, inside), rows))
     handles = [style.work_patch(kind, words) for _, kind, words in BREAKDOWN if kind in seen]
-    handles.append(Line2D([], [], color=style.INK, linewidth=1.6, label="step time"))
+    handles.append(style.entry("step time", color=style.INK, linewidth=1.6))
     if printed:
-        handles.append(
-            Patch(
-                facecolor="#c0c5ca", edgecolor=style.QUIET, label="pale, below: published", **PALE
-            )
-        )
+        look = {"facecolor": "#c0c5ca", "edgecolor": style.QUIET, **PALE}
+        handles.append(Patch(label="pale, below: published", **look))
     title = figure.get("title") or "Where the time of a step goes, by method"
     text = caption(
         chosen,
@@ -168,14 +152,9 @@ def _our_parts(axes, place, height, cell, scale, seen):
             left += value
             seen.add(kind)
     step = (cell.mean("step_seconds") or 0.0) * scale
-    axes.plot(
-        [step, step],
-        [place - height * 0.6, place + height * 0.6],
-        color=style.INK,
-        linewidth=1.6,
-        solid_capstyle="butt",
-        zorder=5,
-    )
+    ends = [place - height * 0.6, place + height * 0.6]
+    look = {"color": style.INK, "linewidth": 1.6, "solid_capstyle": "butt", "zorder": 5}
+    axes.plot([step, step], ends, **look)
     return max(left, step)
 
 
@@ -208,22 +187,14 @@ def _table_rows(name, cell, theirs, paper, inputs):
         if row is None:
             continue
         ours = cell.mean(metric) if cell else None
-        if papers.is_calibration(row, paper, inputs):
-            apart = "calibration input"
-        elif ours is None:
-            apart = wording.NONE
-        else:
-            apart = f"{100 * (ours / _seconds(row) - 1):+.1f}{wording.THIN}%"
-        rows.append(
-            [
-                name,
-                component,
-                wording.NONE if ours is None else wording.quantity(ours, "s"),
-                wording.quantity(_seconds(row), "s"),
-                apart,
-                str(cell.n) if cell else wording.NONE,
-            ]
-        )
+        rows.append([
+            name,
+            component,
+            wording.quantity(ours, "s"),
+            wording.quantity(_seconds(row), "s"),
+            papers.apart(ours, _seconds(row), papers.is_calibration(row, paper, inputs)),
+            str(cell.n) if cell else wording.NONE,
+        ])
     return rows
 
 
@@ -233,8 +204,10 @@ def bytes_per_step(experiment, part, figure, styles):
     names = styles.sort(cell.label for cell in chosen)
     made, places = _rows_of_panels(panels, 3, 0.24, names)
     looks = (
-        ("payload_bytes", "payload: what the rank contributes", "#7fa3c7", ""),
-        ("sent_bytes", "sent: what it handed to the network, forwards included", "#33475b", "///"),
+        ("payload_bytes", "payload: what the rank contributes", {
+            "facecolor": "#7fa3c7", "hatch": "", "linewidth": 0.5, "edgecolor": style.INK}),
+        ("sent_bytes", "sent: what it handed to the network, forwards included", {
+            "facecolor": "#33475b", "hatch": "///", "linewidth": 0.5, "edgecolor": "white"}),
     )
     values = [
         value
@@ -251,48 +224,22 @@ def bytes_per_step(experiment, part, figure, styles):
         for cell in inside:
             place = names.index(cell.label)
             if not cell.n:
-                quiet = cell.failure() == "not run"
-                colour = style.QUIET if quiet else style.ALARM
-                _write_beside(axes, low, place, cell.failure(), colour)
+                _write_why(axes, low, place, cell)
                 continue
-            for position, (metric, _, colour, hatch) in enumerate(looks):
-                value = cell.mean(metric)
+            for position, (metric, _, look) in enumerate(looks):
+                value, at = cell.mean(metric), place + 0.36 * (position - 0.5)
                 if value is not None and value > 0:
-                    axes.barh(
-                        place + 0.36 * (position - 0.5),
-                        value * scale - low,
-                        0.34,
-                        left=low,
-                        facecolor=colour,
-                        hatch=hatch,
-                        linewidth=0.5,
-                        edgecolor="white" if hatch else style.INK,
-                    )
-                    axes.annotate(
-                        wording.quantity(value, "B"),
-                        (value * scale, place + 0.36 * (position - 0.5)),
-                        xytext=(2, 0),
-                        textcoords="offset points",
-                        fontsize=5.6,
-                        va="center_baseline",
-                    )
+                    axes.barh(at, value * scale - low, 0.34, left=low, **look)
+                    style.note(axes, wording.quantity(value, "B"), (value * scale, at), (2, 0),
+                               fontsize=5.6, va="center_baseline")
         _methods_down(axes, names)
         axes.set_xlim(low, high)
         axes.xaxis.set_major_locator(LogLocator(10))
         axes.xaxis.set_minor_formatter(NullFormatter())
         style.thousands(axes.xaxis)
-        axes.set_xlabel(f"{unit} per step and rank (log scale)")
+        axes.set_xlabel(wording.axis("bytes_per_step", unit, log=True))
         style.panel_title(axes, *selection.panel_words(fields, inside))
-    handles = [
-        Patch(
-            label=words,
-            facecolor=colour,
-            hatch=hatch,
-            linewidth=0.5,
-            edgecolor="white" if hatch else style.INK,
-        )
-        for _, words, colour, hatch in looks
-    ]
+    handles = [Patch(label=words, **look) for _, words, look in looks]
     title = figure.get("title") or "Bytes per step and rank, by method"
     text = caption(
         chosen,

@@ -1,8 +1,7 @@
 """Draws one step of one trial for each method, lane under lane, on one time axis."""
 
 from sparfuse_report import cells as selection, style, timeline, wording
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report.drawn import Drawn, caption
 
 
 def _choose(part, figure):
@@ -44,7 +43,7 @@ def gantt(experiment, part, figure, styles):
         axes.set_title(cell.label, fontweight="bold", fontsize=8, pad=2.5)
         axes.set_xlim(0, end * scale * 1.01)
     style.thousands(grid[-1, 0].xaxis)
-    grid[-1, 0].set_xlabel(f"Time since the step began on rank {rank} ({unit})")
+    grid[-1, 0].set_xlabel(wording.axis("since_begin", unit, where=f"rank {rank}"))
     first = steps[0][0]
     same = f"{first.workload}, {first.workers} workers, {wording.link(first.config)}"
     title = figure.get("title") or f"One step of each method, lane by lane: {same}"

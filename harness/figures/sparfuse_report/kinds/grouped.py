@@ -7,17 +7,9 @@ from dataclasses import dataclass, field
 from matplotlib.patches import Patch
 
 from sparfuse_report import (
-    cells as selection,
-    imported,
-    layout,
-    marks,
-    published as papers,
-    style,
-    tables,
-    wording,
+    cells as selection, imported, marks, published as papers, style, tables, wording,
 )
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report.drawn import Drawn, caption
 
 TALLEST = 1.6  # times the highest bar: where the axis ends at the latest
 CROWDED = 14  # bars in a panel: more do not fit beside two others
@@ -75,7 +67,7 @@ def _namer(found, x, series):
 def _our_bars(part, panel, x, name_of, y, normalise):
     for cell in sorted(panel.cells, key=lambda cell: selection.sort_key(cell.get(x))):
         place = _place(x, cell.get(x))
-        panel.places.setdefault(place, layout.tick_words(x, cell.get(x), cell))
+        panel.places.setdefault(place, wording.tick(x, cell.get(x), cell))
         bar = Bar(place, name_of(cell), cell)
         panel.bars.append(bar)
         values = cell.values(y)
@@ -133,7 +125,7 @@ def _published_bars(panel, published, x, normalise):
             if not base:
                 continue
             height /= base
-        panel.places.setdefault(place, layout.tick_words(x, place))
+        panel.places.setdefault(place, wording.tick(x, place))
         add(place, published.name(row.method), row, height)
     if all(isinstance(place, (int, float)) for place in panel.places):  # theirs between ours
         panel.places = dict(sorted(panel.places.items()))
@@ -183,8 +175,7 @@ class _Drawing:
             if stranger:
                 return
         elif bar.value is None:
-            quiet = bar.why in ("not run", "exactly 0")  # which has no bar
-            layout.write_failure(axes, at, bar.why, style.QUIET if quiet else style.ALARM)
+            style.write_failure(axes, at, bar.why)
         else:
             self.marks.mode(bar.cell.mode)
             look = marks.bar(self.looks[bar.name], bar.cell.mode)
@@ -226,18 +217,12 @@ def _whose_whiskers(cells, over):
 def grouped_bars(experiment, part, figure, styles):
     """`y` grouped by `x`, one bar for each value of `series`; with `normalise` as ratio to that
     method within each group, which is what numbers of unlike hardware can be compared by."""
-    x, y, series = (
-        figure.get("x", "workers"),
-        figure.get("y") or figure.get("metric") or "throughput",
-        figure.get("series", "method"),
-    )
+    x, y, series = figure.get("x", "workers"), selection.metric_of(figure), figure.get("series", "method")
     x = "link" if x == "link_gbps" else x
     if series == "method" and not x.startswith(("method_options", "sparsifier")):
         series = "label"
     normalise, published = figure.get("normalise"), papers.Published(figure)
-    chosen = part.shown(figure)
-    if not any(cell.values(y) for cell in chosen):
-        raise selection.NoData(f"no trial of part '{part.id}' counts that has '{y}'")
+    chosen = selection.shown_with(part, figure, y)
     found = selection.panels(chosen, [x, series])
     name_of = _namer(found, x, series)
     looks, order = _series_looks(styles, chosen, series, name_of)
@@ -258,7 +243,7 @@ def grouped_bars(experiment, part, figure, styles):
     draw = _Drawing(looks, order, strangers, normalise, published.paper, papers.calibration(chosen))
     crowd = max(len(panel.places) for panel in panels) * len(draw.slots)
     widest = 3 if crowd <= CROWDED or not published else 1 if crowd > 2 * CROWDED else 2
-    rows = layout.arrange([(panel.fields, panel) for panel in panels], widest)
+    rows = style.rows_of_workloads([(panel.fields, panel) for panel in panels], widest)
     columns = max(len(row) for row in rows)
     ratios = [
         max(len(row[column][1].places) for row in rows if column < len(row))
@@ -268,7 +253,6 @@ def grouped_bars(experiment, part, figure, styles):
         len(rows), columns, 2.05, sharey="row", gridspec_kw={"width_ratios": ratios}
     )
     cut = False
-    name = wording.metric_name(y)
     for row, axes_row in zip(rows, grid):
         for axes in axes_row[len(row) :]:
             axes.set_visible(False)
@@ -287,14 +271,12 @@ def grouped_bars(experiment, part, figure, styles):
                 marks.level(axes, 1.0, normalise)
             style.thousands(axes.yaxis)
             style.panel_title(axes, *selection.panel_words(fields, panel.cells, (x,)))
-            axes.set_xlabel(layout.axis_words(x))
+            axes.set_xlabel(wording.axis(x))
         # Two blocks can leave whiskers of several bars' height: they are cut, the caption says so.
         top, highest = max(largest * 1.15, whisker * 1.04), largest * TALLEST
         cut = cut or top > highest
         axes_row[0].set_ylim(0, min(top, highest) * scale)
-        axes_row[0].set_ylabel(
-            f"{name} over {normalise}'s" if normalise else f"{name} ({unit})" if unit else name
-        )
+        axes_row[0].set_ylabel(wording.over(y, normalise) if normalise else wording.axis(y, unit))
     labels = {name: name for name in order}
     if series not in ("method", "label"):
         labels = {
@@ -311,9 +293,9 @@ def grouped_bars(experiment, part, figure, styles):
     handles += draw.marks.handles() + beside.handles()
     if draw.dots:
         handles.append(marks.dot_handle("one block"))
-    words = f"{name} over {normalise}'s" if normalise else name
+    words = wording.over(y, normalise) if normalise else wording.metric_name(y)
     title = figure.get("title") or (
-        f"{words} by {layout.axis_words(x).lower()} and {layout.axis_words(series).lower()}"
+        f"{words} by {wording.axis(x).lower()} and {wording.axis(series).lower()}"
     )
     over = normalise or part.reference
     ends = "; the longest are cut by the axis" if cut else ""
@@ -343,7 +325,7 @@ def grouped_bars(experiment, part, figure, styles):
 
 def _table(panels, draw, published, x, y, normalise, elsewhere):
     """Ours, the paper's, and how far apart."""
-    columns = ["method", layout.axis_words(x).lower(), "ours", "published"]
+    columns = ["method", wording.axis(x).lower(), "ours", "published"]
     if normalise:
         columns += [f"ours / {normalise}", f"published / {normalise}"]
     apart = "of the ratios: ours / published − 1" if normalise else "ours / published − 1"
@@ -378,28 +360,16 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
                 theirs = f"{height:.2f}x" if row else ""
                 if texts:
                     theirs = f"{theirs} (text {texts[0]:.2f}x)".strip()
-                line += [
-                    (
-                        wording.ratio(bar)
-                        if bar.value is not None
-                        else wording.NONE
-                    ),
-                    theirs or wording.NONE,
-                ]
-            if row and papers.is_calibration(row, published.paper, draw.inputs):
-                apart = "calibration input"
-            elif row and bar.value is not None:
-                apart = f"{100 * (bar.value / height - 1):+.1f}{wording.THIN}%"
-            else:
-                apart = wording.NONE
+                ours_over = wording.NONE if bar.value is None else wording.ratio(bar)
+                line += [ours_over, theirs or wording.NONE]
+            calibrated = row and papers.is_calibration(row, published.paper, draw.inputs)
             line += [
-                apart,
+                papers.apart(bar.value, height, calibrated),
                 str(bar.cell.n) if bar.cell else wording.NONE,
                 row.artifact if row else wording.NONE,
             ]
             rows.append(line)
-        heading = selection.panel_words(panel.fields, panel.cells, (x,), full_link=True)
-        table.groups.append((", ".join(words for words in heading if words), rows))
+        table.groups.append((selection.heading(panel.fields, panel.cells, (x,)), rows))
     if not normalise:
         table.notes.append("The hardware differs unless ours is a model of the paper's cluster.")
     table.notes += [published.source(), papers.settings_words(elsewhere)]

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from sparfuse_report import cells as selection, style, wording
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report.drawn import Drawn, caption
 
 BAND = 0.15  # the median error that the model may have on cells that are not oversubscribed
 
@@ -62,38 +60,21 @@ def prediction(experiment, part, figure, styles):
     scale, unit = wording.seconds_scale(max(seconds))
     low, high = min(seconds) * scale / 1.35, max(seconds) * scale * 1.35
     line = [low, high]
-    axes.fill_between(
-        line,
-        [value * (1 - BAND) for value in line],
-        [value * (1 + BAND) for value in line],
-        color="#d8dee4",
-        alpha=0.7,
-        linewidth=0,
-    )
+    least, most = ([value * (1 + sign * BAND) for value in line] for sign in (-1, 1))
+    axes.fill_between(line, least, most, color=style.GRID, alpha=0.7, linewidth=0)
     axes.plot(line, line, color=style.QUIET, linewidth=0.9)
     for pair in pairs:
         look = styles[pair.live.label]
         observed, guess = pair.observed.value * scale, pair.predicted * scale
         if pair.observed.low is not None:
-            axes.plot(
-                [pair.observed.low * scale, pair.observed.high * scale],
-                [guess, guess],
-                color=look.colour,
-                linewidth=0.6,
-                alpha=0.5,
-                zorder=3,
-            )
-        axes.plot(
-            observed,
-            guess,
-            marker=look.marker,
-            linestyle="",
-            markersize=6.2,
-            markerfacecolor="white" if pair.oversubscribed else look.colour,
-            markeredgecolor=look.colour if pair.oversubscribed else style.INK,
-            markeredgewidth=1.1 if pair.oversubscribed else 0.5,
-            zorder=4,
-        )
+            ends = [pair.observed.low * scale, pair.observed.high * scale]
+            look_of = {"color": look.colour, "linewidth": 0.6, "alpha": 0.5, "zorder": 3}
+            axes.plot(ends, [guess, guess], **look_of)
+        face, edge, width = look.colour, style.INK, 0.5
+        if pair.oversubscribed:
+            face, edge, width = "white", look.colour, 1.1
+        axes.plot(observed, guess, marker=look.marker, linestyle="", markersize=6.2, zorder=4,
+                  markerfacecolor=face, markeredgecolor=edge, markeredgewidth=width)
     for axis in ("x", "y"):
         getattr(axes, f"set_{axis}scale")("log")
         getattr(axes, f"set_{axis}lim")(low, high)
@@ -101,38 +82,19 @@ def prediction(experiment, part, figure, styles):
     style.few_ticks(axes.yaxis)
     axes.set_aspect("equal")
     axes.grid(axis="x", visible=True)
-    axes.set_xlabel(f"Observed step time ({unit}, log scale)")
-    axes.set_ylabel(f"Predicted step time ({unit}, log scale)")
+    axes.set_xlabel(wording.axis("observed", unit, log=True))
+    axes.set_ylabel(wording.axis("predicted", unit, log=True))
     names = styles.sort(pair.live.label for pair in pairs)
     handles = [
-        Line2D(
-            [],
-            [],
-            linestyle="",
-            marker=styles[name].marker,
-            color=styles[name].colour,
-            markeredgecolor=style.INK,
-            markeredgewidth=0.5,
-            markersize=6,
-            label=name,
-        )
+        style.entry(name, linestyle="", marker=styles[name].marker, color=styles[name].colour,
+                    markeredgecolor=style.INK, markeredgewidth=0.5, markersize=6)
         for name in names
     ]
     if any(pair.oversubscribed for pair in pairs):
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                marker="o",
-                markerfacecolor="white",
-                markersize=6,
-                markeredgecolor=style.QUIET,
-                label="open: oversubscribed",
-            )
-        )
-    handles.append(Patch(facecolor="#d8dee4", label=f"within {BAND * 100:.0f} %"))
-    handles.append(Line2D([], [], color=style.QUIET, linewidth=0.9, label="predicted = observed"))
+        look = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": "white"}
+        handles.append(style.entry("open: oversubscribed", markeredgecolor=style.QUIET, **look))
+    handles.append(Patch(facecolor=style.GRID, label=f"within {BAND * 100:.0f} %"))
+    handles.append(style.entry("predicted = observed", color=style.QUIET, linewidth=0.9))
     title = figure.get("title") or "Predicted against observed step time"
     title += f": {error_words(result)}"
     text = caption(

@@ -2,14 +2,15 @@
 
 import math
 
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from sparfuse_report import cells as selection, style, tables, wording
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report.drawn import Drawn, caption
 
 LESS, MORE = "#a9c4dd", "#2f4b66"  # a factor below 1, above 1
+EDGE = {"edgecolor": style.INK, "linewidth": 0.5}
+DECLARED = {"color": style.INK, "linewidth": 1.2}
+AS_REFERENCE = {"color": style.ALARM, "linewidth": 1.0, "linestyle": (0, (2, 1.5))}
 
 
 def _changes(cell):
@@ -31,9 +32,7 @@ class _Setting:
         self.by_change = {}
         for cell in inside:
             self.by_change.setdefault(_changes(cell), {})[cell.method] = cell
-        self.changes = sorted(
-            (change for change in self.by_change if change), key=lambda change: change
-        )
+        self.changes = sorted(filter(None, self.by_change))
 
     def words(self):
         return ", ".join(word for word in selection.panel_words(self.fields, self.cells) if word)
@@ -79,7 +78,7 @@ class _Setting:
 def sensitivity(experiment, part, figure, styles):
     """A tornado for each method and setting: each input's bar ends where its factors move the ratio
     to the reference."""
-    metric = figure.get("y") or figure.get("metric") or "throughput"
+    metric = selection.metric_of(figure)
     chosen = part.shown(figure)
     reference = figure.get("reference") or part.reference
     if not reference:
@@ -109,21 +108,14 @@ def sensitivity(experiment, part, figure, styles):
             axes.set_visible(False)
         for column, (method, axes) in enumerate(zip(methods, axes_of)):
             _tornado(axes, one, method, names, column % columns == 0)
-            axes.set_xlabel(f"{wording.metric_name(metric)} over {reference}'s")
+            axes.set_xlabel(wording.over(metric, reference))
             style.panel_title(axes, method, one.short())
     factors = sorted({round(change[1], 6) for one in settings for change in one.changes})
     handles = [
-        Patch(facecolor=LESS, edgecolor=style.INK, linewidth=0.5, label="factor below 1"),
-        Patch(facecolor=MORE, edgecolor=style.INK, linewidth=0.5, label="factor above 1"),
-        Line2D([], [], color=style.INK, linewidth=1.2, label="declared inputs"),
-        Line2D(
-            [],
-            [],
-            color=style.ALARM,
-            linewidth=1.0,
-            linestyle=(0, (2, 1.5)),
-            label=f"as {reference}",
-        ),
+        Patch(facecolor=LESS, **EDGE, label="factor below 1"),
+        Patch(facecolor=MORE, **EDGE, label="factor above 1"),
+        style.entry("declared inputs", **DECLARED),
+        style.entry(f"as {reference}", **AS_REFERENCE),
     ]
     title = figure.get("title") or f"What a declared input does to the ratio to {reference}"
     text = caption(
@@ -149,21 +141,11 @@ def _tornado(axes, one, method, names, with_names):
                 for change in one.changes
                 if change[0] == name and (ratio := one.ratio(change, method))
             ]
-            for length, factor in sorted(
-                moved, key=lambda pair: -abs(pair[0])
-            ):  # none hides another
-                axes.barh(
-                    place,
-                    length,
-                    0.66,
-                    left=declared.value,
-                    facecolor=LESS if factor < 1 else MORE,
-                    edgecolor=style.INK,
-                    linewidth=0.5,
-                    zorder=3,
-                )
-        axes.axvline(declared.value, color=style.INK, linewidth=1.2, zorder=4)
-    axes.axvline(1.0, color=style.ALARM, linewidth=1.0, linestyle=(0, (2, 1.5)), zorder=2)
+            for length, factor in sorted(moved, key=lambda pair: -abs(pair[0])):  # none hides another
+                colour = LESS if factor < 1 else MORE
+                axes.barh(place, length, 0.66, left=declared.value, facecolor=colour, zorder=3, **EDGE)
+        axes.axvline(declared.value, zorder=4, **DECLARED)
+    axes.axvline(1.0, zorder=2, **AS_REFERENCE)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_yticks(range(len(names)), names if with_names else [""] * len(names))
     axes.tick_params(axis="y", length=0)
@@ -172,15 +154,8 @@ def _tornado(axes, one, method, names, with_names):
 
 
 def _table(settings, methods, reference, metric):
-    table = tables.Table(
-        [
-            "input",
-            "factor",
-            *(f"{name} / {reference}" for name in methods),
-            "order that changes",
-            "n",
-        ]
-    )
+    ratios = [f"{name} / {reference}" for name in methods]
+    table = tables.Table(["input", "factor", *ratios, "order that changes", "n"])
     for one in settings:
         rows = []
         for change in [None, *one.changes]:
@@ -195,8 +170,7 @@ def _table(settings, methods, reference, metric):
                     str(max((cell.n for cell in cells.values()), default=0)),
                 ]
             )
-        words = selection.panel_words(one.fields, one.cells, full_link=True)
-        table.groups.append((", ".join(word for word in words if word), rows))
+        table.groups.append((selection.heading(one.fields, one.cells), rows))
     turned = [change for one in settings for change in one.changes if one.turned(change)]
     table.notes.append(
         f"Order by {wording.metric_name(metric).lower()}: "

@@ -2,13 +2,12 @@
 
 import re
 
-from matplotlib.lines import Line2D
-
-from sparfuse_report import cells as selection, layout, published as papers, style
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report import cells as selection, published as papers, style, wording
+from sparfuse_report.drawn import Drawn, caption
 
 LEFT, RIGHT = "#1f4fa3", "#b3362b"
+BROKEN, SOLID = (4, 1.4), (None, None)
+THIN = {"linewidth": 0.8, "alpha": 0.75}  # published lines
 FRACTION = 1.02  # where an axis of fractions ends
 RATE = "missing_rate"  # of the sparsified tensors, those of which nothing was sent in a step
 
@@ -23,16 +22,9 @@ def _points(cells, x, metric):
 
 
 def _line(axes, points, colour, **look):
-    axes.plot(
-        [point[0] for point in points],
-        [point[1] for point in points],
-        color=colour,
-        markeredgecolor=style.INK,
-        markeredgewidth=0.5,
-        markersize=4.4,
-        zorder=4,
-        **look,
-    )
+    xs, ys = ([point[i] for point in points] for i in (0, 1))
+    edge = {"markeredgecolor": style.INK, "markeredgewidth": 0.5}
+    axes.plot(xs, ys, color=colour, markersize=4.4, zorder=4, **edge, **look)
     for at, _, low, high in points:
         if low is not None:
             axes.plot([at, at], [low, high], color=colour, linewidth=0.9, zorder=3)
@@ -44,9 +36,9 @@ def _degree(row):
     return float(found[1]) / 100 if found else None
 
 
-def _published_line(axes, rows, colour, dashes):
+def _published_line(axes, rows, look):
     points = sorted((_degree(row), row.value) for row in rows if _degree(row) is not None)
-    axes.plot(*zip(*points), color=colour, linewidth=0.8, dashes=dashes, alpha=0.75, zorder=2)
+    axes.plot(*zip(*points), **look, **THIN, zorder=2)
 
 
 def _is_fraction(unit):
@@ -65,12 +57,9 @@ def dual_line(experiment, part, figure, styles):
         )
     printed = papers.Published(figure)
     panels = selection.panels(chosen, [x])
-    columns = min(2, len(panels))
-    made, grid = style.figure(-(-len(panels) // columns), columns, 2.5)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
+    made, places = style.panels(len(panels), 2, 2.5)
     shown, failed, thin = [], [], {}
-    for (fields, inside), axes in zip(panels, grid.flat):
+    for (fields, inside), axes in zip(panels, places):
         units = [cell.unit("final_metric") for cell in inside if cell.n]
         unit = units[0] if units else ""
         right = axes.twinx()
@@ -79,32 +68,25 @@ def dual_line(experiment, part, figure, styles):
         metric = _points(inside, x, "final_metric")
         rates = _points(inside, x, RATE)
         _line(axes, metric, LEFT, marker="o", linestyle="-", linewidth=1.5)
-        _line(right, rates, RIGHT, marker="^", dashes=(4, 1.4), linewidth=1.5)
-        for row_metric in dict.fromkeys(row.metric for row in printed.of(inside[0].workload)):
-            rows = [
-                row
-                for row in printed.of(inside[0].workload)
-                if row.metric == row_metric and row.value is not None
-            ]
+        _line(right, rates, RIGHT, marker="^", dashes=BROKEN, linewidth=1.5)
+        theirs = printed.of(inside[0].workload)
+        for row_metric in dict.fromkeys(row.metric for row in theirs):
+            rows = [row for row in theirs if row.metric == row_metric and row.value is not None]
             missing = row_metric == "tensor missing rate"
             if not missing and not _is_fraction(unit):
                 continue  # a perplexity and an accuracy have no axis in common
-            _published_line(
-                right if missing else axes,
-                rows,
-                RIGHT if missing else LEFT,
-                (4, 1.4) if missing else (None, None),
-            )
-            thin[f"published: {row_metric}"] = (RIGHT if missing else LEFT, missing)
+            look = {"color": RIGHT, "dashes": BROKEN} if missing else {"color": LEFT, "dashes": SOLID}
+            _published_line(right if missing else axes, rows, look)
+            thin[f"published: {row_metric}"] = look
             shown += rows
         failed += [
-            f"{layout.axis_words(x).lower()} {cell.get(x):g}: {cell.failure()}"
+            f"{wording.axis(x).lower()} {cell.get(x):g}: {cell.failure()}"
             for cell in inside
             if cell.failure()
         ]
-        axes.set_xlabel(layout.axis_words(x))
-        axes.set_ylabel(f"Final metric ({unit or 'fraction'})", color=LEFT)
-        right.set_ylabel("Missing tensors (fraction)", color=RIGHT)
+        axes.set_xlabel(wording.axis(x))
+        axes.set_ylabel(wording.axis("final_metric", unit or "fraction"), color=LEFT)
+        right.set_ylabel(wording.axis(RATE, "fraction"), color=RIGHT)
         right.set_ylim(0, FRACTION)
         if _is_fraction(unit):
             axes.set_ylim(0, FRACTION)
@@ -112,31 +94,12 @@ def dual_line(experiment, part, figure, styles):
         right.tick_params(axis="y", colors=RIGHT)
         style.panel_title(axes, *selection.panel_words(fields, inside))
     handles = [
-        Line2D([], [], color=LEFT, marker="o", markersize=4.4, label="final metric (left)"),
-        Line2D(
-            [],
-            [],
-            color=RIGHT,
-            marker="^",
-            markersize=4.4,
-            dashes=(4, 1.4),
-            label="missing tensors (right)",
-        ),
-    ]
-    handles += [
-        Line2D(
-            [],
-            [],
-            color=colour,
-            linewidth=0.8,
-            alpha=0.75,
-            dashes=(4, 1.4) if missing else (None, None),
-            label=label,
-        )
-        for label, (colour, missing) in thin.items()
+        style.entry("final metric (left)", color=LEFT, marker="o", markersize=4.4),
+        style.entry("missing tensors (right)", color=RIGHT, marker="^", markersize=4.4, dashes=BROKEN),
+        *(style.entry(label, **look, **THIN) for label, look in thin.items()),
     ]
     title = figure.get("title") or (
-        f"Final metric and missing tensors over {layout.axis_words(x).lower()}"
+        f"Final metric and missing tensors over {wording.axis(x).lower()}"
     )
     text = caption(
         chosen,

@@ -3,9 +3,8 @@ exchange."""
 
 import numpy as np
 
-from sparfuse_report import cells as selection, layout, published as papers, style, wording
-from sparfuse_report.caption import caption
-from sparfuse_report.drawn import Drawn
+from sparfuse_report import cells as selection, published as papers, style, wording
+from sparfuse_report.drawn import Drawn, caption
 
 # kind of a span, the lane that tells it from others, our words, a paper's (SAFusion, Fig. 7)
 PARTS = (
@@ -45,21 +44,16 @@ def _stack(axes, place, parts, scale):
         bottom += parts[kind] * scale
     whole = sum(parts.values())
     if whole > 0 and parts["wait"] / whole > 0.12:
-        axes.annotate(
-            f"{100 * parts['wait'] / whole:.0f}{wording.THIN}%",
-            (place, (parts["pack"] + parts["wait"] / 2) * scale),
-            ha="center",
-            va="center",
-            fontsize=7,
-            color="white",
-        )
+        share = f"{100 * parts['wait'] / whole:.0f}{wording.THIN}%"
+        middle = (parts["pack"] + parts["wait"] / 2) * scale
+        axes.annotate(share, (place, middle), ha="center", va="center", fontsize=7, color="white")
 
 
 def _frame(axes, labels, head, rest):
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_xticks(range(len(labels)), labels)
     axes.tick_params(axis="x", length=0)
-    axes.set_xlabel("Sparsifier")
+    axes.set_xlabel(wording.axis("sparsifier"))
     style.thousands(axes.yaxis)
     style.panel_title(axes, head, rest)
 
@@ -80,11 +74,8 @@ def waiting(experiment, part, figure, styles):
     printed = papers.Published(figure)
     rows = [row for row in printed.rows if row.value is not None and row.metric.startswith("time:")]
     count = len(panels) + bool(rows)
-    columns = min(count, 3)
-    made, grid = style.figure(-(-count // columns), columns, 2.3)
-    for axes in grid.flat[count:]:
-        axes.set_visible(False)
-    for (fields, inside), axes in zip(panels, grid.flat):
+    made, places = style.panels(count, 3, 2.3)
+    for (fields, inside), axes in zip(panels, places):
         ordered = sorted(inside, key=lambda cell: str(cell.get("sparsifier")))
         longest = max(
             (sum(times[cell.hash].values()) for cell in inside if cell.hash in times), default=0
@@ -94,31 +85,25 @@ def waiting(experiment, part, figure, styles):
             if cell.hash in times:
                 _stack(axes, place, times[cell.hash], scale)
             else:
-                quiet = cell.failure() in ("not run", None)
-                why = cell.failure() or "no spans"
-                layout.write_failure(axes, place, why, style.QUIET if quiet else style.ALARM)
-        axes.set_ylabel(f"Time of a step and rank ({unit})")
+                style.write_failure(axes, place, cell.failure() or "no spans")
+        axes.set_ylabel(wording.axis("step_and_rank", unit))
         said = {key: value for key, value in fields.items() if key != "method"}
         head, rest = selection.panel_words(said, inside)
         names = ", ".join(styles.sort(cell.method for cell in inside))
         _frame(axes, [str(cell.get("sparsifier")) for cell in ordered], f"{names}, {head}", rest)
     if rows:
-        axes = grid.flat[len(panels)]
+        axes = places[-1]
         names = sorted({row.fields["sparsifier"] for row in rows}, key=str.lower)
         unit = rows[0].unit
         for place, name in enumerate(names):
             mine = [row for row in rows if row.fields["sparsifier"] == name]
-            _stack(
-                axes,
-                place,
-                {
-                    kind: sum(row.value for row in mine if row.metric.startswith(f"time:{theirs}"))
-                    for kind, _, _, theirs in PARTS
-                },
-                1.0,
-            )
+            parts = {
+                kind: sum(row.value for row in mine if row.metric.startswith(f"time:{theirs}"))
+                for kind, _, _, theirs in PARTS
+            }
+            _stack(axes, place, parts, 1.0)
         axes.set_facecolor("#f6f8fa")
-        axes.set_ylabel(f"Cumulative over a trace ({unit})")
+        axes.set_ylabel(wording.axis("trace", unit))
         _frame(axes, names, f"Published: {printed.artifacts(rows)}", rows[0].setting())
     handles = [style.work_patch(LOOKS[kind], words) for kind, _, words, _ in PARTS]
     title = figure.get("title") or "Copying, waiting and exchange of fused buffers, by sparsifier"
