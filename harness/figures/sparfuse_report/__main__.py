@@ -115,23 +115,28 @@ def draw_figures(arguments):
             print(f"{name}: not drawn: {reason}", file=sys.stderr)
             continue
         data[name] = numbers(drawn)
-        style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
-        for path in style.write(drawn.figure, arguments.out, name):
-            print(path)
-        for path in tables.write_csv(drawn.tables, arguments.out, name):
-            print(path)
-        style.close(drawn.figure)
+        paths = write_figure(drawn, arguments.out, name)
+        print(*paths, *tables.write_csv(drawn.tables, arguments.out, name), sep="\n")
         written += 1
     if arguments.data:
         write_page(arguments.data, json.dumps(data, indent=1) + "\n")
     return 1 if asked and not written else 0
 
 
-def write_page(path, text):
+def write_figure(drawn, folder, name):
+    """Returns the paths."""
+    style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
+    paths = style.write(drawn.figure, folder, name)
+    style.close(drawn.figure)
+    return paths
+
+
+def write_page(path, text, quiet=False):
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    print(path)
+    if not quiet:
+        print(path)
 
 
 def write_report(arguments):
@@ -175,11 +180,8 @@ def explain_pair(arguments):
     found["conclusion"] = explain_words.conclusion(found)
     try:
         drawn = explain_picture.timelines(of, over, found)
-        style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
-        name = explain_picture.file_name(of, over)
-        found["figures"] = [str(path) for path in style.write(drawn.figure, arguments.out, name)]
-        style.close(drawn.figure)
-        missing = ""
+        paths = write_figure(drawn, arguments.out, explain_picture.file_name(of, over))
+        found["figures"], missing = list(map(str, paths)), ""
     except selection.NoData as reason:
         found["figures"], missing = [], f"not drawn: {reason}"
     if arguments.json:
@@ -192,12 +194,9 @@ def explain_pair(arguments):
 
 def draw_phase(arguments):
     found = read_json(arguments.data)
-    drawn = phase.draw(found)
-    style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
-    for path in style.write(drawn.figure, arguments.out, phase.file_name(found)):
-        if not arguments.quiet:
-            print(path)
-    style.close(drawn.figure)
+    paths = write_figure(phase.draw(found), arguments.out, phase.file_name(found))
+    if not arguments.quiet:
+        print(*paths, sep="\n")
     return 0
 
 
@@ -205,19 +204,15 @@ def draw_comparison(arguments):
     found = read_json(arguments.data)
     for experiment, part, cells in compare.parts_of(found):
         drawn = compare.draw(found, experiment, part, cells)
-        style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
-        for path in style.write(drawn.figure, arguments.out, compare.file_name(experiment, part)):
-            if not arguments.quiet:
-                print(path)
-        style.close(drawn.figure)
+        paths = write_figure(drawn, arguments.out, compare.file_name(experiment, part))
+        if not arguments.quiet:
+            print(*paths, sep="\n")
     return 0
 
 
 def write_site(arguments):
     for name, text in web.pages(read_json(arguments.data)):
-        path = Path(arguments.out) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_page(Path(arguments.out) / name, text, quiet=True)
     return 0
 
 
@@ -226,42 +221,23 @@ def main(argv=None):
         prog="sparfuse_report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, act in (
-        ("figure", draw_figures),
-        ("report", write_report),
-        ("parts", write_parts),
-        ("explain", explain_pair),
+    spec, pair = ["results", "experiment", "spec", "out"], ["of", "over"]
+    for verb, act, needed, optional, flags in (
+        ("figure", draw_figures, spec, ["part", "figure", "data"], []),
+        ("report", write_report, spec, [], []),
+        ("parts", write_parts, [*spec, *pair], [], []),
+        ("explain", explain_pair, [*spec, *pair, "differences"], [], ["json"]),
+        ("paper", write_paper, ["results", "index", "out"], [], []),
+        ("phase", draw_phase, ["data", "out"], [], ["quiet"]),
+        ("compare", draw_comparison, ["data", "out"], [], ["quiet"]),
+        ("site", write_site, ["data", "out"], [], []),
     ):
         sub = verbs.add_parser(verb)
-        sub.add_argument("--results", required=True)
-        sub.add_argument("--experiment", required=True)
-        sub.add_argument("--spec", required=True)
-        sub.add_argument("--out", required=True)
-        if verb == "figure":
-            sub.add_argument("--part")
-            sub.add_argument("--figure")
-            sub.add_argument("--data")
-        if verb in ("parts", "explain"):
-            sub.add_argument("--of", required=True)
-            sub.add_argument("--over", required=True)
-        if verb == "explain":
-            sub.add_argument("--differences", required=True)
-            sub.add_argument("--json", action="store_true")
         sub.set_defaults(act=act)
-    sub = verbs.add_parser("paper")
-    for option in ("--results", "--index", "--out"):
-        sub.add_argument(option, required=True)
-    sub.set_defaults(act=write_paper)
-    for verb, act in (("phase", draw_phase), ("compare", draw_comparison)):
-        sub = verbs.add_parser(verb)
-        sub.add_argument("--data", required=True)
-        sub.add_argument("--out", required=True)
-        sub.add_argument("--quiet", action="store_true")
-        sub.set_defaults(act=act)
-    sub = verbs.add_parser("site")
-    for option in ("--data", "--out"):
-        sub.add_argument(option, required=True)
-    sub.set_defaults(act=write_site)
+        for name in needed + optional:
+            sub.add_argument(f"--{name}", required=name in needed)
+        for name in flags:
+            sub.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args(argv)
     try:
         return arguments.act(arguments)

@@ -6,8 +6,6 @@ import math
 import re
 import textwrap
 
-from matplotlib.lines import Line2D
-
 from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn
 
@@ -18,11 +16,6 @@ PANEL = 2.2  # inches of a panel of slopes
 DODGE = 0.04  # of the way between two systems: lines of methods stand so far apart
 NAME = 16  # letters of a line of a system's name
 LETTERS = 90  # of all names beside one another, before they are turned
-VERDICTS = {
-    "agree": "agree",
-    "undecided": "undecided",
-    "not comparable": "not comparable",
-}
 SECOND = "#b3362b"
 FIRST = "#1f4fa3"
 PLAN = "#8a5a00"
@@ -144,7 +137,7 @@ def verdict(cell):
         return f"larger on {cell['first']}", FIRST
     if cell["verdict"] == "second":
         return f"larger on {cell['second']}", SECOND
-    return VERDICTS[cell["verdict"]], style.QUIET
+    return cell["verdict"], style.QUIET
 
 
 def draw_pair(found, experiment, part, cells):
@@ -178,22 +171,20 @@ def draw_pair(found, experiment, part, cells):
     style.few_ticks(axes.xaxis)
     axes.set_xlabel(wording.axis("ratio_in_blocks", reference=found["reference"]))
     handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=4, label=f"{name}: {side['hardware']}")
-        for name, side, colour, marker in zip(
-            (first, second), found["sides"], (FIRST, SECOND), ("o", "D")
-        )
+        style.entry(f"{side['name']}: {side['hardware']}", color=colour, marker=marker, markersize=4)
+        for side, colour, marker in zip(found["sides"], (FIRST, SECOND), ("o", "D"))
     ]
     if any(_carried(cell) for cell in cells):
-        handles.append(Line2D([], [], color=SECOND, marker="D", markersize=4.5, markerfacecolor="white",
-                              linestyle=(0, (2.2, 1.1)), linewidth=0.8,
-                              label=f"{first} carried over to {second}: modelled"))
+        handles.append(style.entry(
+            f"{first} carried over to {second}: modelled", color=SECOND, marker="D", markersize=4.5,
+            markerfacecolor="white", linestyle=(0, (2.2, 1.1)), linewidth=0.8))
     plans = {measured for ratio, measured in map(_forced, cells) if ratio}
     giver = next((cell["second_forced"]["plan_of"] for cell in cells if cell.get("second_forced")), "")
     for measured in sorted(plans, reverse=True):
-        handles.append(Line2D([], [], color=PLAN, marker="s", markersize=4.5, linestyle="none",
-                              markerfacecolor=PLAN if measured else "white",
-                              label=f"{second} with the plan of {giver}: "
-                                    + ("measured" if measured else "modelled")))
+        how, face = ("measured", PLAN) if measured else ("modelled", "white")
+        handles.append(style.entry(
+            f"{second} with the plan of {giver}: {how}", color=PLAN, marker="s", markersize=4.5,
+            linestyle="none", markerfacecolor=face))
     return Drawn(made, f"{experiment}/{part}: {first} and {second}", _caption(found, cells), handles)
 
 
@@ -246,8 +237,8 @@ def draw_slopes(found, experiment, part, cells):
                 _hollow(axes, names.index(name) + shift, ratio["value"], look.colour, look.marker)
             last = max((x for x, ratio in enumerate(ratios) if ratio), default=None)
             if words != method and last is not None:  # its look is that of other lines, too
-                axes.annotate(words, (xs[last], values[last]), xytext=(5, 0), va="center",
-                              textcoords="offset points", fontsize=6, annotation_clip=False)
+                style.note(axes, words, (xs[last], values[last]), (5, 0), va="center", fontsize=6,
+                           annotation_clip=False)
         axes.axhline(1, color=style.INK, linewidth=0.7)
         axes.set_ylabel(wording.axis("ratio", reference=found["reference"]))
         axes.set_title(_title(setting, each), loc="left", fontsize=8)
@@ -262,7 +253,7 @@ def draw_slopes(found, experiment, part, cells):
         style.few_ticks(axes.yaxis)
         axes.tick_params(labelbottom=axes is grid[-1, 0] or not crowded)
     handles = [
-        Line2D([], [], label=name, marker=styles[name].marker, **styles[name].line())
+        style.entry(name, marker=styles[name].marker, **styles[name].line())
         for name in styles.sort(methods)
     ]
     title = f"{experiment}/{part} on {len(names)} systems"

@@ -50,15 +50,8 @@ def _write_phases(axes, spans, scale, end):
         first, last, whole = _seconds_of(spans, kind)
         text = f"{name} {wording.number(whole * scale)}"
         if (last - first) * scale / end > CHARACTER * len(text):
-            axes.annotate(
-                text,
-                (0.5 * (first + last) * scale, -0.5),
-                fontsize=LABEL_SIZE + 0.4,
-                ha="center",
-                va="bottom",
-                color=style.QUIET,
-                annotation_clip=False,
-            )
+            axes.annotate(text, (0.5 * (first + last) * scale, -0.5), fontsize=LABEL_SIZE + 0.4,
+                          ha="center", va="bottom", color=style.QUIET, annotation_clip=False)
 
 
 def _write_units(axes, spans, names, scale, end):
@@ -70,17 +63,9 @@ def _write_units(axes, spans, names, scale, end):
         number = re.search(r"\d+", label)
         for text in (label, number[0] if number else ""):
             if text and (stop - begin) / end > CHARACTER * (len(text) + 1):
-                axes.text(
-                    0.5 * (begin + stop),
-                    names.index(spans["lane"][at]),
-                    text,
-                    fontsize=LABEL_SIZE,
-                    color="white",
-                    ha="center",
-                    va="center_baseline",
-                    zorder=6,
-                    path_effects=[behind],
-                )
+                axes.text(0.5 * (begin + stop), names.index(spans["lane"][at]), text, color="white",
+                          fontsize=LABEL_SIZE, ha="center", va="center_baseline", zorder=6,
+                          path_effects=[behind])
                 break
 
 
@@ -101,28 +86,17 @@ def timelines(of, over, found):
         _write_units(axes, spans, lanes, scale, end)
         axes.set_xlim(0, end)
         exposed = wording.number(_seconds_of(spans, "wait")[2] * scale)
-        axes.set_title(
-            f"{name}: {wording.number(last)} {unit}, {exposed} of it exposed",
-            fontweight="bold",
-            fontsize=8,
-            pad=10,
-        )
+        words = f"{name}: {wording.number(last)} {unit}, {exposed} of it exposed"
+        axes.set_title(words, fontweight="bold", fontsize=8, pad=10)
     _mark_difference(grid[:, 0], [each * scale for each in ends], heights, unit)
     style.thousands(grid[-1, 0].xaxis)
     grid[-1, 0].set_xlabel(wording.axis("since_begin", unit, where="the rank that is shown"))
     change = found["step"]["difference"]["value"]
     factor, of_unit = wording.seconds_scale(abs(change))
-    setting = (
-        f"{of.describe()}; {over.describe()}"
-        if found["unlike_in"]
-        else ", ".join(
-            [
-                of.workload,
-                selection.field_words("workers", of.workers),
-                wording.link_in_full(of.config),
-            ]
-        )
-    )
+    setting = f"{of.describe()}; {over.describe()}"
+    if not found["unlike_in"]:
+        workers = selection.field_words("workers", of.workers)
+        setting = f"{of.workload}, {workers}, {wording.link_in_full(of.config)}"
     text = caption(
         [of, over],
         f"Setting: {setting}. One step of each shows its course and has no "
@@ -135,13 +109,9 @@ def timelines(of, over, found):
         + "). Over all measured steps and blocks the median steps differ by "
         f"{wording.number(abs(change) * factor)} {of_unit}. Numbers in exchanges name units.",
     )
+    exposed = ("exposed_communication", "exposed: compute waits")
     handles = timeline.handles(
-        kinds,
-        lambda kind: (
-            style.work_patch("exposed_communication", "exposed: compute waits")
-            if kind == "wait"
-            else style.work_patch(kind)
-        ),
+        kinds, lambda kind: style.work_patch(*exposed if kind == "wait" else (kind,))
     )
     return Drawn(made, f"Why {called[0]} and {called[1]} take unequal time", text, handles)
 
@@ -154,31 +124,13 @@ def _mark_difference(panels, ends, heights, unit):
         return
     axes, row = panels[short], 0.5 * (heights[short] - 1)
     axes.axvline(high, color=style.QUIET, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
-    axes.annotate(
-        "",
-        (high, row),
-        (low, row),
-        arrowprops={
-            "arrowstyle": "<->",
-            "color": style.ALARM,
-            "linewidth": 0.9,
-            "shrinkA": 0,
-            "shrinkB": 0,
-        },
-        zorder=7,
-    )
+    arrow = {"arrowstyle": "<->", "color": style.ALARM, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", (high, row), (low, row), arrowprops=arrow, zorder=7)
     text = f"{wording.number(high - low)} {unit}"
     inside = (high - low) / high > CHARACTER * 1.2 * len(text)
-    axes.annotate(
-        text,
-        (0.5 * (low + high), row) if inside else (low, row),
-        xytext=(0, 2) if inside else (-3, 2),
-        textcoords="offset points",
-        fontsize=6.8,
-        color=style.ALARM,
-        fontweight="bold",
-        ha="center" if inside else "right",
-        va="bottom",
-        zorder=8,
-        path_effects=[patheffects.withStroke(linewidth=2.5, foreground="white")],
-    )
+    at, offset, side = (0.5 * (low + high), row), (0, 2), "center"
+    if not inside:
+        at, offset, side = (low, row), (-3, 2), "right"
+    style.note(axes, text, at, offset, fontsize=6.8, color=style.ALARM, fontweight="bold", ha=side,
+               va="bottom", zorder=8,
+               path_effects=[patheffects.withStroke(linewidth=2.5, foreground="white")])

@@ -1,8 +1,6 @@
 """Reads results of others that were imported. They stand beside ours in a colour of their own;
 nothing is divided by them or judged by them."""
 
-from matplotlib.lines import Line2D
-
 from sparfuse_report import cells, style, wording
 from sparfuse_report.published import plain
 
@@ -39,10 +37,8 @@ class Beside:
     """The results beside the cells of one figure, and what of them is drawn."""
 
     def __init__(self, part):
-        self._results = [
-            Result(fields, part.experiment.results)
-            for fields in (part.imported.get("results") or [])
-        ]
+        given = part.imported.get("results") or []
+        self._results = [Result(fields, part.experiment.results) for fields in given]
         self._drawn, self._beyond = [], []
 
     def of(self, cell, metric, most=None):
@@ -77,11 +73,7 @@ class Beside:
 
     def handles(self, points=False):
         """Of the beam over a bar or the line of a curve, or of points in their methods' markers."""
-        look = (
-            {"linestyle": "", "marker": "o", "markersize": 5}
-            if points
-            else {"linewidth": 1.8, "marker": "|", "markersize": 6}
-        )
-        return (
-            [Line2D([], [], label="imported", color=style.IMPORTED, **look)] if self._drawn else []
-        )
+        look = {"linewidth": 1.8, "marker": "|", "markersize": 6}
+        if points:
+            look = {"linestyle": "", "marker": "o", "markersize": 5}
+        return [style.entry("imported", color=style.IMPORTED, **look)] if self._drawn else []

@@ -27,17 +27,9 @@ def _write(axes, x, y, point, look):
         words += f"\n{wording.number(over)}{wording.THIN}x dense"
     face = style.matplotlib.colors.to_rgb(look.colour)
     dark = _luminance(face) < 0.55
-    axes.text(
-        x,
-        y,
-        words,
-        ha="center",
-        va="center_baseline",
-        fontsize=LABEL_SIZE,
-        color="white" if dark else style.INK,
-        bbox={"facecolor": look.colour, "edgecolor": "none", "pad": 1.2},
-        zorder=4,
-    )
+    box = {"facecolor": look.colour, "edgecolor": "none", "pad": 1.2}
+    axes.text(x, y, words, ha="center", va="center_baseline", fontsize=LABEL_SIZE,
+              color="white" if dark else style.INK, bbox=box, zorder=4)
 
 
 def draw(found):
@@ -51,17 +43,9 @@ def draw(found):
     axes = grid[0, 0]
     for point in points:
         x, y = columns.index(point["workers"]), rows.index(point["inter_node_gbps"])
-        axes.add_patch(
-            Rectangle(
-                (x - 0.5, y - 0.5),
-                1,
-                1,
-                facecolor=styles[point["winner"]].colour,
-                edgecolor="white",
-                hatch="///" if point["undecided"] else "",
-                linewidth=1.2,
-            )
-        )
+        hatch = "///" if point["undecided"] else ""
+        look = {"facecolor": styles[point["winner"]].colour, "edgecolor": "white", "linewidth": 1.2}
+        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, hatch=hatch, **look))
         _write(axes, x, y, point, styles[point["winner"]])
     axes.set_xlim(-0.5, len(columns) - 0.5)
     axes.set_ylim(-0.5, len(rows) - 0.5)
@@ -72,9 +56,8 @@ def draw(found):
     axes.set_ylabel(wording.axis("card_bandwidth", "Gbit/s"))
     handles = [Patch(label=name, facecolor=styles[name].colour) for name in styles.sort(methods)]
     if any(point["undecided"] for point in points):
-        handles.append(
-            Patch(label="undecided with another", facecolor="white", edgecolor=style.QUIET, hatch="///")
-        )
+        look = {"facecolor": "white", "edgecolor": style.QUIET, "hatch": "///"}
+        handles.append(Patch(label="undecided with another", **look))
     workload = wording.workload(found["workload"])
     text = (
         f"Setting: {workload}, batch {found['batch_per_worker']} a worker, density "

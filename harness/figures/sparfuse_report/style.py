@@ -136,11 +136,8 @@ class MethodStyle:
         return {"facecolor": self.colour, "edgecolor": INK, "hatch": self.hatch, "linewidth": 0.6}
 
     def line(self):
-        return (
-            {"color": self.colour, "dashes": self.dashes}
-            if self.dashes[0]
-            else {"color": self.colour, "linestyle": "-"}
-        )
+        look = {"dashes": self.dashes} if self.dashes[0] else {"linestyle": "-"}
+        return {"color": self.colour, **look}
 
 
 def _other(position):
@@ -182,11 +179,10 @@ def work_patch(kind, label=None):
 
 
 def thousands(axis):
-    axis.set_major_formatter(
-        matplotlib.ticker.FuncFormatter(
-            lambda value, _: f"{value:,.10g}".replace(",", wording.THIN)
-        )
-    )
+    def words(value, _):
+        return f"{value:,.10g}".replace(",", wording.THIN)
+
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(words))
 
 
 def few_ticks(axis):
@@ -200,14 +196,9 @@ def few_ticks(axis):
 
 def figure(rows, columns, panel_height, width=WIDTH, **keywords):
     """A grid of panels; `finish` adds the frame's height on top of these."""
+    size = (width, rows * panel_height)
     made, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(width, rows * panel_height),
-        squeeze=False,
-        layout="constrained",
-        **keywords,
-    )
+        rows, columns, figsize=size, squeeze=False, layout="constrained", **keywords)
     made.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.03, hspace=0.04)
     return made, axes
 
@@ -282,31 +273,18 @@ def finish(made, title, handles=(), caption=""):
         return "\n".join(textwrap.wrap(text, max(room, 20), break_on_hyphens=False))
 
     heading = made.text(0, 0, wrap(title, 10, "bold"), fontsize=10, fontweight="bold", va="top")
-    note = (
-        made.text(
-            0, 0, wrap(caption, 6.8), fontsize=6.8, color=QUIET, va="bottom", linespacing=1.35
-        )
-        if caption
-        else None
-    )
-    legend = None
+    note = legend = None
+    if caption:
+        look = {"fontsize": 6.8, "color": QUIET, "va": "bottom", "linespacing": 1.35}
+        note = made.text(0, 0, wrap(caption, 6.8), **look)
     if handles:
         for columns in range(len(handles), 0, -1):
             legend = made.legend(
-                handles=handles,
-                loc="upper left",
-                ncols=columns,
-                borderaxespad=0,
-                borderpad=0,
-                columnspacing=1.6,
-                handlelength=2.4,
-                handletextpad=0.6,
-            )
+                handles=handles, loc="upper left", ncols=columns, borderaxespad=0, borderpad=0,
+                columnspacing=1.6, handlelength=2.4, handletextpad=0.6)
             legend.set_in_layout(False)
-            if (
-                columns == 1
-                or legend.get_window_extent(renderer).width / made.dpi < width - 2 * margin
-            ):
+            wide = legend.get_window_extent(renderer).width / made.dpi
+            if columns == 1 or wide < width - 2 * margin:
                 break
             legend.remove()
     top = margin + inches(heading) + gap + (inches(legend) + gap + 0.03 if legend else 0)
@@ -315,10 +293,8 @@ def finish(made, title, handles=(), caption=""):
     made.set_size_inches(width, total)
     heading.set_position((margin / width, 1 - margin / total))
     if legend:
-        legend.set_bbox_to_anchor(
-            (margin / width, 1 - (margin + inches(heading) + gap + 0.03) / total),
-            transform=made.transFigure,
-        )
+        corner = (margin / width, 1 - (margin + inches(heading) + gap + 0.03) / total)
+        legend.set_bbox_to_anchor(corner, transform=made.transFigure)
     if note:
         note.set_position((margin / width, margin / total))
         note.set_in_layout(False)
@@ -337,11 +313,8 @@ def write(made, folder, name):
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with matplotlib.rc_context({"svg.hashsalt": name}):
-        for kind, metadata in (
-            ("png", {}),
-            ("pdf", {"CreationDate": None}),
-            ("svg", {"Date": None}),
-        ):
+        undated = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+        for kind, metadata in undated.items():
             path = folder / f"{name}.{kind}"
             made.savefig(path, metadata=metadata)
             paths.append(path)

@@ -1,21 +1,9 @@
 """Draws the spans of one step, lane under lane, and chooses the step that shows a cell."""
 
-from matplotlib.lines import Line2D
-
 from sparfuse_report import series, style, wording
 
 FIRST_LANES = ("compute", "side", "host")
-KINDS = (
-    "forward",
-    "backward",
-    "pack",
-    "sparsify",
-    "exchange",
-    "negotiate",
-    "decompress",
-    "update",
-    "wait",
-)
+KINDS = ("forward", "backward", "pack", "sparsify", "exchange", "negotiate", "decompress", "update", "wait")
 NARROW = 0.004  # of the step
 BACKWARD_END = {"color": style.INK, "linewidth": 0.9, "linestyle": (0, (4, 2))}
 STEP_END = {"color": style.INK, "linewidth": 1.3}
@@ -61,21 +49,13 @@ def draw(axes, spans, scale, look_of=_plain):
             if not mask.any():
                 continue
             seen.append(kind)
-            begins, ends = (
-                spans["begin_seconds"][mask] * scale,
-                spans["end_seconds"][mask] * scale,
-            )
+            begins, ends = (spans[f"{end}_seconds"][mask] * scale for end in ("begin", "end"))
             look = look_of(kind, lane)
             # Edges of what is narrower than a few pixels would be all that is seen of it.
-            look["linewidth"] = [
-                0.25 if width > NARROW * whole else 0.0 for width in ends - begins
-            ]
-            wait = kind == "wait"
-            axes.broken_barh(
-                list(zip(begins, ends - begins)),
-                (row - (0.2 if wait else 0.4), 0.4 if wait else 0.8),
-                **look,
-            )
+            wide = ends - begins > NARROW * whole
+            look["linewidth"] = [0.25 if each else 0.0 for each in wide]
+            half = 0.2 if kind == "wait" else 0.4
+            axes.broken_barh(list(zip(begins, ends - begins)), (row - half, 2 * half), **look)
     backward = spans["end_seconds"][spans["kind"] == "backward"]
     if len(backward):
         axes.axvline(float(backward.max()) * scale, zorder=5, **BACKWARD_END)
@@ -90,19 +70,14 @@ def draw(axes, spans, scale, look_of=_plain):
 
 def note_end(axes, last, end, unit):
     """Writes the step's length above its end; `end` is where the axis ends."""
-    axes.annotate(
-        f" {wording.number(last)} {unit}",
-        (last, -0.55),
-        fontsize=6.5,
-        va="bottom",
-        ha="left" if last < 0.9 * end else "right",
-        annotation_clip=False,
-    )
+    side = "left" if last < 0.9 * end else "right"
+    axes.annotate(f" {wording.number(last)} {unit}", (last, -0.55), fontsize=6.5, va="bottom",
+                  ha=side, annotation_clip=False)
 
 
 def handles(kinds, look_of=style.work_patch):
     """Of the legend: the kinds that were drawn, and the two marks."""
     return [look_of(kind) for kind in KINDS if kind in kinds] + [
-        Line2D([], [], label="end of backward", **BACKWARD_END),
-        Line2D([], [], label="end of step", **STEP_END),
+        style.entry("end of backward", **BACKWARD_END),
+        style.entry("end of step", **STEP_END),
     ]

@@ -112,19 +112,11 @@ def _published_bars(panel, published, x, normalise):
         if place is None or height is None:
             continue
         if normalise:
-            base = next(
-                (
-                    other.value
-                    for other in panel.rows
-                    if other.artifact == row.artifact
-                    and other.place(x) == place
-                    and published.ours(other.method) == normalise
-                ),
-                None,
-            )
-            if not base:
+            same = [each for each in panel.rows if (each.artifact, each.place(x)) == (row.artifact, place)]
+            base = [each.value for each in same if published.ours(each.method) == normalise]
+            if not base or not base[0]:
                 continue
-            height /= base
+            height /= base[0]
         panel.places.setdefault(place, wording.tick(x, place))
         add(place, published.name(row.method), row, height)
     if all(isinstance(place, (int, float)) for place in panel.places):  # theirs between ours
@@ -301,26 +293,16 @@ def grouped_bars(experiment, part, figure, styles):
     ends = "; the longest are cut by the axis" if cut else ""
     text = caption(
         chosen,
-        (
-            f"Bars: geometric mean over blocks of the ratio to {normalise} in the same block, whose "
-            "bars would be 1"
-            if normalise
-            else "Bars: geometric mean over blocks"
-        )
+        "Bars: geometric mean over blocks"
+        + (f" of the ratio to {normalise} in the same block, whose bars would be 1" if normalise else "")
         + ("; dots: single blocks." if draw.dots else "."),
-        (
-            f"Whiskers: {_whose_whiskers(chosen, over)}, drawn around the bar{ends}."
-            if draw.paired
-            else ""
-        ),
+        f"Whiskers: {_whose_whiskers(chosen, over)}, drawn around the bar{ends}." if draw.paired else "",
         published.source() if published else "",
         papers.settings_words(elsewhere),
         beside.words(),
     )
-    numbers = []
-    if published:
-        numbers = [_table(panels, draw, published, x, y, normalise, elsewhere)]
-    return Drawn(made, title, text, handles, numbers)
+    numbers = _table(panels, draw, published, x, y, normalise, elsewhere) if published else None
+    return Drawn(made, title, text, handles, [numbers] if published else [])
 
 
 def _table(panels, draw, published, x, y, normalise, elsewhere):
@@ -333,29 +315,17 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
     table = tables.Table(columns)
     for panel in panels:
         rows = []
-        for bar in sorted(
-            panel.bars,
-            key=lambda bar: (list(panel.places).index(bar.place), draw.slots[bar.name]),
-        ):
-            unit = bar.cell.unit(y) if bar.cell else ""
+        places = list(panel.places)
+        for bar in sorted(panel.bars, key=lambda bar: (places.index(bar.place), draw.slots[bar.name])):
             ours = bar.cell.interval(y) if bar.cell else None
+            said = bar.cell.failure() if bar.cell else None
+            if ours:
+                said = wording.with_interval(ours, bar.cell.unit(y))
             figures = [(row, height) for row, height in bar.printed if not row.stated]
             texts = [height for row, height in bar.printed if row.stated]
             row, height = figures[0] if figures else (None, None)
-            line = [
-                bar.name,
-                panel.places[bar.place],
-                (
-                    wording.with_interval(ours, unit)
-                    if ours
-                    else bar.cell.failure() or wording.NONE if bar.cell else wording.NONE
-                ),
-                (
-                    f"{wording.number(row.value)} {row.unit.split('(')[0]}".strip()
-                    if row
-                    else wording.NONE
-                ),
-            ]
+            theirs = row and f"{wording.number(row.value)} {row.unit.split('(')[0]}".strip()
+            line = [bar.name, panel.places[bar.place], said or wording.NONE, theirs or wording.NONE]
             if normalise:
                 theirs = f"{height:.2f}x" if row else ""
                 if texts:
@@ -372,6 +342,5 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
         table.groups.append((selection.heading(panel.fields, panel.cells, (x,)), rows))
     if not normalise:
         table.notes.append("The hardware differs unless ours is a model of the paper's cluster.")
-    table.notes += [published.source(), papers.settings_words(elsewhere)]
-    table.notes = [note for note in table.notes if note]
+    table.notes += filter(None, [published.source(), papers.settings_words(elsewhere)])
     return table
