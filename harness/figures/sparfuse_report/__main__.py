@@ -36,6 +36,8 @@ from pathlib import Path
 
 from sparfuse_report import (
     cells as selection,
+)
+from sparfuse_report import (
     compare,
     explain,
     explain_picture,

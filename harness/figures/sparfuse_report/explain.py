@@ -10,7 +10,8 @@ import json
 
 import numpy as np
 
-from sparfuse_report import cells as selection, exposure, series
+from sparfuse_report import cells as selection
+from sparfuse_report import exposure, series
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
 FACTS = ("exchanges", "messages_sent", "payload_bytes", "sent_bytes", "achieved_density")

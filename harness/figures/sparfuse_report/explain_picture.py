@@ -5,7 +5,8 @@ import re
 import numpy as np
 from matplotlib import patheffects
 
-from sparfuse_report import cells as selection, explain, style, timeline, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import explain, style, timeline, wording
 from sparfuse_report.drawn import Drawn, caption
 
 LABEL_SIZE = 5.6

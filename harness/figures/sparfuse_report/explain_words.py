@@ -1,6 +1,7 @@
 """Words what explain.py found: one line that concludes, then the numbers as tables."""
 
-from sparfuse_report import cells as selection, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import wording
 from sparfuse_report.wording import THIN
 
 PART_NAMES = {

@@ -7,7 +7,8 @@ import io
 
 import matplotlib
 
-from sparfuse_report import cells as selection, kinds, page, style, tables, verdicts, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import kinds, page, style, tables, verdicts, wording
 from sparfuse_report.kinds import prediction
 
 LONG_TABLE = 40  # rows; longer ones can be folded

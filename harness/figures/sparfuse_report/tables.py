@@ -8,7 +8,8 @@ import csv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparfuse_report import cells as selection, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import wording
 from sparfuse_report.wording import NONE
 
 

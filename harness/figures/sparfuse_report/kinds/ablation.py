@@ -2,7 +2,9 @@
 
 from matplotlib.patches import Patch
 
-from sparfuse_report import cells as selection, marks, published as papers, style, tables, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import marks, style, tables, wording
+from sparfuse_report import published as papers
 from sparfuse_report.drawn import Drawn, caption
 
 LEAST_SCALE = 5.0  # percent

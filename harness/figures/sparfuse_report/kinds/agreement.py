@@ -3,7 +3,9 @@ absolute, and sums it up."""
 
 from dataclasses import dataclass
 
-from sparfuse_report import cells as selection, published as papers, style, tables, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import published as papers
+from sparfuse_report import style, tables, wording
 from sparfuse_report.drawn import Drawn, caption
 
 APART = 0.03  # published numbers that differ by less have no order

@@ -5,7 +5,9 @@ import math
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from sparfuse_report import cells as selection, published as papers, style, tables, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import published as papers
+from sparfuse_report import style, tables, wording
 from sparfuse_report.drawn import Drawn, caption
 
 BREAKDOWN = (  # metric, the kind of work whose look it has, words

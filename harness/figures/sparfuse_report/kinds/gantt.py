@@ -1,6 +1,7 @@
 """Draws one step of one trial for each method, lane under lane, on one time axis."""
 
-from sparfuse_report import cells as selection, style, timeline, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import style, timeline, wording
 from sparfuse_report.drawn import Drawn, caption
 
 

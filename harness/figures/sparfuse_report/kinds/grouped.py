@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from matplotlib.patches import Patch
 
 from sparfuse_report import (
-    cells as selection, imported, marks, published as papers, style, tables, wording,
+    cells as selection,
+)
+from sparfuse_report import (
+    imported,
+    marks,
+    style,
+    tables,
+    wording,
+)
+from sparfuse_report import (
+    published as papers,
 )
 from sparfuse_report.drawn import Drawn, caption
 

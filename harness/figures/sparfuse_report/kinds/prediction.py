@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from matplotlib.patches import Patch
 
-from sparfuse_report import cells as selection, style, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
 BAND = 0.15  # the median error that the model may have on cells that are not oversubscribed

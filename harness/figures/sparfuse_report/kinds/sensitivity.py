@@ -4,7 +4,8 @@ import math
 
 from matplotlib.patches import Patch
 
-from sparfuse_report import cells as selection, style, tables, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import style, tables, wording
 from sparfuse_report.drawn import Drawn, caption
 
 LESS, MORE = "#a9c4dd", "#2f4b66"  # a factor below 1, above 1

@@ -2,7 +2,9 @@
 
 import re
 
-from sparfuse_report import cells as selection, published as papers, style, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import published as papers
+from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
 LEFT, RIGHT = "#1f4fa3", "#b3362b"

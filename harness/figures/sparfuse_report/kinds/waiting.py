@@ -3,7 +3,9 @@ exchange."""
 
 import numpy as np
 
-from sparfuse_report import cells as selection, published as papers, style, wording
+from sparfuse_report import cells as selection
+from sparfuse_report import published as papers
+from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
 # kind of a span, the lane that tells it from others, our words, a paper's (SAFusion, Fig. 7)

@@ -5,7 +5,17 @@ from sparfuse_report.cells import Interval
 from sparfuse_report.page import anchor_of
 from sparfuse_report.web.forest import Scale
 from sparfuse_report.web.store import common_setting
-from sparfuse_report.web.table import Column, Group, Table, count, links, look_of, number, quiet, value_of
+from sparfuse_report.web.table import (
+    Column,
+    Group,
+    Table,
+    count,
+    links,
+    look_of,
+    number,
+    quiet,
+    value_of,
+)
 
 LOOKS = {"first": "place-first", "second": "place-second", "agree": "good"}
 
