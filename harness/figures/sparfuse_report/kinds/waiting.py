@@ -1,8 +1,6 @@
 """Draws what a method's fusion costs by sparsifier: copying, waiting for a buffer to close,
 exchange."""
 
-import numpy as np
-
 from sparfuse_report import cells as selection
 from sparfuse_report import published as papers
 from sparfuse_report import style, wording
