@@ -246,19 +246,11 @@ def panel_keys(cells, placed):
         crowded = next((group for group in places.values() if len(group) > 1), None)
         if crowded is None:
             return keys
-        new = next(
-            (
-                key
-                for key in known
-                if key not in keys
-                and key not in placed
-                and len({canonical(cell.get(key)) for cell in crowded}) > 1
-            ),
-            None,
-        )
-        if new is None:
+        left = [key for key in known if key not in (*keys, *placed)]
+        new = [key for key in left if len({canonical(cell.get(key)) for cell in crowded}) > 1]
+        if not new:
             return keys
-        keys.append(new)
+        keys.append(new[0])
 
 
 def panels(cells, placed):
@@ -272,27 +264,18 @@ def panels(cells, placed):
         fields = {key: cell.get(key) for key in keys}
         if fields not in found:
             found.append(fields)
-    result = []
-    for fields in found:
-        inside = [
-            cell
-            for cell in cells
-            if all(
-                cell.get(key) == value or (key in sparsity and cell.dense)
-                for key, value in fields.items()
-            )
-        ]
-        result.append((fields, inside))
-    rank = {}
-    for fields, _ in result:  # workloads in order of appearance; links and workers ascending
-        rank.setdefault(canonical(fields.get("workload")), len(rank))
-    return sorted(
-        result,
-        key=lambda panel: (
-            rank[canonical(panel[0].get("workload"))],
-            *(sort_key(panel[0].get(key)) for key in keys if key != "workload"),
-        ),
-    )
+    workloads = [fields.get("workload") for fields in found]
+
+    def stands_in(cell, fields):
+        known = {key: value for key, value in fields.items() if not (key in sparsity and cell.dense)}
+        return all(cell.get(key) == value for key, value in known.items())
+
+    def rank(fields):  # workloads in order of appearance; links and workers ascending
+        rest = (sort_key(fields[key]) for key in keys if key != "workload")
+        return workloads.index(fields.get("workload")), *rest
+
+    found.sort(key=rank)
+    return [(fields, [cell for cell in cells if stands_in(cell, fields)]) for fields in found]
 
 
 def sort_key(value):
@@ -317,15 +300,10 @@ def field_words(key, value, full_link=False):
     if key in ("workload", "mode", "method", "label", "sparsifier"):
         return str(value)
     if isinstance(value, dict):
-        return (
-            ", ".join(f"{name} {item}" for name, item in wording.flatten(value).items())
-            or f"no {key}"
-        )
-    return (
-        f"{key.replace('_', ' ')} {value:g}"
-        if isinstance(value, float)
-        else f"{key.replace('_', ' ')} {value}"
-    )
+        said = ", ".join(f"{name} {item}" for name, item in wording.flatten(value).items())
+        return said or f"no {key}"
+    words = f"{value:g}" if isinstance(value, float) else value
+    return f"{key.replace('_', ' ')} {words}"
 
 
 def common(cells, key):

@@ -225,6 +225,22 @@ def rows_of_workloads(found, widest):
     return rows
 
 
+def groups_of_bars(axes, words, edge=0.5):
+    """Names the groups along the axis, one at each whole number."""
+    axes.set_xlim(-edge, len(words) - 1 + edge)
+    axes.set_xticks(range(len(words)), words)
+    axes.tick_params(axis="x", length=0)
+
+
+def rows_down(axes, names):
+    """Names rows, one at each whole number, the first on top, and turns the grid."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+
+
 def entry(label, **look):
     """Of a legend: a line or marker."""
     return Line2D([], [], label=label, **look)

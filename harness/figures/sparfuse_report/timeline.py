@@ -60,11 +60,7 @@ def draw(axes, spans, scale, look_of=_plain):
     if len(backward):
         axes.axvline(float(backward.max()) * scale, zorder=5, **BACKWARD_END)
     axes.axvline(whole, zorder=5, **STEP_END)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.45, -0.55)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
+    style.rows_down(axes, names)
     return set(seen), names, whole
 
 

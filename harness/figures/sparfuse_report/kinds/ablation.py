@@ -109,13 +109,11 @@ def _sequence(axes, steps, styles, found):
                 style.note(axes, words, (at, high), (0, 2), **look)
     marks.level(axes, 1.0)
     axes.set_ylim(0, top * (1.3 if turn else 1.14))
-    axes.set_xlim(-0.5, len(steps.places) - 0.5)
     words = [
         wording.tick(steps.x, place, next(c for c in steps.inside if c.get(steps.x) == place))
         for place in steps.places
     ]
-    axes.set_xticks(range(len(words)), words)
-    axes.tick_params(axis="x", length=0)
+    style.groups_of_bars(axes, words)
     axes.set_xlabel(wording.axis(steps.x))
     axes.set_ylabel(wording.over(steps.metric, variants[0]))
 

@@ -72,12 +72,10 @@ def normalised_bars(experiment, part, figure, styles):
                 top = max(top, row.value)
                 rows_of_table.append(_table_row(cell, ratio, row, calibrated))
         marks.level(axes, 1.0, reference)
-        axes.set_xlim(-0.5, len(workloads) - 0.5)
         axes.set_ylim(0, top * 1.08)
         of_workload = [[cell for cell in inside if cell.workload == name] for name in workloads]
         words = [_group_words(*each, metric) for each in zip(workloads, of_workload)]
-        axes.set_xticks(range(len(workloads)), words)
-        axes.tick_params(axis="x", length=0)
+        style.groups_of_bars(axes, words)
         axes.set_ylabel(wording.over(metric, reference))
         words = selection.panel_words(fields, inside, ("workload",))
         style.panel_title(axes, *words)

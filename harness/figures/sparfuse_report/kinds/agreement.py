@@ -32,17 +32,9 @@ def _pairs(chosen, published, y, inputs):
     found = []
     for cell in chosen:
         ours = cell.interval(y)
-        row = next(
-            (
-                row
-                for row in published.of(cell.workload)
-                if published.ours(row.method) == cell.method
-                and row.value is not None
-                and not row.apart
-                and papers.fits(row, cell, None)
-            ),
-            None,
-        )
+        known = (row for row in published.of(cell.workload) if row.value is not None and not row.apart)
+        mine = (row for row in known if published.ours(row.method) == cell.method)
+        row = next((row for row in mine if papers.fits(row, cell, None)), None)
         if ours and row:
             calibrated = papers.is_calibration(row, published.paper, inputs)
             error = ours.value / row.value - 1
@@ -112,13 +104,13 @@ def wrong_order(pairs):
 def _order(pairs):
     groups, wrong = wrong_order(pairs)
     table = tables.Table(["setting", "methods", "predicted ratio", "published ratio"])
+
+    def words(part):
+        return selection.field_words("workers", part) if isinstance(part, int) else str(part)
+
     rows = [
         [
-            ", ".join(
-                selection.field_words("workers", part) if isinstance(part, int) else str(part)
-                for part in place
-                if part is not None
-            ),
+            ", ".join(words(part) for part in place if part is not None),
             f"{one.cell.label} / {other.cell.label}",
             f"{one.ours.value / other.ours.value:.3f}",
             f"{one.theirs / other.theirs:.3f}",
@@ -149,16 +141,10 @@ def _scaling(pairs):
         if least is most:
             continue
         ours, theirs = most.ours.value / least.ours.value, most.theirs / least.theirs
-        rows.append(
-            [
-                ", ".join(str(word) for word in (cluster, workload) if word),
-                label,
-                f"{least.cell.workers} to {most.cell.workers}",
-                f"{ours:.2f}x",
-                f"{theirs:.2f}x",
-                _percent(ours / theirs - 1, "+"),
-            ]
-        )
+        setting = ", ".join(str(word) for word in (cluster, workload) if word)
+        span = f"{least.cell.workers} to {most.cell.workers}"
+        apart = wording.apart(ours, theirs)
+        rows.append([setting, label, span, f"{ours:.2f}x", f"{theirs:.2f}x", apart])
     table.groups.append(("Throughput of the most workers over that of the fewest", rows))
     return table
 

@@ -28,15 +28,6 @@ PUBLISHED_PARTS = {  # a paper's word (SAFusion, Fig. 15) -> kind of work, our m
 PALE = {"alpha": 0.45, "linewidth": 0.4}  # published parts
 
 
-def _methods_down(axes, names):
-    """Methods as rows, the first on top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.45, -0.55)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-
-
 def _by_method(part, figure, metric):
     chosen = selection.shown_with(part, figure, metric)
     return chosen, selection.panels(chosen, ["label"])
@@ -44,9 +35,8 @@ def _by_method(part, figure, metric):
 
 def _rows_of_panels(panels, widest, room, names):
     rows = style.rows_of_workloads(panels, widest)
-    made, grid = style.figure(
-        len(rows), max(len(row) for row in rows), 0.62 + room * len(names), sharey=True
-    )
+    height = 0.62 + room * len(names)
+    made, grid = style.figure(len(rows), max(map(len, rows)), height, sharey=True)
     for row, axes_row in zip(rows, grid):
         for axes in axes_row[len(row) :]:
             axes.set_visible(False)
@@ -84,12 +74,8 @@ def breakdown(experiment, part, figure, styles):
     parts_of = [_published_parts(rows_of[i], printed.name) for i in range(len(panels))]
     names = styles.sort(cell.label for cell in chosen)
     names += dict.fromkeys(name for parts in parts_of for name in parts if name not in names)
-    made, places = _rows_of_panels(
-        [(fields, (inside, parts)) for (fields, inside), parts in zip(panels, parts_of)],
-        2 if printed else 3,
-        0.3 if printed else 0.2,
-        names,
-    )
+    both = [(fields, (inside, parts)) for (fields, inside), parts in zip(panels, parts_of)]
+    made, places = _rows_of_panels(both, *((2, 0.3) if printed else (3, 0.2)), names)
     seen = set()
     table = tables.Table(["method", "part", "ours", "published", "ours / published − 1", "n"])
     for (fields, (inside, parts)), axes in places:
@@ -103,19 +89,16 @@ def breakdown(experiment, part, figure, styles):
             cell = next((cell for cell in inside if cell.label == name), None)
             at = place - 0.2 if theirs and cell else place
             if cell and cell.n:
-                longest = max(
-                    longest, _our_parts(axes, at, 0.36 if theirs else 0.7, cell, scale, seen)
-                )
+                high = 0.36 if theirs else 0.7
+                longest = max(longest, _our_parts(axes, at, high, cell, scale, seen))
             elif cell:
                 _write_why(axes, 0, at, cell)
             if theirs:
-                calibrated = any(
-                    papers.is_calibration(row, printed.paper, inputs) for row in theirs.values()
-                )
+                fitted = [papers.is_calibration(row, printed.paper, inputs) for row in theirs.values()]
                 at = place + 0.22 if cell else place
-                longest = max(longest, _their_parts(axes, at, theirs, scale, seen, calibrated))
+                longest = max(longest, _their_parts(axes, at, theirs, scale, seen, any(fitted)))
                 rows += _table_rows(name, cell, theirs, printed.paper, inputs)
-        _methods_down(axes, names)
+        style.rows_down(axes, names)
         axes.set_xlim(0, longest * (1.25 if parts else 1.04) or 1)
         style.thousands(axes.xaxis)
         axes.set_xlabel(wording.axis("step", unit))
@@ -132,12 +115,10 @@ def breakdown(experiment, part, figure, styles):
         chosen,
         "Bars: for each component the median over steps of the slowest rank, mean over "
         "blocks; medians need not add up to the step time (tick).",
-        (
-            f"{printed.source()} Its parts are forward, backward, sparsification and NOCT, which is "
-            "exposed communication; the number beside is their sum, not the step."
-            if printed
-            else ""
-        ),
+        f"{printed.source()} Its parts are forward, backward, sparsification and NOCT, which is "
+        "exposed communication; the number beside is their sum, not the step."
+        if printed
+        else "",
         papers.settings_words(elsewhere),
     )
     table.notes += [printed.source()] if printed else []
@@ -211,12 +192,8 @@ def bytes_per_step(experiment, part, figure, styles):
         ("sent_bytes", "sent: what it handed to the network, forwards included", {
             "facecolor": "#33475b", "hatch": "///", "linewidth": 0.5, "edgecolor": "white"}),
     )
-    values = [
-        value
-        for cell in chosen
-        for metric, *_ in looks
-        if (value := cell.mean(metric)) is not None and value > 0
-    ]
+    values = [cell.mean(metric) for cell in chosen for metric, *_ in looks]
+    values = [value for value in values if value is not None and value > 0]
     scale, unit = wording.bytes_scale(max(values))
     low = 10 ** math.floor(math.log10(min(values) * scale * 0.5))
     high = max(values) * scale
@@ -234,7 +211,7 @@ def bytes_per_step(experiment, part, figure, styles):
                     axes.barh(at, value * scale - low, 0.34, left=low, **look)
                     style.note(axes, wording.quantity(value, "B"), (value * scale, at), (2, 0),
                                fontsize=5.6, va="center_baseline")
-        _methods_down(axes, names)
+        style.rows_down(axes, names)
         axes.set_xlim(low, high)
         axes.xaxis.set_major_locator(LogLocator(10))
         axes.xaxis.set_minor_formatter(NullFormatter())

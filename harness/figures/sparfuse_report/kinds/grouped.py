@@ -200,12 +200,13 @@ class _Drawing:
 
 def _tops(panels):
     """(highest number, highest whisker) of what stands in the panels."""
-    values = [bar.value for panel in panels for bar in panel.bars if bar.value is not None]
-    values += [dot for panel in panels for bar in panel.bars for dot in bar.dots]
-    values += [height for panel in panels for bar in panel.bars for _, height in bar.printed]
-    values += [height for panel in panels for bar in panel.bars for height in bar.imported]
-    ends = [bar.high for panel in panels for bar in panel.bars if bar.high is not None]
-    return max(values, default=1.0), max(ends, default=0.0)
+    values, ends = [], []
+    for bar in (bar for panel in panels for bar in panel.bars):
+        printed = [height for _, height in bar.printed]
+        values += [bar.value, *bar.dots, *printed, *bar.imported]
+        ends.append(bar.high)
+    known = [[value for value in some if value is not None] for some in (values, ends)]
+    return max(known[0], default=1.0), max(known[1], default=0.0)
 
 
 def _whose_whiskers(cells, over):
@@ -239,36 +240,28 @@ def grouped_bars(experiment, part, figure, styles):
     beside = imported.Beside(part)
     if not normalise:  # no ratio has others' numbers below it
         _imported_marks(panels, beside, y)
-    strangers = list(
-        dict.fromkeys(bar.name for panel in panels for bar in panel.bars if bar.name not in order)
-    )
+    named = [bar.name for panel in panels for bar in panel.bars]
+    strangers = list(dict.fromkeys(name for name in named if name not in order))
     draw = _Drawing(looks, order, strangers, normalise, published.paper, papers.calibration(chosen))
     crowd = max(len(panel.places) for panel in panels) * len(draw.slots)
     widest = 3 if crowd <= CROWDED or not published else 1 if crowd > 2 * CROWDED else 2
     rows = style.rows_of_workloads([(panel.fields, panel) for panel in panels], widest)
     columns = max(len(row) for row in rows)
-    ratios = [
-        max(len(row[column][1].places) for row in rows if column < len(row))
-        for column in range(columns)
-    ]
-    made, grid = style.figure(
-        len(rows), columns, 2.05, sharey="row", gridspec_kw={"width_ratios": ratios}
-    )
+    groups = [[len(row[i][1].places) for row in rows if i < len(row)] for i in range(columns)]
+    ratios = {"width_ratios": list(map(max, groups))}
+    made, grid = style.figure(len(rows), columns, 2.05, sharey="row", gridspec_kw=ratios)
     cut = False
     for row, axes_row in zip(rows, grid):
         for axes in axes_row[len(row) :]:
             axes.set_visible(False)
-        unit = " or ".join(
-            dict.fromkeys(cell.unit(y) for _, panel in row for cell in panel.cells if cell.unit(y))
-        )
+        units = [cell.unit(y) for _, panel in row for cell in panel.cells]
+        unit = " or ".join(dict.fromkeys(filter(None, units)))
         largest, whisker = _tops([panel for _, panel in row])
         scale, unit = (1.0, "") if normalise else wording.unit_scale(unit, largest)
         for (fields, panel), axes in zip(row, axes_row):
             for bar in panel.bars:
                 draw.bar(axes, panel, bar, scale)
-            axes.set_xlim(-0.5, len(panel.places) - 0.5)
-            axes.set_xticks(range(len(panel.places)), list(panel.places.values()))
-            axes.tick_params(axis="x", length=0)
+            style.groups_of_bars(axes, list(panel.places.values()))
             if normalise:
                 marks.level(axes, 1.0, normalise)
             style.thousands(axes.yaxis)
@@ -281,13 +274,10 @@ def grouped_bars(experiment, part, figure, styles):
         axes_row[0].set_ylabel(wording.over(y, normalise) if normalise else wording.axis(y, unit))
     labels = {name: name for name in order}
     if series not in ("method", "label"):
-        labels = {
-            str(cell.get(series)): selection.field_words(series, cell.get(series))
-            for cell in chosen
-        }
-    handles = [
-        Patch(label=labels[name], **looks[name].bar()) for name in order if name != normalise
-    ]
+        values = [cell.get(series) for cell in chosen]
+        labels = {str(value): selection.field_words(series, value) for value in values}
+    ours = [name for name in order if name != normalise]
+    handles = [Patch(label=labels[name], **looks[name].bar()) for name in ours]
     handles += [
         Patch(label=f"{name} (published only)", **marks.only_published(position))
         for position, name in enumerate(strangers)

@@ -50,9 +50,7 @@ def _stack(axes, place, parts, scale):
 
 
 def _frame(axes, labels, head, rest):
-    axes.set_xlim(-0.6, len(labels) - 0.4)
-    axes.set_xticks(range(len(labels)), labels)
-    axes.tick_params(axis="x", length=0)
+    style.groups_of_bars(axes, labels, edge=0.6)
     axes.set_xlabel(wording.axis("sparsifier"))
     style.thousands(axes.yaxis)
     style.panel_title(axes, head, rest)
@@ -112,11 +110,9 @@ def waiting(experiment, part, figure, styles):
         "Bars: sums of the spans of a step and rank, mean over the sampled steps, ranks and blocks; "
         "numbers in the bars are the share of waiting. Waits and exchanges overlap one "
         "another and computation: their sum is no step time.",
-        (
-            f"{printed.source(rows)} It is cumulative over a trace of unknown length: another unit, "
-            "of which only the shares compare."
-            if rows
-            else ""
-        ),
+        f"{printed.source(rows)} It is cumulative over a trace of unknown length: another unit, of "
+        "which only the shares compare."
+        if rows
+        else "",
     )
     return Drawn(made, title, text, handles)
