@@ -93,6 +93,13 @@ class Row:
         self.settings = [Setting(claim, claims) for claim in claims]
         self.many, self.summary = len(claims) > MANY, summary(claims)
 
+    columns = ("setting", "expected", "ours (95 % interval)", "n", "mode", "verdict")
+
+    @property
+    def details(self):
+        keys = ("expected", "ours", "n", "mode", "verdict")
+        return [[each.words, *(each.claim[key] for key in keys)] for each in self.settings]
+
 
 def rows(parts):
     """A row a sentence and metric of a part, the worst first; so are the settings of each."""

@@ -101,9 +101,8 @@ def sensitivity(experiment, part, figure, styles):
     many = max(len({change[0] for change in one.changes}) for one in settings)
     made, grid = style.figure(len(settings) * rows, columns, 0.75 + 0.19 * many, sharex="row")
     for position, one in enumerate(settings):
-        names = sorted(
-            {change[0] for change in one.changes}, key=lambda name: one.swing(name, methods)
-        )
+        names = {change[0] for change in one.changes}  # of equal effect by name
+        names = sorted(names, key=lambda name: (one.swing(name, methods), name))
         axes_of = grid[position * rows : (position + 1) * rows].ravel()
         for axes in axes_of[len(methods) :]:
             axes.set_visible(False)
