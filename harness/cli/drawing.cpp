@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <map>
 #include <string_view>
 
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Writes what render.py is told of an experiment.
+// Writes what sparfuse_report is told of an experiment.
 fs::path WriteSpec(const Program& program, const LoadedExperiment& loaded) {
   const fs::path spec = ReportFile(program, loaded.experiment.id).replace_filename("spec.json");
   WriteFileDurably(spec, ExperimentSpec(loaded.experiment, loaded.parts, loaded.results,
@@ -27,7 +28,7 @@ fs::path WriteSpec(const Program& program, const LoadedExperiment& loaded) {
   return spec;
 }
 
-// Runs render.py on the store; `name` is what `sparfuse run` would be given.
+// Runs sparfuse_report on the store; `name` is what `sparfuse run` would be given.
 void Draw(const Program& program, const std::vector<std::string>& arguments,
           const std::string& name) {
   if (!Index::IsThere(program.store().index_path())) {
@@ -40,14 +41,18 @@ void Draw(const Program& program, const std::vector<std::string>& arguments,
 }  // namespace
 
 void RenderFile(const Program& program, const std::vector<std::string>& arguments, bool quiet) {
-  const fs::path script = program.root() / "harness" / "figures" / "render.py";
-  if (!fs::exists(script))
-    SPARFUSE_THROW(kConfig, "no " + script.string() + ": expected the project's root with --root");
-  std::vector<std::string> command = {program.Python().string(), script.string()};
+  const fs::path folder = program.root() / "harness" / "figures";
+  const fs::path package = folder / "sparfuse_report";
+  if (!fs::exists(package))
+    SPARFUSE_THROW(kConfig, "no " + package.string() + ": expected the project's root with --root");
+  std::string path = "PYTHONPATH=" + folder.string();
+  if (const char* more = std::getenv("PYTHONPATH")) path += std::string(":") + more;
+  std::vector<std::string> command = {"env", path, program.Python().string(), "-m",
+                                      package.filename().string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   if (quiet) command.emplace_back("--quiet");
   if (const int status = RunCommand(command); status != 0) {
-    SPARFUSE_THROW(kInternal, fmt::format("{} {} ended with status {}", script.string(),
+    SPARFUSE_THROW(kInternal, fmt::format("{} {} ended with status {}", package.string(),
                                           arguments.front(), status));
   }
 }

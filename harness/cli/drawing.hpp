@@ -1,4 +1,5 @@
-// Draws, judges and reports experiments: `sparfuse figure`, `report`, `reproduce`.
+// Draws, judges and reports experiments: `sparfuse figure`, `report`, `reproduce`. It writes them as JSON
+// and runs the package sparfuse_report of harness/figures on that.
 #pragma once
 
 #include <filesystem>
@@ -19,12 +20,12 @@ std::filesystem::path ReportFile(const Program& program, const std::string& id);
 // The folder of the experiment's figures in the results.
 std::filesystem::path FiguresFolder(const Program& program, const std::string& id);
 
-// Calls render.py with arguments that name all that it reads; what it prints is left out if
+// Calls sparfuse_report with arguments that name all that it reads; what it prints is left out if
 // `quiet`. Throws Error{kInternal} where it fails.
 void RenderFile(const Program& program, const std::vector<std::string>& arguments, bool quiet);
 
-// Calls render.py with `verb` ("figure", "report", "parts", "explain") for one experiment. Throws
-// Error{kConfig} where nothing has run yet, Error{kInternal} where render.py fails.
+// Calls sparfuse_report with `verb` ("figure", "report", "parts", "explain") for one experiment.
+// Throws Error{kConfig} where nothing has run yet, Error{kInternal} where the package fails.
 void DrawExperiment(const Program& program, const std::string& verb, const LoadedExperiment& loaded,
                     const std::filesystem::path& out, const std::vector<std::string>& more = {});
 

@@ -103,12 +103,14 @@ Finding Disk(const fs::path& results) {
 
 Finding Python(const fs::path& python) {
   bool ok = false;
-  const std::string version = CommandOutput(
-      ShellQuoted(python.string()) + " -c 'import matplotlib; print(matplotlib.__version__)' 2>&1",
-      ok);
+  const std::string version =
+      CommandOutput(ShellQuoted(python.string()) +
+                        " -c 'import jinja2, matplotlib; print(matplotlib.__version__)' 2>&1",
+                    ok);
   if (ok) return {Level::kGood, "matplotlib", version + " in " + python.string()};
-  return {Level::kWarning, "matplotlib",
-          python.string() + " cannot import it: figures and reports need ./scripts/setup"};
+  return {
+      Level::kWarning, "matplotlib",
+      python.string() + " cannot import it or Jinja2: figures and reports need ./scripts/setup"};
 }
 
 }  // namespace

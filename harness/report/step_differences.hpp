@@ -5,7 +5,7 @@
 
 namespace sparfuse::harness {
 
-// `of` and `over`: {block: {part: seconds}}, as harness/figures/explain.py finds them in the series
+// `of` and `over`: {block: {part: seconds}}, as sparfuse_report/explain.py finds them in the series
 // of trials. Returns {paired, blocks: {of, over}, parts: {part: {of, over, difference}}}: the means
 // over the blocks, and the interval of the paired difference. Unpaired, which are all blocks and no
 // interval, where the modes differ or no block is in both.

@@ -1,7 +1,7 @@
 """Tests the comparison of predictions with published numbers of the modelled machines, on a made-up
 spec.json whose errors are known.
 
-python tests/figures/agreement_test.py
+PYTHONPATH=harness/figures python tests/figures/agreement_test.py
 """
 
 import sys
@@ -11,11 +11,8 @@ from pathlib import Path
 
 from figures_fixture import Synthetic, config
 
-import cells
-import kinds
-import style
-import wording
-from kinds import agreement
+from sparfuse_report import cells, kinds, style, wording
+from sparfuse_report.kinds import agreement
 
 PAPER = "Bench (X 20)"
 NETWORKS = {"ours-slow": "slow", "ours-fast": "fast"}

@@ -1,6 +1,6 @@
 """Tests the figures of `sparfuse compare` on a comparison made by hand.
 
-python tests/figures/compare_test.py
+PYTHONPATH=harness/figures python tests/figures/compare_test.py
 """
 
 import math
@@ -8,10 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import figures_fixture  # noqa: F401  (puts harness/figures on the path)
-
-import compare
-import style
+from sparfuse_report import compare, style
 
 
 def ratio(value):

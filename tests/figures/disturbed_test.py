@@ -1,19 +1,15 @@
 """Tests what reports and figures say of disturbed trials.
 
-python tests/figures/disturbed_test.py
+PYTHONPATH=harness/figures python tests/figures/disturbed_test.py
 """
 
 import tempfile
 import unittest
 from pathlib import Path
 
-from figures_fixture import Page, Synthetic, config  # puts harness/figures on the path
+from figures_fixture import Page, Synthetic, config
 
-import cells
-import paper
-import report
-import style
-import tables
+from sparfuse_report import cells, paper, report, style, tables
 
 WARNING = "3 of 6 live trials were disturbed: other work took 22 % of the cores (median of 3)"
 

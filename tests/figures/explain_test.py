@@ -1,6 +1,6 @@
 """Tests `sparfuse explain`'s numbers, words and picture, on spans and steps made by hand.
 
-python tests/figures/explain_test.py
+PYTHONPATH=harness/figures python tests/figures/explain_test.py
 """
 
 import contextlib
@@ -11,14 +11,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import figures_fixture as example  # puts harness/figures on the path
+import figures_fixture as example
 import numpy as np
 
-import cells
-import explain
-import explain_words
-import exposure
-import render
+from sparfuse_report import __main__ as render, cells, explain, explain_words, exposure
 
 SPAN_COLUMNS = ("step", "rank", "kind", "lane", "label", "begin_seconds", "end_seconds", "bytes")
 

@@ -7,13 +7,10 @@ tested where they are computed (tests/harness).
 import hashlib
 import json
 import math
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "harness" / "figures"))
 
 METHODS = ["dense", "wfbp", "horovod-fusion", "syncea", "safusion-naive", "safusion-inter"]
 HARDWARE = "Intel Xeon Processor @ 2.80GHz, 2 cores, 8 GiB"

@@ -1,7 +1,7 @@
 """Tests the figures that stand beside published values, on a made-up spec.json and its series.
 
-python tests/figures/figures_published_test.py                 runs the tests
-python tests/figures/figures_published_test.py --example DIR   leaves the folder and figures in DIR
+PYTHONPATH=harness/figures python tests/figures/figures_published_test.py   runs the tests
+PYTHONPATH=harness/figures python tests/figures/figures_published_test.py --example DIR   leaves the folder and figures in DIR
 """
 
 import contextlib
@@ -20,12 +20,7 @@ from pathlib import Path
 
 from figures_fixture import Page, Synthetic, claim, config, shown, write_series
 
-import cells
-import kinds
-import published
-import render
-import report
-import style
+from sparfuse_report import __main__ as render, cells, kinds, published, report, style
 
 NUMBERS = Path(__file__).resolve().parents[2] / "results" / "published" / "published-numbers.csv"
 PAPER = "SAFusion (HPDC 25)"

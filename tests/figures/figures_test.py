@@ -1,7 +1,7 @@
 """Tests harness/figures on a made-up spec.json and its series.
 
-python tests/figures/figures_test.py                 runs the tests
-python tests/figures/figures_test.py --example DIR   leaves the folder, figures and report in DIR
+PYTHONPATH=harness/figures python tests/figures/figures_test.py   runs the tests
+PYTHONPATH=harness/figures python tests/figures/figures_test.py --example DIR   leaves the folder, figures and report in DIR
 """
 
 import base64
@@ -28,11 +28,7 @@ from figures_fixture import (
     write_series,
 )
 
-import cells
-import render
-import style
-import tables
-import wording
+from sparfuse_report import __main__ as render, cells, style, tables, wording
 
 
 def example(folder):
@@ -332,7 +328,7 @@ class Rendering(unittest.TestCase):
 
     def drawn(self, part, entry):
         """The figure before it is framed, and all text of its panels."""
-        import kinds
+        from sparfuse_report import kinds
 
         experiment = cells.Experiment(self.spec, self.folder / "results")
         found = [cell.config for cell in experiment.part(part).cells]
@@ -352,7 +348,7 @@ class Rendering(unittest.TestCase):
     def test_every_kind_is_drawn_in_three_formats(self):
         code, out, error = self.render("figure")
         self.assertEqual((code, error), (0, ""))
-        import kinds
+        from sparfuse_report import kinds
 
         drawn = {entry["kind"] for part in self.spec["parts"] for entry in part.get("figures", [])}
         self.assertLess(drawn, set(kinds.KINDS))  # the others: figures_published_test.py

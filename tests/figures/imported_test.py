@@ -1,6 +1,6 @@
 """Tests how figures and reports show results of others: in their own colour, beside ours.
 
-python tests/figures/imported_test.py
+PYTHONPATH=harness/figures python tests/figures/imported_test.py
 """
 
 import copy
@@ -10,13 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from figures_fixture import Synthetic, config, write_series  # puts harness/figures on the path
+from figures_fixture import Synthetic, config, write_series
 
-import cells
-import imported
-import kinds
-import report
-import style
+from sparfuse_report import cells, imported, kinds, report, style
 
 
 def result(**changed):

@@ -1,7 +1,7 @@
 """Tests the reports' layout in headless Chromium, at the widths of a screen and of a telephone.
 
-python tests/figures/page_layout_test.py                   runs the tests
-python tests/figures/page_layout_test.py --pictures DIR    leaves the pages and their pictures in DIR
+PYTHONPATH=harness/figures python tests/figures/page_layout_test.py   runs the tests
+PYTHONPATH=harness/figures python tests/figures/page_layout_test.py --pictures DIR   leaves the pages and their pictures in DIR
 """
 
 import json
@@ -15,11 +15,7 @@ import figures_published_test
 import figures_test
 import site_test
 
-import cells
-import paper
-import report
-import style
-import web
+from sparfuse_report import cells, paper, report, style, web
 
 WIDTHS = (1200, 400)  # pixels
 

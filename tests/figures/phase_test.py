@@ -1,15 +1,13 @@
 """Tests the phase diagram of `sparfuse advise` on points made by hand.
 
-python tests/figures/phase_test.py
+PYTHONPATH=harness/figures python tests/figures/phase_test.py
 """
 
 import unittest
 
-import figures_fixture  # noqa: F401  (puts harness/figures on the path)
 from matplotlib.patches import Rectangle
 
-import phase
-import style
+from sparfuse_report import phase, style
 
 FOUND = {
     "workload": "table:mine@0123456789ab",

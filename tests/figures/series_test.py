@@ -1,9 +1,10 @@
 """Tests the reading of series, among them what the controller's own writer makes.
 
-python tests/figures/series_test.py
+PYTHONPATH=harness/figures python tests/figures/series_test.py
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,9 @@ import unittest
 from pathlib import Path
 
 import numpy as np
-from figures_fixture import write_series  # puts harness/figures on the path
+from figures_fixture import write_series
 
-import series
+from sparfuse_report import series
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,7 +61,8 @@ class Series(unittest.TestCase):
         fuzz = ROOT / "tests" / "fuzz"
         command = [sys.executable, fuzz / "series_fuzz.py", fuzz / "corpus" / "series"]
         run = subprocess.run(
-            [*command, "--iterations", "1500"], cwd=self.folder, capture_output=True, text=True
+            [*command, "--iterations", "1500"], cwd=self.folder, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "harness" / "figures")},
         )
         self.assertEqual(run.returncode, 0, run.stderr)
 

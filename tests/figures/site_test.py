@@ -1,6 +1,6 @@
 """Tests the pages of `sparfuse site` on data made by hand: what is escaped, apart, sorted and linked.
 
-python tests/figures/site_test.py
+PYTHONPATH=harness/figures python tests/figures/site_test.py
 """
 
 import base64
@@ -12,12 +12,12 @@ from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
-import figures_fixture  # noqa: F401  (puts harness/figures on the path)
+from markupsafe import escape
 
-import web
-from cells import Interval
-from web.forest import WIDTH, Scale
-from web.store import Cell, common_setting, file_name
+from sparfuse_report import web
+from sparfuse_report.cells import Interval
+from sparfuse_report.web.forest import WIDTH, Scale
+from sparfuse_report.web.store import Cell, common_setting, file_name
 
 HOSTILE = "<script>alert('1')</script>"
 MACHINES = {"a1": "Xeon, 2 cores", "b2": "EPYC, 96 cores", "c3": f"card {HOSTILE}"}
@@ -185,7 +185,7 @@ class Site(unittest.TestCase):
                 self.assertEqual(self.elements[path].tags.count("script"), 1)
                 self.assertEqual(self.elements[path].handlers, [])
                 self.assertNotIn(HOSTILE, text)
-        self.assertIn(html.escape(HOSTILE), self.pages["index.html"])
+        self.assertIn(escape(HOSTILE), self.pages["index.html"])
         failed = self.page("systems", "a1").tables["failed"]
         self.assertIn(HOSTILE, [cell["text"] for cell in failed[1][1:]])
 

@@ -1,4 +1,4 @@
-"""Feeds damaged files to the reader of a trial's series, harness/figures/series.py: it returns an
+"""Feeds damaged files to the reader of a trial's series, sparfuse_report/series.py: it returns an
 array of what trial.json says, or raises SeriesError.
 
     series_fuzz.py CORPUS_FOLDER [--iterations N] [--seconds S] [--seed S]
@@ -16,8 +16,7 @@ import time
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "harness" / "figures"))
-import series  # noqa: E402  (found by the path above)
+from sparfuse_report import series
 
 TOKENS = [b"'descr'", b"'fortran_order': True", b"(-1,)", b"(10**12,)", b"|O", b"<f8", b"<U9999999",
           b"[('a', '<f8')]", b"\x93NUMPY\x02\x00", b"\xff\xff\xff\xff", b"null", b"[]", b"1e999", b"-1"]

@@ -307,10 +307,11 @@ class OneTruth(unittest.TestCase):
 
     def check_figures(self, folder):
         data = folder / "data.json"
-        command = [sys.executable, ROOT / "harness" / "figures" / "render.py", "figure"]
+        command = [sys.executable, "-m", "sparfuse_report", "figure"]
         command += ["--results", self.results, "--experiment", "truth", "--out", folder / "figures"]
         command += ["--spec", folder / "spec.json", "--data", data]
-        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+        subprocess.run([str(word) for word in command], check=True, capture_output=True,
+                       cwd=ROOT / "harness" / "figures")
         drawn = json.loads(data.read_text())
         heights = {
             name: [bar[3] for panel in figure["panels"] for bar in panel["bars"]]

@@ -109,7 +109,8 @@ class SiteTest(unittest.TestCase):
         self.assertEqual(names, {"lab": False, "cluster made-up": True})
         page = (self.folder / "site" / "workloads" / "digits-resnet.html").read_text()
         for mode in ("measured", "modelled"):
-            table = re.search(rf"<table class='sortable' id='{mode}-throughput'>.*?</table>", page).group()
+            sortable = rf"<table class='sortable' id='{mode}-throughput'>.*?</table>"
+            table = re.search(sortable, page, re.DOTALL).group()
             rows = re.findall(r"<tr class='(\w+)'", table)
             self.assertTrue(rows)
             self.assertEqual(set(rows), {mode})

@@ -1,0 +1,344 @@
+"""Reads the experiment that spec.json describes, and spreads its cells over the panels of figures.
+
+Which trials count, which cells are compared and every interval and ratio stand in spec.json, which
+the harness writes (harness/report); nothing of it is decided or computed again here.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparfuse_report import series, wording
+
+
+class SpecError(Exception):
+    """An experiment description that cannot be used; the message says what was expected."""
+
+
+class NoData(Exception):
+    """A figure of which no trial counts yet."""
+
+
+def canonical(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _by_block(values):
+    return {int(block): value for block, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A quantity over blocks; `low` and `high` are None where one block leaves no interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    values: dict = field(default_factory=dict)  # of a ratio: block -> ratio
+
+    @staticmethod
+    def of(fields):
+        if fields is None:
+            return None
+        values = _by_block(fields.get("values", {}))
+        return Interval(fields["value"], fields["low"], fields["high"], fields["n"], values)
+
+
+class Trial:
+    """One of the trials of a cell that count."""
+
+    def __init__(self, fields, results):
+        self.trial_id, self.block = fields["id"], fields["block"]
+        self.directory = Path(results) / fields["directory"]
+
+    def series(self, name):
+        """Reads `name` (such as "spans.npy"); None where the trial did not write it."""
+        return series.read(self.directory / name)
+
+
+class Cell:
+    def __init__(self, part, fields):
+        for name in ("config", "config_hash", "label", "metrics", "trials"):
+            if name not in fields:
+                raise SpecError(
+                    f"part '{part.id}': a cell without {name}: {canonical(fields)[:200]}"
+                )
+        self.part, self.fields, self.config = part, fields, fields["config"]
+        self.hash, self.metrics = fields["config_hash"], fields["metrics"]
+        self.dense, self.oversubscribed = fields["dense"], fields["oversubscribed"]
+        self.hardware, self.sources = fields["hardware"], fields["sources"]
+        self.set_aside = fields["set_aside"]
+        self.disturbed = fields.get("disturbed") or []  # trials
+        self.trials = {
+            trial["block"]: Trial(trial, part.experiment.results) for trial in fields["trials"]
+        }
+        self.method = self.config["method"]
+        self.workload = wording.workload(self.config["workload"])
+        self.label = fields["label"]  # the method's name, with options where these tell two apart
+        self.workers, self.mode = self.config["workers"], self.config["mode"]
+        self.density, self.target = self.config.get("density"), self.config.get("target")
+
+    def get(self, key):
+        """A field of the configuration, of a model table its name alone, or "label"; "link_gbps" and
+        dotted names reach inside."""
+        if key in ("label", "workload"):
+            return getattr(self, key)
+        if key == "link_gbps":
+            return (self.config.get("link") or {}).get("gbps")
+        value = self.config
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    @property
+    def n(self):
+        return len(self.trials)
+
+    def values(self, metric):
+        """{block: value} over the trials that have the metric."""
+        return _by_block(self.metrics[metric]["values"]) if metric in self.metrics else {}
+
+    def average(self, metric):
+        """Arithmetic mean over blocks with its interval; None without a value."""
+        return Interval.of(self.metrics.get(metric, {}).get("average"))
+
+    def mean(self, metric):
+        average = self.average(metric)
+        return None if average is None else average.value
+
+    def interval(self, metric):
+        """Geometric mean over blocks with its interval; None without positive values."""
+        return Interval.of(self.metrics.get(metric, {}).get("geometric"))
+
+    def ratio(self, metric, method):
+        """`metric` over that of the cell of `method` that this one is compared with; None where
+        there is no such cell or no block that both have."""
+        over = self.fields["ratios"].get(method)
+        return Interval.of(over["metrics"].get(metric)) if over else None
+
+    def compared_with(self, method):
+        """The cell of `method` that ratios divide by; None where there is none."""
+        over = self.fields["ratios"].get(method)
+        return self.part.cells[over["cell"]] if over else None
+
+    def points(self):
+        """Live cells that equal this modelled one in all but how they are launched."""
+        parts = self.part.experiment.parts
+        return [parts[part].cells[cell] for part, cell in self.fields["points"]]
+
+    def unit(self, metric):
+        given = self.metrics.get(metric, {}).get("unit")
+        return given or wording.METRICS.get(metric, ("", ""))[1]
+
+    def failure(self):
+        """None where a trial counts; else what failed, or "not run"."""
+        return self.fields["failure"] or None
+
+    def describe(self):
+        words = [
+            self.label,
+            str(self.workload),
+            f"{self.workers} workers",
+            wording.link_in_full(self.config),
+        ]
+        if not self.dense:
+            words.insert(1, f"density {self.density:g}")
+        return ", ".join(words)
+
+
+class Part:
+    def __init__(self, experiment, fields):
+        self.experiment = experiment
+        self.id, self.kind = fields["id"], fields["kind"]
+        self.title, self.reference = fields.get("title") or self.id, fields.get("reference")
+        self.excluded = fields.get("excluded") or []
+        self.left_out = fields.get("left_out") or {}
+        self.figures = fields.get("figures") or []
+        self.claims = fields.get("claims") or []
+        self.prediction = fields.get("prediction")
+        self.imported = fields.get("imported") or {}
+        self.cells = [Cell(self, cell) for cell in fields["cells"]]
+
+    def modes(self):
+        return sorted({cell.mode for cell in self.cells})
+
+    def shown(self, figure):
+        """The cells that a figure's entry shows; all of an entry that names none."""
+        return [self.cells[i] for i in figure["cells"]] if "cells" in figure else self.cells
+
+    def is_reference(self, cell):
+        return cell.method == self.reference
+
+    def ratio(self, cell, metric):
+        """`metric` of `cell` over the reference's; None for the reference."""
+        if self.reference is None or self.is_reference(cell):
+            return None
+        return cell.ratio(metric, self.reference)
+
+
+class Experiment:
+    """What spec.json says; `results` is the folder that trials' directories are relative to."""
+
+    def __init__(self, spec, results):
+        missing = {"id", "keys", "parts", "headlines", "provenance"} - set(spec)
+        if missing:
+            raise SpecError(f"spec.json: expected {', '.join(sorted(missing))}")
+        self.id, self.title = spec["id"], spec.get("title") or spec["id"]
+        self.paper, self.results, self.keys = spec.get("paper"), results, spec["keys"]
+        self.preliminary_below = spec["preliminary_below"]
+        self.confidence = spec["confidence"]
+        self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
+        self.provenance = spec["provenance"]
+        self.disturbed = spec.get("disturbed") or ""  # a sentence
+        self.parts = []
+        for part in spec["parts"]:
+            self.parts.append(Part(self, part))
+        self.methods = list(  # and their labels
+            dict.fromkeys(name for cell in self.all_cells() for name in (cell.method, cell.label))
+        )
+
+    def part(self, name):
+        for part in self.parts:
+            if part.id == name:
+                return part
+        raise SpecError(
+            f"experiment '{self.id}' has no part '{name}'; "
+            f"it has {', '.join(part.id for part in self.parts)}"
+        )
+
+    def predicted(self, part):
+        """The part that holds the modelled twins of `part`'s cells; None where there is none."""
+        return next((other for other in self.parts if other.id == part.id + ".predicted"), None)
+
+    def all_cells(self):
+        return [cell for part in self.parts for cell in part.cells]
+
+
+def metric_of(figure, default="throughput"):
+    return figure.get("y") or figure.get("metric") or default
+
+
+def shown_with(part, figure, metric, but=None):
+    """The cells that a figure shows, of which one has the metric that is not of the method `but`."""
+    chosen = part.shown(figure)
+    if not any(cell.values(metric) for cell in chosen if cell.method != but):
+        raise NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
+    return chosen
+
+
+def heading(fields, cells, leave_out=()):
+    """Of a table's group: all that sets a panel apart, its links in full."""
+    return ", ".join(filter(None, panel_words(fields, cells, leave_out, full_link=True)))
+
+
+def panel_keys(cells, placed):
+    """Fields that must tell panels apart so that no two cells share a place, given the fields
+    `placed` inside a panel (such as x and series)."""
+    placed = ["link" if key == "link_gbps" else key for key in placed]
+    keys, known = [], cells[0].part.experiment.keys["panel"] if cells else []
+    if "workload" not in placed and len({cell.workload for cell in cells}) > 1:
+        keys.append("workload")  # workloads have different units
+    while True:
+        places = {}
+        for cell in cells:
+            places.setdefault(canonical([cell.get(key) for key in keys + placed]), []).append(cell)
+        crowded = next((group for group in places.values() if len(group) > 1), None)
+        if crowded is None:
+            return keys
+        left = [key for key in known if key not in (*keys, *placed)]
+        new = [key for key in left if len({canonical(cell.get(key)) for cell in crowded}) > 1]
+        if not new:
+            return keys
+        keys.append(new[0])
+
+
+def panels(cells, placed):
+    """[(fields, cells)] in the order of the experiment. A dense cell has no density: where panels
+    differ in sparsity it stands in each."""
+    keys = panel_keys(cells, placed)
+    sparsity = cells[0].part.experiment.keys["sparsity"] if cells else []
+    sparse = [cell for cell in cells if not cell.dense] or cells
+    found = []
+    for cell in (sparse if any(key in sparsity for key in keys) else cells):
+        fields = {key: cell.get(key) for key in keys}
+        if fields not in found:
+            found.append(fields)
+    workloads = [fields.get("workload") for fields in found]
+
+    def stands_in(cell, fields):
+        known = {key: value for key, value in fields.items() if not (key in sparsity and cell.dense)}
+        return all(cell.get(key) == value for key, value in known.items())
+
+    def rank(fields):  # workloads in order of appearance; links and workers ascending
+        rest = (sort_key(fields[key]) for key in keys if key != "workload")
+        return workloads.index(fields.get("workload")), *rest
+
+    found.sort(key=rank)
+    return [(fields, [cell for cell in cells if stands_in(cell, fields)]) for fields in found]
+
+
+def sort_key(value):
+    """Numbers ascending, links by speed with the unshaped one last, then text."""
+    if isinstance(value, dict) and "gbps" in value:
+        return (0, value["gbps"], canonical(value))
+    if value is None:
+        return (2, 0.0, "")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return (0, float(value), "")
+    return (1, 0.0, value if isinstance(value, str) else canonical(value))
+
+
+def field_words(key, value, full_link=False):
+    """How a panel's title or a table's heading says `key = value`."""
+    if key == "link":
+        return (wording.link_in_full if full_link else wording.link)({"link": value})
+    if key == "link_gbps":
+        return "unshaped" if value is None else f"{value:g} Gbit/s"
+    if key == "workers":
+        return f"{value} worker{'s' if value != 1 else ''}"
+    if key in ("workload", "mode", "method", "label", "sparsifier"):
+        return str(value)
+    if isinstance(value, dict):
+        said = ", ".join(f"{name} {item}" for name, item in wording.flatten(value).items())
+        return said or f"no {key}"
+    words = f"{value:g}" if isinstance(value, float) else value
+    return f"{key.replace('_', ' ')} {words}"
+
+
+def common(cells, key):
+    """The value that all cells have; None where they differ."""
+    values = {canonical(cell.get(key)) for cell in cells}
+    return cells[0].get(key) if len(values) == 1 else None
+
+
+def panel_words(fields, cells, leave_out=(), full_link=False):
+    """(workload, the rest of what sets the panel apart, with workers, link and mode said always
+    unless they are in `leave_out`: they stand on an axis)."""
+    said = dict(fields)
+    for key in ("workers", "link"):
+        if (
+            key not in said
+            and key not in leave_out
+            and (key == "workers" or len({canonical(cell.get("link")) for cell in cells}) == 1)
+        ):
+            value = common(cells, key)
+            if value is not None or key == "link":
+                said[key] = value
+    order = ["workers", "link"]
+    keys = [key for key in order if key in said] + [key for key in said if key not in order]
+    words = [
+        field_words(key, said[key], full_link)
+        for key in keys
+        if key not in ("workload", *leave_out)
+    ]
+    cluster = wording.declared_cluster({"cluster": common(cells, "cluster")})
+    if cluster and "cluster" not in said:
+        if "link" in said and said["link"] is None and "link" not in leave_out:
+            words.remove(field_words("link", None, full_link))
+        words.append(f"cluster {cluster}")
+    modes = sorted({cell.mode for cell in cells if cell.mode})
+    if modes and "mode" not in said:
+        words.append(" and ".join(modes))
+    workloads = sorted({str(cell.workload) for cell in cells})
+    return (", ".join(workloads) if "workload" not in leave_out else ""), ", ".join(words)

@@ -1,0 +1,279 @@
+"""Draws what `sparfuse compare` found: ratios of two systems side by side, or of several as slopes.
+Absolute values are not drawn."""
+
+import hashlib
+import math
+import re
+import textwrap
+
+from sparfuse_report import style, wording
+from sparfuse_report.drawn import Drawn
+
+ROW = 0.24  # inches of a method
+MARK = 0.08  # more for each mark beyond two
+SPREAD = 0.6  # of a row that marks share
+PANEL = 2.2  # inches of a panel of slopes
+DODGE = 0.04  # of the way between two systems: lines of methods stand so far apart
+NAME = 16  # letters of a line of a system's name
+LETTERS = 90  # of all names beside one another, before they are turned
+SECOND = "#b3362b"
+FIRST = "#1f4fa3"
+PLAN = "#8a5a00"
+
+
+def file_name(experiment, part):
+    """Of its own for each: what a name of a file cannot have is told apart by a digest."""
+    name = f"compare-{experiment}-{part}"
+    safe = re.sub(r"[^A-Za-z0-9._-]", "-", name)
+    if safe == name and "-" not in part:
+        return safe
+    digest = hashlib.sha256("\n".join((experiment, part)).encode()).hexdigest()
+    return f"{safe[:150]}-{digest[:8]}"
+
+
+def parts_of(found):
+    """[(experiment, part, cells)], in the order of the cells."""
+    parts = {}
+    for cell in found["cells"]:
+        parts.setdefault((cell["experiment"], cell["part"]), []).append(cell)
+    return [(experiment, part, cells) for (experiment, part), cells in parts.items()]
+
+
+def _settings(cells):
+    """{setting: cells}"""
+    settings = {}
+    for cell in cells:
+        settings.setdefault(cell["setting"], []).append(cell)
+    return settings
+
+
+def _title(setting, cells):
+    """The setting, with what its numbers are first: no panel has two kinds."""
+    modes = {cell["config"].get("mode", "") for cell in cells}
+    mode = ", ".join(sorted(filter(None, modes)))
+    rest = setting.removeprefix(f"mode {mode}, ")
+    return f"{mode}: {rest}" if mode else rest
+
+
+def _limits(cells):
+    """The ratios and intervals of all panels; an interval longer than three times their span goes on
+    beyond it."""
+    ratios = [ratio for cell in cells
+              for ratio in (cell["first_ratio"], cell["second_ratio"], _carried(cell), _forced(cell)[0])
+              if ratio]
+    values = [1.0, *(ratio["value"] for ratio in ratios)]
+    low, high = min(values), max(values)
+    span = max(math.log(high / low), 0.1)
+    ends = [end for ratio in ratios if ratio["low"] for end in (ratio["low"], ratio["high"])]
+    least = max(min([*values, *ends]), low * math.exp(-span))
+    most = min(max([*values, *ends]), high * math.exp(span))
+    return least / 1.04, most * 1.04
+
+
+def label(cell, cells):
+    """The method, with its sparsifier and density where several cells are of it, and the options in
+    which those differ that share these, too."""
+    config = cell["config"]
+    alike = [each["config"] for each in cells if each["config"]["method"] == config["method"]]
+    if len(alike) == 1:
+        return config["method"]
+    words = [str(config.get("sparsifier")), f"{config.get('density'):g}"]
+    flats = [_options(each) for each in alike
+             if all(each.get(key) == config.get(key) for key in ("sparsifier", "density"))]
+    own = _options(config)
+    for key in sorted(set().union(*flats)):
+        if any(flat.get(key) != own.get(key) for flat in flats):
+            words.append(f"{key.rpartition('.')[2]} {_short(own.get(key))}")
+    return f"{config['method']} ({', '.join(words)})"
+
+
+def _options(config):
+    return wording.flatten({key: config.get(key) for key in ("method_options", "sparsifier_options", "feedback",
+                                                     "feedback_options")})
+
+
+def _short(value, most=20):
+    text = str(value)
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def _point(axes, y, ratio, colour, marker):
+    if ratio is None:
+        return
+    low = ratio["low"] if ratio["low"] is not None else ratio["value"]
+    high = ratio["high"] if ratio["high"] is not None else ratio["value"]
+    axes.plot([low, high], [y, y], color=colour, linewidth=1.1)
+    axes.plot([ratio["value"]], [y], color=colour, marker=marker, markersize=4, linestyle="none")
+
+
+def _carried(cell):
+    """What the model makes of the first system's ratio on the other one; None where it was not asked."""
+    return (cell.get("transported") or {}).get("ratio")
+
+
+def _forced(cell):
+    """The ratio of the other system with the plan of another one, and whether it was measured."""
+    forced = cell.get("second_forced") or {}
+    return (forced["measured"], True) if forced.get("measured") else (forced.get("modelled"), False)
+
+
+def _hollow(axes, x, y, colour, marker):
+    """A value of the model's."""
+    axes.plot([x], [y], color=colour, marker=marker, markersize=4.5, markerfacecolor="white",
+              markeredgewidth=0.9, linestyle="none")
+
+
+def _modelled_point(axes, y, ratio, colour, marker):
+    if ratio is None:
+        return
+    if ratio["low"] is not None:
+        axes.plot([ratio["low"], ratio["high"]], [y, y], color=colour, linewidth=0.8,
+                  linestyle=(0, (2.2, 1.1)))
+    _hollow(axes, ratio["value"], y, colour, marker)
+
+
+def verdict(cell):
+    if cell["verdict"] == "first":
+        return f"larger on {cell['first']}", FIRST
+    if cell["verdict"] == "second":
+        return f"larger on {cell['second']}", SECOND
+    return cell["verdict"], style.QUIET
+
+
+def draw_pair(found, experiment, part, cells):
+    """A panel a setting: of each method the ratio on either system, and what that decides."""
+    settings = _settings(cells)
+    most = max(len(each) for each in settings.values())
+    marks = max(2 + bool(_carried(cell)) + bool(_forced(cell)[0]) for cell in cells)
+    made, grid = style.figure(len(settings), 1, (ROW + MARK * (marks - 2)) * most + 0.5, sharex=True)
+    first, second = (side["name"] for side in found["sides"])
+    for axes, (setting, each) in zip(grid[:, 0], settings.items()):
+        rows = sorted(each, key=lambda cell: (cell["first_ratio"] or {"value": 0})["value"])
+        for y, cell in enumerate(rows):
+            ratio, measured = _forced(cell)
+            each_mark = [(_point, cell["first_ratio"], FIRST, "o"), (_point, cell["second_ratio"], SECOND, "D"),
+                     (_modelled_point, _carried(cell), SECOND, "D"),
+                     (_point if measured else _modelled_point, ratio, PLAN, "s")]
+            drawn = [mark for i, mark in enumerate(each_mark) if i < 2 or mark[1]]
+            for i, (draw_one, *mark) in enumerate(drawn):
+                draw_one(axes, y + SPREAD * (0.5 - i / (len(drawn) - 1)), *mark)
+            words, colour = verdict(cell)
+            axes.annotate(words, (1.01, y), xycoords=("axes fraction", "data"), va="center",
+                          fontsize=6.5, color=colour, annotation_clip=False)
+        axes.axvline(1, color=style.INK, linewidth=0.7)
+        axes.set_yticks(range(len(rows)), [label(cell, each) for cell in rows])
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+        axes.grid(axis="x")
+        axes.grid(axis="y", visible=False)
+        axes.set_title(_title(setting, each), loc="left", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlim(_limits(cells))
+    style.few_ticks(axes.xaxis)
+    axes.set_xlabel(wording.axis("ratio_in_blocks", reference=found["reference"]))
+    handles = [
+        style.entry(f"{side['name']}: {side['hardware']}", color=colour, marker=marker, markersize=4)
+        for side, colour, marker in zip(found["sides"], (FIRST, SECOND), ("o", "D"))
+    ]
+    if any(_carried(cell) for cell in cells):
+        handles.append(style.entry(
+            f"{first} carried over to {second}: modelled", color=SECOND, marker="D", markersize=4.5,
+            markerfacecolor="white", linestyle=(0, (2.2, 1.1)), linewidth=0.8))
+    plans = {measured for ratio, measured in map(_forced, cells) if ratio}
+    giver = next((cell["second_forced"]["plan_of"] for cell in cells if cell.get("second_forced")), "")
+    for measured in sorted(plans, reverse=True):
+        how, face = ("measured", PLAN) if measured else ("modelled", "white")
+        handles.append(style.entry(
+            f"{second} with the plan of {giver}: {how}", color=PLAN, marker="s", markersize=4.5,
+            linestyle="none", markerfacecolor=face))
+    return Drawn(made, f"{experiment}/{part}: {first} and {second}", _caption(found, cells), handles)
+
+
+def _lines(cells):
+    """{label: (method, mode, {system: ratio})} of a setting."""
+    lines = {}
+    for cell in cells:
+        alike = [each for each in cells if each["second"] == cell["second"]]
+        _, _, at = lines.setdefault(
+            label(cell, alike), (cell["config"]["method"], cell["config"].get("mode"), {})
+        )
+        at[cell["first"]] = cell["first_ratio"]
+        at[cell["second"]] = cell["second_ratio"]
+    return lines
+
+
+def _carried_lines(cells):
+    """{label: {system: what the model makes of the first one's ratio there}} of a setting."""
+    lines = {}
+    for cell in cells:
+        if _carried(cell):
+            alike = [each for each in cells if each["second"] == cell["second"]]
+            lines.setdefault(label(cell, alike), {})[cell["second"]] = _carried(cell)
+    return lines
+
+
+def draw_slopes(found, experiment, part, cells):
+    """A panel a setting: a line a method over the systems, broken where one has no ratio."""
+    settings = _settings(cells)
+    names = [side["name"] for side in found["sides"]]
+    methods = {cell["config"]["method"] for cell in cells}
+    styles = style.Styles(methods)
+    made, grid = style.figure(len(settings), 1, PANEL, sharex=True, sharey=True)
+    for axes, (setting, each) in zip(grid[:, 0], settings.items()):
+        lines = _lines(each)
+        carried = _carried_lines(each)
+        for place, (words, (method, mode, at)) in enumerate(lines.items()):
+            look = styles[method]
+            shift = (place - (len(lines) - 1) / 2) * min(DODGE, 0.4 / len(lines))
+            ratios = [at.get(name) for name in names]
+            values = [ratio["value"] if ratio else math.nan for ratio in ratios]
+            hollow = {"markerfacecolor": "white"} if mode == "modelled" else {}
+            xs = [x + shift for x in range(len(names))]
+            axes.plot(xs, values, marker=look.marker, **hollow, **look.line())
+            for x, ratio in zip(xs, ratios):
+                if ratio and ratio["low"] is not None:
+                    axes.plot([x, x], [ratio["low"], ratio["high"]], color=look.colour,
+                              linewidth=0.8)
+            for name, ratio in carried.get(words, {}).items():
+                _hollow(axes, names.index(name) + shift, ratio["value"], look.colour, look.marker)
+            last = max((x for x, ratio in enumerate(ratios) if ratio), default=None)
+            if words != method and last is not None:  # its look is that of other lines, too
+                style.note(axes, words, (xs[last], values[last]), (5, 0), va="center", fontsize=6,
+                           annotation_clip=False)
+        axes.axhline(1, color=style.INK, linewidth=0.7)
+        axes.set_ylabel(wording.axis("ratio", reference=found["reference"]))
+        axes.set_title(_title(setting, each), loc="left", fontsize=8)
+    axes.set_xlim(-0.3, len(names) - 0.7)
+    ticks = [textwrap.fill(name, NAME) for name in names]
+    crowded = sum(max(map(len, tick.split("\n")), default=0) for tick in ticks) > LETTERS
+    turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    axes.set_xticks(range(len(names)), ticks, **turned)
+    axes.set_yscale("log")
+    axes.set_ylim(_limits(cells))
+    for axes in grid[:, 0]:
+        style.few_ticks(axes.yaxis)
+        axes.tick_params(labelbottom=axes is grid[-1, 0] or not crowded)
+    handles = [
+        style.entry(name, marker=styles[name].marker, **styles[name].line())
+        for name in styles.sort(methods)
+    ]
+    title = f"{experiment}/{part} on {len(names)} systems"
+    return Drawn(made, title, _caption(found, cells), handles)
+
+
+def _caption(found, cells):
+    hardware = "; ".join(f"{side['name']}: {side['hardware']}" for side in found["sides"])
+    ratios = [cell[side] for cell in cells for side in ("first_ratio", "second_ratio") if cell[side]]
+    modelled = any(cell["config"].get("mode") == "modelled" for cell in cells)
+    carried = any(_carried(cell) or _forced(cell)[0] for cell in cells)
+    return (
+        f"{hardware}. Ratios to {found['reference']} within each block, with 95 % intervals over "
+        f"blocks ({wording.blocks([ratio['n'] for ratio in ratios])}); systems are judged by the "
+        f"interval of the difference of logarithms, ratios less than {100 * found['within']:g} % "
+        "apart agree. Absolute values are not compared."
+        + (" Modelled ratios are in no verdict." if modelled or carried else "")
+        + (" Hollow marks are modelled, with the model's band." if carried else "")
+    )
+
+
+def draw(found, experiment, part, cells):
+    return (draw_pair if len(found["sides"]) == 2 else draw_slopes)(found, experiment, part, cells)

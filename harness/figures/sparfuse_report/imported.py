@@ -1,0 +1,79 @@
+"""Reads results of others that were imported. They stand beside ours in a colour of their own;
+nothing is divided by them or judged by them."""
+
+from sparfuse_report import cells, style, wording
+from sparfuse_report.published import plain
+
+BEYOND = 3  # times our highest bar: what is higher would flatten ours, and stays in the table
+
+
+class Result:
+    def __init__(self, fields, results):
+        self.fields, self.system, self.source = fields, fields["system"], fields["source"]
+        self.workload = wording.workload(fields["workload"])
+        self.metrics, self.doubt = fields["metrics"], fields["doubt"]
+        self.trials = [cells.Trial(trial, results) for trial in fields["trials"]]
+
+    def value(self, metric):
+        return self.metrics[metric]["value"] if metric in self.metrics else None
+
+    def fits(self, cell):
+        """Whether what the source says of the setting is the cell's; what it does not say may be."""
+        if (self.fields["method"], self.workload) != (cell.method, cell.workload):
+            return False
+        pairs = [
+            (self.fields["workers"], cell.workers),
+            (self.fields["batch_per_worker"], cell.get("batch_per_worker")),
+            (self.fields["network_gbps"], cell.get("link_gbps")),
+        ]
+        if not cell.dense:
+            pairs.append((self.fields["density"], cell.density))
+            sparsifier = self.fields["sparsifier"]
+            pairs.append((sparsifier and plain(sparsifier), plain(cell.get("sparsifier"))))
+        return all(theirs is None or ours is None or theirs == ours for theirs, ours in pairs)
+
+
+class Beside:
+    """The results beside the cells of one figure, and what of them is drawn."""
+
+    def __init__(self, part):
+        given = part.imported.get("results") or []
+        self._results = [Result(fields, part.experiment.results) for fields in given]
+        self._drawn, self._beyond = [], []
+
+    def of(self, cell, metric, most=None):
+        """[(result, value)] of the cell's setting; those above `most`, and those in doubt, are left
+        to the table."""
+        found = []
+        for result in self._results:
+            value = result.value(metric)
+            if value is None or not result.fits(cell):
+                continue
+            if result.doubt or (most is not None and value > most):
+                self._beyond.append(result)
+            else:
+                self._drawn.append(result)
+                found.append((result, value))
+        return found
+
+    def words(self):
+        """For the caption: whose they are, and that some are not drawn; "" without any."""
+        sources = dict.fromkeys(
+            f"{result.system} ({result.source.rstrip('.')})" for result in self._drawn
+        )
+        said = []
+        if sources:
+            said.append(f"Imported, compared with nothing: {'; '.join(sources)}.")
+        if self._beyond:
+            said.append(
+                f"{len(self._beyond)} imported number{'s are' if len(self._beyond) > 1 else ' is'} "
+                "in the table alone: in doubt, or far above the axis."
+            )
+        return " ".join(said)
+
+    def handles(self, points=False):
+        """Of the beam over a bar or the line of a curve, or of points in their methods' markers."""
+        look = {"linewidth": 1.8, "marker": "|", "markersize": 6}
+        if points:
+            look = {"linestyle": "", "marker": "o", "markersize": 5}
+        return [style.entry("imported", color=style.IMPORTED, **look)] if self._drawn else []

@@ -1,0 +1,228 @@
+"""Draws bars by method: the breakdown of a step, bytes on the wire."""
+
+import math
+
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from sparfuse_report import cells as selection
+from sparfuse_report import published as papers
+from sparfuse_report import style, tables, wording
+from sparfuse_report.drawn import Drawn, caption
+
+BREAKDOWN = (  # metric, the kind of work whose look it has, words
+    ("forward_seconds", "forward", "forward"),
+    ("backward_seconds", "backward", "backward"),
+    ("sparsify_seconds", "sparsify", "sparsification"),
+    ("decompress_seconds", "decompress", "decompression"),
+    ("exposed_communication_seconds", "exposed_communication", "exposed communication"),
+    ("update_seconds", "update", "update"),
+    ("other_seconds", "other", "other"),
+)
+PUBLISHED_PARTS = {  # a paper's word (SAFusion, Fig. 15) -> kind of work, our metric
+    "Forward": ("forward", "forward_seconds"),
+    "Backward": ("backward", "backward_seconds"),
+    "Sparsification": ("sparsify", "sparsify_seconds"),
+    "NOCT": ("exposed_communication", "exposed_communication_seconds"),
+}
+PALE = {"alpha": 0.45, "linewidth": 0.4}  # published parts
+
+
+def _by_method(part, figure, metric):
+    chosen = selection.shown_with(part, figure, metric)
+    return chosen, selection.panels(chosen, ["label"])
+
+
+def _rows_of_panels(panels, widest, room, names):
+    rows = style.rows_of_workloads(panels, widest)
+    height = 0.62 + room * len(names)
+    made, grid = style.figure(len(rows), max(map(len, rows)), height, sharey=True)
+    for row, axes_row in zip(rows, grid):
+        for axes in axes_row[len(row) :]:
+            axes.set_visible(False)
+    return made, [
+        (panel, axes) for row, axes_row in zip(rows, grid) for panel, axes in zip(row, axes_row)
+    ]
+
+
+def _write_beside(axes, x, y, text, colour=style.QUIET):
+    look = {"va": "center", "fontsize": 6.5, "color": colour, "annotation_clip": False}
+    style.note(axes, text, (x, y), (4, 0), **look)
+
+
+def _write_why(axes, x, place, cell):
+    quiet = cell.failure() == "not run"
+    _write_beside(axes, x, place, cell.failure(), style.QUIET if quiet else style.ALARM)
+
+
+def _published_parts(rows, name_of):
+    """{method: {component: Row}} of a breakdown's published numbers."""
+    parts = {}
+    for row in rows:
+        component = row.metric.removeprefix("time/iter:")
+        if component in PUBLISHED_PARTS and row.value is not None:
+            parts.setdefault(name_of(row.method), {})[component] = row
+    return parts
+
+
+def breakdown(experiment, part, figure, styles):
+    """Where the time of a step goes, stacked, one bar a method; a paper's parts under ours."""
+    chosen, panels = _by_method(part, figure, "step_seconds")
+    printed = papers.Published(figure)
+    rows_of, elsewhere = papers.spread(printed, panels, None)
+    inputs = papers.calibration(chosen)
+    parts_of = [_published_parts(rows_of[i], printed.name) for i in range(len(panels))]
+    names = styles.sort(cell.label for cell in chosen)
+    names += dict.fromkeys(name for parts in parts_of for name in parts if name not in names)
+    both = [(fields, (inside, parts)) for (fields, inside), parts in zip(panels, parts_of)]
+    made, places = _rows_of_panels(both, *((2, 0.3) if printed else (3, 0.2)), names)
+    seen = set()
+    table = tables.Table(["method", "part", "ours", "published", "ours / published − 1", "n"])
+    for (fields, (inside, parts)), axes in places:
+        times = [cell.mean("step_seconds") or 0 for cell in inside]
+        times += [_total(theirs) for theirs in parts.values()]
+        scale, unit = wording.seconds_scale(max(times, default=0))
+        longest, rows = 0.0, []
+        for name in names:
+            place = names.index(name)
+            theirs = parts.get(name, {})
+            cell = next((cell for cell in inside if cell.label == name), None)
+            at = place - 0.2 if theirs and cell else place
+            if cell and cell.n:
+                high = 0.36 if theirs else 0.7
+                longest = max(longest, _our_parts(axes, at, high, cell, scale, seen))
+            elif cell:
+                _write_why(axes, 0, at, cell)
+            if theirs:
+                fitted = [papers.is_calibration(row, printed.paper, inputs) for row in theirs.values()]
+                at = place + 0.22 if cell else place
+                longest = max(longest, _their_parts(axes, at, theirs, scale, seen, any(fitted)))
+                rows += _table_rows(name, cell, theirs, printed.paper, inputs)
+        style.rows_down(axes, names)
+        axes.set_xlim(0, longest * (1.25 if parts else 1.04) or 1)
+        style.thousands(axes.xaxis)
+        axes.set_xlabel(wording.axis("step", unit))
+        style.panel_title(axes, *selection.panel_words(fields, inside))
+        if rows:
+            table.groups.append((selection.heading(fields, inside), rows))
+    handles = [style.work_patch(kind, words) for _, kind, words in BREAKDOWN if kind in seen]
+    handles.append(style.entry("step time", color=style.INK, linewidth=1.6))
+    if printed:
+        look = {"facecolor": "#c0c5ca", "edgecolor": style.QUIET, **PALE}
+        handles.append(Patch(label="pale, below: published", **look))
+    title = figure.get("title") or "Where the time of a step goes, by method"
+    text = caption(
+        chosen,
+        "Bars: for each component the median over steps of the slowest rank, mean over "
+        "blocks; medians need not add up to the step time (tick).",
+        f"{printed.source()} Its parts are forward, backward, sparsification and NOCT, which is "
+        "exposed communication; the number beside is their sum, not the step."
+        if printed
+        else "",
+        papers.settings_words(elsewhere),
+    )
+    table.notes += [printed.source()] if printed else []
+    return Drawn(made, title, text, handles, [table] if table.groups else [])
+
+
+def _our_parts(axes, place, height, cell, scale, seen):
+    """One of our bars; returns where it ends."""
+    left = 0.0
+    for metric, kind, _ in BREAKDOWN:
+        value = (cell.mean(metric) or 0.0) * scale
+        if value > 0:
+            axes.barh(place, value, height, left=left, **style.work(kind))
+            left += value
+            seen.add(kind)
+    step = (cell.mean("step_seconds") or 0.0) * scale
+    ends = [place - height * 0.6, place + height * 0.6]
+    look = {"color": style.INK, "linewidth": 1.6, "solid_capstyle": "butt", "zorder": 5}
+    axes.plot([step, step], ends, **look)
+    return max(left, step)
+
+
+def _seconds(row):
+    return row.value * {"ms": 1e-3, "s": 1.0}[row.unit]
+
+
+def _total(theirs):
+    return sum(_seconds(row) for row in theirs.values())
+
+
+def _their_parts(axes, place, theirs, scale, seen, calibrated):
+    left = 0.0
+    for component, (kind, _) in PUBLISHED_PARTS.items():
+        if component in theirs:
+            value = _seconds(theirs[component]) * scale
+            look = {**style.work(kind), "edgecolor": style.QUIET, "alpha": PALE["alpha"]}
+            axes.barh(place, value, 0.32, left=left, **look)
+            left += value
+            seen.add(kind)
+    words = f"{wording.number(left)}, calibration input" if calibrated else wording.number(left)
+    _write_beside(axes, left, place, words)
+    return left
+
+
+def _table_rows(name, cell, theirs, paper, inputs):
+    rows = []
+    for component, (_, metric) in PUBLISHED_PARTS.items():
+        row = theirs.get(component)
+        if row is None:
+            continue
+        ours = cell.mean(metric) if cell else None
+        rows.append([
+            name,
+            component,
+            wording.quantity(ours, "s"),
+            wording.quantity(_seconds(row), "s"),
+            papers.apart(ours, _seconds(row), papers.is_calibration(row, paper, inputs)),
+            str(cell.n) if cell else wording.NONE,
+        ])
+    return rows
+
+
+def bytes_per_step(experiment, part, figure, styles):
+    """Payload and sent bytes per step and rank, on a declared logarithmic axis."""
+    chosen, panels = _by_method(part, figure, "payload_bytes")
+    names = styles.sort(cell.label for cell in chosen)
+    made, places = _rows_of_panels(panels, 3, 0.24, names)
+    looks = (
+        ("payload_bytes", "payload: what the rank contributes", {
+            "facecolor": "#7fa3c7", "hatch": "", "linewidth": 0.5, "edgecolor": style.INK}),
+        ("sent_bytes", "sent: what it handed to the network, forwards included", {
+            "facecolor": "#33475b", "hatch": "///", "linewidth": 0.5, "edgecolor": "white"}),
+    )
+    values = [cell.mean(metric) for cell in chosen for metric, *_ in looks]
+    values = [value for value in values if value is not None and value > 0]
+    scale, unit = wording.bytes_scale(max(values))
+    low = 10 ** math.floor(math.log10(min(values) * scale * 0.5))
+    high = max(values) * scale
+    high *= (high / low) ** 0.3  # room for the numbers
+    for (fields, inside), axes in places:
+        axes.set_xscale("log")
+        for cell in inside:
+            place = names.index(cell.label)
+            if not cell.n:
+                _write_why(axes, low, place, cell)
+                continue
+            for position, (metric, _, look) in enumerate(looks):
+                value, at = cell.mean(metric), place + 0.36 * (position - 0.5)
+                if value is not None and value > 0:
+                    axes.barh(at, value * scale - low, 0.34, left=low, **look)
+                    style.note(axes, wording.quantity(value, "B"), (value * scale, at), (2, 0),
+                               fontsize=5.6, va="center_baseline")
+        style.rows_down(axes, names)
+        axes.set_xlim(low, high)
+        axes.xaxis.set_major_locator(LogLocator(10))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        style.thousands(axes.xaxis)
+        axes.set_xlabel(wording.axis("bytes_per_step", unit, log=True))
+        style.panel_title(axes, *selection.panel_words(fields, inside))
+    handles = [Patch(label=words, **look) for _, words, look in looks]
+    title = figure.get("title") or "Bytes per step and rank, by method"
+    text = caption(
+        chosen,
+        "Bars: mean over measured steps, ranks and blocks; the axis is logarithmic and "
+        "does not start at zero. Bytes are counted, not timed: they have no interval.",
+    )
+    return Drawn(made, title, text, handles)

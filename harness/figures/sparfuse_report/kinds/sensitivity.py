@@ -1,0 +1,183 @@
+"""Draws what a factor on one declared input of the model does to the ratio of methods."""
+
+import math
+
+from matplotlib.patches import Patch
+
+from sparfuse_report import cells as selection
+from sparfuse_report import style, tables, wording
+from sparfuse_report.drawn import Drawn, caption
+
+LESS, MORE = "#a9c4dd", "#2f4b66"  # a factor below 1, above 1
+EDGE = {"edgecolor": style.INK, "linewidth": 0.5}
+DECLARED = {"color": style.INK, "linewidth": 1.2}
+AS_REFERENCE = {"color": style.ALARM, "linewidth": 1.0, "linestyle": (0, (2, 1.5))}
+
+
+def _changes(cell):
+    """(words, factor) of what is changed; None for the declared values."""
+    changed = {name: factor for name, factor in (cell.get("inputs") or {}).items() if factor != 1}
+    if not changed:
+        return None
+    # Several at once have no single factor: their geometric mean says to which side they belong.
+    logs = [math.log(factor) for factor in changed.values()]
+    words = ", ".join(name.replace("_", " ") for name in sorted(changed))
+    return words, math.exp(sum(logs) / len(logs))
+
+
+class _Setting:
+    """The cells of a panel: {change or None: {method: cell}}, and the ratios between them."""
+
+    def __init__(self, fields, inside, reference, metric):
+        self.fields, self.cells, self.metric, self.reference = fields, inside, metric, reference
+        self.by_change = {}
+        for cell in inside:
+            self.by_change.setdefault(_changes(cell), {})[cell.method] = cell
+        self.changes = sorted(filter(None, self.by_change))
+
+    def words(self):
+        return ", ".join(word for word in selection.panel_words(self.fields, self.cells) if word)
+
+    def short(self):
+        """What fits over a narrow panel; the caption has the rest."""
+        workers = selection.common(self.cells, "workers")
+        many = f", {selection.field_words('workers', workers)}" if workers else ""
+        return f"{self.cells[0].workload}{many}"
+
+    def ratio(self, change, method):
+        cell = self.by_change.get(change, {}).get(method)
+        return cell.ratio(self.metric, self.reference) if cell else None
+
+    def swing(self, name, methods):
+        """How far, in logarithms, the input moves the ratio of any method."""
+        moved = [
+            abs(math.log(varied.value / declared.value))
+            for change in self.changes
+            if change[0] == name
+            for method in methods
+            if (varied := self.ratio(change, method)) and (declared := self.ratio(None, method))
+        ]
+        return max(moved, default=0.0)
+
+    def turned(self, change):
+        """[(method, other)]: those that overtake `other` where `change` holds and not else."""
+        declared, varied = self.by_change.get(None, {}), self.by_change[change]
+
+        def faster(cells, one, other):
+            a, b = cells[one].interval(self.metric), cells[other].interval(self.metric)
+            return a and b and a.value > b.value
+
+        both = [name for name in declared if name in varied]
+        return [
+            (one, other)
+            for one in both
+            for other in both
+            if faster(varied, one, other) and faster(declared, other, one)
+        ]
+
+
+def sensitivity(experiment, part, figure, styles):
+    """A tornado for each method and setting: each input's bar ends where its factors move the ratio
+    to the reference."""
+    metric = selection.metric_of(figure)
+    chosen = part.shown(figure)
+    reference = figure.get("reference") or part.reference
+    if not reference:
+        raise selection.SpecError(
+            f"part '{part.id}': sensitivity needs reference = a method of its cells"
+        )
+    methods = [name for name in styles.sort(cell.method for cell in chosen) if name != reference]
+    settings = [
+        _Setting(fields, inside, reference, metric)
+        for fields, inside in selection.panels(chosen, ["method", "inputs"])
+    ]
+    settings = [one for one in settings if any(one.ratio(None, name) for name in methods)]
+    if not any(one.changes for one in settings):
+        raise selection.NoData(
+            f"no trial of part '{part.id}' counts at declared and at changed inputs"
+        )
+    columns = min(3, len(methods))
+    rows = -(-len(methods) // columns)
+    many = max(len({change[0] for change in one.changes}) for one in settings)
+    made, grid = style.figure(len(settings) * rows, columns, 0.75 + 0.19 * many, sharex="row")
+    for position, one in enumerate(settings):
+        names = {change[0] for change in one.changes}  # of equal effect by name
+        names = sorted(names, key=lambda name: (one.swing(name, methods), name))
+        axes_of = grid[position * rows : (position + 1) * rows].ravel()
+        for axes in axes_of[len(methods) :]:
+            axes.set_visible(False)
+        for column, (method, axes) in enumerate(zip(methods, axes_of)):
+            _tornado(axes, one, method, names, column % columns == 0)
+            axes.set_xlabel(wording.over(metric, reference))
+            style.panel_title(axes, method, one.short())
+    factors = sorted({round(change[1], 6) for one in settings for change in one.changes})
+    handles = [
+        Patch(facecolor=LESS, **EDGE, label="factor below 1"),
+        Patch(facecolor=MORE, **EDGE, label="factor above 1"),
+        style.entry("declared inputs", **DECLARED),
+        style.entry(f"as {reference}", **AS_REFERENCE),
+    ]
+    title = figure.get("title") or f"What a declared input does to the ratio to {reference}"
+    text = caption(
+        chosen,
+        f"{'; '.join(one.words() for one in settings)}. Bars: the ratio to {reference}, one input at a time multiplied by "
+        f"{' or '.join(f'{factor:g}' for factor in factors)}, all else as declared; inputs by their "
+        "effect. A bar across the broken line changes the order with "
+        f"{reference}.",
+    )
+    return Drawn(made, title, text, handles, [_table(settings, methods, reference, metric)])
+
+
+def _tornado(axes, one, method, names, with_names):
+    declared = one.ratio(None, method)
+    if declared is None:
+        axes.annotate(
+            "no number at declared inputs", (0.02, 0.5), xycoords="axes fraction", fontsize=6.5
+        )
+    else:
+        for place, name in enumerate(names):
+            moved = [
+                (ratio.value - declared.value, change[1])
+                for change in one.changes
+                if change[0] == name and (ratio := one.ratio(change, method))
+            ]
+            for length, factor in sorted(moved, key=lambda pair: -abs(pair[0])):  # none hides another
+                colour = LESS if factor < 1 else MORE
+                axes.barh(place, length, 0.66, left=declared.value, facecolor=colour, zorder=3, **EDGE)
+        axes.axvline(declared.value, zorder=4, **DECLARED)
+    axes.axvline(1.0, zorder=2, **AS_REFERENCE)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.set_yticks(range(len(names)), names if with_names else [""] * len(names))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+
+
+def _table(settings, methods, reference, metric):
+    ratios = [f"{name} / {reference}" for name in methods]
+    table = tables.Table(["input", "factor", *ratios, "order that changes", "n"])
+    for one in settings:
+        rows = []
+        for change in [None, *one.changes]:
+            cells = one.by_change.get(change, {})
+            turned = one.turned(change) if change else []
+            rows.append(
+                [
+                    change[0] if change else "as declared",
+                    f"{change[1]:g}" if change else "1",
+                    *(wording.ratio(one.ratio(change, name)) for name in methods),
+                    "; ".join(f"{a} before {b}" for a, b in turned) if change else "",
+                    str(max((cell.n for cell in cells.values()), default=0)),
+                ]
+            )
+        table.groups.append((selection.heading(one.fields, one.cells), rows))
+    turned = [change for one in settings for change in one.changes if one.turned(change)]
+    table.notes.append(
+        f"Order by {wording.metric_name(metric).lower()}: "
+        + (
+            f"{len(turned)} of {sum(len(one.changes) for one in settings)} changes turn some of it round."
+            if turned
+            else "no change turns any of it round."
+        )
+    )
+    return table

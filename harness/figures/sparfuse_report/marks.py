@@ -1,0 +1,110 @@
+"""Draws marks that say how a number was obtained, and their entries in a legend."""
+
+import matplotlib.patheffects as effects
+from matplotlib.patches import Patch
+
+from sparfuse_report import style
+
+_EDGES = {  # of bars
+    "modelled": {"linestyle": (0, (2.2, 1.1)), "linewidth": 0.7},
+    "emulated": {"linestyle": "-", "linewidth": 0.6},
+    "measured": {"linestyle": "-", "linewidth": 1.4},
+}
+_EDGE_WORDS = {
+    "modelled": "modelled: broken edge",
+    "emulated": "emulated: thin edge",
+    "measured": "measured: thick edge",
+}
+_ONLY_PUBLISHED = ("", "////", "....", "\\\\\\\\", "++++", "oo", "**")
+_HALO = [effects.Stroke(linewidth=2.6, foreground="white"), effects.Normal()]
+CALIBRATED = "calibration input: not judged"
+
+
+def bar(look, mode):
+    """The look of one of our bars."""
+    return {**look.bar(), **_EDGES.get(mode, {})}
+
+
+def only_published(position):
+    """The look of a bar of a method that ours do not have."""
+    return {
+        "facecolor": "white",
+        "edgecolor": style.QUIET,
+        "linewidth": 0.8,
+        "hatch": _ONLY_PUBLISHED[position % len(_ONLY_PUBLISHED)],
+    }
+
+
+_OPEN = {"linestyle": "", "markerfacecolor": "white", "markeredgecolor": style.INK}
+_DOT = {"marker": "o", **_OPEN}
+_TICK = {"color": style.INK, "linewidth": 1.5}
+_TEXT = {"marker": "D", "markersize": 3.6, "markeredgewidth": 0.9, **_OPEN}
+_CROSS = {"marker": "x", "markersize": 4.4, "markeredgewidth": 1.2, "color": style.INK, "linestyle": ""}
+
+
+def whisker(axes, place, value, low, high):
+    look = {"color": style.INK, "elinewidth": 0.9, "capsize": 1.8, "capthick": 0.9, "zorder": 4}
+    axes.errorbar(place, value, [[value - low], [high - value]], **look)
+
+
+def dots(axes, place, width, values):
+    count = len(values)
+    places = [place + width * ((i + 0.5) / count - 0.5) * 0.6 for i in range(count)]
+    axes.plot(places, values, markersize=1.9, markeredgewidth=0.45, zorder=5, **_DOT)
+
+
+def level(axes, height, label=""):
+    """A line under the bars at what they are compared with; its name outside of the data."""
+    axes.axhline(height, color=style.QUIET, linewidth=0.9, zorder=0.9)
+    if label:
+        style.note(axes, label, (1, height), (2, 0), xycoords=("axes fraction", "data"),
+                   fontsize=6.8, color=style.QUIET, va="center", annotation_clip=False)
+
+
+def dot_handle(label):
+    return style.entry(label, markersize=2.6, markeredgewidth=0.6, **_DOT)
+
+
+class Marks:
+    """Draws published values, and remembers which marks a legend must explain."""
+
+    def __init__(self):
+        self._handles, self._modes = {}, []
+
+    def mode(self, mode):
+        if mode in _EDGES and mode not in self._modes:
+            self._modes.append(mode)
+
+    def _explain(self, label, look):
+        self._handles.setdefault(label, style.entry(label, **look))
+
+    def value(self, axes, place, width, height, row, calibrated=False):
+        """A published number over the slot [place - width / 2, place + width / 2]."""
+        if calibrated:
+            axes.plot(place, height, zorder=7, path_effects=_HALO, **_CROSS)
+            self._explain(CALIBRATED, _CROSS)
+        elif row.from_text:
+            self.text(axes, place, height)
+        else:
+            ends = [place - width / 2, place + width / 2]
+            axes.plot(ends, [height, height], solid_capstyle="butt", path_effects=_HALO,
+                      zorder=3.5, **_TICK)  # below whiskers and dots, which it would hide
+            self._explain("published, from its figure", _TICK)
+
+    def text(self, axes, place, height):
+        axes.plot(place, height, zorder=7, **_TEXT)
+        self._explain("published, stated in the text", _TEXT)
+
+    def imported(self, axes, place, width, height):
+        """A result of others over the slot; like a beam lying on its side, to be told in grey."""
+        ends = [place - width / 2, place + width / 2]
+        look = {"color": style.IMPORTED, "linewidth": 1.8, "marker": "|", "markersize": 6}
+        axes.plot(ends, [height, height], path_effects=_HALO, zorder=3.6, **look)
+
+    def handles(self):
+        """Entries for the marks drawn; modes only where bars of several stand together."""
+        edges = [
+            Patch(label=_EDGE_WORDS[mode], facecolor="white", edgecolor=style.INK, **_EDGES[mode])
+            for mode in self._modes
+        ]
+        return list(self._handles.values()) + edges

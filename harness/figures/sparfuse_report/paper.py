@@ -1,0 +1,54 @@
+"""Makes the page of a paper: what its experiments found, their figures, verdicts, and what did not
+run."""
+
+import os
+from pathlib import Path
+
+from sparfuse_report import page, report, verdicts
+
+
+def _judged(experiments, own):
+    """A group for each file that claims something."""
+    groups = []
+    for experiment in experiments:
+        parts = [part.claims for part in experiment.parts]
+        claims = [claim for each in parts for claim in each]
+        if claims:
+            said = f": {experiment.title}: {verdicts.summary(claims)}"
+            groups.append((own[experiment.id], experiment.id, said, parts))
+    return verdicts.Judged(groups)
+
+
+def render(index, loaded, out):
+    """index: as the harness writes it; loaded: [(experiment, styles)] in its order; out: the path
+    of the page, to which the links to the experiments' own reports are relative."""
+    folder = Path(out).resolve().parent
+    own = {
+        entry["id"]: os.path.relpath(Path(entry["report"]).resolve(), folder)
+        for entry in index["experiments"]
+    }
+    experiments = [experiment for experiment, _ in loaded]
+    cells = [cell for experiment in experiments for cell in experiment.all_cells()]
+    counting = {trial.trial_id for cell in cells for trial in cell.trials.values()}
+    return page.fill(
+        "paper.html",
+        title=f"{index['id']}: what its experiments show here",
+        facts=[
+            f"{len(experiments)} experiments",
+            f"{len(cells)} cells",
+            f"{len(counting)} trials count",
+        ],
+        warnings=[
+            f"{experiment.title}: {experiment.disturbed}"
+            for experiment in experiments
+            if experiment.disturbed
+        ],
+        experiments=experiments,
+        own=own,
+        shown=[
+            (experiment, report.figures(experiment, styles, f"{experiment.id}-"))
+            for experiment, styles in loaded
+        ],
+        judged=_judged(experiments, own),
+        not_run=[(entry["experiment"], entry["what"], entry["reason"]) for entry in index["not_run"]],
+    )

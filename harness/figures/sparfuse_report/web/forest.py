@@ -1,0 +1,91 @@
+"""Draws ratios with their intervals on a logarithmic scale that the rows of a table share."""
+
+import math
+
+from markupsafe import Markup
+
+WIDTH, HEIGHT, EDGE = 150, 14, 6  # pixels
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+FINE = (0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.7)
+
+
+class Scale:
+    """Of all values and, where they are not far longer than these, of all intervals."""
+
+    def __init__(self, ratios):
+        ratios = [ratio for ratio in ratios if ratio]
+        values = [1.0, *(ratio.value for ratio in ratios)]
+        low, high = min(values), max(values)
+        spread = max(math.log(high / low), 0.3)
+        ends = [*values, *(end for ratio in ratios if ratio.low for end in (ratio.low, ratio.high))]
+        least, most = low * math.exp(-spread), high * math.exp(spread)
+        self.low = max(min(ends), least) / 1.02
+        self.high = min(max(ends), most) * 1.02
+
+    def at(self, value):
+        inside = min(max(value, self.low), self.high)
+        share = math.log(inside / self.low) / math.log(self.high / self.low)
+        return round(EDGE + (WIDTH - 2 * EDGE) * share, 1)
+
+    def ticks(self):
+        """A few round numbers, 1 among them, that do not touch."""
+        inside = [tick for tick in TICKS if self.low <= tick <= self.high]
+        if len(inside) < 3:
+            inside = [tick for tick in FINE if self.low <= tick <= self.high]
+        kept = [1]
+        for tick in sorted(inside, key=lambda tick: -abs(math.log(tick))):
+            if all(abs(self.at(tick) - self.at(other)) >= 24 for other in kept):
+                kept.append(tick)
+        return sorted(kept)
+
+    def axis(self):
+        marks = "".join(
+            f"<text x='{self.at(tick)}' y='10' text-anchor='middle'>{tick:g}</text>"
+            for tick in self.ticks()
+        )
+        return _svg(marks)
+
+    def drawn(self, *ratios, kind=""):
+        """One ratio, or one above the other in the looks `first` and `second`."""
+        if not any(ratios):
+            return ""
+        looks = ("first", "second") if len(ratios) > 1 else (kind,)
+        marks = [f"<path class='one' d='M{self.at(1)} 0V{HEIGHT}'/>"]
+        for ratio, y, look in zip(ratios, _heights(len(ratios)), looks):
+            if ratio:
+                marks.append(self._mark(ratio, y, look))
+        return _svg("".join(marks))
+
+    def strip(self, ratios):
+        """All of them on one line."""
+        middle = HEIGHT / 2
+        marks = [f"<path class='one' d='M{self.at(1)} 0V{HEIGHT}'/>"]
+        marks += [f"<circle class='dot' cx='{self.at(each.value)}' cy='{middle:g}' r='2.5'/>" for each in ratios]
+        return _svg("".join(marks)) if ratios else ""
+
+    def _mark(self, ratio, y, look):
+        out = []
+        if ratio.low is not None:
+            out.append(f"<path d='M{self.at(ratio.low)} {y}H{self.at(ratio.high)}'/>")
+            if ratio.low < self.low:
+                out.append(f"<path d='M{EDGE} {y}l4 -3v6z'/>")
+            if ratio.high > self.high:
+                out.append(f"<path d='M{WIDTH - EDGE} {y}l-4 -3v6z'/>")
+        x = self.at(ratio.value)
+        if look in ("modelled", "second"):
+            out.append(f"<path class='point' d='M{x} {y - 4}l4 4l-4 4l-4 -4z'/>")
+        else:
+            out.append(f"<circle class='point' cx='{x}' cy='{y}' r='3'/>")
+        return f"<g class='{look}'>{''.join(out)}</g>"
+
+
+def _heights(count):
+    return (HEIGHT / 2,) if count == 1 else (4, HEIGHT - 4)
+
+
+def _svg(marks):
+    """Of numbers alone: nothing that a trial says is in it."""
+    return Markup(
+        f"<svg class='forest' viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}' "
+        f"aria-hidden='true'>{marks}</svg>"
+    )

@@ -1,0 +1,156 @@
+"""Says what a site's first page shows: what is new, and what there are pages of."""
+
+from sparfuse_report import wording
+from sparfuse_report.web.forest import Scale
+from sparfuse_report.web.table import Column, Table, count, dates, links, look_of, number, ran, span
+
+NEWEST = 10
+WORDS = {
+    "agree": ("agree",),
+    "differ": ("first", "second"),
+    "undecided": ("undecided",),
+    "not comparable": ("not comparable",),
+}
+
+
+def shown(store):
+    runs = sorted(store.runs, key=lambda run: run["last_utc"], reverse=True)[:NEWEST]
+    newest = ran(store, runs, "last trial (UTC)", "experiment", "system", "trials")
+    newest.name = "newest"
+    trials = sum(system["trials"] for system in store.systems.values())
+    return {
+        "title": "Results",
+        "facts": [
+            count(len(store.systems), "system"),
+            count(len(store.methods), "method"),
+            count(len(store.workloads), "workload"),
+            count(len(store.experiments), "experiment"),
+            count(trials, "trial"),
+        ],
+        "newest": newest,
+        "tables": [
+            ("systems", _systems(store)),
+            ("methods", _methods(store)),
+            ("workloads", _workloads(store)),
+            ("experiments", _experiments(store)),
+            ("pairs", _pairs(store)),
+        ],
+    }
+
+
+def _modes(store, of):
+    def modes(row):
+        there = {cell.mode for cell in of(row)}
+        return [mode for mode in store.modes if mode in there]
+
+    return Column("numbers", modes, look="modes")
+
+
+def _several(what, of):
+    """A column that counts what a row's cells are of: "methods"."""
+    return number(what, lambda row: len({getattr(cell, what.removesuffix("s")) for cell in of(row)}))
+
+
+def _systems(store):
+    rows = [
+        (key, system, store.cells_of(system=key), store.runs_of(system=key))
+        for key, system in store.systems.items()
+    ]
+    columns = [
+        links("system", lambda row: store.system(row[0])),
+        Column("hardware", lambda row: row[1]["hardware"], kind="setting"),
+        _modes(store, lambda row: row[2]),
+        number("experiments", lambda row: len(row[3])),
+        number("trials", lambda row: row[1]["trials"]),
+        Column("dates", lambda row: dates(row[3])),
+    ]
+    return Table("all-systems", columns, rows)
+
+
+def _spans(store, cells_of, metric):
+    """A column a mode of what ratios of a metric rows have. Modes are apart: none is in another's
+    order or drawing."""
+    columns = []
+    for mode in store.modes:
+        have = {
+            name: [cell for cell in cells if cell.mode == mode and cell.metric == metric and cell.ratio]
+            for name, cells in cells_of.items()
+        }
+        if any(have.values()):
+            columns.append(_span(store, mode, have))
+    return columns
+
+
+def _span(store, mode, have):
+    scale = Scale([cell.ratio for cells in have.values() for cell in cells])
+
+    def lines(row):
+        cells = have[row[0]]
+        return [(scale.strip([cell.ratio for cell in cells]), ""), (span(cells), "")] if cells else []
+
+    def most(row):
+        return max((cell.ratio.value for cell in have[row[0]]), default=None)
+
+    kind = f"drawing {look_of(mode)}"
+    return Column(f"{mode}, vs {store.reference}", lines, most, "lines", kind, scale)
+
+
+def _methods(store):
+    cells_of = {name: store.cells_of(method=name) for name in store.methods}
+    rows = [(name, store.methods[name], cells_of[name]) for name in store.methods]
+    columns = [
+        links("method", lambda row: store.method(row[0])),
+        Column("what it is", lambda row: row[1].get("title", "not known here"), kind="setting"),
+        Column("source", lambda row: row[1].get("source", ""), kind="setting"),
+        _several("systems", lambda row: row[2]),
+        _several("workloads", lambda row: row[2]),
+        *_spans(store, cells_of, "throughput"),
+    ]
+    return Table("all-methods", columns, rows)
+
+
+def _workloads(store):
+    rows = [(name, fields, store.cells_of(workload=name)) for name, fields in store.workloads.items()]
+    columns = [
+        links("workload", lambda row: store.workload(row[0])),
+        Column("what it is", lambda row: row[1].get("summary", "not known here"), kind="setting"),
+        Column(
+            "parameters",
+            lambda row: wording.number(row[1]["parameters"]) if "parameters" in row[1] else "",
+            lambda row: row[1].get("parameters"),
+        ),
+        _several("systems", lambda row: row[2]),
+        _several("methods", lambda row: row[2]),
+        _modes(store, lambda row: row[2]),
+    ]
+    return Table("all-workloads", columns, rows)
+
+
+def _experiments(store):
+    rows = [
+        (name, store.cells_of(experiment=name), store.runs_of(experiment=name))
+        for name in store.experiments
+    ]
+    columns = [
+        links("experiment", lambda row: store.experiment(row[0])),
+        _modes(store, lambda row: row[1]),
+        number("systems", lambda row: len(row[2])),
+        _several("methods", lambda row: row[1]),
+        number("trials", lambda row: sum(run["trials"] for run in row[2])),
+        Column("dates", lambda row: dates(row[2])),
+    ]
+    return Table("all-experiments", columns, rows)
+
+
+def _pairs(store):
+    """How often two systems agree; None where no two have anything in common."""
+
+    def verdicts(word):
+        return number(word, lambda pair: sum(cell["verdict"] in WORDS[word] for cell in pair["cells"]))
+
+    columns = [
+        links("systems", store.pair),
+        number("ratios", lambda pair: len(pair["cells"])),
+        *map(verdicts, WORDS),
+    ]
+    return Table("all-pairs", columns, store.pairs) if store.pairs else None

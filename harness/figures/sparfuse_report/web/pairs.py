@@ -1,0 +1,157 @@
+"""Says what the page of two systems shows: what `sparfuse compare` says of them."""
+
+from sparfuse_report import wording
+from sparfuse_report.cells import Interval
+from sparfuse_report.page import anchor_of
+from sparfuse_report.web.forest import Scale
+from sparfuse_report.web.store import common_setting
+from sparfuse_report.web.table import (
+    Column,
+    Group,
+    Table,
+    count,
+    links,
+    look_of,
+    number,
+    quiet,
+    value_of,
+)
+
+LOOKS = {"first": "place-first", "second": "place-second", "agree": "good"}
+
+
+class Compared:
+    """A cell of two systems."""
+
+    def __init__(self, store, pair, fields):
+        first, second = pair["systems"]
+        identity = fields["experiment"], fields["part"], fields["config_hash"]
+        self.fields = fields
+        self.cell = store.cell(first, *identity) or store.cell(second, *identity)
+        self.ratios = [Interval.of(fields[f"{side}_ratio"]) for side in ("first", "second")]
+        self.quotient = Interval.of(fields["first_over_second"])
+        self.absolutes = [Interval.of(fields[f"{side}_absolute"]) for side in ("first", "second")]
+
+    @property
+    def blocks(self):
+        return [ratio.n if ratio else 0 for ratio in self.ratios]
+
+    def verdict(self):
+        fields, verdict = self.fields, self.fields["verdict"]
+        words = f"larger on {fields[verdict]}" if verdict in ("first", "second") else verdict
+        needed, plans = fields["blocks_needed"], fields["plans"]
+        return [
+            (words, LOOKS.get(verdict, "quiet")),
+            *quiet(needed and f"{needed} blocks of each may tell"),
+            *quiet(fields["why_not"]),
+            *quiet(plans and f"plans differ: {plans}"),
+        ]
+
+
+def shown(store, pair):
+    parts = {}
+    for fields in pair["cells"]:
+        each = Compared(store, pair, fields)
+        parts.setdefault((fields["experiment"], fields["part"]), []).append(each)
+    heads = ["setting"]
+    for side in pair["sides"]:
+        heads += [f"{side['name']}: communication", "drift", "links"]
+    return {
+        "kind": "pairs",
+        "title": store.pair(pair).words,
+        "facts": [f"ratios to {store.reference}"],
+        "pair": pair,
+        "regime_heads": heads,
+        "parts": [
+            (experiment, part, _regimes(pair, experiment, part), _groups(store, pair, rows))
+            for (experiment, part), rows in parts.items()
+        ],
+        "differences": [
+            (
+                each["name"],
+                *(value or wording.NONE for value in each["values"]),
+                "; ".join(each["cells"]) or "yes" if each["hidden"] else "",
+            )
+            for each in pair["differences"]
+        ],
+    }
+
+
+def _regimes(pair, experiment, part):
+    """How the reference's step divides in each setting: what says whether ratios answer one question."""
+    rows = []
+    for each in pair["settings"]:
+        if (each["experiment"], each["part"]) != (experiment, part):
+            continue
+        row = [each["setting"] or wording.NONE]
+        for regime in each["regimes"]:
+            known = regime["communication"] is not None
+            row.append(f"{regime['communication']:.3g}" if known else wording.NONE)
+            row.append(wording.NONE if regime["drift"] is None else f"{100 * regime['drift']:.1f} %")
+            row.append(regime["links"] or wording.NONE)
+        rows.append(row)
+    return rows
+
+
+def _groups(store, pair, rows):
+    found = []
+    for mode in store.modes:
+        of_mode = [row for row in rows if row.cell.mode == mode]
+        for metric in sorted({row.cell.metric for row in of_mode}, reverse=True):
+            found.append(_group(store, pair, [row for row in of_mode if row.cell.metric == metric]))
+    return found
+
+
+def _ratio(store, pair, place):
+    """Of a system; where the reference moved in blocks of it, in how many."""
+    moved_in = f"{('first', 'second')[place]}_moved"
+
+    def lines(row):
+        moved = row.fields[moved_in]
+        said = f"{store.reference} moved in {len(moved)} of {count(row.blocks[place], 'block')}"
+        return [(wording.ratio(row.ratios[place]), ""), *quiet(moved and said)]
+
+    title = f"{pair['sides'][place]['name']} vs {store.reference}"
+    return Column(title, lines, lambda row: value_of(row.ratios[place]), "lines")
+
+
+def _absolute(pair, place):
+    def lines(row):
+        value = row.absolutes[place]
+        return quiet(value and wording.with_interval(value, row.fields["unit"]))
+
+    title = f"{pair['sides'][place]['name']} absolute"
+    return Column(title, lines, lambda row: value_of(row.absolutes[place]), "lines")
+
+
+def _group(store, pair, rows):
+    cell, common = rows[0].cell, common_setting([row.cell for row in rows])
+    scale = Scale([ratio for row in rows for ratio in row.ratios])
+    columns = [
+        links("method", lambda row: store.method(row.cell.method)),
+        links("workload", lambda row: store.workload(row.cell.workload)),
+        number("workers", lambda row: row.cell.workers),
+        Column("setting", lambda row: row.cell.words(common), kind="setting"),
+        _ratio(store, pair, 0),
+        _ratio(store, pair, 1),
+        Column(
+            "drawn",
+            lambda row: scale.drawn(*row.ratios),
+            lambda row: value_of(row.ratios[0]),
+            kind="drawing",
+            scale=scale,
+        ),
+        Column(
+            "quotient",
+            lambda row: wording.ratio(row.quotient),
+            lambda row: value_of(row.quotient),
+        ),
+        Column("verdict", Compared.verdict, look="lines", kind="setting"),
+        Column("n", lambda row: ", ".join(map(str, row.blocks)), lambda row: min(row.blocks)),
+        _absolute(pair, 0),
+        _absolute(pair, 1),
+    ]
+    if not any(row.cell.words(common) for row in rows):
+        columns = [column for column in columns if column.title != "setting"]
+    name = anchor_of(cell.experiment, cell.part, cell.mode, cell.metric)
+    return Group(cell.metric, cell.mode, common, Table(name, columns, rows, look_of(cell.mode)))

@@ -1,0 +1,124 @@
+"""Holds what data.json has, by what pages are about, and the names of their files."""
+
+import hashlib
+from dataclasses import dataclass
+
+from sparfuse_report.cells import Interval
+from sparfuse_report.page import anchor_of
+
+MODES = ("measured", "emulated", "modelled", "imported")  # in the order of their tables
+
+
+def file_name(name):
+    """Safe in every file system, and no two names have one: other characters than small letters,
+    digits and hyphens become hyphens, and digits of the name's hash say that they did."""
+    slug = anchor_of(name)[:60]
+    if slug and slug == name:
+        return slug
+    return "-".join(filter(None, (slug, hashlib.sha256(name.encode()).hexdigest()[:8])))
+
+
+@dataclass(frozen=True)
+class Link:
+    """A page of the site, by its folder and the name of what it is about."""
+
+    folder: str
+    name: str
+    words: str
+
+    def path(self):
+        return f"{self.folder}/{file_name(self.name)}.html"
+
+
+class Cell:
+    """A configuration of a part on one system."""
+
+    def __init__(self, fields):
+        self.fields = fields
+        self.ratio, self.absolute = Interval.of(fields["ratio"]), Interval.of(fields["absolute"])
+
+    def __getattr__(self, name):
+        try:
+            return self.fields[name]
+        except KeyError as missing:
+            raise AttributeError(name) from missing
+
+    @property
+    def anchor(self):
+        return anchor_of("c", self.part, self.config_hash[:12], self.system)
+
+    @property
+    def reference_anchor(self):
+        return anchor_of("c", self.part, self.reference[:12], self.system) if self.reference else ""
+
+    def words(self, common=()):
+        """What tells the cell from others of its workload and workers: "link 1 Gbit/s"; common: (key,
+        text) that is said elsewhere."""
+        said = (f"{key} {text}" for key, text in self.setting if (key, text) not in common)
+        return ", ".join(said)
+
+
+def common_setting(cells):
+    """[(key, text)] of the keys that have one value in all cells that have them, of several cells in
+    two at least: dense ones have no sparsifier."""
+    values = {}
+    for cell in cells:
+        for key, text in cell.setting:
+            values.setdefault(key, []).append(text)
+    return [
+        (key, texts[0])
+        for key, texts in values.items()
+        if len(texts) >= min(2, len(cells)) and len(set(texts)) == 1
+    ]
+
+
+class Store:
+    def __init__(self, data):
+        self.data = data
+        self.reference, self.preliminary_below = data["reference"], data["preliminary_below"]
+        self.within = data["within"]
+        self.systems = {system["key"]: system for system in data["systems"]}
+        self.methods = {method["name"]: method["listed"] or {} for method in data["methods"]}
+        self.workloads = {each["name"]: each["listed"] or {} for each in data["workloads"]}
+        self.runs, self.pairs, self.several = data["runs"], data["pairs"], data["several"]
+        self.experiments = sorted({run["experiment"] for run in self.runs})
+        self.cells = [Cell(fields) for fields in data["cells"]]
+        self._by_identity = {
+            (cell.system, cell.experiment, cell.part, cell.config_hash): cell for cell in self.cells
+        }
+        present = {cell.mode for cell in self.cells}
+        self.modes = [mode for mode in MODES if mode in present] + sorted(present - set(MODES))
+
+    def cells_of(self, **wanted):
+        return [
+            cell
+            for cell in self.cells
+            if all(cell.fields[key] == value for key, value in wanted.items())
+        ]
+
+    def cell(self, system, experiment, part, config_hash):
+        """The one of that identity; else None."""
+        return self._by_identity.get((system, experiment, part, config_hash))
+
+    def runs_of(self, **wanted):
+        return [run for run in self.runs if all(run[key] == value for key, value in wanted.items())]
+
+    def system(self, key):
+        return Link("systems", key, self.systems[key]["name"])
+
+    @staticmethod
+    def method(name):
+        return Link("methods", name, name)
+
+    @staticmethod
+    def workload(name):
+        return Link("workloads", name, name)
+
+    @staticmethod
+    def experiment(name):
+        return Link("experiments", name, name)
+
+    def pair(self, pair):
+        """The page of two systems; its name is of both keys."""
+        first, second = (self.systems[key]["name"] for key in pair["systems"])
+        return Link("pairs", " ".join(pair["systems"]), f"{first} and {second}")

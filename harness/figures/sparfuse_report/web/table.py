@@ -1,0 +1,205 @@
+"""Says what the tables of a site show: cells apart by how their numbers were obtained and by metric, so
+that nothing modelled or imported stands in the order of what was measured."""
+
+from dataclasses import dataclass
+from typing import Callable
+
+from sparfuse_report import wording
+from sparfuse_report.page import anchor_of
+from sparfuse_report.web.forest import Scale
+from sparfuse_report.web.store import common_setting
+
+
+@dataclass
+class Column:
+    title: str
+    shown: Callable  # of a row: what its cell shows, in the form that `look` takes
+    value: Callable | None = None  # of a row: its number, or None; without it, text sorts
+    look: str = "text"  # how sortable.html writes it: text, link, lines, modes or trials
+    kind: str = ""  # class of its cells
+    scale: Scale | None = None  # drawn under the title
+    lacking: str = wording.NONE  # of a cell that shows nothing
+
+    @property
+    def key(self):
+        return anchor_of(self.title)
+
+    @property
+    def looks(self):
+        return " ".join(filter(None, ("text" if not self.value else "", self.kind)))
+
+
+@dataclass
+class Table:
+    name: str  # its anchor on the page
+    columns: list
+    rows: list
+    kind: str = ""  # class of its rows
+    anchored: bool = False  # rows have anchors, so that other pages lead to them
+
+
+@dataclass
+class Group:
+    """A table of one mode and metric."""
+
+    metric: str
+    mode: str
+    common: list  # (key, text) that all its cells share
+    table: Table
+
+
+def links(title, of, anchor=lambda row: ""):
+    return Column(title, lambda row: (of(row), anchor(row)), look="link")
+
+
+def number(title, of):
+    return Column(title, lambda row: str(of(row)), of)
+
+
+def look_of(mode):
+    """The class of what is of a mode; one that nobody here knows looks like what is imported."""
+    return mode if mode in wording.MODE_MEANS else "imported"
+
+
+def quiet(words):
+    return [(words, "quiet")] if words else []
+
+
+def value_of(interval):
+    return interval.value if interval else None
+
+
+def _subjects(store, without, of=lambda row: row):
+    """The columns of parts of a cell that have pages of their own."""
+    return [
+        links(what, lambda row, what=what: getattr(store, what)(getattr(of(row), what)))
+        for what in ("method", "system", "workload")
+        if what not in without
+    ]
+
+
+def _ratio(cell):
+    if cell.is_reference:
+        return quiet("reference")
+    return quiet(cell.lacks) if cell.ratio is None else [(wording.ratio(cell.ratio), "")]
+
+
+class Blocks:
+    """How many blocks the number of a cell is of, and their trials."""
+
+    def __init__(self, store, cell):
+        n = _blocks(cell) or 0
+        star = n and n < store.preliminary_below and cell.mode != "modelled" and cell.trials
+        self.words = f"{n}*" if star else str(n)
+        if cell.apart:
+            self.words += f" + {cell.apart} disturbed"
+        if cell.disturbed > cell.apart and cell.kind == "throughput":
+            self.words += f" ({cell.disturbed - cell.apart} disturbed)"
+        self.trials, self.anchor = cell.trials, cell.reference_anchor
+        self.there, self.reference = store.experiment(cell.experiment), store.reference
+
+
+def _blocks(cell):
+    known = cell.ratio or cell.absolute
+    return known.n if known else None
+
+
+def _columns(store, cells, without, kind, common):
+    """Those columns in which a page's cells can differ."""
+    scale = Scale([cell.ratio for cell in cells])
+    columns = [*_subjects(store, without), number("workers", lambda cell: cell.workers)]
+    if any(cell.words(common) for cell in cells):
+        columns.append(Column("setting", lambda cell: cell.words(common), kind="setting"))
+    columns += [
+        Column(f"vs {store.reference}", _ratio, lambda cell: value_of(cell.ratio), "lines"),
+        Column(
+            "drawn",
+            lambda cell: scale.drawn(cell.ratio, kind=kind),
+            lambda cell: value_of(cell.ratio),
+            kind="drawing",
+            scale=scale,
+            lacking="",
+        ),
+        Column("n", lambda cell: Blocks(store, cell), _blocks, "trials"),
+        Column("absolute", _absolute, lambda cell: value_of(cell.absolute), "lines"),
+    ]
+    if "experiment" not in without:
+        there = links("experiment", lambda cell: store.experiment(cell.experiment), lambda cell: cell.anchor)
+        columns.append(there)
+    elif len({cell.part for cell in cells}) > 1:
+        columns.append(Column("part", lambda cell: cell.part))
+    return columns
+
+
+def _absolute(cell):
+    return quiet(cell.absolute and wording.with_interval(cell.absolute, cell.unit))
+
+
+def groups(store, cells, without=(), anchored=False):
+    """A Group a mode and metric."""
+    return [
+        _group(store, [cell for cell in cells if (cell.mode, cell.metric) == (mode, metric)], without, anchored)
+        for mode in store.modes
+        for metric in sorted({cell.metric for cell in cells if cell.mode == mode}, reverse=True)
+    ]
+
+
+def _group(store, cells, without, anchored):
+    mode, metric, common = cells[0].mode, cells[0].metric, common_setting(cells)
+    columns = _columns(store, cells, without, look_of(mode), common)
+    # By what they are: neither the order nor a colour says that one method is better.
+    cells = sorted(
+        cells,
+        key=lambda cell: (cell.workload, cell.workers, cell.words(), cell.method, cell.system),
+    )
+    table = Table(anchor_of(mode, metric), columns, cells, look_of(mode), anchored)
+    return Group(metric, mode, common, table)
+
+
+def failures(store, cells, without):
+    """Trials that did not count; None where there are none."""
+    rows = [(cell, failed) for cell in cells for failed in cell.failed]
+    columns = [
+        *_subjects(store, without, lambda row: row[0]),
+        number("workers", lambda row: row[0].workers),
+        Column("setting", lambda row: row[0].words(), kind="setting"),
+        Column("what", lambda row: [(row[1]["why"], "alarm")], look="lines"),
+        Column("message", lambda row: row[1]["message"], kind="setting"),
+        Column("trial", lambda row: row[1]["trial"]),
+        links("experiment", lambda row: store.experiment(row[0].experiment)),
+    ]
+    columns = [each for each in columns if each.title not in without]
+    return Table("failed", columns, rows) if rows else None
+
+
+def ran(store, runs, *what):
+    """What ran, in columns of these titles."""
+    known = {
+        "last trial (UTC)": Column("last trial (UTC)", lambda run: run["last_utc"][:16].replace("T", " ")),
+        "experiment": links("experiment", lambda run: store.experiment(run["experiment"])),
+        "system": links("system", lambda run: store.system(run["system"])),
+        "hardware": Column("hardware", lambda run: store.systems[run["system"]]["hardware"], kind="setting"),
+        "trials": number("trials", lambda run: run["trials"]),
+        "dates": Column("dates", lambda run: dates([run])),
+    }
+    return Table("ran", [known[title] for title in what], runs)
+
+
+def span(cells):
+    """ "0.61x to 1.42x (8)" of the ratios of cells; "" of none."""
+    ratios = [cell.ratio.value for cell in cells if cell.ratio]
+    if not ratios:
+        return ""
+    low, high = f"{min(ratios):.2f}x", f"{max(ratios):.2f}x"
+    return f"{low if low == high else f'{low} to {high}'} ({len(ratios)})"
+
+
+def dates(runs):
+    """ "2026-01-31" or "2026-01-31 to 2026-02-03" """
+    first = min(run["first_utc"] for run in runs)[:10]
+    last = max(run["last_utc"] for run in runs)[:10]
+    return first if first == last else f"{first} to {last}"
+
+
+def count(number, word):
+    return f"{number} {word}{'' if number == 1 else 's'}"

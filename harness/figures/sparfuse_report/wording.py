@@ -1,0 +1,260 @@
+"""Writes numbers, units, modes and links, the same in every figure and table."""
+
+import math
+import pathlib
+
+THIN = "\u202f"  # narrow no-break space: between thousands, and between a number and its unit
+NONE = "\u2013"  # a cell that has no number
+
+MODE_MEANS = {
+    "measured": "real ranks and data on the machine's own links",
+    "emulated": "real ranks and data over a link slowed down on purpose",
+    "modelled": "computed by discrete-event simulation, nothing was timed",
+    "imported": "results of others, compared with nothing",
+}
+
+METRICS = {  # name -> (what an axis calls it, the unit it has where the store gives none)
+    "throughput": ("Throughput", ""),
+    "step_seconds": ("Step time", "s"),
+    "forward_seconds": ("Forward", "s"),
+    "backward_seconds": ("Backward", "s"),
+    "sparsify_seconds": ("Sparsification", "s"),
+    "exposed_communication_seconds": ("Exposed communication", "s"),
+    "decompress_seconds": ("Decompression", "s"),
+    "update_seconds": ("Update", "s"),
+    "other_seconds": ("Other", "s"),
+    "align_wait_seconds": ("Waiting for the slowest rank", "s"),
+    "payload_bytes": ("Payload per step and rank", "B"),
+    "sent_bytes": ("Sent per step and rank", "B"),
+    "sent_over_payload": ("Bytes sent over payload", ""),
+    "received_bytes": ("Received per step and rank", "B"),
+    "messages_sent": ("Messages per step and rank", "messages"),
+    "achieved_density": ("Achieved density", ""),
+    "densification": ("Densification γ(P)", ""),
+    "imbalance": ("Busiest server over the average", ""),
+    "tensors_missing": ("Tensors with nothing selected, per step", "tensors"),
+    "fibres_missing": ("Fibres left out", ""),
+    "final_metric": ("Final metric", ""),
+    "steps_to_target": ("Steps to target", "steps"),
+    "seconds_to_target": ("Training time to target", "s"),
+}
+
+AXES = {  # what an axis calls what is no metric; a label's {unit} stands where it says
+    "workers": "Workers",
+    "link": "Link",
+    "density": "Density",
+    "workload": "Workload",
+    "method": "Method",
+    "label": "Method",
+    "sparsifier": "Sparsifier",
+    "variant": "Variant",
+    "method_options.planner_options.degree": "Fusion degree",
+    "card_bandwidth": "Bandwidth of a card between nodes",
+    "training_time": "Training time",
+    "training_steps": "Steps",
+    "since_begin": "Time since the step began on {where}",
+    "step": "Time of a step",
+    "step_and_rank": "Time of a step and rank",
+    "trace": "Cumulative over a trace",
+    "bytes_per_step": "{unit} per step and rank",
+    "missing_rate": "Missing tensors",
+    "observed": "Observed step time",
+    "predicted": "Predicted step time",
+    "published": "Published",
+    "off_published": "Predicted / published − 1",
+    "largest_gain": "Largest gain over\nthe variant before",
+    "ratio": "Ratio to {reference}",
+    "ratio_in_blocks": "Ratio to {reference} within each block",
+}
+EVALUATED = {  # in a unit -> what was evaluated
+    "accuracy": "Test accuracy",
+    "perplexity": "Validation perplexity",
+    "f1": "F1 of the words found",
+}
+
+
+def workload(name):
+    """A model table by its name alone: "mine" of "table:path/mine.json" and of "table:mine@HASH"."""
+    if not name.startswith("table:"):
+        return name
+    rest = name.removeprefix("table:")
+    return pathlib.PurePath(rest).stem if rest.endswith(".json") else rest.rpartition("@")[0]
+
+
+def metric_name(name):
+    return METRICS.get(name, (name.replace("_", " ").capitalize(), ""))[0]
+
+
+def axis(name, unit="", log=False, **more):
+    """The label of an axis: of a metric, of a key of cells, or one of AXES with its words."""
+    words = AXES.get(name)
+    if words is None:
+        words = metric_name(name.split(".")[-1])
+    elif "{unit}" in words:
+        words, unit = words.format(unit=unit), ""
+    elif more:
+        words = words.format(**more)
+    said = ", ".join(filter(None, (unit, "log scale" if log else "")))
+    return f"{words} ({said})" if said else words
+
+
+def over(metric, reference):
+    return f"{metric_name(metric)} over {reference}'s"
+
+
+def evaluated(unit):
+    """What an evaluation in this unit measures."""
+    for word, name in EVALUATED.items():
+        if word in unit.lower():
+            return name
+    return f"Evaluated metric ({unit})" if unit and unit != "1" else "Evaluated metric"
+
+
+def tick(key, value, cell=None):
+    """A tick of the axis `key`; `cell` tells the unshaped link from a declared cluster's own."""
+    if key == "link":
+        if value is None and cell is not None and declared_cluster(cell.config):
+            return "the cluster's"
+        return link({"link": {"gbps": value} if isinstance(value, float) else value})
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def apart(ours, theirs, decimals=1):
+    """How far ours is from theirs: "+2.5 %"."""
+    return f"{100 * (ours / theirs - 1):+.{decimals}f}{THIN}%"
+
+
+def number(value, digits=3):
+    """Three significant digits or, from 1 000, a whole number with thin spaces."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}".replace(",", THIN)
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def count(value):
+    """Counts: whole where they are whole, else one decimal."""
+    return (
+        number(value)
+        if value >= 999.5
+        else f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+    )
+
+
+def quantity(value, unit, digits=3):
+    """A number with its unit, seconds and bytes scaled to a readable one."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    scale, unit = unit_scale(unit, value)
+    return f"{number(value * scale, digits)}{THIN}{unit}".rstrip(THIN)
+
+
+def seconds_scale(value):
+    """(factor, unit) in which `value` seconds is readable."""
+    if value >= 1.0 or value == 0:
+        return 1.0, "s"
+    return (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
+
+
+def bytes_scale(value):
+    for factor, unit in ((1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB")):
+        if value * factor >= 1.0:
+            return factor, unit
+    return 1.0, "B"
+
+
+def unit_scale(unit, largest):
+    """(factor, unit) in which `largest` is readable; only seconds and bytes are scaled."""
+    if unit in ("s", "seconds"):
+        return seconds_scale(largest)
+    if unit in ("B", "bytes"):
+        return bytes_scale(largest)
+    return 1.0, unit
+
+
+def ratio(interval):
+    """1.31x [1.27, 1.35]"""
+    if interval is None:
+        return NONE
+    if interval.low is None:
+        return f"{interval.value:.2f}x"
+    return f"{interval.value:.2f}x [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def with_interval(interval, unit):
+    """3 412 images/s ± 2.1 %; bounds instead of a percentage where the interval is lopsided."""
+    text = quantity(interval.value, unit)
+    if interval.low is None:
+        return text
+    above, below = interval.high / interval.value - 1.0, 1.0 - interval.low / interval.value
+    if above > 0.2:
+        scale, _ = unit_scale(unit, interval.value)
+        return f"{text} [{number(interval.low * scale)}, {number(interval.high * scale)}]"
+    return f"{text} ± {100 * max(above, below):.1f}{THIN}%"
+
+
+def declared_cluster(config):
+    """The declared cluster of a modelled configuration, which has a link of its own; else None."""
+    cluster = config.get("cluster")
+    return None if cluster in (None, "this-machine", "machines-like-this") else cluster
+
+
+def link(config):
+    """The link's speed, or whose it is."""
+    shape = config.get("link")
+    if not shape:
+        return "the cluster's own" if declared_cluster(config) else "unshaped"
+    words = f"{_gbps(shape['gbps'])} Gbit/s"
+    within = shape.get("intra_node_gbps")
+    return words if within is None else f"{words}, {_gbps(within)} within nodes"
+
+
+def _gbps(value):
+    return number(value) if value >= 999.5 else f"{value:g}"
+
+
+def link_in_full(config):
+    shape = config.get("link")
+    if not shape:
+        return "the cluster's own links" if declared_cluster(config) else "unshaped link"
+    alpha, within = shape.get("alpha_us"), shape.get("intra_node_gbps")
+    words = f"{_gbps(shape['gbps'])} Gbit/s link"
+    if alpha is not None:
+        words += f", {alpha:g} µs per message"
+    if within is not None:
+        words += f"; within nodes {_gbps(within)} Gbit/s, {shape['intra_node_us']:g} µs"
+    return words
+
+
+def blocks(counts):
+    """ "n = 3 blocks", "n = 2 to 3 blocks" from the n of each cell."""
+    counts = [n for n in counts if n]
+    if not counts:
+        return "n = 0 blocks"
+    low, high = min(counts), max(counts)
+    span = f"{low}" if low == high else f"{low} to {high}"
+    return f"n = {span} block{'s' if high != 1 else ''}"
+
+
+def flatten(tree, prefix=""):
+    """{"a": {"b": 1}} -> {"a.b": 1}; lists are joined."""
+    flat = {}
+    for key, value in (tree or {}).items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            flat.update(flatten(value, name + "."))
+        elif isinstance(value, list):
+            if value and all(isinstance(item, dict) for item in value):
+                for position, item in enumerate(value):
+                    flat.update(flatten(item, f"{name}.{item.get('name', position)}."))
+            else:
+                flat[name] = " ".join(str(item) for item in value)
+        else:
+            flat[name] = value
+    return flat
