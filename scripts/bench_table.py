@@ -64,9 +64,9 @@ def read_rows(path):
 
 
 def find_limit(row, limits):
-    same_size = [l for l in limits if l.keys.get("n") == row.keys.get("n")]
+    same_size = [limit for limit in limits if limit.keys.get("n") == row.keys.get("n")]
     if "feedback" in row.variant.split():
-        same_size = [l for l in same_size if l.variant == "add"] or same_size
+        same_size = [limit for limit in same_size if limit.variant == "add"] or same_size
     return same_size[0] if same_size else None
 
 

@@ -7,6 +7,7 @@ ask it before they compile for CUDA.
 
 import ctypes
 
+
 def why():
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/run/model/modelled_cell.hpp"

@@ -8,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/files/descriptor.hpp"
-#include "harness/files/durable_writer.hpp"
+#include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
 

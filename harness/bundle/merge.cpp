@@ -8,7 +8,6 @@
 
 #include "core/base/error.hpp"
 #include "harness/bundle/same_trial.hpp"
-#include "harness/files/descriptor.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/patience.hpp"
 

@@ -1,6 +1,6 @@
 # Writes OUT, the C++ source of a table {"folder", "hash of its source files"} for every folder of
 # ROOT that has code of parts; run when the project is built. One that stays the same is left as it is.
-set(text "#include \"harness/catalog/part_sources.hpp\"\n\nnamespace sparfuse::harness {\n\n")
+set(text "#include \"harness/catalog/revisions.hpp\"\n\nnamespace sparfuse::harness {\n\n")
 string(APPEND text "std::span<const FolderHash> FolderHashes() {\n  static constexpr FolderHash kHashes[] = {\n")
 foreach(top core baselines workloads)
   file(GLOB_RECURSE entries LIST_DIRECTORIES true RELATIVE ${ROOT} ${ROOT}/${top}/*)

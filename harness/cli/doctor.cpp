@@ -9,7 +9,7 @@
 
 #include "harness/cli/verbs.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
-#include "harness/run/live/launch/interruption.hpp"
+#include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/ship/shipping.hpp"
 
 namespace sparfuse::harness {

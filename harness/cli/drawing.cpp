@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/verdicts.hpp"
+#include <map>
+#include <string_view>
+
+#include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/report/disturbed.hpp"
 #include "harness/report/spec.hpp"
 
 namespace sparfuse::harness {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,6 +91,136 @@ void DrawPaper(const Program& program, const std::string& paper,
        {"paper", "--results", program.store().results().string(), "--index", file.string(), "--out",
         out.string()},
        paper);
+}
+
+namespace {
+
+bool IsModelled(const Cell& cell) { return cell.config.modelled(); }
+
+}  // namespace
+
+json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results) {
+  json list = json::array();
+  for (const auto& [what, reason] : experiment.not_run) {
+    list.push_back({{"experiment", experiment.id}, {"what", what}, {"reason", reason}});
+  }
+  for (const auto& result : results) {
+    std::map<std::string, std::size_t> absent;  // by mode
+    for (const auto& cell : result.cells) {
+      if (cell.failure == "not run") ++absent[NameOf(cell.cell->config.mode)];
+    }
+    for (const auto& [mode, count] : absent) {
+      list.push_back({{"experiment", experiment.id},
+                      {"what", fmt::format("{} of {} cells of part \"{}\", {}", count,
+                                           result.cells.size(), result.part->title, mode)},
+                      {"reason", fmt::format("no trial in the store yet; `sparfuse reproduce {}` "
+                                             "runs them",
+                                             experiment.id)}});
+    }
+  }
+  return list;
+}
+
+bool AnyClaimFails(const std::vector<PartResult>& results, bool modelled_only) {
+  for (const auto& result : results) {
+    for (const auto& judged : JudgeClaims(result)) {
+      const auto& cells = result.part->cells;
+      const bool counts = !modelled_only || (IsModelled(cells[judged.claim->of_cell]) &&
+                                             IsModelled(cells[judged.claim->over_cell]));
+      if (counts && judged.fails_strict()) return true;
+    }
+  }
+  return false;
+}
+
+std::string VerdictCounts(const std::vector<PartResult>& results) {
+  std::map<std::string_view, std::size_t> counts;
+  std::size_t claims = 0;
+  for (const auto& result : results) {
+    for (const auto& judged : JudgeClaims(result)) {
+      ++counts[VerdictName(judged.verdict)];
+      ++claims;
+    }
+  }
+  std::string text = fmt::format("{} claims", claims);
+  const char* separator = ": ";
+  for (const auto& [verdict, count] : counts) {
+    text += fmt::format("{}{} {}", separator, count, verdict);
+    separator = ", ";
+  }
+  return text;
+}
+
+int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out) {
+  const auto loaded = program.LoadWithResults(experiment);
+  DrawExperiment(program, "figure", *loaded,
+                 out.empty() ? FiguresFolder(program, loaded->experiment.id) : out);
+  return kDone;
+}
+
+int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out) {
+  const bool paper = program.IsPaper(name);
+  const auto all = program.WithResults(program.LoadAll(name));
+  const std::string& id = paper ? name : all.front()->experiment.id;
+  const std::filesystem::path file = out.empty() ? ReportFile(program, id) : out;
+  if (paper) {
+    DrawPaper(program, name, all, file);
+  } else {
+    DrawExperiment(program, "report", *all.front(), file);
+  }
+  return kDone;
+}
+
+namespace {
+
+std::string DisturbedWarningOf(const std::vector<std::unique_ptr<LoadedExperiment>>& all) {
+  std::vector<const std::vector<PartResult>*> results;
+  for (const auto& each : all) results.push_back(&each->results);
+  return DisturbedWarning(results);
+}
+
+}  // namespace
+
+int ReproduceVerb(Program& program, const ReproduceRequest& request) {
+  RunOptions options = program.OptionsOfRuns(request.launch);
+  auto experiments = program.LoadJoined({request.name}, request.with_methods, options);
+  options.fresh = request.fresh;
+  options.retry_disturbed = request.retry_disturbed;
+  options.modelled_only = request.modelled;
+  const RunSummary ran = RunAndCount(program, experiments, options);
+  if (ran.interrupted) {
+    fmt::print("interrupted; what is finished is kept, `sparfuse reproduce {}` goes on from here\n",
+               request.name);
+    return kInterrupted;
+  }
+  const auto all = program.WithResults(std::move(experiments));
+  bool any_fails = false;
+  for (const auto& each : all) {
+    any_fails = any_fails || AnyClaimFails(each->results, request.modelled);
+  }
+  fs::path report;
+  if (program.IsPaper(request.name)) {
+    report = ReportFile(program, request.name);
+    DrawPaper(program, request.name, all, report);
+    fmt::print("\n");
+    if (const std::string warning = DisturbedWarningOf(all); !warning.empty())
+      fmt::print("warning: {}\n\n", warning);
+    for (const auto& each : all) {
+      fmt::print("{:28} {}\n", each->experiment.id, VerdictCounts(each->results));
+    }
+  } else {
+    const LoadedExperiment& one = *all.front();
+    const fs::path figures = FiguresFolder(program, one.experiment.id);
+    report = ReportFile(program, one.experiment.id);
+    DrawExperiment(program, "figure", one, figures);
+    DrawExperiment(program, "report", one, report);
+    fmt::print("\n");
+    PrintTables(program, one, TableFormat::kMarkdown);
+    fmt::print("figures: {}\n", figures.string());
+  }
+  fmt::print("report:  {}\n", report.string());
+  if (ran.failed > 0) return kTrialFailed;
+  return request.strict && any_fails ? kClaimNotReproduced : kDone;
 }
 
 }  // namespace sparfuse::harness

@@ -1,12 +1,15 @@
-// Draws figures and reports: writes experiments as JSON and runs harness/figures/render.py on them.
+// Draws, judges and reports experiments: `sparfuse figure`, `report`, `reproduce`.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "harness/cli/program.hpp"
+#include "harness/experiment/experiment.hpp"
+#include "harness/report/results.hpp"
 
 namespace sparfuse::harness {
 
@@ -29,5 +32,15 @@ void DrawExperiment(const Program& program, const std::string& verb, const Loade
 void DrawPaper(const Program& program, const std::string& paper,
                const std::vector<std::unique_ptr<LoadedExperiment>>& loaded,
                const std::filesystem::path& out);
+
+// The list of a report's section "not run": [{"experiment", "what", "reason"}], first the entries
+// of the experiment's file, then, part by part and mode by mode, the cells without a trial.
+nlohmann::json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results);
+
+// Whether --strict fails. With `modelled_only`, claims about other cells do not count.
+bool AnyClaimFails(const std::vector<PartResult>& results, bool modelled_only);
+
+// "64 claims: 4 consistent with the paper, 48 holds"
+std::string VerdictCounts(const std::vector<PartResult>& results);
 
 }  // namespace sparfuse::harness

@@ -12,14 +12,14 @@
 #include <set>
 
 #include "harness/clusters/own_clusters.hpp"
-#include "harness/experiment/experiment_files.hpp"
+#include "harness/experiment/experiment.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/records/node.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/run/live/hosts/launch_nodes.hpp"
-#include "harness/run/live/launch/interruption.hpp"
+#include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/store/origin.hpp"
 

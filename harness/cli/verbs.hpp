@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
-#include "harness/cli/slurm/submit.hpp"
+#include "harness/cli/submit.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/report/tables/table.hpp"

@@ -14,7 +14,7 @@
 #include "harness/compare/modelled/modelled_values.hpp"
 #include "harness/compare/regime.hpp"
 #include "harness/compare/side.hpp"
-#include "harness/statistics/contrast.hpp"
+#include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <string_view>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/provenance.hpp"
 

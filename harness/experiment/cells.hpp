@@ -1,4 +1,5 @@
-// Makes the cells of a part from its axes: products, exclusions, defaults, impossible pairs.
+// Makes the cells of a part from its axes: products, exclusions, defaults, impossible pairs, and
+// methods that join the axes though the file does not name them (--with-method).
 #pragma once
 
 #include <filesystem>
@@ -41,5 +42,15 @@ CellConfig ResolveCell(const CellSource& source, const std::string& at, const Gi
 // Whether `wanted` (a value, or a list of which one must fit) is what `given` has. A table must
 // have what the wanted one has, itself or in a table in it; an empty one is only itself.
 bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
+
+// Where the axis at `pointer` lists methods: a row for each of `joined` that it lacks, which is
+// also added to `axis`, the table as figures read it. Keys beside the method that belong to a
+// method (its options, its sparsifier, feedback) are left to its defaults; of others the new method
+// takes each combination that the axis has.
+void JoinMethods(std::span<const std::string> joined, const std::string& pointer,
+                 std::vector<GivenKeys>& rows, nlohmann::json& axis);
+
+// Adds `joined` to the lists of methods by which a figure chooses its cells.
+void JoinFigure(std::span<const std::string> joined, nlohmann::json& figure);
 
 }  // namespace sparfuse::harness

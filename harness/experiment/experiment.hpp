@@ -1,4 +1,4 @@
-// Reads an experiment file: checks it and expands it to cells.
+// Reads an experiment file: checks it and expands it to cells; finds the files beneath a folder.
 #pragma once
 
 #include <filesystem>
@@ -121,5 +121,8 @@ bool HasTwins(const std::vector<Part>& parts, std::size_t i);
 
 // The methods that cells of the part are divided by: its reference, and those that figures name.
 std::set<std::string> DenominatorsOf(const Part& part);
+
+// The .toml files beneath `folder`, sorted, fig3 before fig14; none where there is no such folder.
+std::vector<std::filesystem::path> ExperimentFiles(const std::filesystem::path& folder);
 
 }  // namespace sparfuse::harness

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "harness/experiment/figure_entries.hpp"
+#include "harness/experiment/claims_and_figures.hpp"
 #include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {

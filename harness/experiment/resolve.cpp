@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/experiment/cell_checks.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/resolver.hpp"
 #include "harness/records/options_json.hpp"

@@ -8,7 +8,6 @@
 #include "core/sparsify/nonzeros/nonzeros.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/experiment/cell_checks.hpp"
 #include "harness/experiment/resolver.hpp"
 #include "harness/records/options_json.hpp"
 

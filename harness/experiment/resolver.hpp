@@ -11,6 +11,7 @@
 #include <string>
 
 #include "harness/experiment/cells.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/catalog/catalog.hpp"
 
@@ -90,5 +91,24 @@ class Resolver {
   const workloads::WorkloadDescriptor* workload_ = nullptr;
   CellConfig config_;
 };
+
+// Each throws Error{kConfig} without file and line, which the caller knows.
+
+// Live ranks are threads or processes of this machine.
+void CheckLiveSize(const CellConfig& config);
+
+// A step takes no more samples than the workload's training data has. Of live cells.
+void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& workload);
+
+// Each name of dense_tensors and no_feedback_tensors is a tensor of the workload, or a regular
+// expression that is found in one.
+void CheckTensorNames(const CellConfig& config);
+
+// A plan that the experiment gives is one of the workload's tensors. Those of a live trial may be
+// ready in another order than is known here: then it is their number that is checked.
+void CheckGivenPlan(const CellConfig& config);
+
+// The sparsifier can be made with its options; one that is written in Python is not loaded.
+void CheckSparsifierOptions(const CellConfig& config);
 
 }  // namespace sparfuse::harness

@@ -8,17 +8,71 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 
 #include "core/base/error.hpp"
-#include "harness/files/descriptor.hpp"
-#include "harness/files/durable_writer.hpp"
 
 namespace sparfuse::harness {
-namespace {
+
+void FailAt(const char* what, const std::filesystem::path& path, int error) {
+  SPARFUSE_THROW(
+      kData,
+      fmt::format("cannot {} {}: {} (errno {}){}", what, path.string(), std::strerror(error), error,
+                  error == ENOSPC ? "; free some space there and run the command again" : ""));
+}
+
+Descriptor::Descriptor(const std::filesystem::path& path, int flags, const char* what)
+    : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
+  if (fd_ < 0) FailAt(what, path, errno);
+}
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void Descriptor::Write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd_, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) FailAt("write", path_, errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void Descriptor::Sync() {
+  if (::fsync(fd_) != 0) FailAt("fsync", path_, errno);
+}
+
+void Descriptor::Close() {
+  const int fd = fd_;
+  fd_ = -1;
+  if (::close(fd) != 0) FailAt("close", path_, errno);
+}
 
 namespace fs = std::filesystem;
+
+DurableWriter::DurableWriter(const fs::path& path, const std::string& suffix)
+    : path_(path),
+      temporary_(path.string() + suffix),
+      file_(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC) {}
+
+DurableWriter::~DurableWriter() {
+  if (!renamed_) ::unlink(temporary_.c_str());
+}
+
+void DurableWriter::Commit() {
+  file_.Sync();
+  file_.Close();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) FailAt("rename to", path_, errno);
+  renamed_ = true;
+  const fs::path directory = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
+  Descriptor(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC).Sync();
+}
+
+namespace {
 
 // How deep arrays and objects of a text are nested, as if it were JSON.
 std::size_t DepthOf(std::string_view text) {

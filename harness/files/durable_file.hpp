@@ -8,6 +8,47 @@
 
 namespace sparfuse::harness {
 
+// "cannot WHAT PATH: No space left on device (errno 28); free some space ..."
+[[noreturn]] void FailAt(const char* what, const std::filesystem::path& path, int error);
+
+class Descriptor {
+ public:
+  // `flags` as open(2) has them; `what` is the verb of the error.
+  Descriptor(const std::filesystem::path& path, int flags, const char* what = "open");
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int number() const noexcept { return fd_; }
+  void Write(std::string_view text);
+  void Sync();
+  void Close();
+
+ private:
+  std::filesystem::path path_;
+  int fd_;
+};
+
+// Writes beside `path`, in PATH and `suffix`, until Commit. What fails throws Error{kData}, which
+// names the file and the reason from the system.
+class DurableWriter {
+ public:
+  explicit DurableWriter(const std::filesystem::path& path, const std::string& suffix = ".tmp");
+  // Without Commit nothing is left, and what was at `path` before is still there.
+  ~DurableWriter();
+  DurableWriter(const DurableWriter&) = delete;
+  DurableWriter& operator=(const DurableWriter&) = delete;
+
+  void Write(std::string_view bytes) { file_.Write(bytes); }
+  // fsyncs, renames, fsyncs the directory.
+  void Commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  Descriptor file_;
+  bool renamed_ = false;
+};
+
 // Writes beside `path`, fsyncs, renames, fsyncs the directory. On failure nothing is left at `path`
 // (or what was there before) and Error{kData} names the file and the reason from the system.
 void WriteFileDurably(const std::filesystem::path& path, std::string_view text);

@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/store/trial_row.hpp"

@@ -1,12 +1,17 @@
-// Reads the numbers that papers published: published-numbers.csv and ddl-benchmarks.csv of
-// results/published. README.md there says what the columns mean and where the numbers are from.
+// Reads the papers' own numbers: published-numbers.csv and ddl-benchmarks.csv of results/published,
+// and what an experiment file takes of them. README.md there says what the columns mean and where
+// the numbers are from.
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/files/toml_file.hpp"
 
 namespace sparfuse::harness {
 
@@ -27,5 +32,26 @@ std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::st
 // Those of every file of numbers in `folder`: published-numbers.csv, and ddl-benchmarks.csv where
 // it is there. Throws as ReadPublished.
 std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder);
+
+// The [published] table of an experiment file: a paper, and what it calls our methods.
+struct Published {
+  std::string paper;       // as in the column `paper`
+  nlohmann::json methods;  // {ours: [theirs, ...]}
+  nlohmann::json rows;     // of the paper: one object {column: text} a number
+};
+
+// nullopt where the file has no [published]. Reads published-numbers.csv in `folder`. Throws
+// Error{kConfig} naming file, line, key, value and the nearest known name for a paper or a method
+// that nobody published or nobody registered, Error{kData} for a damaged published-numbers.csv.
+std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
+                                       const std::filesystem::path& folder);
+
+// What the `published` table at `at`, of a figure that shows `metric` (empty: all metrics) for
+// these workloads, draws: {"paper", "methods", "rows": [row with "of": workload or null]}. Rows of
+// `stated` artifacts ("A vs B" gains) have "stated": true. Throws Error{kConfig} for unknown names
+// and for a mapping that no row matches.
+nlohmann::json PublishedOfFigure(const TomlFile& file, const std::string& at,
+                                 const Published& published, const std::string& metric,
+                                 std::span<const std::string> workloads);
 
 }  // namespace sparfuse::harness

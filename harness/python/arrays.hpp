@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -15,13 +16,16 @@
 
 namespace sparfuse::python {
 
-// Elements that become a NumPy array without being copied. Uninitialised.
+// Elements that become a NumPy array without being copied. Uninitialised, unless they are copies.
 template <class T>
 class ArrayMemory {
  public:
   explicit ArrayMemory(std::size_t size)
       : data_(static_cast<T*>(std::malloc(Bytes(size)))), size_(size) {
     if (data_ == nullptr) throw std::bad_alloc();
+  }
+  explicit ArrayMemory(std::span<const T> copied) : ArrayMemory(copied.size()) {
+    std::ranges::copy(copied, data());
   }
 
   T* data() const noexcept { return data_.get(); }

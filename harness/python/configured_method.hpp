@@ -1,4 +1,5 @@
-// Composes a method from what the constructor of Method in Python was given. Needs the GIL.
+// Composes a method from what the constructor of Method in Python was given, and reads layouts.
+// Needs the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,12 @@
 #include "harness/python/catalog.hpp"
 
 namespace sparfuse::python {
+
+// Names and shapes as tensors, in the order given. Throws Error{kConfig} naming the tensor where a
+// name comes twice or a shape has no elements, or 2^32 and more, or negative extents; where there
+// is no tensor. Throws TypeError for what is no shape.
+std::vector<TensorShape> ReadTensors(
+    std::span<const std::pair<std::string, pybind11::object>> layout);
 
 // Nothing of it is checked.
 struct MethodSettings {

@@ -1,20 +1,103 @@
-// Defines the Python module. Its documentation for users is in the docstrings; tests run their
-// examples.
-#include "harness/python/bindings/bindings.hpp"
+// Defines the Python module and its pool of threads. The documentation for users is in the
+// docstrings; tests run their examples.
+#include "harness/python/module.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse::python {
+namespace py = pybind11;
+namespace {
+
+struct PoolState {
+  std::mutex mutex;
+  int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
+  std::shared_ptr<ThreadPool> pool;  // made on first use
+};
+
+// Never destroyed: threads of Python may still be at work when the process ends.
+PoolState& GlobalPool() {
+  static PoolState& state = *[] {
+    // The threads of a pool do not survive a fork: the child must neither use nor join them.
+    pthread_atfork([] { GlobalPool().mutex.lock(); }, [] { GlobalPool().mutex.unlock(); },
+                   [] {
+                     PoolState& own = GlobalPool();
+                     if (own.pool) new std::shared_ptr<ThreadPool>(std::move(own.pool));
+                     own.pool = nullptr;
+                     own.mutex.unlock();
+                   });
+    return new PoolState;
+  }();
+  return state;
+}
+
+void SetThreads(int threads) {
+  SPARFUSE_REQUIRE(threads >= 1 && threads <= kMostThreads,
+                   "set_threads(" + std::to_string(threads) + "): expected 1 to " +
+                       std::to_string(kMostThreads));
+  PoolState& state = GlobalPool();
+  std::shared_ptr<ThreadPool> old;  // joined after the lock is gone
+  const std::lock_guard lock(state.mutex);
+  state.threads = threads;
+  old = std::exchange(state.pool, nullptr);
+}
+
+void BindThreads(py::module_& module) {
+  module.def("set_threads", &SetThreads, py::arg("threads"),
+             R"(Sets how many threads an operation runs on, the caller's included: 1 to 1024.
+
+One pool serves the whole process; results do not depend on its size. It starts with the next
+operation, which raises UnsupportedError where the system lets this process start fewer threads.
+
+>>> import sparfuse
+>>> sparfuse.set_threads(2)
+>>> sparfuse.threads()
+2
+)");
+  module.def("threads", &Threads,
+             R"(How many threads an operation runs on: unless set, one for each usable processor.
+
+>>> import sparfuse
+>>> sparfuse.threads() >= 1
+True
+)");
+}
+
+}  // namespace
+
+std::shared_ptr<ThreadPool> ModulePool() {
+  PoolState& state = GlobalPool();
+  const std::lock_guard lock(state.mutex);
+  if (!state.pool) state.pool = std::make_shared<ThreadPool>(state.threads);
+  return state.pool;
+}
+
+int Threads() {
+  PoolState& state = GlobalPool();
+  const std::lock_guard lock(state.mutex);
+  return state.threads;
+}
 
 PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = SPARFUSE_VERSION;
-  sparfuse::python::BindErrors(module);
-  sparfuse::python::BindSparsifier(module);
-  sparfuse::python::BindQuantizer(module);
-  sparfuse::python::BindFeedback(module);
-  sparfuse::python::BindDecompress(module);
-  sparfuse::python::BindPayload(module);
-  sparfuse::python::BindPowerSgd(module);
-  sparfuse::python::BindMethod(module);
-  sparfuse::python::BindPlan(module);
-  sparfuse::python::BindThreads(module);
+  BindErrors(module);
+  BindSparsifier(module);
+  BindQuantizer(module);
+  BindFeedback(module);
+  BindPayloads(module);
+  BindPowerSgd(module);
+  BindMethod(module);
+  BindPlan(module);
+  BindThreads(module);
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them
   }
 }
+
+}  // namespace sparfuse::python

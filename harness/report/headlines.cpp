@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/clusters/own_clusters.hpp"
 
 namespace sparfuse::harness {

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
 

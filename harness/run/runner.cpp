@@ -20,7 +20,6 @@
 #include "harness/machine/system.hpp"
 #include "harness/run/live/disturbance.hpp"
 #include "harness/run/live/fingerprint/run_fingerprints.hpp"
-#include "harness/run/live/launch/interruption.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_end.hpp"
 #include "harness/run/live/launch/launcher.hpp"
@@ -31,7 +30,6 @@
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/progress.hpp"
-#include "harness/run/remaining_time.hpp"
 #include "harness/run/trial_writer.hpp"
 #include "harness/store/origin.hpp"
 

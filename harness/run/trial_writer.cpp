@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
-#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/node.hpp"

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/shareable.hpp"
 #include "harness/report/spec_cells.hpp"

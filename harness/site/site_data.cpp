@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/compare/comparison_table.hpp"
 #include "harness/compare/fingerprints.hpp"
 #include "harness/compare/regime.hpp"

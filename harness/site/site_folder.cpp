@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "harness/files/descriptor.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {

@@ -5,8 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "harness/run/live/launch/rounds.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
+#include "harness/run/plan/turns.hpp"
+#include "harness/worker/rank/timing.hpp"
 #include "harness/worker/training.hpp"
 
 namespace sparfuse::harness {

@@ -28,7 +28,7 @@
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/worker/fingerprint/fingerprint.hpp"
 #include "harness/worker/guardian.hpp"

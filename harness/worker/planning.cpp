@@ -4,8 +4,7 @@
 #include <unordered_map>
 
 #include "core/base/options.hpp"
-#include "harness/catalog/plans/fusion_plan_json.hpp"
-#include "harness/catalog/plans/shared_plan.hpp"
+#include "harness/catalog/fusion_plan.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/worker/profiling/profiler.hpp"

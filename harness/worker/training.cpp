@@ -6,7 +6,7 @@
 
 #include "core/device/runtime.hpp"
 #include "harness/files/npy.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
 #include "harness/worker/rank/ready_order.hpp"
 #include "harness/worker/rank/replica.hpp"

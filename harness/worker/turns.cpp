@@ -1,10 +1,10 @@
-#include "harness/worker/turns.hpp"
-
+// Keeps whose turn it is among the trials of a launch; needs no workload.
 #include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "harness/run/live/launch/launch_end.hpp"
+#include "harness/worker/launch.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {

@@ -25,7 +25,8 @@ class OpenMpi:
         self.paths = {}
         if not shutil.which("ompi_info"):
             raise LibraryError("ompi_info is not found: expected Open MPI with its programs (Debian: openmpi-bin)")
-        listed = subprocess.run(["ompi_info", "--parsable", "--path", "all"], capture_output=True, text=True, check=True)
+        listed = subprocess.run(["ompi_info", "--parsable", "--path", "all"], capture_output=True,
+                                text=True, check=True)
         for line in listed.stdout.splitlines():
             _, name, path = line.split(":", 2)
             self.paths[name] = pathlib.Path(path)
@@ -34,7 +35,8 @@ class OpenMpi:
         if missing := [name for name, path in found.items() if not path]:
             raise LibraryError(f"{', '.join(missing)} is not found: expected Open MPI 4")
         self.programs = {name: pathlib.Path(path) for name, path in found.items()}
-        self.plugins = sorted(path for path in self.paths["pkglibdir"].glob("mca_*.so") if not LEFT_OUT.search(path.name))
+        plugins = self.paths["pkglibdir"].glob("mca_*.so")
+        self.plugins = sorted(path for path in plugins if not LEFT_OUT.search(path.name))
         settings = self.paths["sysconfdir"] / "openmpi-mca-params.conf"
         self.settings = settings if settings.is_file() else None
 

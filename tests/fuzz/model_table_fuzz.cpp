@@ -1,6 +1,6 @@
 // Feeds arbitrary text to the reader of model tables. What is accepted has tensors that can be laid
 // out, work, and times for all of them or for none.
-#include "harness/catalog/tables/model_table_file.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

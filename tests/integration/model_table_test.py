@@ -148,7 +148,8 @@ class ModelTable(unittest.TestCase):
             [sys.executable, DESCRIBE, "mine.py:mymodel", "--input-shape", "3,32,32", "--unit",
              "images", "--family", "vgg", "--batch", "32", "--source", self.table["source"], "-o",
              "mymodel.json"], cwd=self.folder, text=True, capture_output=True, check=False)
-        if "No module named" in done.stderr:
+        # PyTorch for CUDA needs libraries that are only installed where there is a card.
+        if "No module named" in done.stderr or "cannot open shared object file" in done.stderr:
             self.skipTest(f"torch cannot be imported: {done.stderr.strip()}")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads((self.folder / "mymodel.json").read_text()), self.table)

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "harness/cli/command_line/command_line.hpp"
-#include "harness/cli/slurm/submit.hpp"
+#include "harness/cli/submit.hpp"
 #include "harness/cli/verbs.hpp"
 
 namespace sparfuse::harness {

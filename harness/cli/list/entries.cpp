@@ -14,9 +14,9 @@
 #include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
-#include "harness/experiment/experiment_files.hpp"
+#include "harness/experiment/claims_and_figures.hpp"
+#include "harness/experiment/experiment.hpp"
 #include "harness/experiment/experiment_keys.hpp"
-#include "harness/experiment/figure_entries.hpp"
 #include "harness/machine/system.hpp"
 #include "workloads/models/layers.hpp"
 

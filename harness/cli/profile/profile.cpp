@@ -5,8 +5,8 @@
 
 #include "core/device/card.hpp"
 #include "core/quantize/quantizer.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
-#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/cli/profile/shaped_link.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"

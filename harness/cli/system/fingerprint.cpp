@@ -15,7 +15,7 @@
 #include "harness/report/provenance.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/run/live/fingerprint/take_fingerprint.hpp"
-#include "harness/run/live/launch/interruption.hpp"
+#include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/launch/placement.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/systems/system_file.hpp"

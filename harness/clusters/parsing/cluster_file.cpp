@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "workloads/catalog/catalog.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/fusion/given_planner.hpp"
-#include "harness/catalog/plans/fusion_plan_json.hpp"
+#include "harness/catalog/fusion_plan.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/compare/modelled/transport.hpp"
 #include "harness/compare/plan_difference.hpp"

@@ -2,7 +2,7 @@
 #include <new>
 
 #include "core/base/error.hpp"
-#include "harness/python/bindings/bindings.hpp"
+#include "harness/python/module.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;

@@ -1,6 +1,4 @@
 // Binds ErrorFeedback and the density warm-up.
-#include <pybind11/stl.h>
-
 #include <map>
 #include <mutex>
 #include <variant>
@@ -11,11 +9,7 @@
 #include "core/feedback/warmup.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
-#include "harness/python/bindings/bind_payload.hpp"
-#include "harness/python/bindings/bind_quantizer.hpp"
-#include "harness/python/bindings/bind_sparsifier.hpp"
-#include "harness/python/bindings/bindings.hpp"
-#include "harness/python/threads.hpp"
+#include "harness/python/bindings/bound.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -129,10 +123,10 @@ class ErrorFeedback : public MadeByInit {
     try {
       const std::span<float> residual = tensor.residual.host();
       if (auto* const encoder = std::get_if<Encoder>(&compressor_)) {
-        return encoder->Encode(name, gradient.shape, source, residual, step);
+        return encoder->Compress(name, gradient.shape, source, residual, step);
       }
       SelectedArrays selected =
-          std::get<Selector>(compressor_).Select(name, gradient.shape, source, residual, step);
+          std::get<Selector>(compressor_).Compress(name, gradient.shape, source, residual, step);
       RoundToCoding(coding_, selected.indices.span(), selected.values.span(), residual);
       if (tensor.momentum) tensor.momentum->Sent("", range, selected.indices.span());
       return selected;
@@ -145,18 +139,13 @@ class ErrorFeedback : public MadeByInit {
 
   template <class Find>
   py::array CopyOut(const std::string& name, const Find& find) {
-    std::optional<ArrayMemory<float>> copy;
-    std::vector<std::int64_t> shape;
-    {
+    auto [copy, shape] = [&] {
       const py::gil_scoped_release no_gil;
       const std::lock_guard lock(mutex_);
       Tensor& tensor = FindTensor(tensors_, name, "tensor");
-      const std::span<const float> from = find(tensor);
-      copy.emplace(from.size());
-      std::copy(from.begin(), from.end(), copy->data());
-      shape = tensor.shape;
-    }
-    return std::move(*copy).Release(shape);
+      return std::pair(ArrayMemory<float>(find(tensor)), tensor.shape);
+    }();
+    return std::move(copy).Release(shape);
   }
 
   py::object sparsifier_;
@@ -170,9 +159,7 @@ class ErrorFeedback : public MadeByInit {
   Buffer<float> clipped_;
 };
 
-}  // namespace
-
-void BindFeedback(py::module_& module) {
+void BindErrorFeedback(py::module_& module) {
   py::class_<ErrorFeedback>(
       module, "ErrorFeedback",
       R"(Error feedback: what a selection or a quantizer leaves out is added to the next gradient.
@@ -192,9 +179,9 @@ values       "f16" rounds the values that are sent to half precision and leaves 
              r: for encode_payload, whose "f16" then loses nothing
 A Quantizer takes clip alone of these, and feedback="residual".
 
-Nothing is lost, also where a step is refused for a NaN: at every index either the value is sent or the residual has it, bit for bit; with
-values="f16" and with a Quantizer, sent and residual together have it, up to rounding. r and u start
-at zero; the addition of r is fused with the selection.
+Nothing is lost, also where a step is refused for a NaN: at every index either the value is sent or
+the residual has it, bit for bit; with values="f16" and with a Quantizer, sent and residual together
+have it, up to rounding. r and u start at zero; the addition of r is fused with the selection.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5))
@@ -274,7 +261,9 @@ With feedback="momentum" this is DGC's v, the velocities accumulated and not sen
 >>> sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk")).feedback
 'residual'
 )");
+}
 
+void BindWarmup(py::module_& module) {
   module.def(
       "warmup_density",
       [](std::size_t epoch, double density, std::size_t epochs, std::optional<double> factor,
@@ -300,6 +289,13 @@ schedule   instead of factor: the densities of the W epochs
 >>> sparfuse.warmup_density(0, 0.001, epochs=2, schedule=[0.1, 0.01])
 0.1
 )");
+}
+
+}  // namespace
+
+void BindFeedback(py::module_& module) {
+  BindErrorFeedback(module);
+  BindWarmup(module);
 }
 
 }  // namespace sparfuse::python

@@ -10,13 +10,11 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/sparsify/scan/scan.hpp"
-#include "harness/python/bindings/bindings.hpp"
 #include "harness/python/catalog.hpp"
+#include "harness/python/compressors.hpp"
 #include "harness/python/configured_method.hpp"
-#include "harness/python/made_by_init.hpp"
 #include "harness/python/method_ranks.hpp"
-#include "harness/python/selector.hpp"
-#include "harness/python/threads.hpp"
+#include "harness/python/module.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -302,9 +300,7 @@ class BoundMethod : public MadeByInit {
     }
     const TensorEntry& tensor = layout().tensor(*position);
     const auto values = (ranks_->EngineOf(rank).*get)(tensor.range());
-    ArrayMemory<float> copy(values.size());
-    std::ranges::copy(values, copy.data());
-    return std::move(copy).Release(tensor.shape);
+    return ArrayMemory<float>(values).Release(tensor.shape);
   }
 
   bool verify_;

@@ -13,9 +13,9 @@
 #include "baselines/omgs/omgs_solver.hpp"
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
-#include "harness/python/bindings/bindings.hpp"
 #include "harness/python/catalog.hpp"
-#include "harness/python/layout.hpp"
+#include "harness/python/configured_method.hpp"
+#include "harness/python/module.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;

@@ -10,10 +10,8 @@
 #include "core/base/error.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
-#include "harness/python/bindings/bindings.hpp"
-#include "harness/python/made_by_init.hpp"
-#include "harness/python/selector.hpp"
-#include "harness/python/threads.hpp"
+#include "harness/python/compressors.hpp"
+#include "harness/python/module.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -133,19 +131,14 @@ class LowRank : public MadeByInit {
     SPARFUSE_REQUIRE(
         worker >= 0 && worker < workers_,
         "worker = " + std::to_string(worker) + ": expected 0 to " + std::to_string(workers_ - 1));
-    std::optional<ArrayMemory<float>> copy;
-    std::vector<std::int64_t> shape;
-    {
+    auto [copy, shape] = [&] {
       const py::gil_scoped_release no_gil;
       const std::lock_guard lock(mutex_);
       const Tensor& tensor = FindTensor(tensors_, name, "compressed tensor");
-      const std::span<const float> from =
-          tensor.workers[static_cast<std::size_t>(worker)].residual.host();
-      copy.emplace(from.size());
-      std::copy(from.begin(), from.end(), copy->data());
-      shape = tensor.shape;
-    }
-    return std::move(*copy).Release(shape);
+      const Buffer<float>& residual = tensor.workers[static_cast<std::size_t>(worker)].residual;
+      return std::pair(ArrayMemory<float>(residual.host()), tensor.shape);
+    }();
+    return std::move(copy).Release(shape);
   }
 
  private:
@@ -324,39 +317,8 @@ class LowRank : public MadeByInit {
   std::map<std::string, Tensor> tensors_;
 };
 
-}  // namespace
-
-void BindPowerSgd(py::module_& module) {
-  py::class_<LowRank>(module, "PowerSGD",
-                      R"(A gradient matrix as the product of two thin ones, with error feedback.
-
-PowerSGD (Vogels et al., NeurIPS 2019): x = g + r, a matrix of its first dimension times the rest;
-P = x Q, averaged over workers, its columns made orthonormal; Q = x' P, averaged; every worker gets
-P Q', and r = x - P Q'. Each step starts with the Q of the last one.
-
-rank      columns of the factors, 1 to 32. (Not that of a worker.)
-seed      of the first Q: the same on all workers
-workers   whose gradients are all in this process: average() does a step. With several processes
-          each has an object with workers=1, and averages the two factors with what it has:
-
-            p = f.compute_p(name, g)       # then average p over the workers
-            q = f.compute_q(name)          # then average q over the workers
-            out = f.reconstruct(name)      # the same on all of them
-
-          compresses(shape) says which tensors are sent so; the others, vectors and small matrices,
-          are averaged as they are.
-
-Nothing is lost: summed over workers, residuals and averages are the gradients, up to rounding.
-
->>> import numpy, sparfuse
->>> rng = numpy.random.default_rng(0)
->>> f = sparfuse.PowerSGD(rank=2, workers=3)
->>> weights = [rng.standard_normal((64, 32), dtype=numpy.float32) for worker in range(3)]
->>> biases = [rng.standard_normal(64, dtype=numpy.float32) for worker in range(3)]
->>> averages = f.average({"weight": weights, "bias": biases})
->>> numpy.linalg.matrix_rank(averages["weight"]).item(), averages["bias"].shape
-(2, (64,))
-)")
+void BindPowerSgdSteps(py::class_<LowRank>& power_sgd) {
+  power_sgd
       .def(py::init([](std::int64_t rank, std::uint64_t seed, int workers) {
              return Make<LowRank>(rank, seed, workers);
            }),
@@ -436,7 +398,11 @@ out   memory to reuse, as in decompress; it may be the gradient
 >>> q = f.compute_q("weight", p / 1)  # the average over one worker
 >>> bool(numpy.allclose(f.reconstruct("weight", q / 1), g))
 True
-)")
+)");
+}
+
+void BindPowerSgdState(py::class_<LowRank>& power_sgd) {
+  power_sgd
       .def("residual", &LowRank::Residual, py::arg("name"), py::arg("worker") = 0,
            R"(A copy of what the averages have not had yet of a worker's gradients, in its shape.
 
@@ -489,6 +455,44 @@ Of tensors that are compressed; the others have none.
 >>> sparfuse.PowerSGD().deviations.split(".")[0]
 'Matrices that are no larger than their factors are sent dense'
 )");
+}
+
+}  // namespace
+
+void BindPowerSgd(py::module_& module) {
+  py::class_<LowRank> power_sgd(
+      module, "PowerSGD",
+      R"(A gradient matrix as the product of two thin ones, with error feedback.
+
+PowerSGD (Vogels et al., NeurIPS 2019): x = g + r, a matrix of its first dimension times the rest;
+P = x Q, averaged over workers, its columns made orthonormal; Q = x' P, averaged; every worker gets
+P Q', and r = x - P Q'. Each step starts with the Q of the last one.
+
+rank      columns of the factors, 1 to 32. (Not that of a worker.)
+seed      of the first Q: the same on all workers
+workers   whose gradients are all in this process: average() does a step. With several processes
+          each has an object with workers=1, and averages the two factors with what it has:
+
+            p = f.compute_p(name, g)       # then average p over the workers
+            q = f.compute_q(name)          # then average q over the workers
+            out = f.reconstruct(name)      # the same on all of them
+
+          compresses(shape) says which tensors are sent so; the others, vectors and small matrices,
+          are averaged as they are.
+
+Nothing is lost: summed over workers, residuals and averages are the gradients, up to rounding.
+
+>>> import numpy, sparfuse
+>>> rng = numpy.random.default_rng(0)
+>>> f = sparfuse.PowerSGD(rank=2, workers=3)
+>>> weights = [rng.standard_normal((64, 32), dtype=numpy.float32) for worker in range(3)]
+>>> biases = [rng.standard_normal(64, dtype=numpy.float32) for worker in range(3)]
+>>> averages = f.average({"weight": weights, "bias": biases})
+>>> numpy.linalg.matrix_rank(averages["weight"]).item(), averages["bias"].shape
+(2, (64,))
+)");
+  BindPowerSgdSteps(power_sgd);
+  BindPowerSgdState(power_sgd);
 }
 
 }  // namespace sparfuse::python

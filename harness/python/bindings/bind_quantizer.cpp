@@ -1,28 +1,10 @@
 // Binds Quantizer and list_quantizers.
-#include "harness/python/bindings/bind_quantizer.hpp"
-
-#include <pybind11/stl.h>
-
 #include "core/base/error.hpp"
-#include "harness/python/bindings/bindings.hpp"
-#include "harness/python/selector.hpp"
-#include "harness/python/threads.hpp"
+#include "harness/python/bindings/bound.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
-
-py::array Encode(BoundQuantizer& self, const py::object& g, const std::optional<std::string>& name,
-                 std::optional<std::uint64_t> step) {
-  const FloatArray gradient = ReadGradient(g);
-  const std::string tensor = TensorName(name, gradient.shape);
-  return [&] {
-    const py::gil_scoped_release no_gil;
-    const std::lock_guard lock(self.mutex);
-    return self.encoder.Encode(tensor, gradient.shape, gradient.values(), {}, step);
-  }()
-             .Release();
-}
 
 py::object Average(const BoundQuantizer& self, const py::sequence& payloads,
                    const py::object& shape, const py::object& out) {
@@ -48,38 +30,16 @@ py::object Average(const BoundQuantizer& self, const py::sequence& payloads,
 
 std::size_t ElementsOf(const py::object& shape) { return ElementCount(ReadShapeOfSome(shape)); }
 
-}  // namespace
-
-void BindQuantizer(py::module_& module) {
-  py::class_<BoundQuantizer>(module, "Quantizer", R"(Encodes a whole gradient in fewer bits.
-
-name      of a quantizer: list_quantizers() has them all
-seed      of the quantizer's random numbers. They follow from seed, rank, tensor name and step
-rank      of this worker: workers with equal seeds and different ranks round independently
-options   of the quantizer; unknown ones raise ConfigError
-
-What encoding loses is lost; ErrorFeedback(quantizer) adds it to the next gradient instead, which
-some quantizers need: descriptor["needs_feedback"].
-
-An object may be used from several threads, one at a time; it works without the GIL.
-
->>> import numpy, sparfuse
->>> q = sparfuse.Quantizer("qsgd", seed=1, levels=127)
->>> g = numpy.random.default_rng(0).standard_normal((64, 32), dtype=numpy.float32)
->>> payload = q.encode(g, name="layer1.weight")
->>> g.nbytes, payload.nbytes
-(8192, 2064)
->>> error = q.decode(payload, g.shape) - g
->>> bool((error**2).sum() <= q.error_bound(g.shape) * (g**2).sum())
-True
-)")
+void BindQuantizerCoding(py::class_<BoundQuantizer>& quantizer) {
+  quantizer
       .def(py::init([](const std::string& name, std::uint64_t seed, int rank,
                        const py::kwargs& options) {
              return Make<BoundQuantizer>(ConfigureQuantizer(name, seed, rank, options));
            }),
            py::arg("name"), py::arg("seed") = 0, py::arg("rank") = 0)
-      .def("encode", &Encode, py::arg("g"), py::kw_only(), py::arg("name") = py::none(),
-           py::arg("step") = py::none(), R"(Encodes g: bytes(g.shape) of uint8.
+      .def("encode", &CompressOne<BoundQuantizer>, py::arg("g"), py::kw_only(),
+           py::arg("name") = py::none(), py::arg("step") = py::none(),
+           R"(Encodes g: bytes(g.shape) of uint8.
 
 g        as in Sparsifier.select; not modified, not copied if contiguous in row-major order
 name     of the tensor: errors say it, and random numbers follow from it. Without one, from the
@@ -132,7 +92,11 @@ unspecified.
 Traceback (most recent call last):
     ...
 sparfuse.ConfigError: quantized payload 0 is corrupt: fp16: 8 bytes; expected 16 for 7 elements
-)")
+)");
+}
+
+void BindQuantizerProperties(py::class_<BoundQuantizer>& quantizer) {
+  quantizer
       .def(
           "bytes",
           [](const BoundQuantizer& self, const py::object& shape) {
@@ -169,65 +133,51 @@ True
                              configured.options);
            })
       .def_property_readonly(
-          "name", [](const BoundQuantizer& self) { return self.configured->descriptor["name"]; },
-          R"(The quantizer's name.
-
->>> import sparfuse
->>> sparfuse.Quantizer("fp16").name
-'fp16'
-)")
-      .def_property_readonly(
-          "seed", [](const BoundQuantizer& self) { return self.configured->seed; },
-          R"(Of the random numbers.
-
->>> import sparfuse
->>> sparfuse.Quantizer("qsgd", seed=3).seed
-3
-)")
-      .def_property_readonly(
           "rank", [](const BoundQuantizer& self) { return self.configured->rank; },
           R"(Of this worker; keys random numbers.
 
 >>> import sparfuse
 >>> sparfuse.Quantizer("qsgd", rank=2).rank
 2
-)")
-      .def_property_readonly(
-          "options",
-          [](const BoundQuantizer& self) { return self.configured->options.attr("copy")(); },
-          R"(All options with their values, defaults included.
+)");
+  BindDescription(
+      quantizer, "Quantizer", "quantizer",
+      {{{R"(("fp16").name)", "'fp16'"},
+        {R"(("qsgd", seed=3).seed)", "3"},
+        {R"(("qsgd", bucket=64).options)", "{'bucket': 64, 'levels': 127}"},
+        {R"(("qsgd").paper)", "'Alistarh et al., NeurIPS 2017'"},
+        {R"(("qsgd").deviations)", "'Levels travel as bytes instead of in Elias code.'"},
+        {R"(("sign").descriptor["needs_feedback"])", "True"}}});
+}
 
->>> import sparfuse
->>> sparfuse.Quantizer("qsgd", bucket=64).options
-{'bucket': 64, 'levels': 127}
-)")
-      .def_property_readonly(
-          "paper", [](const BoundQuantizer& self) { return self.configured->descriptor["paper"]; },
-          R"(The paper that the quantizer is from.
+}  // namespace
 
->>> import sparfuse
->>> sparfuse.Quantizer("qsgd").paper
-'Alistarh et al., NeurIPS 2017'
-)")
-      .def_property_readonly(
-          "deviations",
-          [](const BoundQuantizer& self) { return self.configured->descriptor["deviations"]; },
-          R"(What differs from the paper; "" if nothing is known to.
+void BindQuantizer(py::module_& module) {
+  py::class_<BoundQuantizer> quantizer(module, "Quantizer",
+                                       R"(Encodes a whole gradient in fewer bits.
 
->>> import sparfuse
->>> sparfuse.Quantizer("qsgd").deviations
-'Levels travel as bytes instead of in Elias code.'
-)")
-      .def_property_readonly(
-          "descriptor",
-          [](const BoundQuantizer& self) { return self.configured->descriptor.attr("copy")(); },
-          R"(The quantizer's entry in list_quantizers().
+name      of a quantizer: list_quantizers() has them all
+seed      of the quantizer's random numbers. They follow from seed, rank, tensor name and step
+rank      of this worker: workers with equal seeds and different ranks round independently
+options   of the quantizer; unknown ones raise ConfigError
 
->>> import sparfuse
->>> sparfuse.Quantizer("sign").descriptor["needs_feedback"]
+What encoding loses is lost; ErrorFeedback(quantizer) adds it to the next gradient instead, which
+some quantizers need: descriptor["needs_feedback"].
+
+An object may be used from several threads, one at a time; it works without the GIL.
+
+>>> import numpy, sparfuse
+>>> q = sparfuse.Quantizer("qsgd", seed=1, levels=127)
+>>> g = numpy.random.default_rng(0).standard_normal((64, 32), dtype=numpy.float32)
+>>> payload = q.encode(g, name="layer1.weight")
+>>> g.nbytes, payload.nbytes
+(8192, 2064)
+>>> error = q.decode(payload, g.shape) - g
+>>> bool((error**2).sum() <= q.error_bound(g.shape) * (g**2).sum())
 True
 )");
-
+  BindQuantizerCoding(quantizer);
+  BindQuantizerProperties(quantizer);
   module.def("list_quantizers", &ListQuantizers, R"(Every quantizer, as a list of dicts:
 
 name            what Quantizer takes

@@ -1,28 +1,9 @@
 // Binds Sparsifier, list_sparsifiers and register_sparsifier.
-#include "harness/python/bindings/bind_sparsifier.hpp"
-
-#include <pybind11/stl.h>
-
-#include <mutex>
-
-#include "core/base/error.hpp"
-#include "harness/python/bindings/bindings.hpp"
+#include "harness/python/bindings/bound.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
-
-py::tuple Select(BoundSparsifier& self, const py::object& g, const std::optional<std::string>& name,
-                 std::optional<std::uint64_t> step) {
-  const FloatArray gradient = ReadGradient(g);
-  const std::string tensor = TensorName(name, gradient.shape);
-  return [&] {
-    const py::gil_scoped_release no_gil;
-    const std::lock_guard lock(self.mutex);
-    return self.selector.Select(tensor, gradient.shape, gradient.values(), {}, step);
-  }()
-             .Release();
-}
 
 std::size_t Count(const BoundSparsifier& self, const py::object& shape) {
   const std::vector<std::int64_t> extents = ReadShapeOfSome(shape);
@@ -30,18 +11,9 @@ std::size_t Count(const BoundSparsifier& self, const py::object& shape) {
                                             self.configured->density);
 }
 
-std::string Repr(const BoundSparsifier& self) {
-  const ConfiguredSparsifier& configured = *self.configured;
-  return ReprText("Sparsifier", configured.descriptor,
-                  "density=" + py::cast<std::string>(py::repr(py::float_(configured.density))) +
-                      ", seed=" + std::to_string(configured.seed),
-                  configured.options);
-}
-
-}  // namespace
-
-void BindSparsifier(py::module_& module) {
-  py::class_<BoundSparsifier>(module, "Sparsifier", R"(Selects the elements of a gradient to send.
+void BindSparsifierClass(py::module_& module) {
+  py::class_<BoundSparsifier> sparsifier(module, "Sparsifier",
+                                         R"(Selects the elements of a gradient to send.
 
 name      of a sparsifier (list_sparsifiers() has them all) or an alias
 density   fraction of the elements to keep, in (0, 1]: k = max(1, trunc(density * n)) of n. How many
@@ -59,14 +31,16 @@ An object may be used from several threads, one at a time; selections run withou
 >>> idx, val = s.select(g)
 >>> idx.tolist(), val.tolist()
 ([1, 2], [-3.0, 2.0])
-)")
+)");
+  sparsifier
       .def(py::init([](const std::string& name, double density, std::uint64_t seed,
                        const py::kwargs& options) {
              return Make<BoundSparsifier>(ConfigureSparsifier(name, density, seed, options));
            }),
            py::arg("name"), py::arg("density") = 0.01, py::arg("seed") = 0)
-      .def("select", &Select, py::arg("g"), py::kw_only(), py::arg("name") = py::none(),
-           py::arg("step") = py::none(), R"(Selects from g; returns (indices, values).
+      .def("select", &CompressOne<BoundSparsifier>, py::arg("g"), py::kw_only(),
+           py::arg("name") = py::none(), py::arg("step") = py::none(),
+           R"(Selects from g; returns (indices, values).
 
 g        float32 array of any shape, read only: NumPy, torch or others by DLPack, or the buffer
          protocol. It is not copied if it is contiguous in row-major order; otherwise a copy of it
@@ -101,15 +75,14 @@ Exactly so where the descriptor says exact_count; else the most that it aims at.
 >>> sparfuse.Sparsifier("topk", density=0.01).count((300, 50))
 150
 )")
-      .def("__repr__", &Repr)
-      .def_property_readonly(
-          "name", [](const BoundSparsifier& self) { return self.configured->descriptor["name"]; },
-          R"(The sparsifier's own name, also where an alias found it.
-
->>> import sparfuse
->>> sparfuse.Sparsifier("topk").name
-'topk'
-)")
+      .def("__repr__",
+           [](const BoundSparsifier& self) {
+             const ConfiguredSparsifier& made = *self.configured;
+             const auto density = py::cast<std::string>(py::repr(py::float_(made.density)));
+             return ReprText("Sparsifier", made.descriptor,
+                             "density=" + density + ", seed=" + std::to_string(made.seed),
+                             made.options);
+           })
       .def_property(
           "density", [](const BoundSparsifier& self) { return self.configured->density.load(); },
           [](BoundSparsifier& self, double density) {
@@ -122,51 +95,17 @@ Exactly so where the descriptor says exact_count; else the most that it aims at.
 >>> s.density = sparfuse.warmup_density(epoch=0, density=0.01, epochs=4, factor=0.25)
 >>> s.density
 0.25
-)")
-      .def_property_readonly(
-          "seed", [](const BoundSparsifier& self) { return self.configured->seed; },
-          R"(Of the random numbers.
-
->>> import sparfuse
->>> sparfuse.Sparsifier("randomk", seed=3).seed
-3
-)")
-      .def_property_readonly(
-          "options",
-          [](const BoundSparsifier& self) { return self.configured->options.attr("copy")(); },
-          R"(All options with their values, defaults included.
-
->>> import sparfuse
->>> sparfuse.Sparsifier("dgc", sample_ratio=0.05).options["sample_ratio"]
-0.05
-)")
-      .def_property_readonly(
-          "paper", [](const BoundSparsifier& self) { return self.configured->descriptor["paper"]; },
-          R"(The paper that the sparsifier is from.
-
->>> import sparfuse
->>> sparfuse.Sparsifier("dgc").paper
-'Lin et al., ICLR 2018'
-)")
-      .def_property_readonly(
-          "deviations",
-          [](const BoundSparsifier& self) { return self.configured->descriptor["deviations"]; },
-          R"(What differs from the paper or its code; "" if nothing is known to.
-
->>> import sparfuse
->>> sparfuse.Sparsifier("topk").deviations
-''
-)")
-      .def_property_readonly(
-          "descriptor",
-          [](const BoundSparsifier& self) { return self.configured->descriptor.attr("copy")(); },
-          R"(This sparsifier's entry of list_sparsifiers().
-
->>> import sparfuse
->>> sparfuse.Sparsifier("topk").descriptor["exact_count"]
-True
 )");
+  BindDescription(sparsifier, "Sparsifier", "sparsifier",
+                  {{{R"(("topk").name)", "'topk'"},
+                    {R"(("randomk", seed=3).seed)", "3"},
+                    {R"(("dgc", sample_ratio=0.05).options["sample_ratio"])", "0.05"},
+                    {R"(("dgc").paper)", "'Lin et al., ICLR 2018'"},
+                    {R"(("topk").deviations)", "''"},
+                    {R"(("topk").descriptor["exact_count"])", "True"}}});
+}
 
+void BindRegistry(py::module_& module) {
   module.def("list_sparsifiers", &ListSparsifiers,
              R"(Every sparsifier, those registered from Python included, as a list of dicts:
 
@@ -213,6 +152,13 @@ is checked: ConfigError says what is wrong with it.
 >>> s.select(numpy.array([5, -9, 0, 1, 7], dtype=numpy.float32))[0].tolist()
 [1, 4]
 )");
+}
+
+}  // namespace
+
+void BindSparsifier(py::module_& module) {
+  BindSparsifierClass(module);
+  BindRegistry(module);
 }
 
 }  // namespace sparfuse::python

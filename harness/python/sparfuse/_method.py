@@ -1,8 +1,11 @@
 """Defines Method and list_methods: describes methods in Python, whose work is in C++."""
 
+from __future__ import annotations
+
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 try:
     import tomllib
@@ -11,8 +14,11 @@ except ImportError:  # before Python 3.11
 
 from sparfuse import _core
 
+if TYPE_CHECKING:
+    from sparfuse._core import Sparsifier, _Array, _Floats, _Layout, _Option, _Out
 
-@functools.lru_cache(maxsize=None)
+
+@functools.cache
 def _method_files():
     files = [tomllib.loads(text) for _, text in _core._method_files()]
     return {file["name"]: file for file in files}
@@ -25,7 +31,7 @@ def _method_file(name):
     return files[name]
 
 
-def list_methods():
+def list_methods() -> list[dict[str, Any]]:
     """Every registered method, as a list of dicts:
 
     name, title, paper, summary  what Method takes, and where it is from
@@ -150,33 +156,33 @@ class Method:
 
     def __init__(
         self,
-        name,
-        world_size,
-        layout,
+        name: str,
+        world_size: int,
+        layout: _Layout,
         *,
-        ranks_per_node=1,
-        density=None,
-        sparsifier=None,
-        sparsifier_options=None,
-        feedback=None,
-        momentum=None,
-        nesterov=None,
-        masking=None,
-        clip=None,
-        warmup_epochs=None,
-        epoch_steps=None,
-        decay=None,
-        dense_tensors=(),
-        no_feedback_tensors=(),
-        order="ready",
-        seed=None,
-        threads=None,
-        deadline_seconds=60.0,
-        verify=False,
-        link=None,
-        backward_seconds=None,
-        **options,
-    ):
+        ranks_per_node: int = 1,
+        density: float | None = None,
+        sparsifier: str | Sparsifier | None = None,
+        sparsifier_options: Mapping[str, _Option] | None = None,
+        feedback: Literal["none", "residual", "momentum"] | None = None,
+        momentum: float | None = None,
+        nesterov: bool | None = None,
+        masking: bool | None = None,
+        clip: float | None = None,
+        warmup_epochs: int | None = None,
+        epoch_steps: int | None = None,
+        decay: float | None = None,
+        dense_tensors: Sequence[str] | Mapping[str, Any] = (),
+        no_feedback_tensors: Sequence[str] = (),
+        order: Literal["ready", "forward"] = "ready",
+        seed: int | None = None,
+        threads: int | None = None,
+        deadline_seconds: float = 60.0,
+        verify: bool = False,
+        link: Mapping[str, float] | None = None,
+        backward_seconds: Sequence[float] | None = None,
+        **options: _Option,
+    ) -> None:
         file = _method_file(name)
         if order not in ("ready", "forward"):
             raise _core.ConfigError(f'order = {order!r}: expected "ready" or "forward"')
@@ -233,7 +239,15 @@ class Method:
             keywords=_KEYWORDS,
         )
 
-    def step(self, gradients, *, out=None):
+    @overload
+    def step(
+        self, gradients: Sequence[Mapping[str, _Floats | None]], *, out: None = None
+    ) -> dict[str, _Array]: ...
+    @overload
+    def step(
+        self, gradients: Sequence[Mapping[str, _Floats | None]], *, out: Mapping[str, _Out]
+    ) -> dict[str, _Out]: ...
+    def step(self, gradients: Sequence[Mapping[str, Any]], *, out: Any = None) -> dict[str, Any]:
         """One step: the ranks' gradients in, their average as the method makes it out.
 
         gradients  a dict for each rank, of names and float32 arrays in the layout's shapes (NumPy,
@@ -262,7 +276,7 @@ class Method:
         return {name: averaged[name] for name in self._names}
 
     @property
-    def plan(self):
+    def plan(self) -> list[dict[str, Any]]:
         """The units that gradients are sent in, a list of dicts; it prints as a line for each.
 
         sparsified  "never", "ahead" (tensor by tensor, before they are fused) or "behind"
@@ -283,7 +297,7 @@ class Method:
         """
         return _Plan(self._ranks.plan())
 
-    def residual(self, rank, name):
+    def residual(self, rank: int, name: str) -> _Array:
         """A copy of what a rank has not sent of a tensor yet: v, with momentum correction.
 
         >>> import numpy, sparfuse
@@ -294,7 +308,7 @@ class Method:
         """
         return self._ranks.residual(rank, name)
 
-    def velocity(self, rank, name):
+    def velocity(self, rank: int, name: str) -> _Array:
         """A copy of a rank's velocity of a tensor: u of momentum correction.
 
         >>> import numpy, sparfuse
@@ -305,7 +319,7 @@ class Method:
         """
         return self._ranks.velocity(rank, name)
 
-    def timeline(self):
+    def timeline(self) -> list[dict[str, Any]]:
         """What the ranks did in the last step, and when: a list of dicts, rank by rank.
 
         rank           whose span it is
@@ -323,7 +337,7 @@ class Method:
         """
         return self._ranks.timeline()
 
-    def bytes(self):
+    def bytes(self) -> dict[str, list[int]]:
         """Of the last step, lists by rank: payload, sent and received.
 
         payload  what a rank contributes: 8 bytes an element with an index, unless it is coded
@@ -338,7 +352,7 @@ class Method:
         return self._ranks.bytes()
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The method's name.
 
         >>> import sparfuse
@@ -348,7 +362,7 @@ class Method:
         return self._name
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """How many steps were made.
 
         >>> import sparfuse
@@ -358,7 +372,7 @@ class Method:
         return self._ranks.steps
 
     @property
-    def options(self):
+    def options(self) -> dict[str, Any]:
         """What the method is composed of: keywords of Method, defaults included.
 
         >>> import sparfuse

@@ -10,6 +10,8 @@ It imports PyTorch, 2.1 or newer, where that is used, and needs nothing that is 
 also runs as a script.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import importlib
@@ -22,8 +24,9 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 if __package__:
     from sparfuse import _macs
@@ -36,20 +39,20 @@ _WARM_UP = 3  # steps before those that are timed
 
 
 def describe(
-    module,
-    example_inputs,
+    module: Any,
+    example_inputs: Any,
     *,
-    name="model",
-    unit="samples",
-    units_per_sample=1,
-    batch_per_worker=None,
-    family=None,
-    source=None,
-    loss=None,
-    samples=None,
-    measure=0,
-    note=None,
-):
+    name: str = "model",
+    unit: str = "samples",
+    units_per_sample: int = 1,
+    batch_per_worker: int | None = None,
+    family: str | None = None,
+    source: str | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    samples: int | None = None,
+    measure: int = 0,
+    note: Callable[[str], object] | None = None,
+) -> dict[str, Any]:
     """The model table of a module, a dict as the JSON file has it.
 
     module            a torch.nn.Module, in the mode in which it is trained
@@ -136,7 +139,7 @@ def describe(
     if times is not None:
         table["batch"] = samples
         table["measured_on"] = _hardware(torch, parameters, measure)
-        table["forward_us"], table["update_us"] = times.forward_us, times.update_us
+        table["forward_us"], table["update_us"], backward_us = times
     table["tensors"] = []
     for each in order:
         tensor = {
@@ -145,12 +148,12 @@ def describe(
             "macs": _number(counted.macs[each] / samples),
         }
         if times is not None:
-            tensor["backward_us"] = times.backward_us[each]
+            tensor["backward_us"] = backward_us[each]
         table["tensors"].append(tensor)
     return table
 
 
-def dumps(table):
+def dumps(table: dict[str, Any]) -> str:
     """The text of a table's file, a line for each tensor.
 
     >>> from sparfuse.describe import dumps
@@ -262,13 +265,6 @@ def _ready_order(parameters, value):
 # ---- times
 
 
-class _Times:
-    """Medians, in microseconds."""
-
-    def __init__(self):
-        self.forward_us, self.update_us, self.backward_us = 0.0, 0.0, {}
-
-
 class _Clock:
     """Points in time of a device's work, between which microseconds are known afterwards."""
 
@@ -297,15 +293,16 @@ def _median(values):
 
 
 def _measure(torch, parameters, forward, steps):
+    """Medians in microseconds: of forward, of an update, and by parameter of backward."""
     clock = _Clock(torch, _device(parameters).type)
     clones = [p.detach().clone() for p in parameters.values()]  # the module's own stay as they are
     optimizer = torch.optim.SGD(clones, lr=1e-6, momentum=0.9)
-    forwards, updates, backwards = [], [], {}
+    forwards, updates, backwards, ready = [], [], {}, []
     for step in range(_WARM_UP + steps):
         for p in parameters.values():
             p.grad = None
         clock.finish()
-        ready = []
+        ready.clear()
         begin = clock.now()
         value = forward()
         middle = clock.now()
@@ -326,10 +323,7 @@ def _measure(torch, parameters, forward, steps):
         for name, at in ready:
             backwards.setdefault(name, []).append(clock.microseconds(hooked, at))
             hooked = at
-    times = _Times()
-    times.forward_us, times.update_us = _median(forwards), _median(updates)
-    times.backward_us = {name: _median(values) for name, values in backwards.items()}
-    return times
+    return _median(forwards), _median(updates), {n: _median(each) for n, each in backwards.items()}
 
 
 def _device(parameters):

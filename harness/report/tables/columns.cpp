@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {

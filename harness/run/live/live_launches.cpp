@@ -11,10 +11,9 @@
 #include "harness/records/private_facts.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
-#include "harness/run/live/launch/nonce.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/launch/session_folder.hpp"
 #include "harness/run/live/trial_log.hpp"
-#include "harness/run/live/watch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "harness/catalog/plans/fusion_plan_json.hpp"
+#include "harness/catalog/fusion_plan.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/run/model/modelled_cell.hpp"

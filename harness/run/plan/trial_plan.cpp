@@ -10,14 +10,13 @@
 #include <span>
 
 #include "core/device/card.hpp"
-#include "harness/catalog/part_sources.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/catalog/revisions.hpp"
-#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
-#include "harness/run/live/launch/rounds.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/shared_launch.hpp"
+#include "harness/run/plan/turns.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -10,7 +10,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/clock.hpp"
 #include "core/collective/collective.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/systems/fingerprint.hpp"
 #include "harness/worker/fingerprint/pairs.hpp"
 #include "harness/worker/fingerprint/single_operations.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/catalog/python_file.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/worker/profiling/profiler.hpp"
 #include "harness/worker/rank/rank.hpp"
 #include "harness/worker/rank/ready_order.hpp"

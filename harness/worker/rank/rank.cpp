@@ -18,7 +18,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -1,9 +1,8 @@
 // Tests what a paper's page lists as not run, and what --strict lets pass.
-#include "harness/cli/verdicts.hpp"
-
 #include <gtest/gtest.h>
 
 #include "harness/catalog/revisions.hpp"
+#include "harness/cli/drawing.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

@@ -12,7 +12,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
-#include "harness/catalog/tables/table_workload.hpp"
+#include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/cluster_presets.hpp"
 #include "harness/clusters/implied_rate.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "harness/catalog/plans/fusion_plan_json.hpp"
+#include "harness/catalog/fusion_plan.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -1,11 +1,10 @@
 // Tests the order of the experiment files that are found.
-#include "harness/experiment/experiment_files.hpp"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
 
+#include "harness/experiment/experiment.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

@@ -1,8 +1,7 @@
 // Tests how a method that a file does not name joins its axes of methods and its figures.
-#include "harness/experiment/joined_methods.hpp"
-
 #include <gtest/gtest.h>
 
+#include "harness/experiment/cells.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

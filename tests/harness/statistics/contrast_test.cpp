@@ -1,11 +1,11 @@
 // Tests whether two systems agree on a ratio.
-#include "harness/statistics/contrast.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
 namespace {

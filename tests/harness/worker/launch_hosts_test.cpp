@@ -7,7 +7,7 @@
 #include "harness/machine/system.hpp"
 #include "harness/run/live/launch/launch_end.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
-#include "harness/worker/turns.hpp"
+#include "harness/worker/launch.hpp"
 #include "tests/harness/worker/worker_ranks.hpp"
 
 namespace sparfuse::harness {

@@ -8,7 +8,7 @@
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/live/fingerprint/take_fingerprint.hpp"
-#include "harness/run/live/launch/interruption.hpp"
+#include "harness/run/live/launch/launcher.hpp"
 #include "harness/systems/fingerprint.hpp"
 
 namespace sparfuse::harness {

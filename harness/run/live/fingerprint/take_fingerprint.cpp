@@ -9,13 +9,12 @@
 #include "harness/machine/system.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/launch/launcher.hpp"
-#include "harness/run/live/launch/nonce.hpp"
 #include "harness/run/live/launch/placement.hpp"
 #include "harness/run/live/launch/session_folder.hpp"
 #include "harness/run/live/outcome.hpp"
 #include "harness/run/live/ship/shipping.hpp"
-#include "harness/run/live/watch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/base/error.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/ship/shipping.hpp"
-#include "harness/run/live/watch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 namespace {

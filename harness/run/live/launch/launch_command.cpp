@@ -17,7 +17,7 @@
 #include "harness/machine/network.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/live/launch/hostfile.hpp"
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 
 namespace sparfuse::harness {
 

@@ -1,19 +1,151 @@
 #include "harness/run/live/launch/launch_method.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 #include <string_view>
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/system.hpp"
 
 namespace sparfuse::harness {
+
+namespace {
+
+constexpr std::array<const char*, 8> kWithinWords = {
+    "ranks", "ranks_per_node", "nodes", "timeout", "worker", "hostfile", "interface", "nonce"};
+constexpr std::array<const char*, 2> kWholeWords = {"arguments", "environment"};
+
+bool Is(const auto& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+std::string AllNames() {
+  return fmt::format("{{{}}}, {{{}}}", fmt::join(kWithinWords, "}, {"),
+                     fmt::join(kWholeWords, "}, {"));
+}
+
+// Calls text(TEXT) and placeholder(NAME) in the order in which they stand in `word`. A brace that
+// is not closed gives the name "" and ends the word.
+void Split(const std::string& word, const auto& text, const auto& placeholder) {
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t open = word.find('{', at);
+    text(word.substr(at, open - at));
+    if (open == std::string::npos) return;
+    const std::size_t close = word.find('}', open);
+    if (close == std::string::npos) return placeholder(std::string());
+    placeholder(word.substr(open + 1, close - open - 1));
+    at = close + 1;
+  }
+}
+
+void CheckWord(const TomlFile& file, const std::string& pointer, const std::string& word) {
+  Split(
+      word, [](const std::string&) {},
+      [&](const std::string& name) {
+        if (Is(kWithinWords, name)) return;
+        if (!Is(kWholeWords, name))
+          file.FailValue(pointer, "of what stands in braces one of " + AllNames());
+        if (word != "{" + name + "}")
+          file.FailValue(pointer, "{" + name + "} as a word of its own: it is any number of words");
+      });
+}
+
+// A list of words, or none where the key is not there.
+std::vector<std::string> ReadWords(const TomlFile& file, const std::string& pointer) {
+  const nlohmann::json* list = file.Find(pointer);
+  if (list == nullptr) return {};
+  if (!list->is_array() || list->empty() ||
+      !std::ranges::all_of(*list, [](const auto& word) { return word.is_string(); })) {
+    file.FailValue(pointer, "a list of words");
+  }
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    words.push_back((*list)[i]);
+    CheckWord(file, fmt::format("{}/{}", pointer, i), words.back());
+  }
+  return words;
+}
+
+}  // namespace
+
+LaunchTemplate LaunchTemplate::Read(const std::filesystem::path& path) {
+  const TomlFile file = TomlFile::Read(path);
+  const std::array<std::string, 2> known = {"command", "end"};
+  file.CheckKeys("", "a launcher's template", known);
+  const std::string pointer = "/command";
+  if (file.Find(pointer) == nullptr)
+    file.Fail("", "no command: expected command = [\"word\", ...], how ranks are started");
+  LaunchTemplate made;
+  made.words_ = ReadWords(file, pointer);
+  made.end_ = ReadWords(file, "/end");
+  for (std::size_t i = 0; i < made.end_.size(); ++i) {
+    Split(
+        made.end_[i], [](const std::string&) {},
+        [&](const std::string& name) {
+          if (name != "nonce")
+            file.FailValue(fmt::format("/end/{}", i), "of what stands in braces {nonce} alone");
+        });
+  }
+  for (const char* needed : {"ranks", "worker", "arguments", "environment"}) {
+    if (!made.Uses(needed)) file.FailValue(pointer, fmt::format("{{{}}} among the words", needed));
+  }
+  return made;
+}
+
+bool LaunchTemplate::Uses(const std::string& placeholder) const {
+  return std::ranges::any_of(words_, [&](const std::string& word) {
+    return word.find("{" + placeholder + "}") != std::string::npos;
+  });
+}
+
+std::vector<std::string> LaunchTemplate::Fill(const TemplateValues& values) const {
+  const std::map<std::string, std::string> single = {
+      {"ranks", std::to_string(values.ranks)},
+      {"ranks_per_node", std::to_string(values.ranks_per_node)},
+      {"nodes", std::to_string(values.nodes)},
+      {"timeout", std::to_string(values.timeout_seconds)},
+      {"worker", values.worker},
+      {"hostfile", values.hostfile},
+      {"interface", values.interface},
+      {"nonce", values.nonce}};
+  std::vector<std::string> filled;
+  for (const std::string& word : words_) {
+    if (word == "{arguments}" || word == "{environment}") {
+      const auto& several = word == "{arguments}" ? values.arguments : values.environment;
+      filled.insert(filled.end(), several.begin(), several.end());
+      continue;
+    }
+    std::string made;
+    Split(
+        word, [&](const std::string& text) { made += text; },
+        [&](const std::string& name) { made += single.at(name); });
+    filled.push_back(std::move(made));
+  }
+  return filled;
+}
+
+std::vector<std::string> LaunchTemplate::FillEnd(const std::string& nonce) const {
+  std::vector<std::string> filled;
+  for (const std::string& word : end_) {
+    std::string made;
+    Split(
+        word, [&](const std::string& text) { made += text; },
+        [&](const std::string&) { made += nonce; });
+    filled.push_back(std::move(made));
+  }
+  return filled;
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -1,6 +1,6 @@
 // Launches a trial as a process group of its own: mpirun and its ranks, watched by a supervisor
 // that ends all of them when the trial is over, when its time is up, or when the controller is
-// gone.
+// gone; lets a run end in order when it is told to end.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,22 @@
 #include <utility>
 #include <vector>
 
-#include "harness/run/live/watch/launch_lines.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 
 namespace sparfuse::harness {
+
+// While any exists SIGINT, SIGTERM and SIGHUP set flag() instead of ending the program; a second ^C
+// ends it at once, and the supervisor of its trial cleans up. A SIGHUP that the program was started
+// to ignore (nohup) stays ignored.
+class Interruption {
+ public:
+  Interruption();
+  ~Interruption();
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
+
+  static const std::atomic<bool>& flag() noexcept;
+};
 
 struct LaunchRequest {
   std::vector<std::string> argv;

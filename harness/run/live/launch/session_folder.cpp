@@ -7,11 +7,18 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
+
+std::string Nonce() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -1,6 +1,7 @@
-// Makes and removes the folder that Open MPI keeps what a launch shares in: segments of memory,
-// sockets. By default they lie among those of everyone else in /dev/shm and /tmp, where nobody
-// removes what a killed program left; in a folder of the launch's own they are recognised.
+// Tells launches apart, and makes and removes the folder that Open MPI keeps what a launch shares
+// in: segments of memory, sockets. By default they lie among those of everyone else in /dev/shm and
+// /tmp, where nobody removes what a killed program left; in a folder of the launch's own they are
+// recognised.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace sparfuse::harness {
+
+// Returns a text that no other launch has, not even one that was killed and left ranks behind.
+std::string Nonce();
 
 // Made for one launch, and removed with what is in it by whoever holds this last: the supervisor
 // also after a kill of the controller. Its path is first written to `record` (a file beside the

@@ -1,5 +1,6 @@
 // Reaches the nodes of a launch by the launcher's own means: it starts a shell on a node and passes
-// on its input and output.
+// on its input and output; runs commands that may take long, and ends them when the run is told to
+// end.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +11,19 @@
 #include <vector>
 
 #include "harness/run/live/launch/launch_command.hpp"
-#include "harness/run/live/ship/shell.hpp"
 
 namespace sparfuse::harness {
+
+struct ShellResult {
+  bool ok = false;     // it ended by itself, with status 0
+  std::string output;  // standard output, without the last line end
+  std::string ended;   // why it was ended before its time, or ""
+};
+
+// In a process group of its own, that ^C on a terminal does not reach: it ends when `interrupted`
+// is set or after so many seconds, first by SIGTERM.
+ShellResult RunShell(const std::string& command, double most_seconds,
+                     const std::atomic<bool>& interrupted);
 
 // The nodes that the method's launches may use: of the hostfile, or of the Slurm allocation. Throws
 // Error{kConfig} where nobody tells.

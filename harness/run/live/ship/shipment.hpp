@@ -1,4 +1,5 @@
-// Collects what ranks need on hosts that share no folder with the controller's.
+// Collects what ranks need on hosts that share no folder with the controller's, and takes back what
+// they wrote there.
 #pragma once
 
 #include <filesystem>
@@ -43,5 +44,15 @@ std::vector<std::string> DataFilesOf(const Catalog& catalog);
 
 // The libraries in what ldd prints that are shipped, sorted. Throws as Collect.
 std::vector<std::filesystem::path> ShippedLibraries(const std::string& ldd);
+
+// A script: prints the files of the folders 0, 1, ... in `place`, but for config.json, with their
+// hashes.
+std::string SendingResults(const std::string& place);
+
+// Takes them out of what the script printed, by way of the folder `between`, into the directories
+// of trials 0, 1, ... Returns what is missing or damaged, of which nothing is taken; or "". Throws
+// Error{kData} where this machine cannot write.
+std::string TakeResults(const std::filesystem::path& printed, const std::filesystem::path& between,
+                        const std::vector<std::filesystem::path>& trials);
 
 }  // namespace sparfuse::harness

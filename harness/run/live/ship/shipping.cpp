@@ -11,8 +11,8 @@
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/live/launch/nonce.hpp"
-#include "harness/run/live/ship/fetched_results.hpp"
+#include "harness/run/live/launch/session_folder.hpp"
+#include "harness/run/live/ship/shipment.hpp"
 
 namespace sparfuse::harness {
 namespace {

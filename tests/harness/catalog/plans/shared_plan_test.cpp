@@ -1,7 +1,5 @@
 // Tests that ranks go by rank 0's plan, whatever they would have planned, and are told where it is
 // not the same on all of them.
-#include "harness/catalog/plans/shared_plan.hpp"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/engine/node_shards.hpp"
+#include "harness/catalog/fusion_plan.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse::harness {

@@ -1,13 +1,13 @@
 // Tests model tables: what a file says, the mistakes of files, and that a table of what the catalog
 // has is modelled as the catalog's own.
+#include "harness/catalog/model_table.hpp"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "harness/catalog/revisions.hpp"
-#include "harness/catalog/tables/model_table_file.hpp"
-#include "harness/catalog/tables/table_workload.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment.hpp"

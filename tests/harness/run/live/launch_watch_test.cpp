@@ -1,5 +1,5 @@
 // Tests when a launch is ended before its time is up.
-#include "harness/run/live/watch/launch_watch.hpp"
+#include "harness/run/live/launch/launch_watch.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

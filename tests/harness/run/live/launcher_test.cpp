@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "harness/files/durable_file.hpp"
-#include "harness/run/live/launch/interruption.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

@@ -7,9 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/run/live/submit/block_queue.hpp"
-#include "harness/run/live/submit/job_script.hpp"
-#include "harness/run/live/submit/submitted_blocks.hpp"
+#include "harness/run/live/submitted_blocks.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 

@@ -4,13 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "core/quantize/quantizer.hpp"
-#include "harness/catalog/part_sources.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
-#include "harness/run/plan/missing_controls.hpp"
-#include "harness/run/plan/vacuous_comparisons.hpp"
+#include "harness/run/plan/plan_checks.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
 

@@ -1,0 +1,152 @@
+// Runs the laws of one part, whose program it builds first, and convergence proofs in numbers:
+// `sparfuse check`, `sparfuse prove`.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baselines/registry.hpp"
+#include "core/adtopk/proofs/proofs.hpp"
+#include "harness/catalog/model_table.hpp"
+#include "harness/catalog/python_file.hpp"
+#include "harness/cli/verbs.hpp"
+#include "harness/machine/system.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The program with the laws of a kind of part.
+struct Laws {
+  std::string kind;
+  std::string program;  // its target in the build
+  // Which of the program's tests are about a part; @ stands for its name. "": names are arguments.
+  std::string filter;
+};
+
+const std::vector<Laws>& AllLaws() {
+  static const std::vector<Laws> kLaws = {{"method", "harness_method_conformance_test", "*/@_?"},
+                                          {"sparsifier", "sparsifier-conformance", ""},
+                                          {"collective", "collective_conformance_test", "*/@_*"},
+                                          {"workload", "workload_training_step_test", "*/@"}};
+  return kLaws;
+}
+
+// Throws Error{kConfig} where no registered part has the name, or no law runs on it in seconds.
+void CheckName(const Catalog& catalog, const std::string& kind, const std::string& name) {
+  if (kind == "method") NeedEntry(catalog.methods, kind, name);
+  if (kind == "sparsifier" && !IsPythonSparsifier(name)) FindSparsifier(name);
+  if (kind == "collective" && FindCollective(name).native) {
+    SPARFUSE_THROW(kConfig, fmt::format("check collective {}: it is a transport's own, which its "
+                                        "transport's tests run; expected one of this project",
+                                        name));
+  }
+  if (kind == "workload") {
+    const auto& workload = NeedTrainable(catalog, name);
+    if (!workload.small.empty()) {
+      SPARFUSE_THROW(kConfig, fmt::format("check workload {}: its data is made up and a step of it "
+                                          "takes long; expected {}, of its family, which has data",
+                                          name, workload.small));
+    }
+  }
+}
+
+// The folder in which this program was built.
+fs::path BuildFolder() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = program.parent_path().parent_path();
+  if (!fs::exists(folder / "CMakeCache.txt")) {
+    SPARFUSE_THROW(kConfig, fmt::format("no CMakeCache.txt in {}: the laws are built where the "
+                                        "program was; expected a program in its build folder",
+                                        folder.string()));
+  }
+  return folder;
+}
+
+// Builds the program and returns where it is.
+fs::path Built(const Program& program, const std::string& target) {
+  const fs::path build = BuildFolder();
+  const fs::path own = program.root() / ".venv" / "bin" / "cmake";
+  const std::string cmake = fs::exists(own) ? own.string() : "cmake";
+  const int status = RunCommand({cmake, "--build", build.string(), "--target", target});
+  if (status != 0) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{} could not build {} in {}{}", cmake, target, build.string(),
+                               status == 127 ? ": there is no such command"
+                                             : ": expected a build that was configured with "
+                                               "SPARFUSE_TESTS=ON, for workloads also with "
+                                               "SPARFUSE_TORCH=ON"));
+  }
+  for (const char* folder : {"tests", "harness"}) {
+    if (const fs::path file = build / folder / target; fs::exists(file)) return file;
+  }
+  SPARFUSE_THROW(kInternal, fmt::format("{} was built and is not in {}", target, build.string()));
+}
+
+std::string FilterOf(const Laws& laws, std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');  // as tests are named
+  std::string filter = laws.filter;
+  return "--gtest_filter=" + filter.replace(filter.find('@'), 1, name);
+}
+
+}  // namespace
+
+std::vector<std::string> CheckableKinds() {
+  std::vector<std::string> kinds;
+  for (const Laws& laws : AllLaws()) kinds.push_back(laws.kind);
+  return kinds;
+}
+
+int CheckVerb(Program& program, const std::string& kind, const std::string& name) {
+  const auto laws = std::find_if(AllLaws().begin(), AllLaws().end(),
+                                 [&](const Laws& each) { return each.kind == kind; });
+  if (laws == AllLaws().end()) {
+    SPARFUSE_THROW(kConfig, "no laws of a kind of part named \"" + kind + "\"" +
+                                Suggestion(kind, CheckableKinds()));
+  }
+  CheckName(program.catalog(), kind, name);
+  const std::string test = Built(program, laws->program).string();
+  const std::string choice = laws->filter.empty() ? name : FilterOf(*laws, name);
+  if (!laws->filter.empty()) {
+    bool ok = false;
+    const std::string tests =
+        CommandOutput(ShellQuoted(test) + " --gtest_list_tests " + ShellQuoted(choice), ok);
+    // A suite, then its tests, indented.
+    if (!ok || tests.find("\n  ") == std::string::npos)
+      SPARFUSE_THROW(kInternal, fmt::format("{} {}: no law is about {}", test, choice, name));
+  }
+  return RunCommand({test, choice}) == 0 ? kDone : kTrialFailed;
+}
+
+using nlohmann::json;
+
+int ProveVerb(Program& program, const std::string& method) {
+  const std::vector<ProofRow> rows = ProveAdTopK();
+  json list = json::array();
+  bool all = true;
+  for (const ProofRow& row : rows) {
+    all = all && row.holds;
+    list.push_back({{"check", row.check},
+                    {"statement", row.statement},
+                    {"source", row.source},
+                    {"measured", row.measured},
+                    {"relation", RelationSign(row.relation)},
+                    {"bound", row.bound},
+                    {"holds", row.holds}});
+    if (program.json()) continue;
+    fmt::print("{:4} {:9} {:>12.5g} {:2} {:<12.5g} {}  [{}]\n", row.check,
+               row.holds ? "holds" : "DOES NOT", row.measured, RelationSign(row.relation),
+               row.bound, row.statement, row.source);
+  }
+  if (program.json()) PrintJson(list);
+  if (!program.json()) {
+    fmt::print("{}: {} of {} statements hold\n", method,
+               std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.holds; }),
+               rows.size());
+  }
+  return all ? kDone : kClaimNotReproduced;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,209 @@
+// Says what would run, why, and how long it will take, and runs it: `sparfuse plan`, `sparfuse
+// run`.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <map>
+#include <span>
+
+#include "harness/cli/submit.hpp"
+#include "harness/cli/verbs.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/run/live/launch/launch_command.hpp"
+#include "harness/run/plan/plan_checks.hpp"
+#include "harness/run/plan/shared_launch.hpp"
+#include "harness/run/plan/trial_plan.hpp"
+#include "harness/run/progress.hpp"
+#include "harness/run/trial_writer.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A launch's command as `sparfuse run` starts it, but for what is drawn then: its trials' origin
+// and number, and its nonce.
+struct PlannedLaunch {
+  Environment environment;
+  std::vector<std::string> argv;
+};
+
+PlannedLaunch CommandOf(std::span<const PlannedTrial> launch, const Store& store,
+                        const RunOptions& options) {
+  std::vector<fs::path> directories;
+  double timeout_seconds = 0;
+  for (const PlannedTrial& trial : launch) {
+    directories.push_back(fs::absolute(store.trials()) / trial.experiment / trial.part /
+                          (StemOf(trial, "ORIGIN") + "-N"));
+    timeout_seconds += trial.timeout_seconds;
+  }
+  const LaunchedWork work{launch.front().config, options.worker, directories, timeout_seconds,
+                          "NONCE"};
+  PlannedLaunch planned{LaunchEnvironment(work, options.launch), {}};
+  planned.argv = LaunchCommand(work, options.launch, planned.environment);
+  return planned;
+}
+
+int PrintCommands(const TrialPlan& live, Program& program, const LaunchOptions& how) {
+  const RunOptions options = program.OptionsOfRuns(how);
+  json list = json::array();
+  for (std::span<const PlannedTrial> left = live.trials; !left.empty();) {
+    const std::span<const PlannedTrial> launch = FirstLaunch(left);
+    left = left.subspan(launch.size());
+    CheckMayLaunch(launch.front().config, options.launch);
+    const PlannedLaunch planned = CommandOf(launch, program.store(), options);
+    if (!program.json()) fmt::print("{}\n", ShellLine(planned.environment, planned.argv));
+    json environment = json::object();
+    for (const auto& [name, value] : planned.environment) environment[name] = value;
+    list.push_back(
+        {{"argv", planned.argv}, {"environment", environment}, {"trials", launch.size()}});
+  }
+  if (program.json()) PrintJson(list);
+  return kDone;
+}
+
+}  // namespace
+
+int PlanVerb(Program& program, const PlanRequest& request) {
+  RunOptions options =
+      program.OptionsOfRuns(request.submit.submit ? LaunchOptions() : request.launch);
+  program.RememberNodes(options);
+  const std::vector<Experiment> experiments =
+      program.LoadJoined({request.name}, request.with_methods, options);
+  if (request.submit.submit) return PrintScripts(program, experiments, request.submit);
+  const bool several = experiments.size() > 1;
+  const auto rows = program.Rows();
+  const PlanContext context = program.Context(options);
+  TrialPlan plan = PlanLive(context, experiments, rows);
+  if (request.commands) return PrintCommands(plan, program, request.launch);
+  TrialPlan modelled = PlanModelled(context, experiments, rows);
+  plan.present += modelled.present;
+  plan.disturbed += modelled.disturbed;
+  for (const auto& [part, trials] : modelled.other_sources) plan.other_sources[part] += trials;
+  plan.trials.insert(plan.trials.end(), modelled.trials.begin(), modelled.trials.end());
+  double seconds = 0;
+  std::size_t unknown = 0;
+  json list = json::array();
+  for (const auto& trial : plan.trials) {
+    seconds += trial.estimated_seconds;
+    unknown += trial.estimated_seconds <= 0;
+    list.push_back({{"experiment", trial.experiment},
+                    {"part", trial.part},
+                    {"block", trial.block},
+                    {"config_hash", trial.config_hash},
+                    {"config", ToJson(trial.config)},
+                    {"why", trial.why},
+                    {"launch", trial.launch},
+                    {"estimated_seconds", trial.estimated_seconds}});
+  }
+  std::vector<std::string> problems = ProblemsOf(plan);
+  for (const Experiment& experiment : experiments) {
+    std::vector<std::string> warnings = VacuousComparisons(experiment);
+    for (std::string& warning : MissingControls(experiment)) warnings.push_back(std::move(warning));
+    for (const std::string& warning : warnings)
+      problems.push_back(several ? experiment.id + ": " + warning : warning);
+  }
+  if (program.json()) {
+    PrintJson({{"experiment", several ? request.name : experiments.front().id},
+               {"present", plan.present},
+               {"disturbed", plan.disturbed},
+               {"missing", list},
+               {"problems", problems},
+               {"estimated_seconds", seconds},
+               {"without_history", unknown}});
+    return kDone;
+  }
+  for (const std::string& problem : problems) fmt::print("warning: {}\n", problem);
+  std::map<std::string, std::size_t> by_part;
+  const auto place = [&](const PlannedTrial& trial) {
+    return several ? trial.experiment + " " + trial.part : trial.part;
+  };
+  for (const auto& trial : plan.trials) ++by_part[place(trial)];
+  std::map<std::string, std::size_t> launches;  // of live trials
+  for (std::span<const PlannedTrial> left = plan.trials; !left.empty();
+       left = left.subspan(FirstLaunch(left).size())) {
+    if (!left.front().config.modelled()) ++launches[place(left.front())];
+  }
+  if (request.why) {
+    for (std::span<const PlannedTrial> left = plan.trials; !left.empty();) {
+      const std::span<const PlannedTrial> launch = FirstLaunch(left);
+      left = left.subspan(launch.size());
+      if (launch.size() > 1) fmt::print("one launch of {} trials, in turn:\n", launch.size());
+      for (const PlannedTrial& trial : launch) {
+        fmt::print("{} block {}: {}\n    {}\n", place(trial), trial.block, CellName(trial.config),
+                   trial.why);
+      }
+    }
+  }
+  for (const auto& [part, count] : by_part) {
+    fmt::print("{:36} {} trial(s) to run{}\n", part, count,
+               launches.contains(part) ? fmt::format(" in {} launch(es)", launches[part]) : "");
+  }
+  fmt::print("{} trial(s) to run, {} in the store; {}{}\n", plan.trials.size(), plan.present,
+             plan.trials.empty()             ? "nothing is missing"
+             : unknown == plan.trials.size() ? "no history to estimate the time from"
+                                             : TimeLeft(seconds),
+             unknown > 0 && unknown < plan.trials.size()
+                 ? fmt::format(" for those with history, {} have none", unknown)
+                 : "");
+  if (plan.disturbed > 0) {
+    fmt::print(
+        "{} of those in the store were disturbed; `sparfuse run --retry-disturbed` runs "
+        "them again\n",
+        plan.disturbed);
+  }
+  return kDone;
+}
+
+RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experiments,
+                       const RunOptions& options) {
+  for (const Experiment& experiment : experiments) {
+    for (const std::string& warning : MissingControls(experiment))
+      fmt::print("warning: {}{}\n", experiments.size() > 1 ? experiment.id + ": " : "", warning);
+  }
+  const RunSummary summary = program.Run(experiments, options);
+  fmt::print("{} ran well, {} failed, {} were in the store\n", summary.ok, summary.failed,
+             summary.present);
+  if (summary.reruns > 0)
+    fmt::print("{} time(s) a disturbed trial ran again at once\n", summary.reruns);
+  if (summary.disturbed > 0) {
+    fmt::print("{} of those that ran well were disturbed{}\n", summary.disturbed,
+               options.keep_disturbed ? ""
+                                      : ": their times do not count; `sparfuse run "
+                                        "--retry-disturbed` runs them again");
+  }
+  if (summary.failed > 0 && !summary.interrupted) {
+    fmt::print("failed trials are rows of the store and run again with the next run\n");
+  }
+  return summary;
+}
+
+int RunVerb(Program& program, const RunRequest& request) {
+  RunOptions options =
+      program.OptionsOfRuns(request.submit.submit ? LaunchOptions() : request.launch);
+  const auto experiments = program.LoadJoined(request.names, request.with_methods, options);
+  if (request.submit.submit) {
+    SubmitRequest submit = request.submit;
+    submit.fingerprint = request.fingerprint;
+    return SubmitVerb(program, experiments, submit);
+  }
+  options.fresh = request.fresh;
+  options.retry_disturbed = request.retry_disturbed;
+  options.block = request.block;
+  options.fingerprint = request.fingerprint;
+  const RunSummary summary = RunAndCount(program, experiments, options);
+  if (request.block && !summary.interrupted)
+    RecordBlock(program, experiments, *request.block, summary);
+  if (summary.interrupted) {
+    fmt::print("interrupted; what is finished is kept, `sparfuse run {}` goes on from here\n",
+               fmt::join(request.names, " "));
+    return kInterrupted;
+  }
+  return summary.failed > 0 ? kTrialFailed : kDone;
+}
+
+}  // namespace sparfuse::harness

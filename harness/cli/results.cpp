@@ -1,0 +1,165 @@
+// Says what the store has, and keeps it in order: `sparfuse table`, `status`, `index`, `annotate`.
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "harness/cli/submit.hpp"
+#include "harness/cli/verbs.hpp"
+#include "harness/experiment/cells.hpp"
+#include "harness/report/disturbed.hpp"
+#include "harness/report/machines.hpp"
+#include "harness/report/spec.hpp"
+#include "harness/report/tables/records.hpp"
+#include "harness/report/tables/table.hpp"
+
+namespace sparfuse::harness {
+
+void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format) {
+  if (const std::string warning = DisturbedWarning(loaded.results); !warning.empty())
+    fmt::print("{}{}\n\n", format == TableFormat::kLatex ? "% " : "**Warning:** ", warning);
+  for (const auto& table : TablesOf(loaded.parts, loaded.results, program.catalog())) {
+    fmt::print("{}\n", Render(table, format));
+  }
+}
+
+int TableVerb(Program& program, const std::string& name, const std::string& format) {
+  const auto loaded = program.LoadWithResults(name);
+  if (program.json() || format == "csv") {
+    const auto records = RecordsOf(loaded->parts, loaded->results, program.catalog());
+    if (program.json()) {
+      PrintJson(RecordsJson(records));
+    } else {
+      fmt::print("{}", RecordsCsv(records));
+    }
+    if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
+      fmt::print(stderr, "warning: {}\n", warning);
+    return kDone;
+  }
+  PrintTables(program, *loaded, format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown);
+  return kDone;
+}
+
+using nlohmann::json;
+
+int StatusVerb(Program& program, const std::string& name) {
+  const auto loaded = program.LoadWithResults(name);
+  json parts = json::array();
+  for (const auto& result : loaded->results) {
+    json failures = json::array();
+    std::size_t complete = 0;
+    for (const auto& cell : result.cells) {
+      complete += cell.trials.size() >= static_cast<std::size_t>(result.part->blocks);
+      if (cell.failure.empty()) continue;
+      json entry = {{"cell", CellName(cell.cell->config)}, {"failure", cell.failure}};
+      for (const auto& row : *loaded->rows) {
+        if (row.config_hash != cell.cell->config_hash || row.status == "ok") continue;
+        entry["trial_id"] = row.trial_id;
+        entry["message"] = row.failure_message;
+      }
+      failures.push_back(std::move(entry));
+    }
+    parts.push_back({{"part", result.part->id},
+                     {"cells", result.cells.size()},
+                     {"complete", complete},
+                     {"blocks", result.part->blocks},
+                     {"hardware", result.hardware},
+                     {"without_result", failures}});
+  }
+  std::vector<json> trials;
+  std::map<std::pair<std::string, std::string>, std::size_t> systems;  // hash and hardware
+  for (const auto& row : *loaded->rows) {
+    if (row.experiment != loaded->experiment.id) continue;
+    if (const std::string machine = MachineOf(row); !machine.empty())
+      ++systems[{ShownMachine(machine), HardwareLine(row)}];
+    trials.push_back({{"trial_id", row.trial_id},
+                      {"status", row.status},
+                      {"system", ShownMachine(MachineOf(row))},
+                      {"seconds", row.seconds},
+                      {"failure", row.failure_message},
+                      {"disturbed", row.WhyDisturbed()},
+                      {"annotations", row.annotations}});
+  }
+  json submitted = json::array();
+  try {
+    submitted = StatesOfBlocks(program, loaded->experiment);
+  } catch (const Error& error) {  // results were copied from where there is Slurm
+    fmt::print(stderr, "warning: {}\n", error.what());
+  }
+  std::set<const TrialRow*> imported;  // beside the trials of any part
+  for (const auto& result : loaded->results) {
+    for (const ImportedCell& cell : result.imported) {
+      for (const auto& [run, trial] : cell.result.trials) imported.insert(trial);
+    }
+  }
+  if (program.json()) {
+    PrintJson({{"experiment", loaded->experiment.id},
+               {"parts", parts},
+               {"trials", trials},
+               {"submitted", submitted},
+               {"imported", imported.size()}});
+    return kDone;
+  }
+  for (const auto& part : parts) {
+    fmt::print("{}: {} of {} cells complete ({} block(s))\n", part["part"].get<std::string>(),
+               part["complete"].dump(), part["cells"].dump(), part["blocks"].dump());
+    for (const auto& failure : part["without_result"]) {
+      fmt::print("  {}: {}{}\n", failure["failure"].get<std::string>(),
+                 failure["cell"].get<std::string>(),
+                 failure.contains("message") ? "\n    " + failure["trial_id"].get<std::string>() +
+                                                   ": " + failure["message"].get<std::string>()
+                                             : "");
+    }
+  }
+  for (const auto& block : submitted) {
+    const auto text = [&](const char* key) { return block[key].get<std::string>(); };
+    fmt::print("block {}: {}{}{}\n", block["block"].dump(), text("state"),
+               text("job").empty() ? "" : ", job " + text("job"),
+               text("detail").empty() ? "" : " (" + text("detail") + ")");
+  }
+  for (const auto& trial : trials) {
+    if (trial["annotations"].empty()) continue;
+    fmt::print("left out: {} ({})\n", trial["trial_id"].get<std::string>(),
+               trial["annotations"].dump());
+  }
+  if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
+    fmt::print("{}\n", warning);
+  for (const auto& [system, count] : systems)
+    fmt::print("system {}: {} trial(s), {}\n", system.first, count, system.second);
+  if (!imported.empty()) {
+    fmt::print("{} imported result(s) beside, compared with nothing (sparfuse import list)\n",
+               imported.size());
+  }
+  fmt::print("{} trial(s) of this experiment in {}\n", trials.size(),
+             program.store().results().string());
+  return kDone;
+}
+
+int IndexVerb(Program& program, const IndexRequest& request) {
+  const Store& store = program.store();
+  const StoreLock lock(store.results());
+  if (request.empty_trash) {
+    const auto deleted = store.trash().Empty(std::chrono::hours(0));
+    for (const auto& folder : deleted) fmt::print("deleted {}\n", folder.string());
+    if (deleted.empty()) fmt::print("{}: nothing to delete\n", store.trash().folder().string());
+  }
+  if (request.rebuild) {
+    std::vector<std::string> problems;
+    store.RebuildIndex(lock, problems);
+    for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+    fmt::print("{}: {} trial(s)\n", store.index_path().string(), store.ReadRows().size());
+  }
+  return kDone;
+}
+
+int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason) {
+  const StoreLock lock(program.store().results());
+  const json annotation = program.store().Annotate(lock, trial, reason);
+  fmt::print("{} is left out from now on: {}\n", trial, reason);
+  if (program.json()) PrintJson(annotation);
+  return kDone;
+}
+
+}  // namespace sparfuse::harness

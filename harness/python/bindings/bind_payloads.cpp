@@ -1,0 +1,296 @@
+// Binds what is done with sparse payloads: decompress, encode_payload and decode_payload.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "core/payload/accumulate.hpp"
+#include "core/quantize/coding/payload_parts.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
+#include "harness/python/bindings/bound.hpp"
+
+namespace sparfuse::python {
+namespace py = pybind11;
+namespace {
+
+PayloadCoding ReadCoding(const std::string& values, const std::string& indices,
+                         const std::string& policy, double fpr) {
+  SPARFUSE_REQUIRE(values == "f16" || values == "f32" || values == "fitted",
+                   "values = \"" + values + "\": expected \"f16\", \"f32\" or \"fitted\"");
+  SPARFUSE_REQUIRE(indices == "delta" || indices == "u32" || indices == "bloom",
+                   "indices = \"" + indices + "\": expected \"delta\", \"u32\" or \"bloom\"");
+  SPARFUSE_REQUIRE(policy == "leftmost" || policy == "random" || policy == "p0",
+                   "policy = \"" + policy + "\": expected \"leftmost\", \"random\" or \"p0\"");
+  SPARFUSE_REQUIRE(fpr >= 0 && fpr <= 0.5, "fpr = " + std::to_string(fpr) + ": expected 0 to 0.5");
+  SPARFUSE_REQUIRE(values != "fitted" || indices != "delta",
+                   "values = \"fitted\" with indices = \"delta\": expected \"u32\" or \"bloom\"");
+  SPARFUSE_REQUIRE(indices == "bloom" || (policy == "leftmost" && fpr == 0),
+                   "policy and fpr are of indices = \"bloom\", and they are \"" + indices + "\"");
+  return {values == "fitted" ? ValueCoding::kFitted : ReadValueCoding(values),
+          indices == "bloom"   ? IndexCoding::kBloom
+          : indices == "delta" ? IndexCoding::kDelta
+                               : IndexCoding::kU32,
+          policy == "p0"       ? BloomPolicy::kAll
+          : policy == "random" ? BloomPolicy::kRandom
+                               : BloomPolicy::kLeftmost,
+          fpr};
+}
+
+void RequireElements(std::uint64_t n) {
+  SPARFUSE_REQUIRE(n >= 1 && n <= (std::uint64_t{1} << 32),
+                   "n = " + std::to_string(n) + ": expected 1 to 2^32 elements");
+}
+
+void RequireFinite(std::span<const float> values) {
+  const auto finite = [](float value) { return std::isfinite(value); };
+  const auto bad = std::find_if_not(values.begin(), values.end(), finite);
+  if (bad == values.end()) return;
+  SPARFUSE_THROW(kNumeric, "val[" + std::to_string(bad - values.begin()) +
+                               "] = " + std::to_string(*bad) + ": expected finite values");
+}
+
+// A copy of the selection is revised; its room is that of the engine's slots.
+ArrayMemory<std::uint8_t> EncodeSelection(const PayloadCoding& coding, const SparsePayload& payload,
+                                          std::size_t n, std::span<float> residual) {
+  const std::size_t count = payload.indices.size();
+  const std::size_t capacity = std::min(n, std::max(4 * count, count + 1024));
+  std::vector<std::uint32_t> indices(capacity);
+  std::vector<float> values(capacity);
+  std::ranges::copy(payload.indices, indices.begin());
+  std::ranges::copy(payload.values, values.begin());
+  Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, count};
+  ArrayMemory<std::uint8_t> bytes(SelectionBytesBound(coding, capacity, n));
+  bytes.Shrink(SelectionCoder().Encode(coding, residual, residual, slot,
+                                       std::as_writable_bytes(bytes.span()), *ModulePool()));
+  return bytes;
+}
+
+py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64_t n,
+                       const std::string& values, const std::string& indices,
+                       const py::object& residual, const std::string& policy, double fpr) {
+  const PayloadCoding coding = ReadCoding(values, indices, policy, fpr);
+  RequireElements(n);
+  const py::array_t<std::uint32_t> index_array = ReadIndices(idx, n, "idx");
+  const FloatArray value_array = ReadFloats(val, "val");
+  SparsePayload payload{ViewOf(index_array), value_array.values()};
+  SPARFUSE_REQUIRE(payload.indices.size() == payload.values.size(),
+                   "idx has " + std::to_string(payload.indices.size()) + " elements and val " +
+                       std::to_string(payload.values.size()));
+  std::span<float> kept;
+  py::array residual_array;
+  if (!residual.is_none()) {
+    residual_array = ViewArray(residual, "residual");
+    kept = WritableFloats(residual_array, "residual");
+    SPARFUSE_REQUIRE(kept.size() == n, "residual has " + std::to_string(kept.size()) +
+                                           " elements; expected n = " + std::to_string(n));
+    RequireApart("residual", std::as_bytes(kept), "idx", std::as_bytes(payload.indices));
+    RequireApart("residual", std::as_bytes(kept), "val", std::as_bytes(payload.values));
+  }
+  SPARFUSE_REQUIRE(!coding.of_selections() || !kept.empty(),
+                   "values = \"" + values + "\", indices = \"" + indices +
+                       "\": what is sent is another selection, of what val and residual have; "
+                       "expected residual");
+  return [&] {
+    const py::gil_scoped_release no_gil;
+    CheckIndices(payload.indices, n, "idx");
+    RequireFinite(payload.values);
+    if (coding.of_selections()) return EncodeSelection(coding, payload, n, kept);
+    std::vector<float> rounded;
+    if (!kept.empty() && coding.values != ValueCoding::kF32) {
+      rounded.assign(payload.values.begin(), payload.values.end());
+      RoundToCoding(coding, payload.indices, rounded, kept);
+      payload.values = rounded;
+    }
+    ArrayMemory<std::uint8_t> bytes(EncodedBytesBound(coding, payload.values.size(), n));
+    bytes.Shrink(EncodePayload(coding, payload, n, std::as_writable_bytes(bytes.span())));
+    return bytes;
+  }()
+             .Release();
+}
+
+py::tuple DecodeArrays(const py::object& payload, std::uint64_t n) {
+  RequireElements(n);
+  const ByteArray array = ReadBytes(payload, "payload");
+  const PayloadHeader header =
+      ReadHeader(array.bytes(), kFlagF16 | kFlagDelta | kFlagFitted | kFlagBloom | kFlagPermuted);
+  const bool of_selection = (header.flags & (kFlagFitted | kFlagBloom)) != 0;
+  // An element takes four bytes or more, but for what is coded as a selection.
+  const std::size_t most =
+      std::min<std::size_t>(n, of_selection ? std::size_t{header.count} : array.bytes().size() / 4);
+  ArrayMemory<std::uint32_t> indices(most);
+  ArrayMemory<float> values(most);
+  {
+    const py::gil_scoped_release no_gil;
+    std::size_t count = 0;
+    if (of_selection) {
+      const auto [decoded, bytes] =
+          SelectionCoder().Decode(array.bytes(), n, indices.span(), values.span(), *ModulePool());
+      if (bytes != array.bytes().size()) {
+        MalformedPayload(std::to_string(array.bytes().size()) + " bytes; expected " +
+                         std::to_string(bytes));
+      }
+      count = decoded.indices.size();
+    } else {
+      count = DecodePayload(array.bytes(), n, indices.span(), values.span()).indices.size();
+    }
+    indices.Shrink(count);
+    values.Shrink(count);
+  }
+  return py::make_tuple(std::move(indices).Release(), std::move(values).Release());
+}
+
+py::object Decompress(const py::sequence& payloads, const py::object& shape, bool average,
+                      const py::object& out) {
+  const std::vector<std::int64_t> extents = ReadShape(shape);
+  const std::size_t n = ElementCount(extents);
+  SPARFUSE_REQUIRE(n < (std::uint64_t{1} << 32),
+                   "decompress: the shape has " + std::to_string(n) +
+                       " elements; indices are 32 bits, expected below 2^32");
+  SPARFUSE_REQUIRE(py::len(payloads) > 0, "decompress: no payloads; expected at least one");
+
+  std::vector<py::array_t<std::uint32_t>> indices;
+  std::vector<FloatArray> values;
+  std::vector<SparsePayload> views;
+  for (std::size_t p = 0; p < py::len(payloads); ++p) {
+    const std::string what = "payloads[" + std::to_string(p) + "]";
+    const py::object pair = payloads[p];
+    if (!py::isinstance<py::sequence>(pair) || py::len(pair) != 2) {
+      throw py::type_error(what + " is a " + TypeText(pair) + "; expected (indices, values)");
+    }
+    indices.push_back(ReadIndices(pair[py::int_(0)], n, what + "[0]"));
+    values.push_back(ReadFloats(pair[py::int_(1)], what + "[1]"));
+    views.push_back({ViewOf(indices.back()), values.back().values()});
+    SPARFUSE_REQUIRE(views.back().indices.size() == views.back().values.size(),
+                     what + " has " + std::to_string(views.back().indices.size()) +
+                         " indices and " + std::to_string(views.back().values.size()) + " values");
+  }
+
+  const DenseResult result = MakeDense(out, extents);
+  for (std::size_t p = 0; p < views.size(); ++p) {
+    const std::string what = "payloads[" + std::to_string(p) + "]";
+    const std::span<const std::byte> written = std::as_bytes(result.values);
+    RequireApart("out", written, what + "[0]", std::as_bytes(views[p].indices));
+    RequireApart("out", written, what + "[1]", std::as_bytes(views[p].values));
+  }
+  {
+    const py::gil_scoped_release no_gil;
+    for (std::size_t p = 0; p < views.size(); ++p) {
+      CheckIndices(views[p].indices, n, "payloads[" + std::to_string(p) + "][0]");
+    }
+    const float scale = average ? 1.0f / static_cast<float>(views.size()) : 1.0f;
+    AccumulateSparse(views, scale, result.values, *ModulePool());
+  }
+  return result.object;
+}
+
+void BindDecompress(py::module_& module) {
+  module.def("decompress", &Decompress, py::arg("payloads"), py::arg("shape"),
+             py::arg("average") = true, py::kw_only(), py::arg("out") = py::none(),
+             R"(The sum of sparse payloads as a dense float32 array; by default their average.
+
+payloads  a sequence of (indices, values), one of each worker, as select and step return them:
+          increasing indices (uint32; int32 and int64 are converted), float32 values. They are
+          added in the order given, so that equal payloads give equal bits on every worker.
+shape     of the result: an integer, or integers; the product is above every index
+average   divide by the number of payloads
+out       memory to reuse: a float32 array of that shape in row-major order, overwritten whole and
+          returned. It may be a torch.Tensor, say a parameter's gradient, and no memory of payloads.
+
+Raises ConfigError that names payload and position where indices are not increasing or not in the
+shape, before anything is written.
+
+>>> import numpy, sparfuse
+>>> a = (numpy.array([0, 2], dtype=numpy.uint32), numpy.array([1, 5], dtype=numpy.float32))
+>>> b = (numpy.array([2], dtype=numpy.uint32), numpy.array([3], dtype=numpy.float32))
+>>> sparfuse.decompress([a, b], (2, 2)).tolist()
+[[0.5, 0.0], [4.0, 0.0]]
+>>> out = numpy.empty(4, dtype=numpy.float32)
+>>> sparfuse.decompress([a, b], 4, average=False, out=out) is out
+True
+>>> out.tolist()
+[1.0, 0.0, 8.0, 0.0]
+>>> sparfuse.decompress([a, b], 2)
+Traceback (most recent call last):
+    ...
+sparfuse.ConfigError: payloads[0][0][1] = 2: expected indices in [0, 2)
+)");
+}
+
+void BindCodings(py::module_& module) {
+  module.def("encode_payload", &EncodeArrays, py::arg("idx"), py::arg("val"), py::arg("n"),
+             py::arg("values") = "f16", py::arg("indices") = "delta", py::kw_only(),
+             py::arg("residual") = py::none(), py::arg("policy") = "leftmost", py::arg("fpr") = 0.0,
+             R"(A sparse payload in fewer bytes, as a uint8 array: half of them by default.
+
+idx, val  as Sparsifier.select and ErrorFeedback.step return them; not modified
+n         elements of the array that was selected from
+values    "f16": rounded to half precision, 65504 at most; "f32": as they are; "fitted": DeepReduce's
+          polynomials of the sorted values, not with "delta"
+indices   "delta": gaps, two bytes each below 65535, else six; "u32": four bytes each; "bloom":
+          DeepReduce's Bloom filter, which also has some of the other indices
+residual  float32 array of n elements, in row-major order: what rounding takes from val is added to
+          it in place, at idx. Without it that is lost, unless val came from
+          ErrorFeedback(..., values="f16"), which rounds by itself and keeps the rest: do not pass
+          its residual(), which is a copy. Needed with "fitted" and "bloom", which send another
+          selection than idx and val: what leaves that is put into residual, what enters it is taken
+          from there. decode_payload says what is sent. Arrays of 1000 elements and fewer are coded
+          as "u32" beside "f16" or "f32"
+policy    with "bloom", which of the filter's indices are sent: the "leftmost", those that a "random"
+          but fixed permutation puts first, as many as idx has, or all of them, "p0"
+fpr       with "bloom", the fraction of the other indices that the filter has, at most 0.5; 0: a
+          tenth of len(idx) / n
+
+The bytes say how they were encoded and where they end. Raises ConfigError where idx is not
+increasing or not below n, NumericError for a NaN or an infinity in val.
+
+>>> import numpy, sparfuse
+>>> g = numpy.array([0, 2049, 0, -3], dtype=numpy.float32)
+>>> idx, val = sparfuse.Sparsifier("topk", density=0.5).select(g)
+>>> residual = g.copy()
+>>> residual[idx] = 0
+>>> payload = sparfuse.encode_payload(idx, val, g.size, residual=residual)
+>>> payload.nbytes, sparfuse.decode_payload(payload, g.size)[1].tolist(), residual.tolist()
+(16, [2048.0, -3.0], [0.0, 1.0, 0.0, 0.0])
+>>> g = numpy.arange(2000, dtype=numpy.float32)
+>>> idx, val = sparfuse.Sparsifier("topk", density=0.01).select(g)
+>>> residual = g.copy()
+>>> residual[idx] = 0
+>>> payload = sparfuse.encode_payload(idx, val, g.size, "f32", "bloom", residual=residual)
+>>> sent, values = sparfuse.decode_payload(payload, g.size)
+>>> payload.nbytes, len(sent), bool((values == g[sent]).all()), float(residual[sent].sum())
+(132, 20, True, 0.0)
+)");
+  module.def("decode_payload", &DecodeArrays, py::arg("payload"), py::arg("n"),
+             R"((indices, values) of what encode_payload returned, as decompress takes them.
+
+payload  uint8 array, or bytes, in any coding
+n        elements of the array that was selected from
+
+Any bytes are safe: those that encode_payload cannot have written raise ConfigError, which says what
+is wrong and where.
+
+>>> import numpy, sparfuse
+>>> idx, val = numpy.array([3, 9], dtype=numpy.uint32), numpy.array([1, -2], dtype=numpy.float32)
+>>> payload = sparfuse.encode_payload(idx, val, 10)
+>>> sparfuse.decompress([sparfuse.decode_payload(payload, 10)], 10).tolist()
+[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -2.0]
+>>> sparfuse.decode_payload(payload, 9)
+Traceback (most recent call last):
+    ...
+sparfuse.ConfigError: malformed sparse payload: the last index is 9; expected one below 9
+)");
+}
+
+}  // namespace
+
+ValueCoding ReadValueCoding(const std::string& values) {
+  SPARFUSE_REQUIRE(values == "f16" || values == "f32",
+                   "values = \"" + values + "\": expected \"f16\" or \"f32\"");
+  return values == "f16" ? ValueCoding::kF16 : ValueCoding::kF32;
+}
+
+void BindPayloads(py::module_& module) {
+  BindDecompress(module);
+  BindCodings(module);
+}
+
+}  // namespace sparfuse::python

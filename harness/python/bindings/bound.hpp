@@ -1,0 +1,82 @@
+// Declares the classes Sparsifier and Quantizer of Python, and binds what both have.
+#pragma once
+
+#include <pybind11/stl.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/quantize/coding/payload_coding.hpp"
+#include "harness/python/compressors.hpp"
+#include "harness/python/module.hpp"
+
+namespace sparfuse::python {
+
+template <class Configured, class Compressor>
+struct Bound : MadeByInit {
+  explicit Bound(std::shared_ptr<Configured> made)
+      : configured(std::move(made)), compressor(configured) {}
+
+  std::shared_ptr<Configured> configured;
+  ObjectMutex mutex;  // guards compressor
+  Compressor compressor;
+};
+
+using BoundSparsifier = Bound<ConfiguredSparsifier, Selector>;
+using BoundQuantizer = Bound<const ConfiguredQuantizer, Encoder>;
+
+// Sparsifier.select and Quantizer.encode: NumPy arrays of what the compressor makes of g.
+template <class Object>
+auto CompressOne(Object& self, const pybind11::object& g, const std::optional<std::string>& name,
+                 std::optional<std::uint64_t> step) {
+  const FloatArray gradient = ReadGradient(g);
+  const std::string tensor = TensorName(name, gradient.shape);
+  return [&] {
+    const pybind11::gil_scoped_release no_gil;
+    const std::lock_guard lock(self.mutex);
+    return self.compressor.Compress(tensor, gradient.shape, gradient.values(), {}, step);
+  }()
+             .Release();
+}
+
+// A property's example: what follows "sparfuse.CLASS" in the call, and what that prints.
+struct Example {
+  const char* call;
+  const char* printed;
+};
+
+// Binds the properties name, seed, options, paper, deviations and descriptor, with an example of
+// each. title: the class's name; kind: what its documentation calls what it is made with.
+template <class Object>
+void BindDescription(pybind11::class_<Object>& type, const std::string& title,
+                     const std::string& kind, const std::array<Example, 6>& examples) {
+  const Example* example = examples.data();
+  const auto property = [&](const char* name, const std::string& meaning, const auto& get) {
+    const std::string text = meaning + "\n\n>>> import sparfuse\n>>> sparfuse." + title +
+                             example->call + "\n" + example->printed + "\n";
+    type.def_property_readonly(
+        name, [get](const Object& self) { return get(*self.configured); }, text.c_str());
+    ++example;
+  };
+  const auto described = [](const char* key) {
+    return [key](const auto& made) { return pybind11::object(made.descriptor[key]); };
+  };
+  property("name", "The " + kind + "'s own name, also where an alias found it.", described("name"));
+  property("seed", "Of the random numbers.", [](const auto& made) { return made.seed; });
+  property("options", "All options with their values, defaults included.",
+           [](const auto& made) { return pybind11::dict(made.options.attr("copy")()); });
+  property("paper", "The paper that the " + kind + " is from.", described("paper"));
+  property("deviations", "What differs from the paper or its code; \"\" if nothing is known to.",
+           described("deviations"));
+  property("descriptor", "This " + kind + "'s entry of list_" + kind + "s().",
+           [](const auto& made) { return pybind11::dict(made.descriptor.attr("copy")()); });
+}
+
+// The coding of values that is called "f16" or "f32". Throws Error{kConfig} for another.
+ValueCoding ReadValueCoding(const std::string& values);
+
+}  // namespace sparfuse::python

@@ -1,0 +1,114 @@
+#include "harness/python/compressors.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "harness/python/module.hpp"
+
+namespace sparfuse::python {
+
+std::uint32_t TensorId(std::string_view name) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return hash;
+}
+
+void ObjectMutex::lock() {
+  if (owner_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+    SPARFUSE_THROW(kConfig,
+                   "select was called by the sparsifier that this object is calling; use another "
+                   "Sparsifier object inside of select(g, k)");
+  }
+  mutex_.lock();
+  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+void ObjectMutex::unlock() {
+  owner_.store({}, std::memory_order_relaxed);
+  mutex_.unlock();
+}
+
+std::string TensorName(const std::optional<std::string>& name,
+                       std::span<const std::int64_t> shape) {
+  return name ? *name : "unnamed " + ShapeText(shape);
+}
+
+FloatArray ReadGradient(pybind11::handle g) {
+  FloatArray gradient = ReadFloats(g, "g");
+  const std::size_t n = gradient.values().size();
+  SPARFUSE_REQUIRE(n >= 1, "g is empty, its shape " + ShapeText(gradient.shape) +
+                               "; expected at least one element");
+  SPARFUSE_REQUIRE(
+      n < (std::uint64_t{1} << 32),
+      "g has " + std::to_string(n) + " elements; indices are 32 bits, expected below 2^32");
+  return gradient;
+}
+
+void RequireShape(const std::string& tensor, std::span<const std::int64_t> known,
+                  std::span<const std::int64_t> given) {
+  SPARFUSE_REQUIRE(std::ranges::equal(known, given),
+                   "tensor \"" + tensor + "\" has shape " + ShapeText(given) + ", and had " +
+                       ShapeText(known) + " before; expected one name for each tensor");
+}
+
+std::uint64_t TensorSteps::StepOf(const std::string& tensor,
+                                  std::optional<std::uint64_t> step) const {
+  if (step) return *step;
+  const auto known = tensors_.find(tensor);
+  return known == tensors_.end() ? 0 : known->second.next_step;
+}
+
+TensorSteps::Tensor& TensorSteps::TensorOf(const std::string& name,
+                                           std::span<const std::int64_t> shape) {
+  auto it = tensors_.find(name);
+  if (it == tensors_.end()) {
+    it = tensors_.emplace(name, Tensor{{shape.begin(), shape.end()}, nullptr}).first;
+  }
+  RequireShape(name, it->second.shape, shape);
+  return it->second;
+}
+
+SelectedArrays Selector::Compress(const std::string& name, std::span<const std::int64_t> shape,
+                                  std::span<const float> gradient, std::span<float> residual,
+                                  std::optional<std::uint64_t> step) {
+  const Sparsifier& sparsifier = *configured_->sparsifier;
+  const std::size_t n = gradient.size();
+  Tensor& tensor = TensorOf(name, shape);
+  if (!tensor.state) tensor.state = sparsifier.MakeState(n);
+
+  const double density = configured_->density;
+  const std::size_t capacity = std::max(SlotCapacity(n, density, configured_->unbounded_count),
+                                        sparsifier.Count(n, shape, density));
+  SelectedArrays selected{ArrayMemory<std::uint32_t>(capacity), ArrayMemory<float>(capacity)};
+  Slot slot{
+      {selected.indices.data(), capacity, {}}, {selected.values.data(), capacity, {}}, capacity, 0};
+  const std::shared_ptr<ThreadPool> pool = ModulePool();
+  const std::uint64_t at = step.value_or(tensor.next_step);
+  sparsifier.Select({pool.get(), &workspace_, &counters_, {}},
+                    {{gradient.data(), n, {}}, {residual.data(), residual.size(), {}}}, density,
+                    {TensorId(name), name, shape, at}, tensor.state.get(), slot);
+  tensor.next_step = at + 1;
+  selected.indices.Shrink(slot.count);
+  selected.values.Shrink(slot.count);
+  return selected;
+}
+
+ArrayMemory<std::uint8_t> Encoder::Compress(const std::string& name,
+                                            std::span<const std::int64_t> shape,
+                                            std::span<const float> gradient,
+                                            std::span<float> residual,
+                                            std::optional<std::uint64_t> step) {
+  const Quantizer& quantizer = *configured_->quantizer;
+  const std::size_t n = gradient.size();
+  Tensor& tensor = TensorOf(name, shape);
+  ArrayMemory<std::uint8_t> payload(quantizer.EncodedBytes(n));
+  const std::shared_ptr<ThreadPool> pool = ModulePool();
+  const std::uint64_t at = step.value_or(tensor.next_step);
+  quantizer.Encode({pool.get(), &workspace_, configured_->rank},
+                   {{gradient.data(), n, {}}, {residual.data(), residual.size(), {}}},
+                   {TensorId(name), name, shape, at}, std::as_writable_bytes(payload.span()));
+  tensor.next_step = at + 1;
+  return payload;
+}
+
+}  // namespace sparfuse::python

@@ -1,0 +1,129 @@
+// Holds what objects that select or quantize work with: workspace, tensors and their lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/sparsify/sparsifier.hpp"
+#include "harness/python/arrays.hpp"
+#include "harness/python/catalog.hpp"
+
+namespace sparfuse::python {
+
+// Lets one thread at a time work on an object. To be taken without the GIL: a sparsifier written in
+// Python waits for the GIL while its object is locked.
+class ObjectMutex {
+ public:
+  // Throws Error{kConfig} instead of waiting for itself, where a sparsifier written in Python calls
+  // the object that called it.
+  void lock();
+  void unlock();
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_;
+};
+
+// Payload of one selection; becomes NumPy arrays without a copy.
+struct SelectedArrays {
+  ArrayMemory<std::uint32_t> indices;
+  ArrayMemory<float> values;
+
+  pybind11::tuple Release() && {
+    return pybind11::make_tuple(std::move(indices).Release(), std::move(values).Release());
+  }
+};
+
+// Tensors by name: each keeps its shape, and its steps are counted. Not thread-safe; needs no GIL.
+class TensorSteps {
+ public:
+  // The step that the next call for a tensor is given: by default one more than the tensor's last
+  // one, from 0.
+  std::uint64_t StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const;
+
+ protected:
+  struct Tensor {
+    std::vector<std::int64_t> shape;
+    std::unique_ptr<SparsifierState> state;  // a Selector's
+    std::uint64_t next_step = 0;
+  };
+
+  // Throws Error{kConfig} if the tensor had another shape before.
+  Tensor& TensorOf(const std::string& name, std::span<const std::int64_t> shape);
+
+  Workspace workspace_;
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
+// A sparsifier with its memory of tensors.
+class Selector : public TensorSteps {
+ public:
+  explicit Selector(std::shared_ptr<ConfiguredSparsifier> configured)
+      : configured_(std::move(configured)) {}
+
+  // gradient: [product of shape]; residual: the same size, or empty. step: as in StepOf. Throws
+  // what Sparsifier::Select and TensorOf do. After an error the step is not counted.
+  SelectedArrays Compress(const std::string& tensor, std::span<const std::int64_t> shape,
+                          std::span<const float> gradient, std::span<float> residual,
+                          std::optional<std::uint64_t> step);
+
+ private:
+  std::shared_ptr<ConfiguredSparsifier> configured_;
+  SelectCounters counters_;
+};
+
+// A quantizer that counts the steps of tensors.
+class Encoder : public TensorSteps {
+ public:
+  explicit Encoder(std::shared_ptr<const ConfiguredQuantizer> configured)
+      : configured_(std::move(configured)) {}
+
+  // As Selector::Compress; throws what Quantizer::Encode does.
+  ArrayMemory<std::uint8_t> Compress(const std::string& tensor, std::span<const std::int64_t> shape,
+                                     std::span<const float> gradient, std::span<float> residual,
+                                     std::optional<std::uint64_t> step);
+
+ private:
+  std::shared_ptr<const ConfiguredQuantizer> configured_;
+};
+
+// The argument g of select and step: what ReadFloats takes, of 1 to 2^32 - 1 elements. Needs the
+// GIL.
+FloatArray ReadGradient(pybind11::handle g);
+
+// A tensor's random numbers follow from its name, so that workers agree whatever order they see
+// their tensors in.
+std::uint32_t TensorId(std::string_view name);
+// Of a tensor that the caller gave no name, by its shape.
+std::string TensorName(const std::optional<std::string>& name, std::span<const std::int64_t> shape);
+
+// The entry of a tensor that had a step. Throws Error{kConfig} where there is none; kind: what the
+// error calls it.
+template <class Tensor>
+Tensor& FindTensor(std::map<std::string, Tensor>& tensors, const std::string& name,
+                   const char* kind) {
+  const auto it = tensors.find(name);
+  if (it != tensors.end()) return it->second;
+  std::vector<std::string> known;
+  for (const auto& entry : tensors) known.push_back(entry.first);
+  SPARFUSE_THROW(kConfig, std::string("no step of a ") + kind + " \"" + name + "\" yet" +
+                              (known.empty() ? "" : Suggestion(name, known)));
+}
+
+// Throws Error{kConfig} if the shapes differ.
+void RequireShape(const std::string& tensor, std::span<const std::int64_t> known,
+                  std::span<const std::int64_t> given);
+
+}  // namespace sparfuse::python

@@ -1,0 +1,51 @@
+// Declares what the parts of the Python module share: the pool of threads, guards of classes, the
+// functions that bind each part.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "core/base/thread_pool.hpp"
+
+namespace sparfuse::python {
+
+// Of a Method or a PowerSGD: ranks and workers of one process.
+inline constexpr int kMostRanks = 1024;
+
+// The one pool that operations run on; a caller keeps it alive while set_threads puts another in
+// place. A child of fork() gets a pool of its own. Needs no GIL.
+std::shared_ptr<ThreadPool> ModulePool();
+// As many as processors may be used, unless set.
+int Threads();
+
+// Guards classes of Python against objects whose __init__ was never called: pybind11 gives an
+// object that only __new__ made memory of the class's operator new when a method first uses it, and
+// takes what lies there for a constructed object. A class with this base raises TypeError instead;
+// Make<Class>(...) is how its __init__ makes one.
+struct MadeByInit {
+  static void* operator new(std::size_t) {
+    throw pybind11::type_error(
+        "this object was made without its __init__; expected a call of the class, and of "
+        "super().__init__() in a class derived from it");
+  }
+};
+
+template <class Class, class... Arguments>
+std::unique_ptr<Class> Make(Arguments&&... arguments) {
+  return std::unique_ptr<Class>(::new Class(std::forward<Arguments>(arguments)...));
+}
+
+// Each binds the classes and functions of its file.
+void BindErrors(pybind11::module_& module);
+void BindSparsifier(pybind11::module_& module);
+void BindQuantizer(pybind11::module_& module);
+void BindFeedback(pybind11::module_& module);
+void BindPayloads(pybind11::module_& module);
+void BindPowerSgd(pybind11::module_& module);
+void BindMethod(pybind11::module_& module);
+void BindPlan(pybind11::module_& module);
+
+}  // namespace sparfuse::python

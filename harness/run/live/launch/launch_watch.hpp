@@ -1,0 +1,88 @@
+// Follows what the ranks of a launch print while it runs, and says when it has to end before its
+// time is up: where one of its phases takes too long. Ranks have deadlines of their own for what
+// they wait for in a step, but whoever is stopped, or stuck in MPI's start or end, watches nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse::harness {
+
+// How the line begins that rank 0 prints once all ranks have met (core/transport/world).
+inline constexpr const char* kMetLine = "ranks have met: ";
+// How the line of a trial's log begins that says what the trial does; the rest of it is shown.
+inline constexpr const char* kMeasuringLine = "measuring ";
+// How the line begins that rank 0 prints when a trial's outcome is written.
+inline constexpr const char* kResultLine = "result written: ";
+
+// What a rank that fails prints, without an end of line.
+std::string FailureLine(int rank, std::string_view kind, std::string_view message);
+bool IsFailureLine(std::string_view line);
+
+// What follows `head` in a line that begins with it, or does so behind what a launcher puts before
+// a rank's lines ("[1,0]<stdout>:", "3: ").
+std::optional<std::string_view> After(std::string_view head, std::string_view line);
+
+// What was said so far. Two processes share it: who reads the output and who watches the launch.
+struct LaunchSaid {
+  std::atomic<std::uint64_t> bytes{0};
+  std::atomic<bool> met{false}, measures{false};
+  std::atomic<int> failures{0};           // lines of ranks that failed
+  std::atomic<std::uint64_t> results{0};  // trials whose outcome is written
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared by processes");
+
+// Takes output as it comes, and counts.
+class LaunchLines {
+ public:
+  explicit LaunchLines(LaunchSaid& said) : said_(said) {}
+  void Take(std::string_view bytes);
+
+ private:
+  void TakeLine();
+
+  LaunchSaid& said_;
+  std::string line_;  // its begin
+};
+
+// Seconds.
+struct PhaseLimits {
+  double start = 120;         // from the launch until the ranks have met
+  double after_failure = 1;   // from the first rank's error until all have ended
+  double after_results = 30;  // from the last trial's outcome until all have ended
+  // From when the ranks have met until they measure, and then without a line from them: the longest
+  // that one of the launch's trials may take. Trials that take turns say so every round.
+  std::optional<double> setup = {}, silence = {};
+
+  // start: SPARFUSE_START_SECONDS where that is set, a number above 0; else Error{kConfig}.
+  static PhaseLimits OfEnvironment();
+};
+
+class LaunchWatch {
+ public:
+  // directories: of the launch's trials. meets: whether its ranks say that they have met.
+  LaunchWatch(std::vector<std::filesystem::path> directories, bool meets, PhaseLimits limits);
+
+  // Why the launch has to end now, a sentence's end ("..., which ..."), or "". To be asked with
+  // seconds since the launch began, which do not decrease, and what its ranks said so far: they may
+  // be on hosts whose folders are not these.
+  std::string WhyToEnd(double seconds, const LaunchSaid& said);
+  // Whether that was so because ranks had not met.
+  bool start_was_late() const noexcept { return start_was_late_; }
+
+ private:
+  std::vector<std::filesystem::path> directories_;
+  bool meets_;
+  PhaseLimits limits_;
+  std::optional<double> failed_, complete_, met_;  // since when
+  std::uint64_t said_ = 0;                         // bytes
+  double said_at_ = 0;
+  bool start_was_late_ = false;
+};
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,143 @@
+#include "harness/run/plan/plan_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "harness/catalog/model_table.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+std::vector<TensorShape> TensorsOfWorkload(const std::string& workload) {
+  std::vector<TensorShape> tensors;
+  for (const auto& tensor : workloads::LayersOf(workload).tensors) {
+    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
+  }
+  return tensors;
+}
+
+// Whether the method of the cell puts several tensors into one exchange, and has no other.
+bool IsOneExchange(const CellConfig& config) {
+  const Composition composition = Compose(config);
+  if (composition.needs_profile() || !composition.strategy->dense_units) return false;
+  const GradientLayout layout = MakeLayout(TensorsOfWorkload(config.workload), config);
+  const Topology topology{config.workers, config.ranks_per_node};
+  const Plan plan = MakePlan(composition, layout, topology, nullptr, nullptr);
+  return plan.units.size() == 1 && layout.tensors() > 1;
+}
+
+double MegabytesOf(const std::string& workload) {
+  return static_cast<double>(workloads::LayersOf(workload).numel() * sizeof(float)) / 1e6;
+}
+
+bool ComparesMethods(const Part& part) {
+  std::set<std::string> methods;
+  for (const Cell& cell : part.cells) methods.insert(cell.config.method);
+  return methods.size() > 1;
+}
+
+void AddOneExchange(const Part& part, std::vector<std::string>& warnings) {
+  std::set<std::string> seen;  // "method workload"
+  for (const Cell& cell : part.cells) {
+    const CellConfig& config = cell.config;
+    const bool is_compared_with = config.method == part.reference || config.method == "dense";
+    if (!is_compared_with || config.workers == 1 || config.kind != TrialKind::kThroughput ||
+        !seen.insert(config.method + " " + config.workload).second || !IsOneExchange(config)) {
+      continue;
+    }
+    warnings.push_back(fmt::format(
+        "part {}: {} on {} sends all gradients ({:.1f} MB) in one exchange, and overlaps none of "
+        "it with the backward pass: ratios to it show overlap as well as the methods; "
+        "method_options = {{ threshold_bytes = ... }} makes smaller buckets",
+        part.id, config.method, WorkloadLabel(config.workload), MegabytesOf(config.workload)));
+  }
+}
+
+void AddSingleWorkers(const Part& part, std::vector<std::string>& warnings) {
+  std::size_t alone = 0;
+  for (const Cell& cell : part.cells) {
+    alone += cell.config.workers == 1 && cell.config.kind == TrialKind::kThroughput;
+  }
+  if (alone == 0) return;
+  warnings.push_back(
+      fmt::format("part {}: {} cell(s) have workers = 1 and exchange nothing: "
+                  "methods differ there in what they compute alone",
+                  part.id, alone));
+}
+
+void AddEqualMethods(const Part& part, std::vector<std::string>& warnings) {
+  std::map<std::string, std::set<std::string>> methods;  // by configuration less the name
+  for (const Cell& cell : part.cells) {
+    CellConfig config = cell.config;
+    config.method.clear();
+    config.method_content.clear();
+    methods[ConfigHash(config)].insert(cell.config.method);
+  }
+  std::set<std::set<std::string>> seen;
+  for (const auto& [hash, names] : methods) {
+    if (names.size() < 2 || !seen.insert(names).second) continue;
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+    warnings.push_back(fmt::format(
+        "part {}: {} are made of the same parts with the same options: they differ in name alone",
+        part.id, list));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> VacuousComparisons(const Experiment& experiment) {
+  std::vector<std::string> warnings;
+  for (const Part& part : experiment.parts) {
+    if (!ComparesMethods(part)) continue;
+    AddOneExchange(part, warnings);
+    AddSingleWorkers(part, warnings);
+    AddEqualMethods(part, warnings);
+  }
+  return warnings;
+}
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kControl = "dense";
+
+// The line that gives the part a control.
+std::string LineFor(const Part& part) {
+  for (const json& axis : part.axes) {
+    if (!axis.contains("method") || !axis["method"].is_array()) continue;
+    json methods = axis["method"];
+    methods.insert(methods.begin(), kControl);
+    return "method = " + methods.dump();
+  }
+  return fmt::format("method = {}",
+                     json::array({kControl, part.cells.front().config.method}).dump());
+}
+
+}  // namespace
+
+std::vector<std::string> MissingControls(const Experiment& experiment) {
+  std::vector<std::string> warnings;
+  for (const Part& part : experiment.parts) {
+    const bool measures = std::ranges::any_of(part.cells, [](const Cell& cell) {
+      const CellConfig& config = cell.config;
+      return !config.modelled() && config.kind == TrialKind::kThroughput && config.workers > 1;
+    });
+    if (!measures || !part.reference.empty()) continue;
+    warnings.push_back(fmt::format(
+        "part {}: no cell is its reference: without a control in each block nothing tells a slow "
+        "method from a disturbed hour, and `sparfuse compare` has no ratio; its [[axis]] with "
+        "{} has one, or reference = \"METHOD\" names one of its methods",
+        part.id, LineFor(part)));
+  }
+  return warnings;
+}
+
+}  // namespace sparfuse::harness

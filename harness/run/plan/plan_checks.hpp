@@ -1,0 +1,21 @@
+// Finds what of an experiment cannot show what it seems to: comparisons without meaning, and parts
+// that measure and have no control.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/experiment/experiment.hpp"
+
+namespace sparfuse::harness {
+
+// Warnings, a sentence each: a reference, or dense, whose plan is one exchange, so that it overlaps
+// none of its communication with the backward pass; cells of one worker, which exchange nothing;
+// methods that differ in their names alone. Plans that need a profile are not looked at.
+std::vector<std::string> VacuousComparisons(const Experiment& experiment);
+
+// Warnings, a sentence each: live throughput cells of several ranks in a part without a reference.
+// Nothing in its blocks tells a slow method from a disturbed hour, and `compare` has no ratio.
+std::vector<std::string> MissingControls(const Experiment& experiment);
+
+}  // namespace sparfuse::harness
